@@ -29,7 +29,7 @@ from pipeline.decontaminate.item_index import ItemIndex
 from pipeline.text.arrays import ranges, unique
 from pipeline.text.ngrams import gathered_ids
 from pipeline.text.number_words import read_numbers
-from pipeline.text.words import Words, word_blocks
+from pipeline.text.words import word_blocks
 
 _FEW_PASSAGES = 16  # that hold an n-gram; those of more passages tell nothing about one of them
 _ALIKE = 0.5  # of a passage's n-grams of few passages, held as they are: the document may be an edited copy
@@ -48,49 +48,34 @@ class Frequencies:
         self.literal_counts = np.bincount(self.literal.passages, minlength=len(index.items))
         self.counts = np.zeros(index.masked.size, np.int64)
         self.alike = np.zeros(len(index.items), np.int64)  # possible copies of each passage
+        # of these, those that hold an n-gram of the passage, and those for which it was counted
         self.alike_holding, self.alike_counted = (np.zeros(len(index.short), np.int64) for _ in range(2))
 
     def add(self, texts: pa.Array) -> None:
         """Count the documents of a `text_column`."""
-        size = self.index.masked.size
+        index, literal, count, size = self.index, self.literal, len(self.index.items), self.index.masked.size
         for _, block in word_blocks(texts):
             words = read_numbers(block)
-            documents, grams, at = self.index.hits(words)
-            copied, passages, _ = self.index.copies(words, documents, grams, at)
-            inside, owners = self._grams_of(passages, copied)
-            leaked = owners * size + self.index.places[inside]
-            counted = np.setdiff1d(unique(documents * size + grams), leaked, assume_unique=True)
+            documents, grams, at = index.hits(words)
+            copied, leaked, _ = index.copies(words, documents, grams, at)
+            inside, owners = self._grams_of(leaked, copied)
+            copies = owners * size + index.places[inside]
+            counted = np.setdiff1d(unique(documents * size + grams), copies, assume_unique=True)
             self.counts += np.bincount(counted % size, minlength=size)
-            self._add_alike(words, documents, at, counted, (copied, passages))
 
-    def _add_alike(
-        self,
-        words: Words,
-        documents: np.ndarray,
-        at: np.ndarray,
-        counted: np.ndarray,
-        copies: tuple[np.ndarray, np.ndarray],
-    ) -> None:
-        """Count the possible edited copies of each passage, and which of its n-grams each of them holds.
-
-        `counted` are the n-grams counted for a document, as document times size plus place; `copies` the documents and
-        passages that are exact copies.
-        """
-        index, literal, passages_in_all = self.index, self.literal, len(self.index.items)
-        known, places = literal.table.find(gathered_ids(words.ids, at, at + index.settings.short_words))
-        held = documents[known] * literal.size + places
-        documents, passages, common = literal.common(documents[known], places)
-        alike = common >= _ALIKE * self.literal_counts[passages]
-        alike &= ~np.isin(documents * passages_in_all + passages, copies[0] * passages_in_all + copies[1])
-        documents, passages = documents[alike], passages[alike]
-        self.alike += np.bincount(passages, minlength=passages_in_all)
-        inside, owners = self._grams_of(passages, documents)
-        for sums, places, keys, size in (
-            (self.alike_counted, index.places, counted, index.masked.size),
-            (self.alike_holding, self.literal_places, held, literal.size),
-        ):
-            found = (places[inside] >= 0) & np.isin(owners * size + places[inside], keys)
-            sums += np.bincount(inside[found], minlength=len(sums))
+            known, places = literal.table.find(gathered_ids(words.ids, at, at + index.settings.short_words))
+            held = documents[known] * literal.size + places
+            documents, passages, common = literal.common(documents[known], places)
+            alike = common >= _ALIKE * self.literal_counts[passages]
+            alike &= ~np.isin(documents * count + passages, copied * count + leaked)
+            self.alike += np.bincount(passages[alike], minlength=count)
+            inside, owners = self._grams_of(passages[alike], documents[alike])
+            for sums, places, keys, grams_in_all in (
+                (self.alike_counted, index.places, counted, size),
+                (self.alike_holding, self.literal_places, held, literal.size),
+            ):
+                found = (places[inside] >= 0) & np.isin(owners * grams_in_all + places[inside], keys)
+                sums += np.bincount(inside[found], minlength=len(sums))
 
     def without_copies(self) -> np.ndarray:
         """Return the counts int64 of documents by masked n-gram, edited copies of passages left out."""

@@ -87,12 +87,9 @@ class ItemIndex:
         self.numbers = np.diff(bounds(self.kinds == NUMBER)[self.offsets])
         sums = number_sums(self.ids, self.kinds, self.offsets[:-1], self.offsets[1:])
         asked = np.flatnonzero(self.question & (sums != 0))
-        asked = asked[np.argsort(sums[asked], kind="stable")]
-        known, counts = np.unique(sums[asked], return_counts=True)
-        telling = counts <= _FEW_PASSAGES
-        self.number_table = IdTable(known[telling])
-        self.number_offsets = bounds(counts[telling])
-        self.number_passages = asked[np.repeat(telling, counts)]
+        _, same, counts = np.unique(sums[asked], return_inverse=True, return_counts=True)
+        telling = asked[counts[same] <= _FEW_PASSAGES]
+        self.of_numbers = InvertedIndex(sums[telling], telling)
 
     def settle(self, frequencies: np.ndarray, common: int) -> None:
         """Decide which n-grams are particular: with words of letters, and held by at most `common` sampled documents.

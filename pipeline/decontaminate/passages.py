@@ -7,8 +7,9 @@ be anybody's ("Which of the following is true?") is found only together with its
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.text.arrays import bounds, ranges
 from pipeline.text.ngrams import sequence_ids
 from pipeline.text.number_words import read_numbers
-from pipeline.text.words import NUMBER, Words, text_column, word_blocks
+from pipeline.text.words import NUMBER, text_column, word_blocks
 
 QUESTION, ANSWER, SOLUTION = range(3)
 ITEM_COLUMNS = ("id", "benchmark", "question", "answer")
@@ -48,23 +49,19 @@ class Passages:
 
 def read_passages(items: pa.Table, settings: DecontaminationSettings) -> Passages:
     """Read questions of any length, and answers and solutions of `settings.shortest_answer` words and more."""
-    questions, answers, solutions, options = (
-        _texts(items, name) for name in ("question", "answer", "solution", "options")
-    )
-    questions = without_closing(questions)
-    sides = [
-        _words(questions, QUESTION, 1),
-        _words(answers, ANSWER, settings.shortest_answer),
-        _words(solutions, SOLUTION, settings.shortest_answer),
-    ]
-    item, kind, lengths, ids, word_kinds, last = (np.concatenate(column) for column in zip(*sides, strict=True))
-    passages = Passages(item, kind, bounds(lengths), ids, word_kinds, last, {})
-    passages.options.update(_needed_options(passages, questions, options, settings))
-    return passages
-
-
-def _blocks(texts: pa.Array) -> Iterator[tuple[slice, Words]]:
-    return ((rows, read_numbers(words)) for rows, words in word_blocks(text_column(texts)))
+    columns = [_texts(items, name) for name in ("question", "answer", "solution")]
+    questions = columns[QUESTION] = without_closing(columns[QUESTION])
+    texts = [text for column in columns for text in column]
+    sizes, ids, kinds = _words(texts)
+    last, *_ = _words([(sentences(text) or [""])[-1] for text in questions])
+    rows = np.arange(len(texts))
+    found = rows[sizes >= np.where(rows < len(questions), 1, settings.shortest_answer)]
+    kind, item = np.divmod(found, len(items))
+    last = np.where(kind == QUESTION, last[item], 0)
+    offsets = bounds(sizes)
+    inside, _ = ranges(offsets[found], offsets[found + 1])
+    passages = Passages(item, kind, bounds(sizes[found]), ids[inside], kinds[inside], last, {})
+    return replace(passages, options=_needed_options(passages, questions, _texts(items, "options"), settings))
 
 
 def _texts(items: pa.Table, name: str) -> list[str]:
@@ -73,23 +70,12 @@ def _texts(items: pa.Table, name: str) -> list[str]:
     return column_without_figures(pc.fill_null(items[name], "").combine_chunks()).to_pylist()
 
 
-def _words(texts: list[str], kind: int, least: int) -> tuple[np.ndarray, ...]:
-    """Select texts of at least `least` words: rows, kinds, lengths, word ids and kinds, words of what is asked last."""
-    column = pa.array(texts, pa.string())
-    asked = [(sentences(text) or [""])[-1] if kind == QUESTION else "" for text in texts]
-    lasts = pa.array(asked, pa.string())
-    last = np.concatenate([[0], *(np.diff(words.offsets) for _, words in _blocks(lasts))])[1:]
-    parts = [(*(np.empty(0, np.int64),) * 3, np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0, np.int64))]
-    for block, words in _blocks(column):
-        lengths = np.diff(words.offsets)
-        rows = np.flatnonzero(lengths >= least)
-        inside, _ = ranges(words.offsets[rows], words.offsets[rows + 1])
-        kinds = np.full(len(rows), kind)
-        size = lengths[rows]
-        parts.append(
-            (block.start + rows, kinds, size, words.ids[inside], words.kinds[inside], last[block.start + rows])
-        )
-    return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+def _words(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Split texts into words: the number of words of each text, ids and kinds of all words."""
+    blocks = [read_numbers(words) for _, words in word_blocks(text_column(pa.array([*texts, ""], pa.string())))]
+    parts = ((np.diff(words.offsets), words.ids, words.kinds) for words in blocks)
+    sizes, ids, kinds = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return sizes[:-1], ids, kinds
 
 
 def _needed_options(
@@ -113,9 +99,7 @@ def _needed_options(
 
 
 def _option_words(options: str) -> Options:
-    words = [
-        tuple(words.ids[start:stop].tolist())
-        for _, words in _blocks(pa.array(options.split("\n"), pa.string()))
-        for start, stop in zip(words.offsets[:-1], words.offsets[1:], strict=True)
-    ]
+    sizes, ids, _ = _words(options.split("\n"))
+    ends = bounds(sizes).tolist()
+    words = [tuple(ids[start:stop].tolist()) for start, stop in pairwise(ends)]
     return tuple(option for option in words if option)

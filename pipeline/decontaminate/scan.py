@@ -1,19 +1,8 @@
 """Scan documents for the passages of an item index.
 
-A passage is found in a document in these grades (thresholds: `DecontaminationSettings`):
-
-* exact: the document's question is the item's, or the passage stands in the document word for word in normal form. A
-  passage of few words has to be sentences of its own with a number in them. A stem that says nothing without its
-  options needs these too.
-* overlap: the document holds the passage with a few words exchanged and every number kept (`agreement`), or its
-  question has the numbers, the final answer and most of the words of the item.
-* solution: exact or overlap of the item's worked solution.
-* rephrased, rephrased_formula: the numbers, the final answer and half of the words of the item.
-* template: the document covers enough n-grams of a question only with numbers masked, or is no copy for other reasons
-  (`judgement`).
-
-Documents are compared where they hold particular n-grams of a passage, or where their question has exactly the numbers
-of a passage and about its length.
+A passage is found in one of the grades that `DecontaminationSettings` explains: word for word (`copies` of the index),
+edited (`agreement`), or by its numbers and final answer (`judgement`). Documents are compared where they hold
+particular n-grams of a passage, or where their question has exactly the numbers of a passage and about its length.
 
 >>> from pipeline.decontaminate.settings import DecontaminationSettings
 >>> item = "Ann has 3 red pens and 4 blue cups in her bag, and Ben has none at all"
@@ -21,7 +10,7 @@ of a passage and about its length.
 >>> index.settle(np.zeros(index.masked.size, np.int64), common=20)
 >>> edited = item.replace("bag", "box")
 >>> documents = [f"Now: {item}?", edited, item.replace("3", "5").replace("4", "6"), "Ann has 3 red hats"]
->>> for match in search(index, pa.array(documents), pa.array([""] * 4)):
+>>> for match in search(index, pa.array(documents), *[pa.array([""] * 4)] * 2):
 ...     print(match.document, match.grade, round(match.coverage, 2))
 0 exact 1.0
 1 overlap 0.64
@@ -45,7 +34,6 @@ from pipeline.decontaminate.omissions import column_without_figures
 from pipeline.decontaminate.passages import QUESTION, SOLUTION
 from pipeline.decontaminate.settings import EXACT, OVERLAP, TEMPLATE
 from pipeline.decontaminate.settings import SOLUTION as GRADE_OF_SOLUTIONS
-from pipeline.text.arrays import ranges
 from pipeline.text.ngrams import gathered_ids
 from pipeline.text.number_words import read_numbers
 from pipeline.text.words import Words, number_sums, text_column, word_blocks
@@ -66,12 +54,9 @@ class Match:
     coverage: float
 
 
-def search(
-    index: ItemIndex, questions: pa.Array, responses: pa.Array, answers: pa.Array | None = None
-) -> Iterator[Match]:
+def search(index: ItemIndex, questions: pa.Array, responses: pa.Array, answers: pa.Array) -> Iterator[Match]:
     """Find all passages of a settled index in a batch of documents; `Match.document` is the row."""
     texts, question_bytes = _texts(questions, responses)
-    answers = pa.nulls(len(questions), pa.string()) if answers is None else answers
     for rows, block in word_blocks(texts, BLOCK_BYTES):
         words = read_numbers(block)
         first, ends = words.offsets[:-1], np.searchsorted(words.starts, question_bytes[rows] + words.text_offsets[:-1])
@@ -161,9 +146,8 @@ def _same_numbers(
     Pairs that are a copy in `known` are left out; its others are returned too.
     """
     first = words.offsets[:-1]
-    documents, places = index.number_table.find(number_sums(words.ids, words.kinds, first, ends))
-    entries, offsets = ranges(index.number_offsets[places], index.number_offsets[places + 1])
-    documents, passages = np.repeat(documents, np.diff(offsets)), index.number_passages[entries]
+    numbers = index.of_numbers.table.find(number_sums(words.ids, words.kinds, first, ends))
+    documents, passages, _ = index.of_numbers.common(*numbers)
     other = np.abs((ends - first)[documents] - index.lengths[passages])
     near = other <= np.maximum(_LENGTHS_APART * index.lengths[passages], 1)
     near &= index.lengths[passages] >= index.settings.shortest

@@ -11,7 +11,6 @@ By default the grades `exact`, `overlap`, `solution` and `rephrased` are removed
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import lru_cache
@@ -29,7 +28,6 @@ from pipeline.decontaminate.passages import FURTHER_COLUMNS, ITEM_COLUMNS
 from pipeline.decontaminate.sample import sample_documents
 from pipeline.decontaminate.scan import Match, search, searched_text
 from pipeline.decontaminate.settings import GRADES, DecontaminationSettings
-from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import DocumentWriter, sum_counts
 from pipeline.storage.files import atomic_file
@@ -65,15 +63,9 @@ def decontaminate(
     number of processes nor on a `cluster` (`pipeline.storage.parallel.workers`); a killed stage goes on from its
     finished shards.
 
-    Returns "counts", "matches" (documents by benchmark and best grade), "items_found" (items by benchmark and grade),
-    "items", "short_items" (match only whole) and "templated_items" (can be found exact only).
-    Raises InputError when columns of `items` are missing, for a shard that cannot be read and for a full disk.
+    Returns "counts", "items", "short_items" (match only whole) and "templated_items" (can be found exact only).
+    Raises InputError for a shard that cannot be read and for a full disk.
     """
-    missing = [name for name in ITEM_COLUMNS if name not in items.column_names]
-    if missing:
-        raise InputError(
-            f"decontaminate: benchmark items lack {', '.join(missing)}; found {', '.join(items.column_names)}"
-        )
     output = Path(output)
     items = items.select([*ITEM_COLUMNS, *(name for name in FURTHER_COLUMNS if name in items.column_names)])
     files = tuple(find_shards([source]))
@@ -86,22 +78,15 @@ def decontaminate(
         stack.callback(_index.cache_clear)
         make_once(folder / "items.parquet", lambda path: pq.write_table(items, path))
         index = _index(folder, files, settings)
-        matched: Counter[tuple[str, str]] = Counter()
-        found: dict[tuple[str, str], set[int]] = defaultdict(set)
         counts = []
         with pq.ParquetWriter(output / "matches.parquet", MATCHES) as matches:
             tasks = ((shard, number, files, settings, output, folder) for number, shard in enumerate(files))
             for done, shard in enumerate(run(_search, tasks)):
                 counts.append(shard["counts"])
-                for benchmark, grade, documents, found_items in shard["results"]:
-                    matched[benchmark, grade] += documents
-                    found[benchmark, grade].update(found_items)
                 matches.write_table(pq.read_table(folder / f"matches-{done}.parquet"))
                 progress((done + 1) / len(files), "comparing with benchmarks")
     return {
         "counts": sum_counts(counts),
-        "matches": _by_benchmark(matched),
-        "items_found": _by_benchmark({key: len(value) for key, value in found.items()}),
         "items": len(items),
         "short_items": len(items) - int((index.searched & index.question).sum()),
         "templated_items": index.templated,
@@ -134,48 +119,27 @@ def _search(
     output: Path,
     folder: Path,
 ) -> dict[str, Any]:
-    """Search and write one shard.
+    """Search and write one shard. Returns the counts."""
 
-    Results: benchmark, grade, documents with the grade as their best, items found by the grade.
-    """
-
-    def write(writer: DocumentWriter) -> list[tuple[str, str, int, list[int]]]:
+    def write(writer: DocumentWriter) -> None:
         index = _index(folder, files, settings)
-        items = pq.read_table(folder / "items.parquet", columns=["id", "benchmark"])
-        ids, benchmarks = items["id"].to_pylist(), items["benchmark"].to_pylist()
-        documents: Counter[tuple[str, str]] = Counter()
-        found: dict[tuple[str, str], set[int]] = defaultdict(set)
+        ids, benchmarks = (index.table[name].to_pylist() for name in ("id", "benchmark"))
         with atomic_file(folder / f"matches-{number}.parquet") as partial, pq.ParquetWriter(partial, MATCHES) as file:
             for _, batch in numbered_batches(shard):
                 matches = list(search(index, batch["question"], batch["response"], batch["answer"]))
                 if matches:
                     file.write_table(_findings(batch, matches, ids, benchmarks))
                 best: dict[int, Match] = {}
-                for match in sorted(matches, key=lambda match: _order(match, ids)):
+                for match in sorted(matches, key=lambda one: (GRADES.index(one.grade), -one.coverage, ids[one.item])):
                     best.setdefault(match.document, match)
-                    found[benchmarks[match.item], match.grade].add(match.item)
-                documents.update((benchmarks[match.item], match.grade) for match in best.values())
                 causes = {row: best[row] for row in sorted(best) if best[row].grade in settings.remove}
-                _split(writer, batch, causes, ids)
-        return [(*key, documents[key], sorted(items)) for key, items in sorted(found.items())]
+                gone = np.isin(np.arange(len(batch)), list(causes))
+                reasons = pa.array([f"contaminated_{match.grade}" for match in causes.values()], pa.string())
+                because = pa.array([ids[match.item] for match in causes.values()], pa.string())
+                writer.keep(batch.filter(pa.array(~gone)))
+                writer.drop(batch.filter(pa.array(gone)), reasons, because)
 
     return write_document_shard(output, folder, number, write)
-
-
-def _order(match: Match, ids: list[str]) -> tuple[int, float, str]:
-    return GRADES.index(match.grade), -match.coverage, ids[match.item]
-
-
-def _split(writer: DocumentWriter, batch: pa.RecordBatch, causes: dict[int, Match], ids: list[str]) -> None:
-    """Write the documents of a batch: kept, or dropped for the causes by row, which ascend."""
-    if not causes:
-        writer.keep(batch)
-        return
-    gone = np.isin(np.arange(len(batch)), list(causes))
-    writer.keep(batch.filter(pa.array(~gone)))
-    reasons = pa.array([f"contaminated_{match.grade}" for match in causes.values()], pa.string())
-    items = pa.array([ids[match.item] for match in causes.values()], pa.string())
-    writer.drop(batch.filter(pa.array(gone)), reasons, items)
 
 
 def _findings(batch: pa.RecordBatch, found: list[Match], ids: list[str], benchmarks: list[str]) -> pa.Table:
@@ -189,9 +153,3 @@ def _findings(batch: pa.RecordBatch, found: list[Match], ids: list[str], benchma
         "coverage": [match.coverage for match in found],
     }
     return pa.table(columns, schema=MATCHES)
-
-
-def _by_benchmark(counts: Any) -> dict[str, dict[str, int]]:
-    """Arrange counts by benchmark and grade as {benchmark: {grade: number}} with every grade."""
-    benchmarks = sorted({benchmark for benchmark, _ in counts})
-    return {b: {grade: int(counts.get((b, grade), 0)) for grade in GRADES} for b in benchmarks}

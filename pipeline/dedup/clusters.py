@@ -1,9 +1,7 @@
-"""Turn equal band hashes into candidate pairs, and verified pairs into clusters with one survivor each.
+"""Turn verified pairs of near duplicates into clusters with one survivor each.
 
 Documents are nodes, numbered in the order in which they survive: the smallest node of a cluster is its survivor.
 
->>> bucket_pairs(np.array([70, 70, 9, 70], np.uint64), np.array([5, 1, 2, 8])).tolist()  # nodes 1, 5, 8 in a bucket
-[[1, 5], [1, 8], [1, 5], [5, 8]]
 >>> pairs = np.array([[1, 2], [2, 3], [3, 4], [7, 9]])  # 3 and 4 contradict 1
 >>> nodes, survivors = clusters(pairs, lambda survivors, members: (survivors == 1) & (members >= 3))
 >>> sorted(zip(nodes.tolist(), survivors.tolist()))
@@ -17,24 +15,6 @@ from collections.abc import Callable
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
-
-
-def bucket_pairs(hashes: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-    """Pair nodes of equal hashes: candidates int64 [P, 2], smaller node first.
-
-    Each node of a bucket is paired with the first one (star) and with the one before it (chain), so that the number of
-    pairs grows with the bucket and not with its square.
-    """
-    order = np.argsort(hashes)
-    same = np.concatenate([[False], np.diff(hashes[order]) == 0, [False]])
-    met = order[(same[1:] | same[:-1])[: len(order)]]  # most nodes are alone in their bucket
-    met = met[np.lexsort((nodes[met], hashes[met]))]
-    hashes, nodes = hashes[met], nodes[met]
-    new = np.append(True, np.diff(hashes) != 0)[: len(met)]
-    first = nodes[new][np.cumsum(new) - 1]
-    later = np.flatnonzero(~new)
-    earlier = np.concatenate([first[later], nodes[later - 1]])
-    return np.stack([earlier, np.tile(nodes[later], 2)], axis=1)
 
 
 def clusters(

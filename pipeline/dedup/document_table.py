@@ -18,12 +18,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from pipeline.dedup.clusters import bucket_pairs
 from pipeline.storage.numbered_shards import Shard
 
 EXACT, NEAR, TOO_MANY = REASONS = ("exact_duplicate", "near_duplicate", "too_many_responses")
 
-_BYTES_JOINED = 64  # memory that a document takes while a band is joined
 _SHARDS = "(select unnest($files) as filename, unnest($starts) as start, unnest($sources) as priority)"
 _RANK = f"""create table ranked as with shards as {_SHARDS}, documents as
     (select start + file_row_number as doc, priority, keys.* exclude (filename, file_row_number)
@@ -40,8 +38,10 @@ _REMAINING = """create table remaining as
 _SIGNED = f"""select node, bands.* exclude (place, filename)
     from read_parquet($files, filename=true) as bands join {_SHARDS} as shards using (filename)
     join remaining on remaining.doc = start + place"""
-_UNSIGNED = """select doc from remaining anti join signed using (node)
-    where doc >= $start and doc < $stop order by doc"""
+_MEET = """insert into pairs with met as (select "{band}" as hash from signed group by all having count(*) > 1),
+    bucketed as (select node, first_value(node) over bucket as first, lag(node) over bucket as before
+    from signed semi join met on "{band}" = hash window bucket as (partition by "{band}" order by node))
+    select unnest([first, before]), node from bucketed where before is not null"""
 _TOO_MANY = """insert into dropped with kept as (select * from ranked anti join dropped using (node) where asked)
     select node, first_value(node) over question as because, 2 from kept
     window question as (partition by question0, question1 order by node)
@@ -60,21 +60,19 @@ class DocumentTable:
     def __init__(self, files: Sequence[Shard], folder: Path, memory: int) -> None:
         """Open a database in `folder`; DuckDB gets half of `memory` bytes, arrays the rest."""
         self.files, self.folder = files, folder
-        self.memory = max(memory // 2, 64_000_000)
         database = folder / "clusters.duckdb"
         for old in (database, folder / "clusters.duckdb.wal"):
             old.unlink(missing_ok=True)  # of a killed attempt: the table is made again from the finished parts
         self.connection = duckdb.connect(
             database,
             config={
-                "memory_limit": f"{self.memory}B",
+                "memory_limit": f"{max(memory // 2, 64_000_000)}B",
                 "temp_directory": str(folder / "spilled"),
                 "preserve_insertion_order": False,
             },
         )
         self.connection.execute("pragma disable_checkpoint_on_shutdown; pragma disable_progress_bar")
         self.connection.execute("create table pairs (earlier bigint, later bigint)")
-        self._into_signed = "create table signed as"
 
     def close(self) -> None:
         """Close the database."""
@@ -90,60 +88,49 @@ class DocumentTable:
         for step in (_EXACT, _ALONE, _REMAINING):
             self.connection.execute(step)
 
-    def remaining(self, shard: Shard) -> tuple[np.ndarray, np.ndarray]:
-        """Select the documents of a shard that may have near duplicates: doc and node, int64 [R] each."""
-        query = "select doc, node from remaining where doc >= $start and doc < $stop order by doc"
-        return self._columns(query, {"start": shard.start, "stop": shard.stop})
-
     def add_signed(self, shards: Sequence[Shard], files: Sequence[Path]) -> None:
         """Add the band hashes of these shards' remaining documents, from a Parquet file for each shard.
 
         Columns: place (of a document in its shard), 0, 1, ... (null where a document has no n-gram).
         """
-        self.connection.execute(f"{self._into_signed} {_SIGNED}", _shards(shards, files))
-        self._into_signed = "insert into signed"
+        for step in ("create table if not exists signed as from ({}) limit 0", "insert into signed {}"):
+            self.connection.execute(step.format(_SIGNED), _shards(shards, files))
 
-    def unsigned(self, shard: Shard) -> np.ndarray:
-        """Select the remaining documents of a shard whose band hashes have not been added: doc, int64 [R]."""
-        return self._columns(_UNSIGNED, {"start": shard.start, "stop": shard.stop})[0]
+    def unsigned(self) -> np.ndarray:
+        """Select the remaining documents whose band hashes have not been added: doc, int64 [R]."""
+        return self._columns("select doc from remaining anti join signed using (node) order by doc")[0]
 
-    def join(self, bands: int) -> None:
-        """Add the candidates of each band among the documents whose band hashes have been added."""
-        (documents,) = self._columns("select count(*) from signed")
-        parts = 1 + int(documents[0]) * _BYTES_JOINED // self.memory
+    def candidates(self, bands: int) -> np.ndarray:
+        """Join the bands: the different pairs int64 [P, 2] of documents that share a hash, smaller node first, sorted.
+
+        Each document of a bucket is paired with the first one (star) and with the one before it (chain), so that the
+        number of pairs grows with the bucket and not with its square.
+        """
         for band in range(bands):
-            query = f'select "{band}" as hash, node from signed where "{band}" % {parts} = $part'
-            for number in range(parts):
-                self.add_pairs(bucket_pairs(*self._columns(query, {"part": number})))
-
-    def add_pairs(self, pairs: np.ndarray) -> None:
-        """Add candidates int64 [P, 2]."""
-        self._insert("pairs", earlier=pairs.min(axis=1), later=pairs.max(axis=1))
-
-    def candidates(self) -> np.ndarray:
-        """Select the different candidates int64 [P, 2], smaller node first, sorted."""
-        query = "select distinct earlier, later from pairs where earlier < later order by earlier, later"
-        return np.stack(self._columns(query), axis=1)
+            self.connection.execute(_MEET.format(band=band))
+        return np.stack(self._columns("select distinct earlier, later from pairs order by all"), axis=1)
 
     def docs_of(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Select the documents of these nodes in reading order: doc and node, int64 [R] each."""
-        found = self._joined("doc, node", "semi join", "doc", node=nodes.ravel())
-        return found["doc"].to_numpy(), found["node"].to_numpy()
+        wanted = self.connection.from_arrow(pa.table({"node": nodes.ravel()}))
+        found = self.connection.table("ranked").join(wanted, "node", "semi").project("doc, node").order("doc")
+        return tuple(found.fetchnumpy().values())
 
     def ids(self, nodes: np.ndarray) -> pa.Array:
         """Select the ids of these nodes, in their order."""
-        return self._joined("id", "join", "place", node=nodes, place=np.arange(len(nodes)))["id"].combine_chunks()
+        wanted = self.connection.from_arrow(pa.table({"node": nodes, "place": np.arange(len(nodes))}))
+        found = wanted.join(self.connection.table("ranked"), "node").order("place").project("id")
+        return found.to_arrow_table()["id"].combine_chunks()
 
     def drop_near(self, nodes: np.ndarray, survivors: np.ndarray) -> None:
         """Mark near duplicates: `nodes[p]` gives way to `survivors[p]`."""
-        self._insert("dropped", node=nodes, because=survivors, reason=np.ones(len(nodes), np.uint8))
+        rows = pa.table({"node": nodes, "because": survivors, "reason": np.ones(len(nodes), np.uint8)})
+        self.connection.from_arrow(rows).insert_into("dropped")
 
-    def drop_too_many(self, most: int) -> None:
-        """Mark what exceeds `most` remaining documents per question."""
-        self.connection.execute(_TOO_MANY, {"most": most})
-
-    def decide(self) -> None:
-        """Resolve what every dropped document gave way to: a document that is kept."""
+    def decide(self, most: int | None = None) -> None:
+        """Mark what exceeds `most` remaining documents per question; resolve what all gave way to: a kept document."""
+        if most is not None:
+            self.connection.execute(_TOO_MANY, {"most": most})
         self.connection.execute(_DECIDE)
 
     def dropped(self, shard: Shard) -> pa.Table:
@@ -153,17 +140,6 @@ class DocumentTable:
 
     def _columns(self, query: str, parameters: Mapping[str, Any] | None = None) -> tuple[np.ndarray, ...]:
         return tuple(self.connection.execute(query, parameters).fetchnumpy().values())
-
-    def _insert(self, table: str, **columns: np.ndarray) -> None:
-        self.connection.from_arrow(pa.table(columns)).insert_into(table)
-
-    def _joined(self, columns: str, join: str, order: str, **wanted: np.ndarray) -> pa.Table:
-        """Join the ranked documents with a table of wanted nodes."""
-        self.connection.register("wanted", pa.table(wanted))
-        query = f"select {columns} from ranked {join} wanted using (node) order by {order}"
-        found = self.connection.sql(query).to_arrow_table()
-        self.connection.unregister("wanted")
-        return found
 
 
 def _shards(shards: Sequence[Shard], files: Sequence[Path]) -> dict[str, list]:

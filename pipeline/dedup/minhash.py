@@ -24,7 +24,6 @@ from functools import lru_cache
 import numpy as np
 
 # datasketch is imported where it is used: it takes half a second, and settings, which every command reads, need none.
-SCHEME = "affine32"
 EMPTY = np.uint32(0xFFFFFFFF)  # the signature of a document without n-grams
 _BLOCK = 1 << 16  # n-grams permuted at once: the working set stays in the second-level cache
 _LEAST_DETECTION = 0.95
@@ -40,8 +39,7 @@ def permutations(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Read datasketch's factors and offsets, uint32 [count] each."""
     from datasketch import MinHash
 
-    factors, offsets = MinHash(num_perm=count, seed=seed, scheme=SCHEME).permutations
-    return factors, offsets
+    return MinHash(num_perm=count, seed=seed, scheme="affine32").permutations
 
 
 def signatures(ids: np.ndarray, offsets: np.ndarray, count: int = 128, seed: int = 1) -> np.ndarray:

@@ -15,12 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.dedup.candidates import find_candidates
 from pipeline.dedup.clusters import clusters
 from pipeline.dedup.contradictions import Facts, answer_ids, contradictions, facts, function_ids
 from pipeline.dedup.document_table import DocumentTable
 from pipeline.dedup.settings import GUARDS, DedupSettings
-from pipeline.dedup.signing import words_of_documents
+from pipeline.dedup.signing import words_of_documents, write_bands
 from pipeline.progress import Progress
 from pipeline.storage.numbered_shards import Shard
 from pipeline.storage.parallel import Run
@@ -38,11 +37,22 @@ def find_near(
     run: Run,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Mark near duplicates in `table` and write `AUDIT` under `output`; `bands` as in `find_candidates`.
+    """Mark near duplicates in `table` and write `AUDIT` under `output`.
 
-    Returns the part of `deduplicate`'s results that is about near duplicates.
+    `bands` are the band hashes of each shard that its source's signing has computed; documents without band hashes are
+    signed here. Returns the part of `deduplicate`'s results that is about near duplicates.
     """
-    pairs = find_candidates(table, bands, settings, run, progress)
+
+    def write(path: Path) -> None:
+        table.add_signed(table.files, bands)
+        plans = list(_plans(table, "signing", table.unsigned()))
+        tasks = ((shard, plan, plan.with_suffix(".parquet"), settings.signing) for shard, plan in plans)
+        for done, signed in enumerate(run(write_bands, tasks)):
+            table.add_signed([plans[done][0]], [signed])
+            progress(0.2 + 0.4 * (done + 1) / len(plans), "signatures")
+        save_arrays(path, pairs=table.candidates(settings.signing.bands))
+
+    pairs = np.load(make_once(table.folder / "candidates.npz", write))["pairs"]
     progress(0.65, "comparing candidates")
     comparison = Comparison(table, pairs, settings, run)
     progress(0.75, "comparing candidates")
@@ -75,7 +85,7 @@ class Comparison:
         parts: list[Facts] = []
         sizes = [np.zeros(0, np.int64)]
         with (table.folder / "ngrams").open("wb") as file:
-            for path in run(_describe, _plans(table, documents, settings.words)):
+            for path in run(_describe, ((*plan, settings.words) for plan in _plans(table, "describing", documents))):
                 with np.load(path) as described:
                     file.write(described["ngrams"].data)
                     sizes.append(described["sizes"])
@@ -96,23 +106,22 @@ class Comparison:
         return self.order[np.searchsorted(self.nodes, nodes, sorter=self.order)]
 
 
-def _plans(table: DocumentTable, documents: np.ndarray, n: int) -> Iterator[tuple]:
+def _plans(table: DocumentTable, name: str, documents: np.ndarray) -> Iterator[tuple[Shard, Path]]:
+    """Tell each shard which of these documents to read, in a file: plans that wait for a worker take no memory."""
     for number, shard in enumerate(table.files):
         start, stop = np.searchsorted(documents, (shard.start, shard.stop))
         if start < stop:
-            plan = table.folder / f"describing-{number}.npz"
+            plan = table.folder / f"{name}-{number}.npz"
             save_arrays(plan, documents=documents[start:stop])
-            yield shard, plan, n, table.folder / f"facts-{number}.npz"
+            yield shard, plan
 
 
-def _describe(shard: Shard, plan: Path, n: int, path: Path) -> Path:
+def _describe(shard: Shard, plan: Path, n: int) -> Path:
     """Write the different n-grams and the facts of the documents of a shard that `plan` lists."""
 
     def write(partial: Path) -> None:
-        with np.load(plan) as listed:
-            documents = listed["documents"]
         ngrams, sizes, parts = [], [], []
-        for _, batch, words in words_of_documents(shard, documents, ("question", "response", "answer")):
+        for _, batch, words in words_of_documents(shard, plan, ("question", "response", "answer")):
             ids, offsets = distinct(*words.ngrams(n))
             ngrams.append(ids)
             sizes.append(np.diff(offsets))
@@ -121,4 +130,4 @@ def _describe(shard: Shard, plan: Path, n: int, path: Path) -> Path:
             partial, ngrams=np.concatenate(ngrams), sizes=np.concatenate(sizes), **vars(Facts.concatenate(parts))
         )
 
-    return make_once(path, write)
+    return make_once(plan.with_name(plan.name.replace("describing", "facts")), write)

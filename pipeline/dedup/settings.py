@@ -32,9 +32,9 @@ class DedupSettings:
     """Define what counts as a duplicate. Raises InputError for values that make no sense.
 
     `near=False` removes exact duplicates only. `words` is the length of the n-grams; two documents are near duplicates
-    from the Jaccard similarity `threshold` on. `permutations` and `seed` are datasketch's; `bands` of `rows` values are
-    chosen for the threshold unless both are given (`minhash.choose_bands`). `guards` are described in
-    `contradictions.py`. `responses_per_question` caps the documents with equal questions (None: no cap).
+    from the Jaccard similarity `threshold` on, for which bands are chosen (`minhash.choose_bands`). `permutations` and
+    `seed` are datasketch's. `guards` are described in `contradictions.py`. `responses_per_question` caps the documents
+    with equal questions (None: no cap).
     """
 
     near: bool = True
@@ -42,8 +42,6 @@ class DedupSettings:
     threshold: float = 0.7
     permutations: int = 128
     seed: int = 1
-    bands: int | None = None
-    rows: int | None = None
     guards: tuple[str, ...] = GUARDS
     responses_per_question: int | None = None
 
@@ -54,11 +52,6 @@ class DedupSettings:
         _check(0 < self.threshold <= 1, f"threshold={self.threshold}: need 0 < threshold <= 1")
         _check(1 <= self.permutations <= 2**16, f"permutations={self.permutations}: need 1 to {2**16}")
         _check(0 <= self.seed < 2**32, f"seed={self.seed}: need 0 to {2**32 - 1}")
-        _check((self.bands is None) == (self.rows is None), "give both bands and rows, or neither")
-        bands, rows = self.banding
-        _check(bands >= 1 and rows >= 1, f"bands={bands}, rows={rows}: need at least 1 of each")
-        exceed = f"bands={bands} x rows={rows} exceed permutations={self.permutations}"
-        _check(bands * rows <= self.permutations, exceed)
         _check(set(self.guards) <= set(GUARDS), f"guards={list(self.guards)}: choose from {', '.join(GUARDS)}")
         _check(cap is None or cap >= 1, f"responses_per_question={cap}: need at least 1, or none for no cap")
 
@@ -69,15 +62,8 @@ class DedupSettings:
             self.near,
             "numbers" in self.guards,
             self.responses_per_question is not None,
-            *(self.words, self.permutations, self.seed, *self.banding),
+            *(self.words, self.permutations, self.seed, *choose_bands(self.threshold, self.permutations)),
         )
-
-    @property
-    def banding(self) -> tuple[int, int]:
-        """Bands and rows per band."""
-        if self.bands is not None and self.rows is not None:
-            return self.bands, self.rows
-        return choose_bands(self.threshold, self.permutations)
 
 
 def _check(right: bool, rule: str) -> None:

@@ -24,7 +24,6 @@ import pyarrow.parquet as pq
 
 from pipeline.dedup.contradictions import digit_sequences
 from pipeline.dedup.exact import SHORT, exact_keys
-from pipeline.dedup.labels import without_labels
 from pipeline.dedup.minhash import band_hashes, signatures
 from pipeline.dedup.settings import Signing
 from pipeline.progress import Progress, quiet
@@ -42,6 +41,10 @@ _KEYS = pa.schema(
 )
 LEAST_MEMORY = 64_000_000  # bytes that DuckDB gets in any case
 _BLOCKS_AT_ONCE = 256  # signed blocks written as one row group, about ten thousand documents
+_LABELS = (  # what only labels a problem: its number in a book, and the contest that it is from
+    r"^\s*(?:(?:Problem|Exercise|Question|Example)\s+#?\d+(?:\.\d+)*[.:)]?|\d{1,3}(?:\.\d+)*[.)])\s+",
+    r"\((?:(?:19|20)\d\d,?\s+[A-Z][A-Za-z]|[A-Z][A-Za-z]+[\w .,'-]{0,40}\b(?:19|20)\d\d\b)[^()\n]{0,80}\)",
+)
 _SHARED = """create table shared as
     select digits from read_parquet($files) group by digits having min(key0) <> max(key0)"""
 _SHARING = """select file_row_number as place from read_parquet($file, file_row_number=true) semi join shared
@@ -63,25 +66,18 @@ def sign_source(
     Finished files survive an interruption. Raises InputError for a shard that cannot be read, for a full disk and for
     too little memory.
     """
+    files, keys, signed = find_shards([source]), [], 0
     with within_means(output):
-        return _sign(source, output, signing, memory, run, progress)
-
-
-def _sign(source: Path, output: Path, signing: Signing, memory: int, run: Run, progress: Progress) -> dict[str, Any]:
-    files = find_shards([source])
-    for folder in ("keys", "bands"):
-        (output / folder).mkdir(parents=True, exist_ok=True)
-    keys = []
-    for path in run(_write_keys, [(shard, _named(output, "keys", n), signing) for n, shard in enumerate(files)]):
-        keys.append(path)
-        progress(0.5 * len(keys) / len(files), "keys")
-    signed = 0
-    if signing.near:
-        plans = _sharing(files, keys, output, memory)
-        for number, path in enumerate(run(write_bands, ((*plan, signing) for plan in plans))):
-            signed += pq.read_metadata(path).num_rows
-            progress(0.5 + 0.5 * (number + 1) / len(files), "signatures")
-    shutil.rmtree(output / "plans", ignore_errors=True)
+        for folder in ("keys", "bands", "plans"):
+            (output / folder).mkdir(parents=True, exist_ok=True)
+        for path in run(_write_keys, [(shard, _named(output, "keys", n), signing) for n, shard in enumerate(files)]):
+            keys.append(path)
+            progress(0.5 * len(keys) / len(files), "keys")
+        if signing.near and files:
+            for number, path in enumerate(run(write_bands, _plans(files, keys, output, memory, signing)), 1):
+                signed += pq.read_metadata(path).num_rows
+                progress(0.5 + 0.5 * number / len(files), "signatures")
+        shutil.rmtree(output / "plans")
     return {"documents": files[-1].stop if files else 0, "signed": signed}
 
 
@@ -89,19 +85,18 @@ def _named(output: Path, folder: str, number: int) -> Path:
     return output / folder / f"{number:05d}.parquet"
 
 
-def _sharing(files: Sequence[Shard], keys: Sequence[Path], output: Path, memory: int) -> Iterator[tuple]:
+def _plans(
+    files: Sequence[Shard], keys: Sequence[Path], output: Path, memory: int, signing: Signing
+) -> Iterator[tuple[Shard, Path, Path, Signing]]:
     """Plan the signing of each shard: its documents that share all digits with a document of other text."""
-    plans = output / "plans"
-    plans.mkdir(exist_ok=True)
-    config = {"memory_limit": f"{max(memory // 2, LEAST_MEMORY)}B", "temp_directory": str(plans)}
+    config = {"memory_limit": f"{max(memory // 2, LEAST_MEMORY)}B", "temp_directory": str(output / "plans")}
     with duckdb.connect(config=config) as connection:
-        if keys:
-            connection.execute(_SHARED, {"files": [str(file) for file in keys]})
-        for number, shard in enumerate(files):
-            places = connection.execute(_SHARING, {"file": str(keys[number])}).fetchnumpy()["place"]
-            plan = plans / f"{number:05d}.npz"  # a file takes no memory while it waits for a worker
+        connection.execute(_SHARED, {"files": [str(file) for file in keys]})
+        for number, (shard, path) in enumerate(zip(files, keys, strict=True)):
+            places = connection.execute(_SHARING, {"file": str(path)}).fetchnumpy()["place"]
+            plan = output / "plans" / f"{number:05d}.npz"  # a file takes no memory while it waits for a worker
             save_arrays(plan, documents=places + shard.start)
-            yield shard, plan, _named(output, "bands", number)
+            yield shard, plan, _named(output, "bands", number), signing
 
 
 def _write_keys(shard: Shard, path: Path, signing: Signing) -> Path:
@@ -129,6 +124,16 @@ def _write_keys(shard: Shard, path: Path, signing: Signing) -> Path:
     return make_once(path, write)
 
 
+def without_labels(questions: pa.Array) -> pa.Array:
+    """Remove a number at the beginning and the contest in parentheses from each question.
+
+    "12) Find 3 + 4. (2019 AMC 8 Problems, Question #18)" gives "Find 3 + 4. "; "Find 3 + 4 (in 2019)." stays.
+    """
+    for label in _LABELS:
+        questions = pc.replace_substring_regex(questions, pattern=label, replacement="")
+    return questions
+
+
 def _unlabelled(batch: pa.RecordBatch, texts: pa.Array) -> pa.Array:
     """Return the texts without the labels of problems: `texts` itself where there are none."""
     questions = without_labels(batch["question"])
@@ -148,9 +153,7 @@ def write_bands(shard: Shard, plan: Path, path: Path, signing: Signing) -> Path:
     schema = pa.schema([("place", pa.int64()), *((name, pa.uint64()) for name in names)])
 
     def write(partial: Path) -> None:
-        with np.load(plan) as listed:
-            documents = listed["documents"]
-        blocks = _signed_blocks(shard, documents, signing) if len(documents) else iter(())
+        blocks = _signed_blocks(shard, plan, signing)
         options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
         with pq.ParquetWriter(partial, schema, **options) as file:
             while group := list(islice(blocks, _BLOCKS_AT_ONCE)):
@@ -161,31 +164,31 @@ def write_bands(shard: Shard, plan: Path, path: Path, signing: Signing) -> Path:
     return make_once(path, write)
 
 
-def _signed_blocks(
-    shard: Shard, documents: np.ndarray, signing: Signing
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def _signed_blocks(shard: Shard, plan: Path, signing: Signing) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield places int64 [D], band hashes uint64 [bands, D] and which documents are too short for any, bool [D].
 
     With the guard for numbers, documents with different numbers never share a hash: on texts made from templates this
     keeps the buckets small.
     """
-    for place, _, words in words_of_documents(shard, documents):
+    for documents, _, words in words_of_documents(shard, plan):
         ids, offsets = words.ngrams(signing.words)
         hashes = band_hashes(signatures(ids, offsets, signing.permutations, signing.seed), signing.bands, signing.rows)
         if signing.numbers:
             hashes ^= words.number_sequences()
         short = (np.diff(offsets) == 0) | (np.diff(words.text_offsets) < SHORT)
-        yield documents[place] - shard.start, hashes, short
+        yield documents - shard.start, hashes, short
 
 
 def words_of_documents(
-    shard: Shard, documents: np.ndarray, columns: Sequence[str] = ("question", "response")
-) -> Iterator[tuple[slice, pa.RecordBatch, Words]]:
-    """Yield the listed documents of a shard in blocks: their slice of `documents`, their rows, their words.
+    shard: Shard, plan: Path, columns: Sequence[str] = ("question", "response")
+) -> Iterator[tuple[np.ndarray, pa.RecordBatch, Words]]:
+    """Yield the documents of a shard that `plan` lists in blocks: their numbers, their rows, their words.
 
     The words are those of question and response without the labels of the problem.
     """
-    for place, batch in batches_of(shard, documents, columns):
+    with np.load(plan) as listed:
+        documents = listed["documents"]
+    for place, batch in batches_of(shard, documents, columns) if len(documents) else ():
         for rows, words in word_blocks(text_column(without_labels(batch["question"]), batch["response"])):
-            here = slice(place.start + rows.start, place.start + rows.stop)
-            yield here, batch.slice(rows.start, rows.stop - rows.start), words
+            block = slice(place.start + rows.start, place.start + rows.stop)
+            yield documents[block], batch.slice(rows.start, rows.stop - rows.start), words

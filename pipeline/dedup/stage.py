@@ -3,10 +3,10 @@
 1. sign: a key of each document's normal text and what decides who survives (`exact`), and the band hashes of most of
    the documents that need them: source by source, so that a new source leaves the others as they are (`signing`).
 2. exact duplicates: DuckDB groups the keys; of equal documents the best one is kept (`document_table`).
-3. candidates: n-grams -> MinHash signatures -> band hashes -> equal hashes (`candidates`, `minhash`); only of documents
+3. candidates: n-grams -> MinHash signatures -> band hashes -> equal hashes (`minhash`, `near`); only of documents
    that share all their digits with another one, as no others have equal numbers.
 4. verify: exact Jaccard similarity of the candidates' n-grams, and the guards (`near`, `contradictions`).
-   Numbers that only label a problem, in a book or a contest, are left out of all this (`labels`).
+   Numbers that only label a problem, in a book or a contest, are left out of all this (`signing`).
 5. cluster: connected components; the best document of each is kept (`clusters`).
 6. write: kept and dropped documents, shard by shard.
 
@@ -79,9 +79,7 @@ def deduplicate(
             progress(0.2, "exact duplicates")
             if settings.near:
                 found = find_near(table, output, settings, _files_of(signed, "bands", files), run, progress)
-            if settings.responses_per_question is not None:
-                table.drop_too_many(settings.responses_per_question)
-            table.decide()
+            table.decide(settings.responses_per_question)
         counts = []
         for written in run(_write, _plans(table, output)):
             counts.append(written["counts"])

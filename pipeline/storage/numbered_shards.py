@@ -39,15 +39,13 @@ def find_shards(sources: Sequence[Path]) -> list[Shard]:
     return found
 
 
-def numbered_batches(
-    shard: Shard, columns: Sequence[str] | None = None, *, rows: tuple[int, int] | None = None
-) -> Iterator[tuple[int, pa.RecordBatch]]:
+def numbered_batches(shard: Shard, columns: Sequence[str] | None = None) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the shard's documents in batches, each with the number of its first document.
 
-    `rows` picks one row group: its number and the number of its first document. Raises InputError for a broken file.
+    Raises InputError for a broken file.
     """
-    groups, start = (None, shard.start) if rows is None else ([rows[0]], rows[1])
-    for batch in read_shard(shard.path, columns=columns, row_groups=groups):
+    start = shard.start
+    for batch in read_shard(shard.path, columns=columns):
         yield start, batch
         start += len(batch)
 

@@ -59,17 +59,12 @@ def intersections(values: np.ndarray, offsets: np.ndarray, left: np.ndarray, rig
     counts = np.zeros(len(left), np.int64)
     for start in range(0, len(left), _GROUPS):
         both = [side[start : start + _GROUPS] for side in (left, right)]
-        keys = np.concatenate([_numbered(*_gathered(values, offsets, sets)) for sets in both])
+        inside = (ranges(offsets[sets], offsets[sets + 1]) for sets in both)
+        keys = np.concatenate([_numbered(values[positions], np.diff(ends)) for positions, ends in inside])
         keys.sort(kind="stable")  # two ascending runs, which a stable sort merges
         pairs = (keys[1:][keys[1:] == keys[:-1]] >> _SHIFT).astype(np.int64)
         counts[start : start + _GROUPS] = np.bincount(pairs, minlength=len(both[0]))
     return counts
-
-
-def _gathered(values: np.ndarray, offsets: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Concatenate the values of some sets; also return the sizes of these sets."""
-    positions, ends = ranges(offsets[sets], offsets[sets + 1])
-    return values[positions], np.diff(ends)
 
 
 def jaccard(values: np.ndarray, offsets: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.text.arrays import IdTable
 from pipeline.text.ngrams import BYTES_BASE, MASK, MIX, ngrams, sequence_ids, word_id
 from pipeline.text.normal_form import COMMANDS, SIGNS, fold
 
@@ -37,6 +38,7 @@ for _byte in b"0123456789":
     _KINDS[_byte] = NUMBER
 for _place, _byte in enumerate(SIGNS.encode()):
     _KINDS[_byte] = SIGN + _place
+_MAY_FOLD = r"[\x80-\xff]|&[a-zA-Z#]|\\(?:textback|log_[0-9]|[dtc]?frac[0-9])"  # what `fold` may change
 _JOINABLE = np.isin(np.arange(_DIVISION), (LETTERS, NUMBER))  # kinds that a hyphen may join
 
 
@@ -95,34 +97,12 @@ def text_column(*columns: pa.Array | pa.ChunkedArray) -> pa.Array:
     columns = tuple(pc.fill_null(pc.cast(column, pa.large_string()), empty) for column in columns)
     joined = pc.binary_join_element_wise(*columns, empty, line_break)
     joined = joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
-    data, offsets = _buffers(joined)
-    places = _places_to_fold(data[offsets[0] : offsets[-1]]) + offsets[0]
-    if not len(places):
+    data = pc.cast(joined, pa.large_binary())
+    foreign = pc.match_substring_regex(data, _MAY_FOLD)
+    if not pc.any(foreign).as_py():
         return joined
-    rows = np.unique(np.searchsorted(offsets, places, "right") - 1)
-    mask = np.zeros(len(joined), bool)
-    mask[rows] = True
-    folded = [fold(bytes(data[offsets[row] : offsets[row + 1]]).decode(errors="replace")) for row in rows.tolist()]
-    return pc.replace_with_mask(joined, pa.array(mask), pa.array(folded, pa.large_string()))
-
-
-def _places_to_fold(data: np.ndarray) -> np.ndarray:
-    r"""Find the bytes that `fold` may change: outside ASCII, `&nbsp;`, `\textbackslash`, `\log_82`, `\frac12`."""
-    marks = np.flatnonzero((data == ord("&")) | (data == ord("\\")))
-    near = np.searchsorted(marks, len(data) - 2 * _PAD)
-    at, last = marks[:near], marks[near:]  # at the very end there is not always a next word of eight bytes
-    after = np.ndarray((max(len(data) - 7, 0),), "<u8", data, strides=(1,))[at + 1]
-    entity = (data[at] == ord("&")) & (_ASCII_LETTER | (np.arange(256) == ord("#")))[data[at + 1] | 32]
-    command = after == _as_number(b"textback")
-    for name in (b"log_", b"frac", b"dfrac", b"tfrac", b"cfrac"):
-        size = np.uint64(8 * len(name))
-        digit = (after >> size).astype(np.uint8)
-        command |= (after & _FIRST_BYTES[len(name)] == _as_number(name)) & _is_digit(digit)
-    return np.concatenate([np.flatnonzero(data >= 128), at[entity | command], last])
-
-
-def _as_number(name: bytes) -> np.uint64:
-    return np.uint64(int.from_bytes(name, "little"))
+    folded = [fold(text.decode(errors="replace")) for text in data.filter(foreign).to_pylist()]
+    return pc.replace_with_mask(joined, foreign, pa.array(folded, pa.large_string()))
 
 
 def word_blocks(texts: pa.Array, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, Words]]:
@@ -133,19 +113,14 @@ def word_blocks(texts: pa.Array, block_bytes: int = BLOCK_BYTES) -> Iterator[tup
 
 def byte_blocks(texts: pa.Array, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
     """Yield the bytes of a `text_column` in blocks: rows, bytes uint8, and offsets int64 [D + 1] into them."""
-    data, offsets = _buffers(texts)
+    _, buffer, data = texts.buffers()
+    offsets = np.frombuffer(buffer, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    data = np.frombuffer(data or b"", np.uint8)
     start = 0
     while start < len(texts):
         stop = max(start + 1, int(np.searchsorted(offsets, offsets[start] + block_bytes, "right")) - 1)
         yield slice(start, stop), data[offsets[start] : offsets[stop]], offsets[start : stop + 1] - offsets[start]
         start = stop
-
-
-def _buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return the data uint8 and the offsets int64 [D + 1] of a large_string array."""
-    _, offsets, data = texts.buffers()
-    offsets = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    return np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), offsets
 
 
 def _split(data: np.ndarray, offsets: np.ndarray) -> Words:
@@ -246,7 +221,7 @@ def _kind_of(reading: str | None) -> int:
 
 
 _READINGS = sorted((word_id(command), reading) for command, reading in COMMANDS.items())
-_COMMAND_IDS = np.array([command for command, _ in _READINGS], np.uint64)
+_COMMANDS = IdTable(np.array([command for command, _ in _READINGS], np.uint64))
 _READING_IDS = np.array([word_id(reading or "") for _, reading in _READINGS], np.uint64)
 _READING_KINDS = np.array([_kind_of(reading) for _, reading in _READINGS], np.uint8)
 
@@ -256,8 +231,6 @@ def _read_commands(text: np.ndarray, starts: np.ndarray, ids: np.ndarray, kinds:
     if not (text == ord("\\")).any():
         return
     commands = np.flatnonzero((text[starts - 1] == ord("\\")) & (kinds == LETTERS))
-    at = np.minimum(np.searchsorted(_COMMAND_IDS, ids[commands]), len(_COMMAND_IDS) - 1)
-    known = _COMMAND_IDS[at] == ids[commands]
-    commands, at = commands[known], at[known]
-    ids[commands] = _READING_IDS[at]
-    kinds[commands] = _READING_KINDS[at]
+    known, places = _COMMANDS.find(ids[commands])
+    ids[commands[known]] = _READING_IDS[places]
+    kinds[commands[known]] = _READING_KINDS[places]

@@ -6,9 +6,8 @@ import pyarrow as pa
 import pytest
 
 from pipeline.decontaminate.omissions import sentences, without_closing
-from pipeline.decontaminate.settings import GRADES
 from tests.pipeline.decontaminate.items import item_table
-from tests.pipeline.decontaminate.test_stage import run
+from tests.pipeline.decontaminate.test_stage import grades, run
 
 FIGURE = "[asy] draw((0,0)--(9,0)--(9,40)--cycle); [/asy]"
 TRIANGLE = r"Point D lies on side BC of \triangle ABC with \angle BAD = 25 and BD = 7. How long is DC if BC is 19?"
@@ -113,13 +112,13 @@ def test_a_worked_solution_without_its_question_is_removed(tmp_path: Path) -> No
         ("", SOLUTION.replace("12", "13").replace("176", "187")),
         (GARDEN, SOLUTION),
     ]
-    dropped, results = run(tmp_path, rows, items)
+    dropped, _ = run(tmp_path, rows, items)
     assert {row: reason for row, (reason, _) in dropped.items()} == {
         0: "contaminated_solution",
         1: "contaminated_solution",
         3: "contaminated_exact",
     }
-    assert results["matches"]["clips"] == dict.fromkeys(GRADES, 0) | {"exact": 1, "solution": 2}
+    assert grades(tmp_path) == {"exact": 1, "solution": 3}
 
 
 LETTERS = "Sam writes 12 letters on Monday and 15 on Friday, then sends two thirds of them by post. How many are sent?"
@@ -151,9 +150,8 @@ OWN = ("Give the mean of the numbers of all pupils:", "And then say how many pup
 def test_final_answers_decide_what_words_leave_open(
     tmp_path: Path, item: str, answer: str, document: str, own: str, grade: str | None
 ) -> None:
-    dropped, results = run(tmp_path, [(document, "Some.", own)], item_table([(item, answer)]))
-    found = [name for name, items in results["items_found"].get("clips", {}).items() if items]
-    assert found == ([grade] if grade else [])
+    dropped, _ = run(tmp_path, [(document, "Some.", own)], item_table([(item, answer)]))
+    assert list(grades(tmp_path)) == ([grade] if grade else [])
     assert bool(dropped) == (grade in ("exact", "overlap", "rephrased"))
 
 

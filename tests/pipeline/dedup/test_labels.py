@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from pipeline.dedup.exact import exact_keys
-from pipeline.dedup.labels import without_labels
 from pipeline.dedup.settings import DedupSettings
+from pipeline.dedup.signing import without_labels
 from pipeline.dedup.stage import deduplicate
 from pipeline.text.words import text_column
 from tests.pipeline.documents import read, table, write
