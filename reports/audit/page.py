@@ -1,4 +1,4 @@
-"""Write the page on which a person judges removals one by one, and saves the verdicts as a CSV file."""
+"""Make the page on which a person judges removals one by one, and saves the verdicts as a CSV file."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from pipeline.storage.files import write_text_atomically
 from reports.audit.removals import differences
 
 FACTS = ("stage", "id", "source", "reason", "because", "grade", "score")
 
 
-def write_page(removals: pd.DataFrame, path: Path, *, study_id: str, chosen: str) -> None:
-    """Write the page of `read_removals` to `path`; `chosen` says in words how they were chosen."""
+def audit_page(removals: pd.DataFrame, *, study_id: str, chosen: str) -> str:
+    """Return the page of `read_removals`; `chosen` says in words how they were chosen."""
     cards = [_card(row) for row in removals.astype(object).where(removals.notna(), None).to_dict("records")]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined
     )
-    page = environment.get_template("audit.html.j2").render(study=study_id, chosen=chosen, cards=cards, facts=FACTS)
-    write_text_atomically(path, page)
+    return environment.get_template("audit.html.j2").render(study=study_id, chosen=chosen, cards=cards, facts=FACTS)
 
 
 def _card(row: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ with listed as (
     where grade = $grade
 ),
 found as (
-    select listed.*, matches.grade, coalesce(near.similarity, matches.coverage) as score
+    select listed.*, matches.grade, coalesce(near.similarity, matches.coverage)::double as score
     from listed
     left join near on stage = 'deduplicate' and near.id = listed.id and near.because = listed.because
     left join matches on stage = 'decontaminate' and matches.id = listed.id and item = listed.because

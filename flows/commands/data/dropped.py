@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from rich.table import Table
 
 from flows.commands.tables import console, print_table, printable
-from flows.plan import Plan
+from flows.plan import DataPlan, Plan
 from flows.study.loading import load_study
 from pipeline.decontaminate.settings import GRADES
 from pipeline.errors import InputError
 from pipeline.storage.documents import KEPT
-from reports.audit.page import write_page
+from pipeline.storage.files import write_text_atomically
+from pipeline.storage.store import Output
+from reports.audit.page import audit_page
 from reports.audit.removals import Piece, differences, read_removals
 from sql.export import plain_cells
 
@@ -42,21 +45,13 @@ def dropped(options: argparse.Namespace) -> None:
     wanted = {key: value for key in FILTERS if (value := getattr(options, key))}
     counts = _counts(study.study_id, outputs, wanted)
     each = options.sample is None and options.id is None
-    removals = read_removals(
-        [*outputs, data.items],
-        each=each,
-        sample=options.sample or sys.maxsize,
-        seed=options.seed,
-        grade=options.grade,
-        id=options.id,
-        **wanted,
-    )
+    asked = {key: getattr(options, key) or None for key in (*FILTERS, "grade", "id")}
+    removals = read_removals(_files(data), each=each, sample=options.sample or sys.maxsize, seed=options.seed, **asked)
     if removals.empty:
-        asked = {**wanted, "grade": options.grade, "id": options.id}
         raise InputError(f"{study.study_id}: nothing was dropped by {_words(asked)}")
     chosen = "one of each reason" if each else f"sampled with seed {options.seed}"
     if options.html:
-        write_page(removals, options.html, study_id=study.study_id, chosen=chosen)
+        write_text_atomically(options.html, audit_page(removals, study_id=study.study_id, chosen=chosen))
         console.print(f"{len(removals)} documents: {options.html.resolve()}", soft_wrap=True)
     elif options.format == "csv":
         plain_cells(removals).to_csv(sys.stdout, index=False)
@@ -68,6 +63,22 @@ def dropped(options: argparse.Namespace) -> None:
         console.print(f"\n{len(removals)} documents, {chosen}; words that differ from the cause stand in «».")
         for row in removals.astype(object).where(removals.notna(), None).to_dict("records"):
             _print_document(row)
+
+
+def _files(data: DataPlan) -> dict[str, list[Path]]:
+    """List the files of the stages that `read_removals` reads, as far as these have finished."""
+
+    def of(pattern: str, *outputs: Output) -> list[Path]:
+        return sorted(path for output in outputs for path in output.path.glob(pattern))
+
+    return {
+        "dropped": of("dropped/*.parquet", *data.counted, data.packed),
+        "kept": of("documents/*.parquet", data.curated),
+        "causes": of("documents/*.parquet", *(one.clean for one in data.sources)),
+        "near": of("near_duplicates.parquet", data.unique),
+        "matches": of("matches.parquet", data.curated),
+        "items": of("items.parquet", data.items),
+    }
 
 
 def _counts(study_id: str, outputs: Sequence[Any], wanted: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from reports.audit.page import write_page
+from reports.audit.page import audit_page
 from tests.reports.browser import CHROMIUM, Browser, browser
 
 COLUMNS = [
@@ -50,7 +50,7 @@ ROWS = [
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine: install it to test the page in a browser")
 def test_removals_are_judged_one_by_one_and_saved(tmp_path: Path) -> None:
     page = tmp_path / "audit.html"
-    write_page(pd.DataFrame(ROWS, columns=COLUMNS), page, study_id="tiny-1", chosen="sampled with seed 0")
+    page.write_text(audit_page(pd.DataFrame(ROWS, columns=COLUMNS), study_id="tiny-1", chosen="sampled with seed 0"))
     with browser() as window:
         opened(window, page)
         assert window.run("cards.map((card) => card.hidden)") == [False, True, True]
