@@ -21,6 +21,7 @@ from model.checksums import read_checkpoint
 from model.evaluation.metrics import COLUMNS
 from model.training.origins.provenance import package_version
 from model.training.recording.records import read_record
+from pipeline.benchmarks.benchmark import PERPLEXITIES
 from pipeline.errors import InputError
 from pipeline.storage.digests import canonical, digest
 from pipeline.storage.integrity import check, read_manifest
@@ -187,17 +188,13 @@ def _overridden_benchmarks(plan: Plan) -> list[dict[str, Any]]:
     with closing(connect(_database(plan), wait=PATIENCE)) as connection:
         rows = connection.execute("SELECT task, metric, filter FROM benchmarks").fetchall()
     known = {task: (metric, filter) for task, metric, filter in rows}
-    wanted = {task["benchmark"]: task for task in plan.tasks if not _is_loss(task["metric"])}
+    wanted = {task["benchmark"]: task for task in plan.tasks if task["metric"] not in PERPLEXITIES}
     reason = f"said by {plan.study.name}"
     return [
         {"task": name, **{key: task[key] for key in ("metric", "filter", "chance")}, "reason": reason}
         for name, task in wanted.items()
         if known.get(name) != (task["metric"], task["filter"])
     ]
-
-
-def _is_loss(metric: str) -> bool:
-    return "perplexity" in metric or metric == "bits_per_byte"
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -32,7 +31,7 @@ GROUPS = {
         "lm-eval": "dreamer lm-eval --model dreamer --model_args path=FOLDER --tasks gsm8k",
     },
     "data": {
-        "sources": "dreamer sources --long",
+        "sources": "dreamer sources --check",
         "download": "dreamer download gsm8k mathqa --mirror data",
         "dropped": "dreamer dropped demo --reason exact_duplicate",
         "preview": "dreamer preview demo --rows 2",
@@ -103,8 +102,8 @@ def parser() -> argparse.ArgumentParser:
     )
     add_study(plan, default="demo")
     add_mirror(plan)
-    plan.add_argument("--gpus", type=_count, metavar="N", help="plan for a machine with N GPUs, not for this machine")
-    plan.add_argument("--price", type=_price, metavar="P", help="of an hour of one GPU, or of one core without GPUs")
+    plan.add_argument("--gpus", type=int, metavar="N", help="plan for a machine with N GPUs, not for this machine")
+    plan.add_argument("--price", type=float, metavar="P", help="of an hour of one GPU, or of one core without GPUs")
     status = add(
         "status", "running.status:status", "Show how far every stage, model and seed is, also on another machine."
     )
@@ -137,7 +136,7 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="(default parquet)")
     intervals = add(
         "intervals",
-        "results.intervals:intervals",
+        "results.query:intervals",
         "Compute the mean factors of a results file with their intervals, after rows were changed by hand.",
     )
     add_study(intervals, RESULTS)
@@ -179,7 +178,6 @@ def parser() -> argparse.ArgumentParser:
     sources = add(
         "sources", "data.sources:sources", "List the training sources and benchmarks that can be named in a study."
     )
-    sources.add_argument("--long", action="store_true", help="with columns, filters and revisions")
     sources.add_argument(
         "--check",
         nargs="*",
@@ -211,17 +209,6 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _price(text: str) -> float:
-    """Read a price of 0 or more."""
-    try:
-        price = float(text)
-    except ValueError:
-        price = math.nan
-    if not 0 <= price < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no price: give a number of 0 or more")
-    return price
-
-
 class _OneLine(argparse.ArgumentParser):
     """Refuse arguments in one line, as everything else is refused; the usage is in the help that the line names."""
 
@@ -234,10 +221,3 @@ class _OneLine(argparse.ArgumentParser):
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return known, unknown
-
-
-def _count(text: str) -> int:
-    """Read a whole number of at least 1."""
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
-    return int(text)

@@ -74,11 +74,7 @@ class Data(Section):
         description="documents held out of training, by question, to measure the loss on them at every checkpoint; "
         "at most 2 % of the curated documents; 0: none",
     )
-    tuning: int = Field(
-        0,
-        ge=0,
-        description="further documents held out of training, by question, to choose settings on; 0: none",
-    )
+    tuning: int = Field(0, ge=0, description="further documents held out by question, to choose settings on; 0: none")
     seed: int = Field(0, ge=0, description="of the order of the documents in the packed tokens")
     memory: str = Field("4GB", description="that curation takes at most")
     tokenizer: Tokenizer = Field(default_factory=lambda: Tokenizer(vocabulary_size=512))
@@ -218,11 +214,8 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
     def recipe(self, seed: int) -> dict[str, Any]:
         """Return the fields of TrainingConfig for one seed."""
         apart = {"seeds", "screening", "checkpoints", "checkpoint_every", "sequence_length", "ranks"}
-        return {
-            **self.model_dump(exclude=apart, exclude_none=True),
-            "seed": seed,
-            "checkpoints": list(self.points),
-        }
+        kept = self.model_dump(exclude=apart, exclude_none=True)
+        return {**kept, "seed": seed, "checkpoints": list(self.points)}
 
     @property
     def stop_at(self) -> int | None:
@@ -313,14 +306,8 @@ class Study(Section):
     @property
     def study_id(self) -> str:
         """The name and a digest of all settings that decide the results, without paths and ways of computing."""
-        apart = {
-            "root": True,
-            "store": True,
-            "workers": True,
-            "compute": True,
-            "data": {"mirror", "memory"},
-            "training": {"ranks", *HOW_IT_RUNS},
-        }
+        apart: dict[str, Any] = dict.fromkeys(("root", "store", "workers", "compute"), True)
+        apart |= {"data": {"mirror", "memory"}, "training": {"ranks", *HOW_IT_RUNS}}
         content = self.model_dump(mode="json", exclude=apart)
         return f"{self.name}-{digest(content)[:8]}"
 

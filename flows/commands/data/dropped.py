@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.table import Table
 
-from flows.commands.tables import console, print_table, printable
+from flows.commands.tables import console, empty_table, print_table, printable
 from flows.plan import DataPlan, Plan
 from flows.study.loading import load_study
 from pipeline.decontaminate.settings import GRADES
@@ -106,19 +105,15 @@ def _print_document(row: Mapping[str, Any]) -> None:
     header = f"\n── {row['id']} · {row['source']} · {done} by {row['stage']}: {row['reason']}"
     console.print(printable(header), soft_wrap=True)
     if row["because"]:
-        graded = [str(row["grade"])] if row["grade"] else []
-        scored = [f"{row['score']:.2f}"] if row["score"] is not None else []
-        how = f" ({', '.join([*graded, *scored])})" if graded or scored else ""
-        console.print(printable(f"because   {row['because']}{how}"), soft_wrap=True)
+        score = "" if row["score"] is None else f", {row['grade'] or 'similarity'} {row['score']:.2f}"
+        console.print(printable(f"because   {row['because']}{score}"), soft_wrap=True)
     if row["cause_question"] is None and row["cause_response"] is None:
         for name in ("question", "response"):
             if text := printable(row[name] or ""):
                 more = f" … [{len(text) - SHOWN:,} characters more]" if len(text) > SHOWN else ""
                 console.print(f"{name:<9} {text[:SHOWN]}{more}", soft_wrap=True)
         return
-    sides = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 4, 0, 0))
-    for title in ("", "document", "cause"):
-        sides.add_column(title, ratio=None if not title else 1)
+    sides = empty_table((title, False) for title in ("", "document", "cause"))
     for name in ("question", "response"):
         own, cause = differences(row[name] or "", row[f"cause_{name}"] or "")
         sides.add_row(name, _marked(own), _marked(cause))

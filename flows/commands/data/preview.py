@@ -39,10 +39,9 @@ def preview(options: argparse.Namespace) -> None:
         raise InputError(f"{study.folder}: no packed tokens yet; `dreamer run {study.arguments}` goes on")
     seed = seed if seed is not None else study.training.seeds[0]
     print(
-        f"{study.study_id}: {packed.results['tokens']:,} tokens of {packed.results['documents']:,} documents in",
-        end=" ",
+        f"{study.study_id}: {packed.results['tokens']:,} tokens of {packed.results['documents']:,} documents in "
+        f"{packed.results['rows']:,} rows; the first that seed {seed} reads. «What carries loss» is marked."
     )
-    print(f"{packed.results['rows']:,} rows; the first that seed {seed} reads. «What carries loss» is marked.")
     shown = decoded_rows(packed.path, tokenizer.path, seed, rows, study.training.loss_on)
     origins = _origins(data.curated.path, [document.text for _, documents in shown for document in documents])
     for words, documents in shown:

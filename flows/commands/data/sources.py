@@ -11,18 +11,15 @@ from pathlib import Path
 import pandas as pd
 
 from flows.commands.tables import console, print_table
-from flows.study.configuration import BUILTIN
 from flows.study.loading import load_study, presets
 from flows.watching import progress
 from pipeline.benchmarks.benchmark import Benchmark
-from pipeline.benchmarks.table import BENCHMARKS, resolve_benchmark
+from pipeline.benchmarks.table import BENCHMARKS
 from pipeline.errors import InputError
 from pipeline.sources.repositories import folders
 from pipeline.sources.repositories.hub import resolve_commit
 from pipeline.sources.source import Source, notices
 from pipeline.sources.table import SOURCES, resolve_source
-
-REQUESTS = 8  # at once
 
 
 def sources(options: argparse.Namespace) -> None:
@@ -33,19 +30,16 @@ def sources(options: argparse.Namespace) -> None:
     if options.check is not None:
         _check(options.check)
         return
-    rows = []
-    for name, source in SOURCES.items():
-        row = {
+    rows = [
+        {
             "source": name,
             "repository": source.repository,
             "split": f"{' '.join(source.configurations)}/{source.split}",
             "licence": source.licence,
             "access": "gated" if source.gated else "open",
         }
-        if options.long:
-            columns = {"question": source.question, "response": source.response}
-            row |= {"use": source.use, "revision": source.revision or "-", **columns}
-        rows.append(row)
+        for name, source in SOURCES.items()
+    ]
     print_table(pd.DataFrame(rows))
     console.print()
     tasks = [
@@ -65,7 +59,7 @@ def _check(names: Sequence[str]) -> None:
     """Ask the hub for the commits of sources and benchmarks, and print the lines that pin those without a revision."""
     named = [entry for name in names for entry in _entries(name)] or [*SOURCES.values(), *BENCHMARKS.values()]
     entries = list({(entry.name, entry.repository): entry for entry in named if entry.repository}.values())
-    with ThreadPoolExecutor(REQUESTS) as threads:
+    with ThreadPoolExecutor() as threads:
         found = list(threads.map(_commit, entries))
     if not any(commit for commit, _ in found):
         raise InputError(next((problem for _, problem in found), "nothing to check: no data set of the hub is named"))
@@ -74,11 +68,10 @@ def _check(names: Sequence[str]) -> None:
         for entry, (commit, problem) in zip(entries, found, strict=True)
     ]
     print_table(pd.DataFrame(rows))
-    pins = [row for row, (commit, _) in zip(rows, found, strict=True) if row["pinned"] == "-" and commit]
-    if pins:
-        console.print("\nto pin in a study what the hub holds today:\n")
-    for row in pins:
-        console.print(f"- {{name: {row['name']}, revision: {row['hub']}}}")
+    console.print()
+    for entry, (commit, _) in zip(entries, found, strict=True):
+        if commit and not entry.revision:
+            console.print(f"- {{name: {entry.name}, revision: {commit}}}")
 
 
 def _commit(entry: Source | Benchmark) -> tuple[str, str]:
@@ -115,6 +108,5 @@ def _entries(name: str) -> list[Source | Benchmark]:
         return found
     if name in presets() or Path(name).suffix in (".yaml", ".yml"):
         study = load_study(name)
-        benchmarks = [resolve_benchmark(entry) for entry in study.evaluation.benchmarks if entry != BUILTIN]
-        return [*(resolve_source(entry) for entry in study.data.sources if entry != BUILTIN), *benchmarks]
+        return [*study.own_sources, *study.own_benchmarks]
     return [resolve_source(name)]  # neither: the error names the nearest source

@@ -54,18 +54,10 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
         (stage, read, disk, read / rate / 1e6 / 3600, rate)
         for (stage, rate), (read, disk) in zip(RATES.items(), _amounts(study, sources), strict=True)
     ]
-    stages = pd.DataFrame(
-        [
-            {
-                "stage": stage,
-                "reads": amount(read),
-                "disk": amount(disk),
-                "core-hours": f"{hours:,.3g}",
-                "MB/s a core": rate,
-            }
-            for stage, read, disk, hours, rate in costs
-        ]
-    )
+    stages = [
+        {"stage": stage, "reads": amount(read), "disk": amount(disk), "core-hours": f"{hours:,.3g}", "MB/s": rate}
+        for stage, read, disk, hours, rate in costs
+    ]
     sizes = [size for _, size, _ in sources]
     memory, needed = memory_bytes(study.data.memory), cores() * PROCESS_MEMORY
     lines = {
@@ -78,7 +70,7 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
         "memory": f"at most data.memory = {study.data.memory} at once; "
         f"{amount(min(memory, needed))} with a process on each of {cores()} cores, as here",
     }
-    return pd.DataFrame(rows), stages, lines
+    return pd.DataFrame(rows), pd.DataFrame(stages), lines
 
 
 def data_bytes(study: Study) -> float:

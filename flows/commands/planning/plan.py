@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shutil
 
 import pandas as pd
@@ -35,9 +36,11 @@ def plan(options: argparse.Namespace) -> None:
     """Print the matched models (Tables 1 and 3), the sources and data stages, then tokens, compute, disk and time.
 
     The mismatch columns are what matching leaves between a model and LA; estimates name the assumptions behind them.
-    Raises InputError when the vocabulary is unknown before the tokenizer is read, a model cannot be matched, or the
-    mirror does not exist.
+    Raises InputError for numbers without sense, when the vocabulary is unknown before the tokenizer is read, a model
+    cannot be matched, or the mirror does not exist.
     """
+    if not 0 <= (options.price or 0) < math.inf or (options.gpus is not None and options.gpus < 1):
+        raise InputError("--price is a number of 0 or more, --gpus a whole number of at least 1")
     study = load_study(options.study, mirror=options.mirror, root=options.root)
     check_mirror(study)
     size = study.data.tokenizer.vocabulary_size

@@ -1,14 +1,17 @@
-"""`dreamer sql` and `dreamer export`: query a results file, or write its tables and views for other programs."""
+"""`dreamer sql`, `export` and `intervals`: query a results file, write its tables as files, compute its intervals."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import closing
 
 from flows.commands.results.finding import find_results
 from flows.commands.tables import print_table
+from pipeline.errors import InputError
 from sql import export as tables
-from sql.results import query
+from sql.results import ask, connect, query
+from sql.statistics.compute import compute_statistics
 
 
 def sql(options: argparse.Namespace) -> None:
@@ -24,3 +27,16 @@ def export(options: argparse.Namespace) -> None:
     """Write every table and view as a file, and print the paths."""
     database, _ = find_results(options.study, options.root)
     print(*tables.export(database, options.folder, format=options.format), sep="\n")
+
+
+def intervals(options: argparse.Namespace) -> None:
+    """Compute the mean factors, with their intervals, of a study or of every study that a results file holds."""
+    database, wanted = find_results(options.study, options.root)
+    asked = ask(database, "replicates").set_index("study_id")["replicates"]
+    chosen = {study: int(replicates) for study, replicates in asked.items() if wanted in (None, study)}
+    if not chosen:
+        raise InputError(f"{database}: holds no models of {wanted or 'any study'}")
+    with closing(connect(database)) as connection:
+        for study, replicates in chosen.items():
+            compute_statistics(connection, study, replicates=replicates)
+    print(f"{database}: computed the mean factors and intervals of {', '.join(chosen)}")
