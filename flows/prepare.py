@@ -33,8 +33,7 @@ from pipeline.progress import Progress
 from pipeline.sources.repositories.folders import Absent, found_or_fetched
 from pipeline.sources.stage import read_source
 from pipeline.storage.documents import KEPT
-from pipeline.storage.memory import memory_bytes
-from pipeline.storage.parallel import Run, at_once, serial, workers
+from pipeline.storage.parallel import Run, at_once, memory_bytes, serial, workers
 from pipeline.storage.store import Output
 from pipeline.tokens.funnel import Stage, count_tokens
 from pipeline.tokens.stage import pack

@@ -13,15 +13,16 @@ import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
-from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import DocumentWriter, read_shard
 from pipeline.storage.parallel import Run, serial
@@ -51,36 +52,30 @@ BATCH_ROWS = 2048
 _NO_LETTERS = bytes(set(range(0xC3)).difference((string.ascii_letters + string.digits).encode()))
 
 
+Length = Annotated[int, Field(ge=0)] | None
+Share = Annotated[float, Field(ge=0, le=1)] | None
+
+
 @dataclass(frozen=True)
 class CleanSettings:
     """The rules of cleaning and their bounds. Lengths are in characters; None or False switches a rule off.
 
-    The bounds on questions do not apply to an empty question: such a document is plain text. Raises InputError for
+    The bounds on questions do not apply to an empty question: such a document is plain text. Raises ValueError for
     values out of range.
     """
 
     compose_unicode: bool = True
     remove_controls: bool = True
     trim: bool = True
-    shortest_question: int | None = 3
-    longest_question: int | None = 20_000
-    shortest_response: int | None = 1
-    longest_response: int | None = 200_000
-    broken_characters: float | None = 0.001  # largest fraction of U+FFFD in question and response
-    mojibake: float | None = 0.01  # largest fraction of characters that begin a wrongly decoded sequence
-    longest_run: int | None = 1_000  # longer runs of ASCII without a space are data (base64, a dump), not text
-    letters: float | None = 0.25  # smallest fraction of letters and digits, of any script
-    looping: float | None = 0.05  # smallest compressed size of a response's end, as a fraction: a loop is far below
-
-    def __post_init__(self) -> None:
-        for name in ("broken_characters", "mojibake", "letters", "looping"):
-            fraction = getattr(self, name)
-            if fraction is not None and not 0 <= fraction <= 1:
-                raise InputError(f"clean: {name} is {fraction}; it is a share, from 0 to 1, or null for no such rule")
-        for name in ("shortest_question", "longest_question", "shortest_response", "longest_response", "longest_run"):
-            length = getattr(self, name)
-            if length is not None and length < 0:
-                raise InputError(f"clean: {name} is {length}; it is a number of characters, or null for no such rule")
+    shortest_question: Length = 3
+    longest_question: Length = 20_000
+    shortest_response: Length = 1
+    longest_response: Length = 200_000
+    broken_characters: Share = 0.001  # largest fraction of U+FFFD in question and response
+    mojibake: Share = 0.01  # largest fraction of characters that begin a wrongly decoded sequence
+    longest_run: Length = 1_000  # longer runs of ASCII without a space are data (base64, a dump), not text
+    letters: Share = 0.25  # smallest fraction of letters and digits, of any script
+    looping: Share = 0.05  # smallest compressed size of a response's end, as a fraction: a loop is far below
 
 
 def clean(

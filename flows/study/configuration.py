@@ -23,7 +23,7 @@ from pipeline.dedup.settings import DedupSettings
 from pipeline.sources.source import Source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.digests import digest
-from pipeline.storage.memory import memory_bytes
+from pipeline.storage.parallel import memory_bytes
 from pipeline.tokens.validation import VALIDATION
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.world import WORLD_SOURCE

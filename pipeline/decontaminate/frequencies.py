@@ -24,8 +24,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pipeline.decontaminate.inverted_index import InvertedIndex
-from pipeline.decontaminate.item_index import ItemIndex
+from pipeline.decontaminate.item_index import InvertedIndex, ItemIndex
 from pipeline.text.arrays import ranges, unique
 from pipeline.text.ngrams import gathered_ids
 from pipeline.text.number_words import read_numbers

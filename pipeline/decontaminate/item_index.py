@@ -12,16 +12,44 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.decontaminate.coverage import Passage
-from pipeline.decontaminate.inverted_index import InvertedIndex
 from pipeline.decontaminate.judgement import Problem
 from pipeline.decontaminate.passages import QUESTION, read_passages
 from pipeline.decontaminate.settings import DecontaminationSettings
-from pipeline.text.arrays import IdTable, bounds, ranges
+from pipeline.text.arrays import IdTable, bounds, ranges, unique
 from pipeline.text.ngrams import gathered_ids, ngrams, sequence_ids, windows
 from pipeline.text.words import LETTERS, NUMBER, Words, mask_numbers, number_sums
 
 _FEW_PASSAGES = 64  # with the same numbers; what more have in common says nothing of one of them
 _LEAST_LETTER_WORDS = 2  # that an n-gram must hold to be particular
+
+
+class InvertedIndex:
+    """Map n-gram ids to the passages that hold them.
+
+    >>> index = InvertedIndex(np.array([70, 90, 70], np.uint64), np.array([0, 0, 1]))  # passages 0 and 1 hold 70
+    >>> at, places = index.table.find(np.array([90, 80, 70], np.uint64))  # a document's n-grams
+    >>> [column.tolist() for column in index.common(np.zeros(2, np.int64), places)]  # documents, passages, counts
+    [[0, 0], [0, 1], [2, 1]]
+    """
+
+    def __init__(self, grams: np.ndarray, passages: np.ndarray) -> None:
+        """Take pairs of n-gram id and passage; `places` int64 are the places of the n-grams in the sorted table."""
+        ids, self.places = np.unique(grams, return_inverse=True)
+        self.table, self.size = IdTable(ids), max(len(ids), 1)
+        self._count = int(passages.max(initial=0)) + 1
+        places, self.passages = np.divmod(unique(self.places * self._count + passages), self._count)
+        self._offsets = np.searchsorted(places, np.arange(len(ids) + 1))
+
+    def common(self, documents: np.ndarray, grams: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Count the different n-grams that documents and passages have in common: documents, passages, counts.
+
+        `grams` int64 [H] are the places of n-grams that stand in `documents` int64 [H].
+        """
+        documents, grams = np.divmod(unique(documents * self.size + grams), self.size)
+        entries, offsets = ranges(self._offsets[grams], self._offsets[grams + 1])
+        pairs = np.repeat(documents, np.diff(offsets)) * self._count + self.passages[entries]
+        pairs, counts = np.unique(pairs, return_counts=True)
+        return *np.divmod(pairs, self._count), counts
 
 
 class ItemIndex:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from pipeline.errors import InputError
 
-EXACT, OVERLAP, SOLUTION, REPHRASED, FORMULA, TEMPLATE = GRADES = (
-    *("exact", "overlap", "solution", "rephrased", "rephrased_formula", "template"),
-)
+Grade = Literal["exact", "overlap", "solution", "rephrased", "rephrased_formula", "template"]
+EXACT, OVERLAP, SOLUTION, REPHRASED, FORMULA, TEMPLATE = GRADES = get_args(Grade)
+Share = Annotated[float, Field(gt=0, le=1)]
 
 
 @dataclass(frozen=True)
 class DecontaminationSettings:
-    """Define when a document counts as containing a benchmark item. Raises InputError for values without sense.
+    """Define when a document counts as containing a benchmark item. Raises ValueError for values without sense.
 
     `remove` names the grades to drop documents for. Grade overlap: an edited copy, whose numbers are all the item's; of
     an item of more than `many_words` words, `long_coverage` of the n-grams of `long_words` words. Grade solution: the
@@ -26,24 +29,21 @@ class DecontaminationSettings:
     question. Answers and solutions are searched from `shortest_answer` words on.
     """
 
-    remove: tuple[str, ...] = (EXACT, OVERLAP, SOLUTION, REPHRASED)
+    remove: tuple[Grade, ...] = (EXACT, OVERLAP, SOLUTION, REPHRASED)
     short_words: int = 5
     long_words: int = 8
-    long_coverage: float = 0.3
-    template_coverage: float = 0.6
-    particular_coverage: float = 0.25
+    long_coverage: Share = 0.3
+    template_coverage: Share = 0.6
+    particular_coverage: Share = 0.25
     shortest: int = 8
     few_words: int = 15
     shortest_answer: int = 16
     many_words: int = 200
     sample: int = 20_000
-    common_share: float = 0.001
+    common_share: Share = 0.001
     common_documents: int = 20
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "remove", tuple(self.remove))
-        if not set(self.remove) <= set(GRADES):
-            raise InputError(f"decontaminate: remove={list(self.remove)}: choose from {', '.join(GRADES)}")
         rising = ("short_words", "long_words", "shortest", "few_words", "shortest_answer", "many_words")
         sizes = [getattr(self, name) for name in rising]
         if sizes != sorted(sizes) or sizes[0] < 1:
@@ -51,6 +51,3 @@ class DecontaminationSettings:
                 f"decontaminate: {', '.join(f'{name}={size}' for name, size in zip(rising, sizes, strict=True))}: each "
                 "has to be at least 1 and at least the one before"
             )
-        for name in ("long_coverage", "template_coverage", "particular_coverage", "common_share"):
-            if not 0 < getattr(self, name) <= 1:
-                raise InputError(f"decontaminate: {name}={getattr(self, name)}: need 0 < {name} <= 1")

@@ -29,9 +29,8 @@ from pipeline.decontaminate.sample import sample_documents
 from pipeline.decontaminate.scan import Match, search, searched_text
 from pipeline.decontaminate.settings import GRADES, DecontaminationSettings
 from pipeline.progress import Progress, quiet
-from pipeline.storage.documents import DocumentWriter, sum_counts
+from pipeline.storage.documents import DocumentWriter, Shard, find_shards, numbered_batches, sum_counts
 from pipeline.storage.files import atomic_file
-from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches
 from pipeline.storage.parallel import workers
 from pipeline.storage.resumable import make_once, resumable_parts, save_arrays, write_document_shard
 

@@ -7,21 +7,22 @@ three pairs have a Jaccard similarity above the threshold; the guard "names" ref
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from pipeline.dedup.clusters import clusters
 from pipeline.dedup.contradictions import Facts, answer_ids, contradictions, facts, function_ids
 from pipeline.dedup.document_table import DocumentTable
 from pipeline.dedup.settings import GUARDS, DedupSettings
 from pipeline.dedup.signing import words_of_documents, write_bands
 from pipeline.progress import Progress
-from pipeline.storage.numbered_shards import Shard
+from pipeline.storage.documents import Shard
 from pipeline.storage.parallel import Run
 from pipeline.storage.resumable import make_once, save_arrays
 from pipeline.text.arrays import bounds, distinct, jaccard
@@ -131,3 +132,36 @@ def _describe(shard: Shard, plan: Path, n: int) -> Path:
         )
 
     return make_once(plan.with_name(plan.name.replace("describing", "facts")), write)
+
+
+def clusters(
+    pairs: np.ndarray, contradict: Callable[[np.ndarray, np.ndarray], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find connected components of verified pairs int64 [P, 2]: dropped nodes and the survivor of each.
+
+    Components chain: a and c may be joined through b only. Members that `contradict(survivors, members)` bool rules out
+    do not go with their component; they form components of their own by the pairs among them.
+
+    Documents are nodes, numbered in the order in which they survive: the smallest node of a cluster is its survivor.
+
+    >>> pairs = np.array([[1, 2], [2, 3], [3, 4], [7, 9]])  # 3 and 4 contradict 1
+    >>> nodes, survivors = clusters(pairs, lambda survivors, members: (survivors == 1) & (members >= 3))
+    >>> sorted(zip(nodes.tolist(), survivors.tolist()))
+    [(2, 1), (4, 3), (9, 7)]
+    """
+    dropped, survivors = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    while len(pairs):
+        nodes, places = np.unique(pairs, return_inverse=True)
+        places = places.reshape(-1, 2)
+        ones = np.ones(len(pairs), bool)
+        graph = coo_array((ones, (places[:, 0], places[:, 1])), shape=(len(nodes), len(nodes)))
+        _, labels = connected_components(graph, directed=False)
+        first = nodes[np.unique(labels, return_index=True)[1]][labels]  # nodes ascend, so the first is the smallest
+        member = first != nodes
+        out = np.zeros(len(nodes), bool)
+        out[member] = contradict(first[member], nodes[member])
+        gone = member & ~out
+        dropped.append(nodes[gone])
+        survivors.append(first[gone])
+        pairs = pairs[out[places].all(axis=1)]
+    return np.concatenate(dropped), np.concatenate(survivors)

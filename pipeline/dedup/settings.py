@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from pipeline.dedup.minhash import choose_bands
-from pipeline.errors import InputError
 
-GUARDS = ("numbers", "signs", "names", "answers", "functions")
+Guard = Literal["numbers", "signs", "names", "answers", "functions"]
+GUARDS: tuple[Guard, ...] = get_args(Guard)
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Signing:
 
 @dataclass(frozen=True)
 class DedupSettings:
-    """Define what counts as a duplicate. Raises InputError for values that make no sense.
+    """Define what counts as a duplicate. Raises ValueError for values that make no sense.
 
     `near=False` removes exact duplicates only. `words` is the length of the n-grams; two documents are near duplicates
     from the Jaccard similarity `threshold` on, for which bands are chosen (`minhash.choose_bands`). `permutations` and
@@ -38,22 +41,12 @@ class DedupSettings:
     """
 
     near: bool = True
-    words: int = 5
-    threshold: float = 0.7
-    permutations: int = 128
-    seed: int = 1
-    guards: tuple[str, ...] = GUARDS
-    responses_per_question: int | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "guards", tuple(self.guards))
-        cap = self.responses_per_question
-        _check(1 <= self.words <= 1000, f"words={self.words}: need 1 to 1000")
-        _check(0 < self.threshold <= 1, f"threshold={self.threshold}: need 0 < threshold <= 1")
-        _check(1 <= self.permutations <= 2**16, f"permutations={self.permutations}: need 1 to {2**16}")
-        _check(0 <= self.seed < 2**32, f"seed={self.seed}: need 0 to {2**32 - 1}")
-        _check(set(self.guards) <= set(GUARDS), f"guards={list(self.guards)}: choose from {', '.join(GUARDS)}")
-        _check(cap is None or cap >= 1, f"responses_per_question={cap}: need at least 1, or none for no cap")
+    words: Annotated[int, Field(ge=1, le=1000)] = 5
+    threshold: Annotated[float, Field(gt=0, le=1)] = 0.7
+    permutations: Annotated[int, Field(ge=1, le=2**16)] = 128
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+    guards: tuple[Guard, ...] = GUARDS
+    responses_per_question: Annotated[int, Field(ge=1)] | None = None
 
     @property
     def signing(self) -> Signing:
@@ -64,8 +57,3 @@ class DedupSettings:
             self.responses_per_question is not None,
             *(self.words, self.permutations, self.seed, *choose_bands(self.threshold, self.permutations)),
         )
-
-
-def _check(right: bool, rule: str) -> None:
-    if not right:
-        raise InputError(f"deduplicate: {rule}")

@@ -27,7 +27,7 @@ from pipeline.dedup.exact import SHORT, exact_keys
 from pipeline.dedup.minhash import band_hashes, signatures
 from pipeline.dedup.settings import Signing
 from pipeline.progress import Progress, quiet
-from pipeline.storage.numbered_shards import Shard, batches_of, find_shards, numbered_batches
+from pipeline.storage.documents import Shard, batches_of, find_shards, numbered_batches
 from pipeline.storage.parallel import Run, serial
 from pipeline.storage.resumable import make_once, save_arrays, within_means
 from pipeline.text.words import Words, text_column, word_blocks

@@ -33,10 +33,8 @@ from pipeline.dedup.near import find_near
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.signing import sign_source
 from pipeline.progress import Progress, quiet
-from pipeline.storage.documents import DocumentWriter, sum_counts
-from pipeline.storage.memory import memory_bytes
-from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches
-from pipeline.storage.parallel import Run, workers
+from pipeline.storage.documents import DocumentWriter, Shard, find_shards, numbered_batches, sum_counts
+from pipeline.storage.parallel import Run, memory_bytes, workers
 from pipeline.storage.resumable import resumable_parts, write_document_shard
 
 

@@ -16,6 +16,8 @@ from multiprocessing import get_context, parent_process
 from threading import Thread
 from typing import Any
 
+from pydantic import ByteSize, TypeAdapter, ValidationError
+
 from pipeline.errors import InputError
 
 Run = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
@@ -116,3 +118,11 @@ def _end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
+
+
+def memory_bytes(memory: str) -> int:
+    """Convert `4GB` or `512 MiB` to bytes. Raises InputError for anything else."""
+    try:
+        return TypeAdapter(ByteSize).validate_python(memory.strip())
+    except ValidationError:
+        raise InputError(f"memory: {memory!r} is no size: write it like 4GB or 512MiB") from None

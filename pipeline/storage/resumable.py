@@ -25,9 +25,8 @@ import numpy as np
 from pipeline.errors import InputError
 from pipeline.progress import Progress
 from pipeline.storage.digests import digest
-from pipeline.storage.documents import DocumentWriter, shards, sum_counts
+from pipeline.storage.documents import DocumentWriter, find_shards, shards, sum_counts
 from pipeline.storage.files import atomic_file, sync, write_text_atomically
-from pipeline.storage.numbered_shards import find_shards
 from pipeline.storage.parallel import Run, serial
 
 UNFINISHED = "unfinished"

@@ -18,8 +18,6 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from pipeline.text.lookalikes import as_latin
-
 SIGNS = "%*+-/<=>^"
 COMMANDS: dict[str, str | None] = {  # what a LaTeX command reads as; None: typesetting only
     **dict.fromkeys(("times", "cdot", "ast"), "*"),
@@ -53,6 +51,17 @@ _ENTITY = re.compile(r"&(?:#[0-9]{1,6}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,8}[0-9]{
 _BACKSLASH = re.compile(r"\\textbackslash(?:\{\}|\s)?")
 _SINGLE_DIGIT = re.compile(r"\\(?:log_[02-9]|[dtc]?frac[0-9])(?=[0-9{\\])")  # no logarithm has base 1
 
+# Cyrillic and Greek letters that look like Latin ones.
+_LOOKALIKES = {
+    **dict(zip("аеорсхуіјѕһԛԝ", "aeopcxyijshqw", strict=True)),
+    **dict(zip("АВЕКМНОРСТХУІЈЅԌ", "ABEKMHOPCTXYIJSG", strict=True)),
+    **dict(zip("οΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "oABEZHIKMNOPTYX", strict=True)),
+}
+_AS_LATIN = str.maketrans(_LOOKALIKES)
+_LOOKALIKE = re.compile(f"[{''.join(_LOOKALIKES)}]")
+_WORD = re.compile(r"[^\W\d_]+")
+_CYRILLIC = re.compile("[\u0400-\u052f]")
+
 
 def fold(text: str) -> str:
     r"""Replace what is not plain ASCII by its plain form; all other ASCII stays as it is.
@@ -67,6 +76,24 @@ def fold(text: str) -> str:
     if text.isascii():
         return text
     return _FOREIGN.sub(lambda run: _fold_run(run[0]), as_latin(unicodedata.normalize("NFC", text)))
+
+
+def as_latin(text: str) -> str:
+    """Replace look-alike letters in words that are otherwise Latin; all of them where no other Cyrillic letter is.
+
+    >>> as_latin("J\u0430net sаid \u0430 word"), as_latin("он сам"), as_latin("αx = Δy")
+    ('Janet said a word', 'он сам', 'αx = Δy')
+    """
+    if not _LOOKALIKE.search(text):
+        return text
+    if _LOOKALIKES.keys() >= set(_CYRILLIC.findall(text)):
+        text = _CYRILLIC.sub(lambda letter: _LOOKALIKES[letter[0]], text)
+    return _WORD.sub(lambda word: _latin_word(word[0]), text)
+
+
+def _latin_word(word: str) -> str:
+    read = word if word.isascii() else word.translate(_AS_LATIN)
+    return read if read.isascii() and any(letter.isascii() for letter in word) else word
 
 
 def _set_apart(command: re.Match[str]) -> str:

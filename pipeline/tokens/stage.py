@@ -25,8 +25,16 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
-from pipeline.storage.documents import KEPT, SCHEMA, count_documents, open_shard, read_shard, sum_counts
-from pipeline.storage.numbered_shards import Shard, find_shards
+from pipeline.storage.documents import (
+    KEPT,
+    SCHEMA,
+    Shard,
+    count_documents,
+    find_shards,
+    open_shard,
+    read_shard,
+    sum_counts,
+)
 from pipeline.storage.parallel import workers
 from pipeline.storage.resumable import UNFINISHED, do_once, resumable_parts, save_array
 from pipeline.tokens.packing import shard_files, write_token_shard

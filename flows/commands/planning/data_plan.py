@@ -21,7 +21,7 @@ from pipeline.sources.repositories.folders import source_files
 from pipeline.sources.sizes import Size, size_of, stripped_text
 from pipeline.sources.source import Source
 from pipeline.sources.table import resolve_source
-from pipeline.storage.memory import memory_bytes
+from pipeline.storage.parallel import memory_bytes
 from pipeline.worlds.world import WORLD_SOURCE
 
 # Megabytes of text that one core processes per second, as measured on rows of reasoning-gym, deduplication on a million

@@ -9,7 +9,7 @@ import pytest
 from pipeline.decontaminate.sample import sample_documents
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
-from pipeline.storage.numbered_shards import find_shards
+from pipeline.storage.documents import find_shards
 from tests.pipeline.decontaminate.items import item_table
 from tests.pipeline.documents import read, table, write
 

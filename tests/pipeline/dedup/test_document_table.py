@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.dedup.document_table import REASONS, DocumentTable
-from pipeline.storage.numbered_shards import Shard
+from pipeline.storage.documents import Shard
 
 
 def star_and_chain(hashes: list[int], nodes: list[int]) -> set[tuple[int, int]]:

