@@ -34,8 +34,8 @@ def benchmark_items(benchmark: Benchmark, folder: Path | str) -> pa.Table:
     """Read the items that must not be in the training data, as the strings of `ITEMS`.
 
     The id of an item of the evaluated split is "<leaf task>/<number>", as in the results; other splits give "<leaf
-    task>/<split>/<number>". A text counts as a question. Options stand one on a line. Raises
-    InputError for a missing evaluated split or column.
+    task>/<split>/<number>". A text counts as a question. Options stand one on a line. Raises InputError for a missing
+    evaluated split or column.
     """
     if benchmark.text:
         task = next(iter(benchmark.tasks.values()))

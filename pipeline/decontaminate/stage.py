@@ -34,12 +34,8 @@ from pipeline.storage.files import atomic_file
 from pipeline.storage.parallel import workers
 from pipeline.storage.resumable import make_once, resumable_parts, save_arrays, write_document_shard
 
-MATCHES = pa.schema(
-    {
-        **dict.fromkeys(("id", "source", "item", "benchmark", "grade"), pa.string()),
-        "coverage": pa.float64(),
-    }
-)
+MATCHES = pa.schema({name: pa.string() for name in ("id", "source", "item", "benchmark", "grade")})
+MATCHES = MATCHES.append(pa.field("coverage", pa.float64()))
 
 
 def decontaminate(

@@ -64,7 +64,6 @@ class Source:
     non_commercial: Flag = False
     gated: Flag = False
     limit: Annotated[int | None, Field(strict=True, ge=1, description="a whole number of rows above 0")] = None
-
     weight: Annotated[float, Field(strict=True, gt=0, le=100, description="a number above 0, at most 100")] = 1.0
 
     @model_validator(mode="after")

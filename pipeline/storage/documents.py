@@ -41,15 +41,12 @@ def shards(folder: Path | str, kind: str = "documents") -> list[Path]:
 
 
 def read_documents(
-    folder: Path | str,
-    *,
-    kind: str = "documents",
-    columns: Sequence[str] | None = None,
-    batch_rows: int | None = None,
+    folder: Path | str, *, kind: str = "documents", columns: Sequence[str] | None = None, batch_rows: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield all documents of a stage output, in order, in batches as `read_shard` makes them."""
-    for path in shards(folder, kind):
-        yield from read_shard(path, columns=columns, batch_rows=batch_rows)
+    return chain.from_iterable(
+        read_shard(path, columns=columns, batch_rows=batch_rows) for path in shards(folder, kind)
+    )
 
 
 def read_shard(

@@ -72,8 +72,7 @@ def question_hashes(documents: pa.RecordBatch) -> np.ndarray:
 def _text_ids(texts: pa.Array) -> np.ndarray:
     """Compute an id uint64 [D] of the words of each text; 0 where there are none."""
     blocks = (words for _, words in word_blocks(text_column(texts)))
-    ids = [sequence_ids(words.ids, words.offsets[:-1], words.offsets[1:]) for words in blocks]
-    return np.concatenate(ids)
+    return np.concatenate([sequence_ids(words.ids, words.offsets[:-1], words.offsets[1:]) for words in blocks])
 
 
 def write_held_out(parts: Iterable[Path], output: Path, wanted: Mapping[str, int]) -> dict[str, int]:

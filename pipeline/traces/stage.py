@@ -35,11 +35,10 @@ def strip_traces(
 ) -> dict[str, Any]:
     """Run the stage: strip the reasoning traces from the documents of `source`.
 
-    `marking` is the source's `trace`: marks are found without one too, but with one more marks are believed
-    (`strip`), and with "closing" a response without a mark is a trace that was cut off. Drops documents whose trace is
-    not closed, those without a solution, and responses of more than `longest_unmarked` characters without a mark in a
-    source that declares traces. Returns `counts`, and as `traces` the number of documents of each source
-    and kind. Finished shards survive an interruption.
+    `marking` is the source's `trace`: marks are found without one too, but with one more marks are believed (`strip`),
+    and with "closing" a response without a mark is a trace that was cut off. Drops documents whose trace is not closed,
+    those without a solution, and responses of more than `longest_unmarked` characters without a mark in a source that
+    declares traces. Returns `counts`, and `traces`: documents by source and kind. Finished shards survive a kill.
     """
     work = partial(_strip_shard, marking, longest_unmarked)
     settings = {"marking": marking, "longest_unmarked": longest_unmarked}

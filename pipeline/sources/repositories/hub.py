@@ -51,10 +51,9 @@ def fetch(
     """Fetch the splits `parts` of a repository into `folder`.
 
     Files that are there already are not fetched again; several are fetched at once, and a file is asked for again where
-    the hub fails for a moment. `revision` may be the beginning of a commit's hash. The record
-    (`.download.json`) holds the commit and the files of the completed parts. Raises InputError within
-    seconds when the hub cannot be reached, the repository or revision does not exist, its terms have not been accepted,
-    or it lacks a part.
+    the hub fails for a moment. `revision` may be the beginning of a commit's hash. The record (`.download.json`) holds
+    the commit and the files of the completed parts. Raises InputError within seconds when the hub cannot be reached,
+    the repository or revision does not exist, its terms have not been accepted, or it lacks a part.
     """
     info = _described(repository, revision, files_metadata=True)
     commit = info.sha
@@ -107,7 +106,8 @@ def _described(repository: str, revision: str | None, **wanted: bool) -> Any:
     try:
         if revision and _BEGINNING.fullmatch(revision):
             ask()  # a listing of commits has no time limit, so ask first whether the hub answers
-            revision = _whole_commit(repository, revision)
+            commits = HfApi().list_repo_commits(repository, repo_type="dataset")  # the hub takes no beginning of a hash
+            revision = next((one.commit_id for one in commits if one.commit_id.startswith(revision)), revision)
         return ask(revision=revision, **wanted)
     except Exception as error:  # the hub client raises errors of several libraries
         raise InputError(f"{repository}: {_reason(error, repository, revision)}") from error
@@ -131,14 +131,6 @@ def _download(repository: str, commit: str, folder: Path, name: str) -> Path:
         return Path(attempts(hf_hub_download, repository, name, **where))
     except Exception as error:
         raise InputError(f"{repository}: {name}: {_reason(error, repository, commit)}") from error
-
-
-def _whole_commit(repository: str, revision: str) -> str:
-    """Complete the beginning of a commit's hash, which the hub does not take as a revision."""
-    from huggingface_hub import HfApi
-
-    commits = HfApi().list_repo_commits(repository, repo_type="dataset")
-    return next((commit.commit_id for commit in commits if commit.commit_id.startswith(revision)), revision)
 
 
 def read_record(folder: Path) -> dict[str, Any]:
