@@ -100,15 +100,6 @@ def test_one_word_edits_go_and_other_problems_stay(tmp_path: Path) -> None:
     assert len(kept) <= 2
 
 
-def test_the_example_of_near(tmp_path: Path) -> None:
-    story = f"{STORY.format(n=48)} She counts them all twice before she goes home in the evening."
-    rows = [(text, "", "") for text in (story, story.replace("evening", "night"), story.replace("Natalia", "Weng"))]
-    kept, dropped, results = run(tmp_path, rows)
-    assert (kept, dropped) == (["s/0", "s/2"], {"s/1": ("near_duplicate", "s/0")})
-    assert (results["candidates"], results["verified"], results["refused"]["names"]) == (3, 1, 2)
-    assert results["clusters"] == {"2": 1}
-
-
 def test_a_pair_right_at_the_threshold_is_a_near_duplicate(tmp_path: Path) -> None:
     common = "ada bob cid dot eve fay gus"
     settings = DedupSettings(words=1, threshold=0.7)
