@@ -21,7 +21,7 @@ from pipeline.decontaminate.scan import search
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
 from tests.mirror import MIRROR, needs_mirror
-from tests.pipeline.decontaminate.items import CLIPS, PARTS, PROSE, SHORT, item_table
+from tests.pipeline.decontaminate.items import CLIPS, PARTS, PROSE, SHORT, WORDS, item_table
 from tests.pipeline.documents import read, table, write
 
 
@@ -119,13 +119,12 @@ def test_phrases_that_many_documents_share_do_not_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize("copies", [0, 25, 100])
 def test_however_often_an_item_leaked_its_edited_copy_is_found(tmp_path: Path, copies: int) -> None:
     draw = random.Random(0)
-    words = [a + b + c for a in ("ba", "ke", "lo", "mi") for b in ("ra", "to", "nu") for c in ("s", "d", "x")]
-    common = f"{' '.join(draw.choices(words, k=30))} how many of them"
+    common = f"{' '.join(draw.choices(WORDS, k=30))} how many of them"
     items = [CLIPS, f"{common} does Natalia have?"]
     edited = CLIPS.replace("friends", "neighbours").replace("sell altogether", "give away")
     rows = [(edited, "72")]
-    rows += [(f"{common} {draw.choice(words)}, {' '.join(draw.choices(words, k=20))}?", "Some.") for _ in range(50)]
-    rows += [(item, " ".join(draw.choices(words, k=60))) for item in items for _ in range(copies)]
+    rows += [(f"{common} {draw.choice(WORDS)}, {' '.join(draw.choices(WORDS, k=20))}?", "Some.") for _ in range(50)]
+    rows += [(item, " ".join(draw.choices(WORDS, k=60))) for item in items for _ in range(copies)]
     dropped, results = run(tmp_path, rows, item_table([(item, "") for item in items]))
     assert dropped.pop(0) == ("contaminated_overlap", "clips/0")
     assert sorted(dropped) == list(range(51, len(rows)))  # the copies, and none of those that share a common text
@@ -134,11 +133,10 @@ def test_however_often_an_item_leaked_its_edited_copy_is_found(tmp_path: Path, c
 
 def test_a_hundred_copies_each_edited_elsewhere_do_not_hide_each_other(tmp_path: Path) -> None:
     draw = random.Random(0)
-    words = [a + b + c for a in ("ba", "ke", "lo", "mi") for b in ("ra", "to", "nu") for c in ("s", "d", "x")]
     pattern = "{} keeps {} hens behind the old mill and sells 7 eggs a day to the baker at the corner for a dollar each"
     items = [CLIPS, pattern.format("Natalia", 12)]
-    rows = [(f"{reworded(draw, CLIPS, words)} Thank you.", "72") for _ in range(100)]
-    rows += [(pattern.format(draw.choice(words), draw.randrange(13, 90)), "Some.") for _ in range(100)]
+    rows = [(f"{reworded(draw, CLIPS, WORDS)} Thank you.", "72") for _ in range(100)]
+    rows += [(pattern.format(draw.choice(WORDS), draw.randrange(13, 90)), "Some.") for _ in range(100)]
     dropped, results = run(tmp_path, rows, item_table([(item, "") for item in items]))
     assert sorted(dropped) == list(range(100))  # and none of those that differ from the second item all in one place
     assert {because for _, because in dropped.values()} == {"clips/0"}
@@ -147,11 +145,10 @@ def test_a_hundred_copies_each_edited_elsewhere_do_not_hide_each_other(tmp_path:
 
 def test_copies_of_an_item_that_begins_like_many_others(tmp_path: Path) -> None:
     draw = random.Random(0)
-    words = [a + b + c for a in ("ba", "ke", "lo", "mi") for b in ("ra", "to", "nu") for c in ("s", "d", "x")]
     opening = "Read the story below with care and then answer the question at the end of it with one number"
-    items = [f"{opening}. {' '.join(draw.choices(words, k=40))}?" for _ in range(20)]
-    rows = [(reworded(draw, items[0], words), "Some.") for _ in range(100)]
-    rows += [(f"{opening}. {' '.join(draw.choices(words, k=40))}?", "Some.") for _ in range(100)]
+    items = [f"{opening}. {' '.join(draw.choices(WORDS, k=40))}?" for _ in range(20)]
+    rows = [(reworded(draw, items[0], WORDS), "Some.") for _ in range(100)]
+    rows += [(f"{opening}. {' '.join(draw.choices(WORDS, k=40))}?", "Some.") for _ in range(100)]
     dropped, _ = run(tmp_path, rows, item_table([(item, "") for item in items]))
     assert sorted(dropped) == list(range(100))
 
@@ -179,12 +176,8 @@ def test_nothing_to_compare(tmp_path: Path) -> None:
     dropped, results = run(tmp_path / "blank", [("a", "b"), ("", "")], item_table([("", ""), (None, None)]))
     assert dropped == {}
     assert results["short_items"] == 2
-    assert (
-        decontaminate(tmp_path / "none", tmp_path / "empty", item_table([(CLIPS, "")]), DecontaminationSettings())[
-            "counts"
-        ]
-        == []
-    )
+    items, chosen = item_table([(CLIPS, "")]), DecontaminationSettings()
+    assert decontaminate(tmp_path / "none", tmp_path / "empty", items, chosen)["counts"] == []
 
 
 def reworded(draw: random.Random, question: str, words: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Documents in DuckDB: ranks, exact duplicates, and the pairs of equal band hashes."""
+"""Documents in DuckDB: ranks, and the pairs of equal band hashes."""
 
 from contextlib import closing
 from itertools import pairwise
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.dedup.document_table import REASONS, DocumentTable
+from pipeline.dedup.document_table import DocumentTable
 from pipeline.storage.documents import Shard
 
 
@@ -19,26 +19,6 @@ def star_and_chain(hashes: list[int], nodes: list[int]) -> set[tuple[int, int]]:
         pairs.update((bucket[0], node) for node in bucket[1:])
         pairs.update(pairwise(bucket))
     return pairs
-
-
-def test_the_example_of_the_module(tmp_path: Path) -> None:
-    nothing = pa.array([0, 0, 0], pa.uint64())
-    columns = {"id": ["a", "B", "b"], "quality": [1, 1, 9]}
-    keys = {"key0": pa.array([5, 6, 6], pa.uint64()), "key1": nothing, "digits": nothing}
-    questions = {"asked": [False] * 3, "question0": nothing, "question1": nothing}
-    pq.write_table(pa.table({**columns, **keys, **questions}), tmp_path / "rows.parquet")
-    shard = Shard(tmp_path, 0, 0, 3)
-    with closing(DocumentTable([shard], tmp_path, 2_000_000_000)) as table:
-        table.rank([tmp_path / "rows.parquet"])
-        documents, nodes = table.docs_of(np.arange(3))
-        table.decide()
-        dropped = table.dropped(shard).to_pylist()
-        assert table.ids(np.array([2, 0, 2])).to_pylist() == ["a", "b", "a"]
-    names = dict(zip(nodes.tolist(), [columns["id"][doc] for doc in documents], strict=True))
-    assert names == {0: "b", 1: "B", 2: "a"}
-    assert [(columns["id"][row["doc"]], REASONS[row["reason"]], row["because"]) for row in dropped] == [
-        ("B", "exact_duplicate", "b")
-    ]
 
 
 def test_every_bucket_is_a_star_and_a_chain(tmp_path: Path) -> None:

@@ -6,14 +6,7 @@ from datasketch import MinHash, MinHashLSH
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.dedup.minhash import (
-    EMPTY,
-    band_hashes,
-    choose_bands,
-    detection,
-    short_ids,
-    signatures,
-)
+from pipeline.dedup.minhash import EMPTY, band_hashes, choose_bands, detection, short_ids, signatures
 
 
 def flat(sets: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,6 @@
 """Documents signed source by source: the outcome is that of signing them together; what is alone is not signed."""
 
 import random
-import resource
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,6 +11,7 @@ from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.signing import sign_source
 from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
+from tests.full_disk import no_space
 from tests.pipeline.documents import read, table, write
 
 WORDS = [f"{a}{b}{c}" for a in "klmn" for b in "aeiou" for c in "prst"]
@@ -70,13 +70,9 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(tmp_path: Path) -> None:
     draw = random.Random(0)
     documents, signing = source(tmp_path, "first", [problem(draw, i % 5) for i in range(60)]), DedupSettings().signing
     expected = sign_source(documents, tmp_path / "whole", signing)
-    _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # what a full disk does
-    try:
-        with pytest.raises(InputError, match=r"signed: the disk is full .*finished shards are kept") as stopped:
-            sign_source(documents, tmp_path / "signed", signing)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    said = r"signed: the disk is full .*finished shards are kept"
+    with no_space(1000), pytest.raises(InputError, match=said) as stopped:
+        sign_source(documents, tmp_path / "signed", signing)
     assert "\n" not in str(stopped.value)
     assert sign_source(documents, tmp_path / "signed", signing) == expected
 

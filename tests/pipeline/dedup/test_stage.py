@@ -62,11 +62,16 @@ def test_exact_duplicates_in_any_case_and_spacing(tmp_path: Path) -> None:
         ("what  is\n2 + 2 ?", " 4 ", "4"),
         ("What is 2-2?", "0", "0"),
         ("What is 22?", "4", ""),
+        ("So many words?", "", ""),
+        ("So many words", "", ""),
+        ("So many?", "words", ""),
+        ("", "", ""),
+        (None, None, None),
     ]
     kept, dropped, results = run(tmp_path, rows)
-    assert kept == ["s/0", "s/2", "s/3"]
-    assert dropped == {"s/1": ("exact_duplicate", "s/0")}
-    assert {(c["reason"], c["documents"]) for c in results["counts"]} == {("kept", 3), ("exact_duplicate", 1)}
+    assert kept == ["s/0", "s/2", "s/3", "s/4", "s/5", "s/6", "s/7"]
+    assert dropped == {"s/1": ("exact_duplicate", "s/0"), "s/8": ("exact_duplicate", "s/7")}
+    assert {(c["reason"], c["documents"]) for c in results["counts"]} == {("kept", 7), ("exact_duplicate", 2)}
 
 
 def test_one_word_edits_go_and_other_problems_stay(tmp_path: Path) -> None:
@@ -93,15 +98,6 @@ def test_one_word_edits_go_and_other_problems_stay(tmp_path: Path) -> None:
     everything = replace(DedupSettings(), guards=())
     kept, _, _ = run(tmp_path / "unguarded", rows, everything)
     assert len(kept) <= 2
-
-
-def test_the_example_of_near(tmp_path: Path) -> None:
-    story = f"{STORY.format(n=48)} She counts them all twice before she goes home in the evening."
-    rows = [(text, "", "") for text in (story, story.replace("evening", "night"), story.replace("Natalia", "Weng"))]
-    kept, dropped, results = run(tmp_path, rows)
-    assert (kept, dropped) == (["s/0", "s/2"], {"s/1": ("near_duplicate", "s/0")})
-    assert (results["candidates"], results["verified"], results["refused"]["names"]) == (3, 1, 2)
-    assert results["clusters"] == {"2": 1}
 
 
 def test_a_pair_right_at_the_threshold_is_a_near_duplicate(tmp_path: Path) -> None:
@@ -156,19 +152,6 @@ def test_cap_on_responses_per_question(tmp_path: Path) -> None:
     assert len(run(tmp_path / "all", rows)[0]) == len(rows)
 
 
-def test_short_documents_are_compared_as_a_whole_only(tmp_path: Path) -> None:
-    rows = [
-        ("So many words?", "", ""),
-        ("So many words", "", ""),
-        ("So many?", "words", ""),
-        ("", "", ""),
-        (None, None, None),
-    ]
-    kept, dropped, _ = run(tmp_path, rows)
-    assert kept == ["s/0", "s/1", "s/2", "s/3"]
-    assert dropped == {"s/4": ("exact_duplicate", "s/3")}
-
-
 def test_letters_of_short_rows_count_in_their_case(tmp_path: Path) -> None:
     long = [f"{name}(x)=2x is one of the functions that we draw" for name in "Ff"]
     rows = ["F(X) = 2X", "f(x)=2x", "f(x) = 2x", "What is F?", "what is  F ?", "AB=7", "ab=7", *long]
@@ -215,8 +198,7 @@ def test_recall_and_precision_against_all_pairs(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_order_of_files_and_workers_decide_nothing(tmp_path: Path, processes: int) -> None:
+def test_the_order_of_files_decides_nothing(tmp_path: Path) -> None:
     rows = planted(random.Random(2), 150)
     reference = run(tmp_path, rows)
     order = list(range(len(rows)))
@@ -226,7 +208,7 @@ def test_order_of_files_and_workers_decide_nothing(tmp_path: Path, processes: in
         for start in range(0, len(order), 40):
             writer.keep(table.take(order[start : start + 40]))
     output = tmp_path / "other"
-    deduplicate([tmp_path / "shuffled"], output, DedupSettings(), memory="200MB", processes=processes)
+    deduplicate([tmp_path / "shuffled"], output, DedupSettings(), memory="200MB")
     kept, dropped = outcome(output)
     assert (sorted(kept), dropped) == (sorted(reference[0]), reference[1])
     assert not (output / "unfinished").exists()

@@ -114,6 +114,7 @@ def test_a_limit_is_spread_over_parquet_files_and_takes_the_head_of_others(tmp_p
     assert {row // 10 for row in rows} == set(range(30))
     assert all(d["question"] == f"{d['row'] // 100}-{d['row'] % 100}" for d in documents(tmp_path / "a"))
     source = resolve_source(PLAIN | {"limit": 150})
+    assert read_source(source, [tmp_path / "0.parquet"], tmp_path / "whole")["rows"] == 100
     read_source(source, sorted(tmp_path.glob("*.jsonl")), tmp_path / "b")
     assert [d["row"] for d in documents(tmp_path / "b")] == list(range(150))
 

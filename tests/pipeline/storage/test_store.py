@@ -178,20 +178,6 @@ def test_processes_sharing_a_store_do_the_work_once(tmp_path: Path) -> None:
     assert marks.read_text().count("start") == 1
 
 
-def test_killed_holder_frees_the_lock(tmp_path: Path) -> None:
-    marks = tmp_path / "marks"
-    process = start_building(tmp_path / "store", marks, 3600)  # longer than this test, whatever else runs
-    while not marks.exists():
-        assert process.is_alive()
-        time.sleep(0.01)
-    process.kill()
-    process.join()
-    output = output_of(tmp_path / "store")
-    assert not output.done
-    Store(tmp_path / "store").build(output, write_one)
-    assert output.results == {"files": 1}
-
-
 def test_digest_is_stable_across_machines() -> None:
     assert digest({"b": [1, 2.5, None], "a": "ü"}) == digest({"a": "ü", "b": [1, 2.5, None]})
     assert digest("x") == "6d6f773a11561dcc"

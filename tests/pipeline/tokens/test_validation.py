@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.storage.documents import KEPT, read_documents
+from pipeline.storage.documents import KEPT
 from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import training_parts
 from pipeline.tokens.validation import TUNING, hash_bounds, items_file, question_hashes
+from tests.pipeline.documents import read
 from tests.pipeline.tokens.token_documents import unpacked, write
 
 QUESTIONS = [f"{name} has {number} coins. How many?" for name in ("Ann", "Ben") for number in range(200)]
@@ -31,8 +32,8 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\w+", text.lower()))
 
 
-def items(packed: Path, loss_on: str = "responses") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in items_file(packed, loss_on).read_text().splitlines()]
+def items(packed: Path, loss_on: str = "responses", *split: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in items_file(packed, loss_on, *split).read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def test_no_question_is_on_both_sides(results: dict[str, Any], packed: Path, cod
 
 
 def test_every_document_is_packed_or_held_out_and_counted(results: dict[str, Any], packed: Path, codec) -> None:
-    held_out = [row for batch in read_documents(packed, kind="dropped") for row in batch.to_pylist()]
+    held_out = read(packed, "dropped")
     assert {row["reason"] for row in held_out} == {"validation"}
     texts = Counter("".join(training_parts(row["question"], row["response"])) for row in held_out)
     texts.update(codec.decode([*prompt, *response]) for prompt, response in unpacked(packed))
@@ -81,7 +82,7 @@ def test_every_document_is_packed_or_held_out_and_counted(results: dict[str, Any
 def test_a_tuning_split_is_apart_from_validation_and_from_training(source, tokenizer, packed, results, tmp_path, codec):
     with_tuning = pack(source, tokenizer, tmp_path, seed=0, validation=1000, tuning=1000, **OPTIONS)
     assert items(tmp_path) == items(packed)
-    tuned = [json.loads(line) for line in items_file(tmp_path, "responses", TUNING).read_text().splitlines()]
+    tuned = items(tmp_path, "responses", TUNING)
     asked = {words(item["prompt"] or item["target"]) for item in tuned}
     trained = {words(codec.decode(list(prompt or response))) for prompt, response in unpacked(tmp_path)}
     assert not asked & trained
@@ -92,7 +93,7 @@ def test_a_tuning_split_is_apart_from_validation_and_from_training(source, token
 
 
 def test_items_are_what_is_learned(results: dict[str, Any], packed: Path) -> None:
-    held_out = [row for batch in read_documents(packed, kind="dropped") for row in batch.to_pylist()]
+    held_out = read(packed, "dropped")
     parts = {row["id"]: training_parts(row["question"], row["response"]) for row in held_out}
     for item in items(packed, "all"):
         assert (item["prompt"], item["target"]) == ("", "".join(parts[item["id"]]))

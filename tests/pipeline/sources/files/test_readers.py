@@ -193,16 +193,6 @@ def test_an_element_longer_than_the_buffer_is_read(tmp_path):
     assert rows_of(tmp_path / "a.json", ["q"]) == rows
 
 
-def test_a_limit_takes_rows_evenly_from_the_row_groups_of_parquet(tmp_path):
-    pq.write_table(pa.table({"n": list(range(1000))}), tmp_path / "a.parquet", row_group_size=100)
-    reader = open_rows(tmp_path / "a.parquet")
-    rows = [row for block in reader.blocks(["n"], 25) for row in block.rows.to_pylist()]
-    assert len(rows) == 25
-    assert {row // 100 for row in rows} == set(range(10))
-    assert [row["n"] for row in rows_of(tmp_path / "a.parquet", ["n"], 25)] == [str(row) for row in rows]
-    assert len(rows_of(tmp_path / "a.parquet", ["n"], 5000)) == 1000
-
-
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.json", "a.csv", "a.txt"])
 def test_a_row_longer_than_the_limit_is_one_line_of_error(tmp_path, name):
     text = {"a.json": '[{"q": "%s"}]', "a.csv": 'q,a\n"%s",1\n', "a.txt": "%s"}.get(name, '{"q": "a"}\n{"q": "%s"}\n')
