@@ -53,7 +53,7 @@ class Source:
     configurations: Annotated[Texts, Field(min_length=1)] = ("default",)
     split: str = "train"
     revision: Revision = None
-    where: Annotated[ColumnList, Field(description="a condition in SQL, or a list of conditions")] = ()
+    where: Annotated[ColumnList, Field(description="SQL, such as source like 'data/CoT/%', or a list of these")] = ()
     keep_if: ColumnList = ()
     remove_question: Patterns = ()
     remove_response: Patterns = ()

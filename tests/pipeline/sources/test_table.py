@@ -108,7 +108,7 @@ MINE = {"name": "x", "repository": "a/b"}
         (MINE | {"text": "t", "remove_response": "("}, "not a regular expression"),
         (MINE | {"text": "a b c"}, "'a b c' is no SQL expression"),
         (MINE | {"text": "a[*]"}, r"is of earlier versions: write the SQL  unnest\(a\)"),
-        (MINE | {"text": "t", "where": {"a": "y*"}}, "where must be a condition in SQL, or a list of cond"),
+        (MINE | {"text": "t", "where": {"a": "y*"}}, "where must be SQL, such as"),
         (MINE | {"text": "t", "keep_if": "flag"}, r"keep_if needs a response of elements, such as unnest\("),
         (MINE | {"question": "unnest(t)", "response": "r"}, "unnest gives several texts a row"),
         (MINE | {"files": "a.csv", "text": "t"}, "give either repository or files"),
