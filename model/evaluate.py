@@ -217,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def prepare_staying() -> None:
-    """Keep libraries of this process offline and on one core, and let SIGTERM end the process by an exception."""
+    """Set the process up for evaluation: libraries stay offline, one core is used, SIGTERM raises SystemExit."""
     # Data are local, so the libraries must not look for newer ones; they read these variables on import.
     for name, value in (("HF_HUB_OFFLINE", "1"), ("HF_DATASETS_OFFLINE", "1"), ("TOKENIZERS_PARALLELISM", "false")):
         os.environ.setdefault(name, value)

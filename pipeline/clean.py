@@ -145,7 +145,7 @@ def _remove_controls(texts: pa.Array) -> pa.Array:
 
 def _faults(batch: pa.RecordBatch, original: pa.RecordBatch, settings: CleanSettings) -> Iterator[tuple[str, pa.Array]]:
     """Yield each dropping rule's name and a mask of its rows. Mojibake is counted in `original`: mending hides it."""
-    question, response = batch["question"], batch["response"]
+    question, response = (pc.fill_null(batch[name], "") for name in TEXTS[:2])
     asked, answered = pc.utf8_length(question), pc.utf8_length(response)
     characters = pc.cast(pc.max_element_wise(pc.add(asked, answered), 1), pa.float64())
     pairs = list(zip(question.to_pylist(), response.to_pylist(), strict=True))

@@ -1,4 +1,4 @@
-"""The paper's benchmarks, the entries of `table.yaml`, and how a study's entry is resolved."""
+"""Read the paper's benchmarks from `table.yaml`, and resolve the benchmarks that a study names."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class DocumentTable:
         self.connection.from_arrow(rows).insert_into("dropped")
 
     def decide(self, most: int | None = None) -> None:
-        """Mark what exceeds `most` remaining documents per question; resolve what all gave way to: a kept document."""
+        """Drop the documents beyond `most` of a question; then name a kept document as cause of each dropped one."""
         if most is not None:
             self.connection.execute(_TOO_MANY, {"most": most})
         self.connection.execute(_DECIDE)

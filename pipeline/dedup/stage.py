@@ -7,7 +7,7 @@
    that share all their digits with another one, as no others have equal numbers.
 4. verify: exact Jaccard similarity of the candidates' n-grams, and the guards (`near`, `contradictions`).
    Numbers that only label a problem, in a book or a contest, are left out of all this (`signing`).
-5. cluster: connected components; the best document of each is kept (`clusters`).
+5. cluster: connected components; the best document of each is kept (`near`).
 6. write: kept and dropped documents, shard by shard.
 
 Of a group the document survives that comes first by source (order of `sources`), then by having an answer, then by the

@@ -1,4 +1,4 @@
-"""The paper's training sources, the entries of `table.yaml`, and how a study's entry is resolved."""
+"""Read the paper's training sources from `table.yaml`, and resolve the sources that a study names."""
 
 from __future__ import annotations
 

@@ -30,13 +30,14 @@ def read_sealed(path: Path) -> dict[str, Any]:
     """Read the values of a sealed JSON file. Raises InputError where the file is missing or damaged."""
     try:
         values = json.loads(path.read_bytes())
-        if values.pop(SEAL) == digest(values):
-            return values
+        whole = values.pop(SEAL) == digest(values)
     except FileNotFoundError:
         raise InputError(f"{path} is missing; run the study again to make it") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        pass  # damaged too
-    raise InputError(f"{path} is damaged; {REPAIR}")
+    except (ValueError, KeyError, TypeError, AttributeError):  # not JSON, or no object with a seal
+        whole = False
+    if not whole:
+        raise InputError(f"{path} is damaged; {REPAIR}")
+    return values
 
 
 def write_manifest(folder: Path, values: Mapping[str, Any]) -> None:

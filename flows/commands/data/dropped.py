@@ -81,7 +81,7 @@ def _files(data: DataPlan) -> dict[str, list[Path]]:
 
 
 def _counts(study_id: str, outputs: Sequence[Any], wanted: Mapping[str, str]) -> list[dict[str, Any]]:
-    """List the documents that each stage dropped, by source and reason, as far as they fit."""
+    """Count the documents that each stage dropped, by source and reason, of the stages, sources and reasons wanted."""
     counts = [
         {"stage": output.stage, **{key: row[key] for key in ("source", "reason", "documents", "characters")}}
         for output in outputs

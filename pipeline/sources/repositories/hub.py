@@ -79,7 +79,7 @@ def fetch(
                     f"{repository} at {commit[:12]} has no split {split!r} of configuration {configuration!r}; "
                     f"it has {summary(sizes, card)}"
                 )
-        # With a record, the folder's complete parts are known: half a split is never taken for a whole one.
+        # From here on a killed download leaves a record, which names only complete splits as complete.
         write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
         files = data_files({name for part in parts for name in wanted[part]})
         total, done = sum(sizes[name] for name in files) or 1, 0
