@@ -15,6 +15,10 @@ from tests.sql.by_hand import Crossing, efficiency, enter, pair, put
 
 
 CASES = {
+    "never reached: over all tokens, also where the best was before the end": (
+        ({10: 0.1, 20: 0.5}, {10: 0.1, 20: 0.3, 40: 0.2}),
+        Crossing(goal=0.5, goal_tokens=20, tokens=None, factor=0.5, bound="at most"),
+    ),
     "a checkpoint before training gives no factor": (
         ({0: 0.6, 10: 0.1, 20: 0.5}, {0: 0.6, 10: 0.5, 20: 0.6}),
         Crossing(goal=0.5, goal_tokens=20, tokens=10, factor=2.0, bound="at least"),
