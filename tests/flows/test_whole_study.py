@@ -18,10 +18,10 @@ from flows.plan import Plan
 from flows.study.loading import load_study
 from flows.watching import progress
 from sql.results import connect
-from tests.faults.processes import DREAMER, start
+from tests.faults.processes import start
 from tests.flows.heard import Heard
 from tests.flows.hostile import plant
-from tests.flows.small_study import PROJECT, TINY, small_study
+from tests.flows.small_study import TINY, small_study
 from tests.sql.processes import shell
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -95,17 +95,14 @@ def test_a_shell_on_the_results_ends_no_study(tmp_path: Path) -> None:
     path, root = small_study(tmp_path), tmp_path / "run"
     connect(root / "results.duckdb").close()
     plan = Plan(load_study(path, root=root))
+    log = tmp_path / "log"
     with shell(root / "results.duckdb", "read-only") as reader:
-        command = [DREAMER, "run", str(path), "--root", str(root), "--plain"]
-        process = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True)
-        until(lambda: plan.evaluated, process)
-        time.sleep(3)
-        assert process.poll() is None  # all is trained and evaluated, and waits
-    _, said = process.communicate()
-    assert process.returncode == 0, said
-    waits = [line for line in said.splitlines() if "in use by another process" in line]
-    assert waits
-    assert "free again" in said
+        process = start(path, root, log, "--plain")
+        until(lambda: "  results file  " in log.read_text(), process, log)  # the wait at the end of the study
+        assert plan.evaluated
+    assert process.wait(PATIENCE_SECONDS) == 0, log.read_text()
+    waits = [line for line in log.read_text().splitlines() if "in use by another process" in line]
+    assert "free again" in log.read_text()
     assert all(f"PID {reader.pid}" in line for line in waits)
     with connect(root / "results.duckdb", read_only=True) as connection:
         for table in ("studies", "curation", "runs", "steps", "evaluations", "items"):

@@ -40,6 +40,10 @@ STRIPPED = {
         "<|begin_of_thought|>hm <|begin_of_solution|>So <answer>4</answer>.<|end_of_solution|>",
         "So 4.",
     ),
+    "empty solution marks before an answer": (
+        "<think>hm <|begin_of_solution|> <|end_of_solution|> <answer>4</answer>",
+        "4",
+    ),
     "code in the trace": ("<think>try\n```\nx = `1\n</think>\n4", "4"),
     "mark in code in the trace": ("<think>print `</think>` and </think>4", "4"),
     "quotation behind the mark": ('<think>a</think>"4" it is', '"4" it is'),
