@@ -12,7 +12,6 @@ import pandas as pd
 
 from pipeline.errors import InputError
 from sql.keeping import keep_views
-from sql.names import BASELINE
 from sql.results import connect
 
 VALIDATION = "validation"  # the task that stands for the held-out documents of the curated corpus
@@ -21,7 +20,8 @@ MODEL = ["depth", "variant", "task"]
 NEWEST = "qualify tokens = max(tokens) over (partition by run_id)"
 # Queries by the name of an attribute of `StudyData`; the study's id is the only parameter.
 QUERIES = {
-    "mean_factors": "from mean_factors_against('LA') where study_id = ? order by all",
+    "order": "select variant, baseline from variants where study_id = ? order by place",
+    "mean_factors": "select * exclude (place) from mean_factors_against(null) where study_id = ? order by all",
     "noise": "from study_noise where study_id = ?",
     "factor_by_target": "from factor_by_target where study_id = ? and (task = 'average' or task = 'validation')",
     "cost_by_target": "from cost_by_target where study_id = ? and (task = 'average' or task = 'validation')",
@@ -53,14 +53,15 @@ QUERIES = {
     "sources": "from table_4 where study_id = ?",
     "unmarked": "select source, unmarked from sources where study_id = ? and unmarked > 0 order by source",
     "runs": "select r.*, m.variant, m.depth from runs r join model_runs m using (study_id, run_id) where study_id = ? "
-    "order by m.depth, variant_order(m.variant), m.variant, seed, run_id",
+    "order by m.depth, m.variant, seed, run_id",
     "training_curves": "from training_curves where study_id = ?",
     "failures": "select variant, depth, run_id, failure from run_details join model_runs using (run_id) "
     "where study_id = ? and failure is not null order by run_id",
     "gini": "from expert_gini where study_id = ? and depth is null",
     "concentration": "from expert_concentration where study_id = ?",
     "selections": "select run_id, depth, expert, selections from latest_expert_ranks where study_id = ? "
-    "and depth is not null and variant <> 'LA' and run_id in (select run_id from expert_runs)",
+    "and depth is not null and run_id in (select run_id from expert_runs join model_runs using (study_id, run_id) "
+    "where try_cast(try_cast(config as json) ->> '$.recurrent' as boolean))",
     "diversity": "select depth_of_model as model_depth, * from expert_diversity where study_id = ?",
     "attention": "select variant, depth, a.* from depth_attention a join model_runs using (run_id) "
     f"where study_id = ? and a.tokens <= coalesce(claimed_tokens, a.tokens) {NEWEST}",
@@ -80,7 +81,7 @@ QUERIES = {
 class StudyData:
     """The row of `studies`, and a data frame for each name in `QUERIES` as an attribute.
 
-    `efficiency` and `interpolated` have more columns than their views (`_with_own_best`).
+    Rows about a variant name the `baseline` too, with which the variant is compared. `efficiency` and `interpolated` have more columns than their views (`_with_own_best`).
     """
 
     study: dict[str, Any]
@@ -95,22 +96,23 @@ class StudyData:
     @property
     def compared(self) -> pd.DataFrame:
         """The factors of all variants but the baseline."""
-        return self.efficiency[self.efficiency["variant"] != BASELINE]
+        return without_baseline(self.efficiency)
 
     @property
     def variants(self) -> list[str]:
-        """All variants that any row is about."""
-        return sorted({name for frame in self._of_models for name in frame["variant"].dropna()})
+        """All variants in the order of the study, the baseline first."""
+        return list(self.order["variant"])
+
+    @property
+    def baseline(self) -> str:
+        """The variant that the others are compared with."""
+        return baseline_of(self.order)
 
     @property
     def depths(self) -> list[int]:
         """All depths that any row is about; `UNKNOWN_DEPTH` comes at the end."""
-        found = {int(depth) for frame in self._of_models for depth in frame["depth"]}
+        found = {int(depth) for frame in (self.resources, self.runs, self.efficiency) for depth in frame["depth"]}
         return sorted(found, key=lambda depth: (depth == UNKNOWN_DEPTH, depth))
-
-    @property
-    def _of_models(self) -> tuple[pd.DataFrame, ...]:
-        return self.resources, self.runs, self.efficiency
 
     def config(self, *path: str) -> dict[str, Any]:
         """A part of the study's configuration ("study", "training") or "packages"; empty where there is none."""
@@ -132,6 +134,8 @@ def read_study(database: Path, study_id: str) -> StudyData:
         if not study and frames["resources"].empty and frames["runs"].empty:
             known = [row[0] for row in connection.execute("select study_id from studies order by study_id").fetchall()]
             raise InputError(f"{database}: no study {study_id!r}; it has {', '.join(known) or 'none'}")
+    baseline = baseline_of(frames["order"])
+    frames = {name: one.assign(baseline=baseline) if "variant" in one else one for name, one in frames.items()}
     row = {key: None if pd.isna(value) else value for key, value in (study or [{"study_id": study_id}])[0].items()}
     for name in ("efficiency", "interpolated"):
         frames[name] = _with_own_best(frames[name], frames["best"])
@@ -152,9 +156,19 @@ def _plain(frame: pd.DataFrame) -> pd.DataFrame:
 def _with_own_best(factors: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
     """Join the variants' own best and tokens trained, and the baseline's bound, on factors by the paper's rule."""
     own = best[[*MODEL, "accuracy", "tokens_trained"]].rename(columns={"accuracy": "own_best"})
-    baseline = factors[factors["variant"] == BASELINE][["depth", "task", "bound"]]
+    baseline = factors[factors["variant"] == factors["baseline"]][["depth", "task", "bound"]]
     joined = factors.merge(own, on=MODEL, how="left")
     return joined.merge(baseline.rename(columns={"bound": "baseline_bound"}), on=["depth", "task"], how="left")
+
+
+def baseline_of(rows: pd.DataFrame) -> str:
+    """Return the baseline of rows about variants."""
+    return str(rows["baseline"].iloc[0]) if len(rows) else "the baseline"
+
+
+def without_baseline(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the variants that are compared with the baseline."""
+    return rows[rows["variant"] != rows["baseline"]]
 
 
 def run_elsewhere(rows: pd.DataFrame) -> pd.DataFrame:

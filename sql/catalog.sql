@@ -1,14 +1,14 @@
--- One row: a table, view or table macro of a results file. Run by `tables` of results.py.
+-- One row: a table, view or table macro that users query. Run by `tables` of results.py.
 with relations as (
     select table_name as name, 'table' as kind, comment as description, table_oid
     from duckdb_tables()
-    where not internal and not temporary
+    where schema_name = 'main' and not internal and not temporary
 
     union all
 
     select view_name, 'view', comment, view_oid
     from duckdb_views()
-    where not internal and not temporary
+    where schema_name = 'main' and not internal and not temporary
 )
 
 select name, kind, description, string_agg(column_name, ', ' order by column_index) as columns
@@ -23,7 +23,7 @@ union all
 select function_name, 'macro', arg_max(comment, database_name = 'temp'),
     arg_max(array_to_string(parameters, ', '), database_name = 'temp')
 from duckdb_functions()
-where not internal and function_type = 'table_macro'
+where schema_name = 'main' and not internal and function_type = 'table_macro'
 group by function_name
 
 order by kind, name

@@ -10,12 +10,13 @@ from __future__ import annotations
 import random
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
 
 from pipeline.errors import InputError
-from sql.definitions import LAYOUT, definitions, digest, views
+from sql.definitions import INTERNAL, LAYOUT, comments, definitions, digest, views
 
 # Packaged DuckDB shells are older than the library; they can read files of this version. The views must do without what
 # such shells do not know: `case` instead of `if`, which DuckDB 2 stores in a form that 1.5 cannot read.
@@ -54,6 +55,7 @@ def connect(path: Path | str, read_only: bool = False, *, wait: float = 5.0) -> 
     try:
         if not _is_current(connection, path, read_only):
             _lay_over(connection) if read_only else _create(connection, path)
+        connection.execute(f"set search_path = 'main,{INTERNAL}'")  # so that our queries need not say what is internal
     except BaseException as error:
         connection.close()
         if CORRUPT in str(error):
@@ -95,9 +97,9 @@ def _open(path: Path, wait: float, *, read_only: bool = False, config: dict | No
 
 def _is_current(connection: duckdb.DuckDBPyConnection, path: Path, read_only: bool) -> bool:
     """Tell whether the file has this program's views. Raises InputError for tables that are not this program's."""
-    known = [name for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()]
-    if "schema_version" in known:
-        layout, made_from = connection.execute("select version, digest from schema_version").fetchall()[0]
+    known = dict(connection.execute("select table_name, schema_name from duckdb_tables()").fetchall())
+    if schema := known.get("schema_version"):
+        layout, made_from = connection.execute(f"select version, digest from {schema}.schema_version").fetchall()[0]
         if layout == LAYOUT:
             return made_from == digest(definitions())
         raise OutOfDate(
@@ -111,15 +113,20 @@ def _is_current(connection: duckdb.DuckDBPyConnection, path: Path, read_only: bo
     return False
 
 
-def temporary(text: str) -> str:
-    """Return the SQL of macros and views that are created for one connection alone, over those of the file."""
-    return CREATED.sub(r"create or replace temporary \1", text)
+def temporary_views() -> dict[str, str]:
+    """Return the SQL of macros and views by name, created for one connection alone, over those of the file.
+
+    They have no schema, and find each other without one.
+    """
+    texts = views()
+    ours = re.compile(rf"\b{INTERNAL}\.({'|'.join(texts)})\b")
+    return {name: CREATED.sub(r"create or replace temporary \1", ours.sub(r"\1", text)) for name, text in texts.items()}
 
 
 def _lay_over(connection: duckdb.DuckDBPyConnection) -> None:
     """Create this program's macros and views as temporary ones, which hide those of the file."""
-    for text in views().values():
-        connection.execute(temporary(text))
+    for text in temporary_views().values():
+        connection.execute(text)
 
 
 def _create(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
@@ -129,8 +136,26 @@ def _create(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         connection.execute("begin")
         for text in texts.values():
             connection.execute(text)
-        connection.execute("delete from schema_version")
-        connection.execute("insert into schema_version values (?, ?)", [LAYOUT, digest(texts)])
+        _comment(connection, texts)
+        connection.execute(f"delete from {INTERNAL}.schema_version")
+        connection.execute(f"insert into {INTERNAL}.schema_version values (?, ?)", [LAYOUT, digest(texts)])
         connection.execute("commit")
     except (duckdb.CatalogException, duckdb.BinderException) as error:
         raise InputError(f"{path}: its tables are not those of a results file: {one_line(error)}") from error
+
+
+def _comment(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]) -> None:
+    """Set the comments of tables, views, macros and columns; a view's column may have that of an earlier definition."""
+    said = dict[str, str]()  # of a column, where it was first said
+    own = dict[tuple[str, str], str]()
+    for kind, name, column, words in comments(texts):
+        quoted = words.replace("'", "''")
+        if column:
+            said.setdefault(column, quoted)
+            own[name, column] = quoted
+        else:
+            connection.execute(f"comment on {kind} {name} is '{quoted}'")
+    columns = "select table_name, column_name from duckdb_columns() where schema_name = 'main' and not internal"
+    for place in connection.execute(columns).fetchall():
+        if words := own.get(place) or said.get(place[1]):
+            connection.execute(f"comment on column {'.'.join(place)} is '{words}'")

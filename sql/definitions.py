@@ -1,33 +1,60 @@
 """Read the SQL files that define a results file, in their order of creation.
 
-Tables come first. A macro, view or check comes after the ones that its `-- needs:` line names:
+`tables` and `views` hold what users query, in the schema `main`. What serves only these stands in `internal`, a schema
+and a folder. Tables come first. A macro, view or check comes after the ones that its `-- needs:` line names:
 
-    -- needs: accuracy_curve, reaches        (in views/curves/best_accuracy.sql, which creates best_accuracy)
+    -- needs: accuracy_curve, reaches        (in views/curves/tokens_to.sql, which creates tokens_to)
+
+What is said beside a definition becomes its comment in the results file (`comments`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-LAYOUT = 10  # of the tables: one more whenever a table or column is added, removed or renamed
+LAYOUT = 11  # of the tables: one more whenever a table or column is added, removed or renamed
+INTERNAL = "internal"  # the schema of what serves only other definitions
 NEEDS = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
+TABLE = re.compile(r"^create table if not exists ([\w.]+) \( -- (.+)$")
+VIEW = re.compile(r"^create or replace (view|macro) ([\w.]+)(.* as table$)?")
+TABLE_COLUMN = re.compile(r"^    (\w+) .* -- (.+)$")
+VIEW_COLUMN = re.compile(r"^    (?:.*[ .])?(\w+),? -- (.+)$")
 
 
 def definitions() -> dict[str, str]:
     """Return the SQL of every table file, macro, view and check by name, in the order of creation."""
-    return _read("tables") | views()
+    return {"schema": f"create schema if not exists {INTERNAL};"} | _read("tables", f"{INTERNAL}/tables") | views()
 
 
 def views() -> dict[str, str]:
     """Return the SQL of every macro, view and check by name, in the order of creation."""
-    built = _read("macros", "views", "checks")
+    built = _read("views", *(f"{INTERNAL}/{kind}" for kind in ("macros", "views", "checks")))
     order = TopologicalSorter({name: needs(text) for name, text in built.items()}).static_order()
     return {name: built[name] for name in order}
+
+
+def comments(texts: Mapping[str, str]) -> Iterator[tuple[str, str, str | None, str]]:
+    """List what is said beside tables, views, table macros and their columns: kind, name, column (or None), comment.
+
+    The comment of a table stands behind its first line, that of a view or macro is the first line of its file. The
+    comment of a column stands behind the column, in a view behind one of the last select.
+    """
+    for text in texts.values():
+        kind, name, column = "", "", TABLE_COLUMN
+        for line in text.splitlines():
+            if found := TABLE.match(line):
+                kind, name, column = "table", found[1], TABLE_COLUMN
+                yield kind, name, None, found[2]
+            elif found := VIEW.match(line):
+                kind, name, column = found[1] + " table" * bool(found[3]), found[2], VIEW_COLUMN
+                yield kind, name, None, text.split("\n")[0].removeprefix("-- ")
+            elif kind in ("table", "view") and (found := column.match(line)) and not line[4].isspace():
+                yield kind, name, found[1], found[2]
 
 
 def digest(texts: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
-"""Export every table and view of a results file as Parquet or CSV, for other programs.
+"""Export every table and view that users query as Parquet or CSV, for other programs.
 
 All files are written before the first is moved to its place. `export.json` lists the files: a later export replaces
-these and nothing else. Table macros take arguments and are left out, as is the version of the file.
+these and nothing else. Table macros take arguments and are left out, as is what is internal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from pipeline.errors import InputError
 from sql.connection import connect, one_line
 
 FORMATS = {"parquet": "(format parquet, compression zstd)", "csv": "(format csv, header)"}
-VERSION = "schema_version"  # says nothing about a study
 LIST = "export.json"
 # A text that a spreadsheet would run, as it begins so and is no number, has an apostrophe before it in CSV.
 RUN = r"^[=+\-@\t\r\n]"
@@ -43,10 +42,9 @@ def export(database: Path, folder: Path, *, format: str = "parquet") -> list[Pat
         raise InputError(f"no export format {format!r}; there are {' and '.join(FORMATS)}")
     with closing(connect(database, read_only=True)) as connection:
         wanted = (
-            "select distinct table_name from information_schema.tables "
-            "where table_schema = 'main' and table_name <> ? order by table_name"
+            "select distinct table_name from information_schema.tables where table_schema = 'main' order by table_name"
         )
-        files = {name: f"{name}.{format}" for (name,) in connection.execute(wanted, [VERSION]).fetchall()}
+        files = {name: f"{name}.{format}" for (name,) in connection.execute(wanted).fetchall()}
         _check_replaceable(folder)
         beside = folder if folder.exists() else folder.parent
         beside.mkdir(parents=True, exist_ok=True)

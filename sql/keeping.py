@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import duckdb
 
-from sql.connection import temporary
-from sql.definitions import views
+from sql.connection import temporary_views
 
 # Scores and curves are below a dozen views, ranks of experts below two. A report of the paper's size reads them all.
 KEPT = ("chosen_metric", "token_scores", "curve_points", "mean_curves", "latest_expert_ranks")
@@ -16,8 +15,8 @@ def keep_views(connection: duckdb.DuckDBPyConnection, study_id: str) -> None:
 
     The results file stays as it is. From here on these views, and those that need them, know of no other study.
     """
-    for name, text in views().items():
-        connection.execute(temporary(text))
+    for name, text in temporary_views().items():
+        connection.execute(text)
         if name in KEPT:
             connection.execute(f"create temporary table kept_{name} as from {name} where study_id = ?", [study_id])
             connection.execute(f"create or replace temporary view {name} as from kept_{name}")

@@ -31,6 +31,7 @@ def query(path: Path | str, sql: str, parameters: Mapping[str, Any] | None = Non
             statements = len(connection.extract_statements(sql))
             if statements != 1:
                 raise InputError(f"query refused: it holds {statements or 'no'} statements; give one")
+            connection.execute("set search_path = 'main'")  # as in any other program
             connection.execute("begin transaction read only")
             return connection.execute(sql, parameters or {}).df()
         except duckdb.Error as error:

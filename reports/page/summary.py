@@ -11,7 +11,7 @@ from reports.page.answer import first_screen
 from reports.style.theme import styles
 from reports.text.names import depth_name, task_name
 from reports.text.numbers import tokens
-from sql.names import AVERAGE, BASELINE
+from sql.names import AVERAGE
 
 ESCAPED = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>|#"})
 
@@ -26,7 +26,7 @@ def summary(data: StudyData) -> str:
 
 def _factors(data: StudyData) -> str:
     """Tabulate the mean factors against the baseline, on the average and on every task."""
-    rows = data.mean_factors[data.mean_factors["factor"].notna() & (data.mean_factors["variant"] != BASELINE)]
+    rows = without_baseline(data.mean_factors[data.mean_factors["factor"].notna()])
     if rows.empty:
         return ""
     cells = [

@@ -34,7 +34,6 @@ COLOURS = {
     "v6": ("#5a4fb0", "#a79cf0"),
 }
 LIGHT = {name: light for name, (light, _) in COLOURS.items()}
-KNOWN = {BASELINE: 0, "DR": 1, "DR+DA": 2}  # the paper's variants look the same in every report
 # Shapes in the order in which variants get them, as paths in a square of 14 for legends in HTML.
 MARKERS = {
     "circle": "M-4.5,0a4.5,4.5 0 1,0 9,0a4.5,4.5 0 1,0 -9,0",
@@ -69,15 +68,13 @@ class Style:
 
 
 def styles(variants: Iterable[str]) -> dict[str, Style]:
-    """Give each variant a style: the paper's three keep theirs, others get the next ones in the order of their names.
+    """Give each variant a style, the baseline, which is the first one, the grey.
 
     With more variants than colours the colours come again with another dash; the grey stays the baseline's own.
     """
-    names = sorted(set(variants), key=lambda name: (KNOWN.get(name, len(KNOWN)), name))
-    numbers = KNOWN | {name: len(KNOWN) + i for i, name in enumerate(name for name in names if name not in KNOWN)}
     drawn = {}
-    for name in names:
-        cycle, colour = divmod(numbers[name] - 1, len(SHAPES) - 1) if numbers[name] else (0, -1)
+    for number, name in enumerate(variants):
+        cycle, colour = divmod(number - 1, len(SHAPES) - 1) if number else (0, -1)
         colour += 1
         drawn[name] = Style(name, f"v{colour}", SHAPES[colour], DASHES[cycle % len(DASHES)])
     return drawn

@@ -8,11 +8,12 @@ from typing import Any
 
 import pandas as pd
 
+from reports.data import baseline_of, without_baseline
 from reports.style.theme import Style, ordered
 from reports.tables.cells import Cell, Table, left, model_cells, table, variant_head
 from reports.text.names import depth_name, measure_label, task_name, task_order
 from reports.text.numbers import NOTHING, duration, factor, fine_factor, fine_interval, percent, tokens
-from sql.names import AVERAGE, BASELINE
+from sql.names import AVERAGE
 
 UNITS = ("tokens", "flops", "seconds")  # in which factors are counted
 
@@ -22,7 +23,7 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) ->
 
     `rows` are those of `StudyData.mean_factors`.
     """
-    rows = rows[(rows["depth"] == depth) & (rows["variant"] != BASELINE)]
+    rows = without_baseline(rows[rows["depth"] == depth])
     rows = rows[rows.groupby(["metric", "task"])["factor"].transform("count") > 0]
     measures = sorted({*zip(rows["metric"], rows["task"], strict=True)}, key=lambda m: (m[1] != AVERAGE, m[1], m[0]))
     by_cell = {(row["variant"], row["metric"], row["task"]): row for row in rows.to_dict("records")}
@@ -33,7 +34,7 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) ->
         body.append((task == AVERAGE, [measure_label({"metric": metric, "task": task}), *cells]))
     return table(
         f"table-mean-factors-{depth}",
-        f"{depth_name(depth)}: how many times fewer training tokens than {BASELINE} each variant needs for equal "
+        f"{depth_name(depth)}: how many times fewer training tokens than {baseline_of(rows)} each variant needs for equal "
         "accuracy and for equal loss, the mean over all values that both reached, with 95% intervals over seeds and "
         "items.",
         [left("For equal"), *(variant_head(variant, styles) for variant in variants)],
@@ -56,6 +57,7 @@ def _mean_cell(row: Mapping[str, Any]) -> Cell:
 def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
     """Tabulate the factors of one depth by the paper's rule: tasks by variants, the average first."""
     rows = rows[rows["depth"] == depth]
+    baseline = baseline_of(rows)
     by_cell = {(row["variant"], row["task"]): row for row in rows.to_dict("records")}
     variants = list(ordered(rows, styles)["variant"].unique())
     body, flagged = [], bool(rows["near_chance"].any())
@@ -63,14 +65,14 @@ def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Tabl
         cells: list[Cell | str] = [task_name(task)]
         for variant in variants:
             row = by_cell.get((variant, task), {})
-            cell = _baseline_cell(row) if variant == BASELINE else _factor_cell(row)
+            cell = _baseline_cell(row) if variant == baseline else _factor_cell(row)
             cells.append(replace(cell, kind="strong" if task == AVERAGE else ""))
         body.append((task == AVERAGE, cells))
     notes = ["† the baseline’s best accuracy is within two standard errors of chance: the factor says little."]
     return table(
         f"table-factors-{depth}",
-        f"{depth_name(depth)}: how many times fewer training tokens than {BASELINE} each variant needs to reach "
-        f"{BASELINE}’s best accuracy. In the column of {BASELINE}: its best accuracy and when that was reached.",
+        f"{depth_name(depth)}: how many times fewer training tokens than {baseline} each variant needs to reach "
+        f"{baseline}’s best accuracy. In the column of {baseline}: its best accuracy and when that was reached.",
         [left("Benchmark"), *(variant_head(variant, styles) for variant in variants)],
         body,
         *notes * flagged,
@@ -108,7 +110,7 @@ def rules(first: pd.DataFrame, interpolated: pd.DataFrame, styles: Mapping[str, 
         for rule, rows in by_rule.items()
         for row in rows.to_dict("records")
     }
-    chosen = first[(first["variant"] != BASELINE) & first["factor"].notna()]
+    chosen = without_baseline(first[first["factor"].notna()])
     chosen = chosen[chosen["task"] == task] if task else chosen
     place = {name: i for i, name in enumerate(task_order(chosen["task"]))}
     body = []
@@ -121,8 +123,8 @@ def rules(first: pd.DataFrame, interpolated: pd.DataFrame, styles: Mapping[str, 
     on = " on the average" if task == AVERAGE else f" on {task_name(task)}" if task else ""
     return table(
         f"table-rules{'' if task else '-all'}",
-        f"The factor{on} by two rules. First crossing: the first checkpoint that has {BASELINE}’s best. Interpolated: "
-        "a straight line in log tokens from the checkpoint before.",
+        f"The factor{on} by two rules. First crossing: the first checkpoint that has {baseline_of(first)}’s best. "
+        "Interpolated: a straight line in log tokens from the checkpoint before.",
         [left("Model"), "Depth", *([] if task else [left("Benchmark")]), *by_rule],
         body,
     )
@@ -130,7 +132,8 @@ def rules(first: pd.DataFrame, interpolated: pd.DataFrame, styles: Mapping[str, 
 
 def compute(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     """Tabulate the factors on the average in tokens, FLOPs and device-seconds (`compute_efficiency`)."""
-    rows = rows[(rows["task"] == AVERAGE) & (rows["variant"] != BASELINE) & rows["factor_tokens"].notna()]
+    rows = without_baseline(rows[(rows["task"] == AVERAGE) & rows["factor_tokens"].notna()])
+    baseline = baseline_of(rows)
     body = []
     for row in ordered(rows, styles).to_dict("records"):
         values = [_bounded(row[f"factor_{unit}"], row["bound"]) for unit in UNITS]
@@ -140,8 +143,8 @@ def compute(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
         "table-compute",
         "The average’s factors counted in training tokens, in FLOPs, and in time of training at the speeds measured in "
         "this study. A variant that trains more slowly gains less in time than in tokens. Times are those of all "
-        f"devices of a run together; the last columns are the times to the best accuracy of {BASELINE}, a dash: not "
+        f"devices of a run together; the last columns are the times to the best accuracy of {baseline}, a dash: not "
         "reached.",
-        [left("Model"), "Depth", "Tokens", "FLOPs", "Time", f"{BASELINE} took", "The variant took"],
+        [left("Model"), "Depth", "Tokens", "FLOPs", "Time", f"{baseline} took", "The variant took"],
         body,
     )

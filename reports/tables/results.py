@@ -8,11 +8,12 @@ from typing import Any
 import pandas as pd
 
 from reports.data import mean_of_runs, run_elsewhere
+from reports.data import baseline_of
 from reports.style.theme import Style, ordered, present
 from reports.tables.cells import Cell, Row, Table, left, model_cell, model_cells, table
 from reports.text.names import depth_name, task_name, task_order
 from reports.text.numbers import NOTHING, THIN, factor, number, percent
-from sql.names import AVERAGE, BASELINE
+from sql.names import AVERAGE
 
 BOUNDS = {"at least": f"≥{THIN}", "at most": f"≤{THIN}"}
 
@@ -22,10 +23,11 @@ def resources(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     columns = ("parameters_billion", "flops_billion_per_token", "memory_gigabytes")
     units = [_unit(rows[column], letters) for column, letters in zip(columns, ("BMK", "BMK", "GMK"), strict=True)]
     measured = bool(rows["mfu"].notna().any())
-    baselines = {row["depth"]: row for row in rows[rows["variant"] == BASELINE].to_dict("records")}
+    baseline = baseline_of(rows)
+    baselines = {row["depth"]: row for row in rows[rows["variant"] == baseline].to_dict("records")}
     body = []
     for row in ordered(rows, styles).to_dict("records"):
-        base = {} if row["variant"] == BASELINE else baselines.get(row["depth"], {})
+        base = {} if row["variant"] == baseline else baselines.get(row["depth"], {})
         cells = model_cells(row["variant"], row["depth"], styles)
         for column, (scale, _, decimals) in zip(columns, units, strict=True):
             cells.append(Cell(number(row[column] * scale, decimals), note=_difference(row[column], base.get(column))))
@@ -35,7 +37,7 @@ def resources(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     return table(
         "table-1",
         "FLOPs per token and memory are those of generating a sequence. Shares are the difference from "
-        f"{BASELINE} of the same depth. Speed is that of training"
+        f"{baseline} of the same depth. Speed is that of training"
         f"{', as is the model FLOPs utilisation (MFU)' * measured}.",
         [left("Model"), "Depth", *names, "Tokens per second", *["MFU"] * measured],
         body,
@@ -88,7 +90,7 @@ def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
         name="table-2",
         caption=(
             "Best results over all checkpoints: perplexity (PPL), accuracy in per cent (Acc), and data efficiency "
-            f"against {BASELINE} (DE). Bold: best of its depth; underlined: second best. The average is the best of "
+            f"against {baseline_of(rows)} (DE). Bold: best of its depth; underlined: second best. The average is the best of "
             "the average curve, not the average of the bests."
         ),
         head=(tuple(top), tuple(second)),

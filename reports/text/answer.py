@@ -13,7 +13,7 @@ from reports.text.limitations import few_items, not_evaluated
 from reports.text.names import depth_name, measure_name, task_name
 from reports.text.numbers import counted, fine_factor, fine_interval, holds_one, listed
 from reports.text.token_stream import mismatch, repetition
-from sql.names import AVERAGE, BASELINE, UNDER_WAY
+from sql.names import AVERAGE, UNDER_WAY
 
 NAMED = "95% interval "  # before the first interval of a text
 
@@ -42,9 +42,9 @@ def _sentence(depth: int, rows: pd.DataFrame) -> str:
     goal = f"for equal {measure_name(rows.iloc[0])}"
     place = depth_name(depth).lower() if depth >= 0 else ""
     if not decided:
-        return _cannot_tell(undecided, f" training tokens than {BASELINE}{f' at {place}' * bool(place)} {goal}")
+        return _cannot_tell(undecided, f" training tokens than {baseline_of(rows)}{f' at {place}' * bool(place)} {goal}")
     first, *further = decided
-    compared = f"training tokens {'than' if first['factor'] >= 1 else 'as'} {BASELINE}"
+    compared = f"training tokens {'than' if first['factor'] >= 1 else 'as'} {first['baseline']}"
     clauses = [f"{first['variant']} needed {times(first['factor'], ' times')} {compared}{_span(first, NAMED)}"]
     clauses += [f"{row['variant']} {times(row['factor'], ' times')}{_span(row)}" for row in further]
     start = f"At {place}, {goal}" if place else f"For{goal.removeprefix('for')}"
@@ -82,16 +82,16 @@ def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list
     texts = ["The models did not all read the same tokens."] * bool(mismatch(data))
     undecided = [_model(row) for row in means.to_dict("records") if holds_one(row)]
     if undecided:
-        texts.append(f"Not decided: {listed(undecided)}. The interval holds 1, which is as many tokens as {BASELINE}.")
+        texts.append(f"Not decided: {listed(undecided)}. The interval holds 1, which is as many tokens as {data.baseline}.")
     if (means["seeds"] < 2).any():
         single = list(dict.fromkeys(means[means["seeds"] < 2]["variant"]))
         texts.append(f"One seed: nothing says what another would give for {listed(single)}.")
     noisy = [_model(row) for row in means[means["within_noise"]].to_dict("records")]
     if noisy:
-        texts.append(f"Noise: the range that {listed(noisy)} and {BASELINE} both reached is hardly wider than noise.")
+        texts.append(f"Noise: the range that {listed(noisy)} and {data.baseline} both reached is hardly wider than noise.")
     if (others["bound"] == "at most").any():
         missed = [_model(row) for row in others[others["bound"] == "at most"].to_dict("records")]
-        texts.append(f"Not reached: {listed(missed)} had not {BASELINE}’s best at the end.")
+        texts.append(f"Not reached: {listed(missed)} had not {data.baseline}’s best at the end.")
     return [*texts, *gaps(data), *_benchmarks(data)]
 
 
@@ -110,7 +110,7 @@ def gaps(data: StudyData) -> list[str]:
     texts += [f"Not complete: {counted(under_way, 'run')} of {len(runs)}."] * bool(under_way)
     waiting = len(not_evaluated(data))
     texts += [f"Not evaluated: {counted(waiting, 'run')} of {len(runs)}."] * bool(waiting)
-    outdated = data.mean_factors[data.mean_factors["outdated"] & (data.mean_factors["variant"] != BASELINE)]
+    outdated = without_baseline(data.mean_factors[data.mean_factors["outdated"]])
     if len(outdated):
         texts.append(
             f"Not computed: mean factors of {_models(outdated)}, whose results have changed since. `dreamer intervals "
@@ -143,9 +143,9 @@ def _model(row: Mapping[str, Any]) -> str:
 def _benchmarks(data: StudyData) -> list[str]:
     """Name benchmarks near chance, a limit on their items, and few items."""
     texts = []
-    near = data.efficiency[(data.efficiency["variant"] == BASELINE) & data.efficiency["near_chance"]]
+    near = data.efficiency[(data.efficiency["variant"] == data.baseline) & data.efficiency["near_chance"]]
     if len(near):
-        texts.append(f"Near chance: {BASELINE} on {listed(sorted({task_name(task) for task in near['task']}))}.")
+        texts.append(f"Near chance: {data.baseline} on {listed(sorted({task_name(task) for task in near['task']}))}.")
     limit = data.config("study", "evaluation").get("limit")
     if isinstance(limit, int):
         texts.append(f"Limited evaluation: the first {counted(limit, 'item')} of each task.")

@@ -6,7 +6,6 @@ import pandas as pd
 
 from reports.text.names import depth_name
 from reports.text.numbers import number
-from sql.names import BASELINE
 
 
 def balance(diversity: pd.DataFrame) -> str:
@@ -15,7 +14,7 @@ def balance(diversity: pd.DataFrame) -> str:
         "Recurrent models are balanced over all depths together, so that a depth may prefer some experts. The paper "
         "reports a Gini coefficient of 0.075 for its DR+DA of depth 32."
     )
-    compared = diversity[(diversity["variant"] != BASELINE) & diversity["ratio"].notna()]
+    compared = without_baseline(diversity[diversity["ratio"].notna()])
     for depth, models in compared.groupby("model_depth", sort=False):
         ratios = models.groupby("variant", sort=False)["ratio"].agg(["min", "max"])
         times = [
@@ -24,6 +23,6 @@ def balance(diversity: pd.DataFrame) -> str:
         ]
         text += (
             f" At {depth_name(depth).lower()}, the experts that carry 90% of a depth’s selections are "
-            f"{', '.join(times)} as in {BASELINE}."
+            f"{', '.join(times)} as in {baseline_of(models)}."
         )
     return text + " In the paper it is 2 to 11 times." * bool(len(compared))

@@ -9,7 +9,7 @@ from reports.text.mean_factors import headline
 from reports.text.names import depth_name, measure_name, stage_name, task_name
 from reports.text.numbers import counted, fine_factor, listed, number, percent, tokens
 from reports.text.token_stream import mismatch
-from sql.names import AVERAGE, BASELINE
+from sql.names import AVERAGE
 from sql.statistics.resolution import Noise, smallest_factor
 
 FEW_ITEMS = 200  # a benchmark with fewer items has wide errors
@@ -54,7 +54,7 @@ def data_doubts(data: StudyData) -> list[str]:
 
 def _intervals(data: StudyData) -> list[str]:
     """Say what the intervals of the mean factors hold, and what the study resolves."""
-    means = data.mean_factors[(data.mean_factors["variant"] != BASELINE) & data.mean_factors["factor"].notna()]
+    means = without_baseline(data.mean_factors[data.mean_factors["factor"].notna()])
     if means["low"].isna().all():
         return []
     items = "; scores of items, and so their errors, are unknown"
@@ -113,18 +113,18 @@ def _checkpoints(data: StudyData) -> list[str]:
         "allow. The first checkpoint that reaches a goal can do so by luck. Mean factors and "
         "interpolated ones assume a straight line in log tokens between checkpoints."
     ] * bool(len(counts))
-    baseline = data.efficiency[data.efficiency["variant"] == BASELINE]
+    baseline = data.efficiency[data.efficiency["variant"] == data.baseline]
     early = baseline[baseline["bound"] == "at least"]
     if len(early):
         texts.append(
-            f"{BASELINE} was best at its very first checkpoint on {_places(early)}. It may have been as good before, "
+            f"{data.baseline} was best at its very first checkpoint on {_places(early)}. It may have been as good before, "
             "so the factors there may be too high."
         )
     late = baseline[baseline["baseline_tokens"] >= baseline["tokens_trained"]]
     if len(late):
         where = sorted({_task(task) for task in late["task"]}, key=str.lower)
         texts.append(
-            f"{BASELINE} was best at its last checkpoint on {listed(where)} and may not have finished learning: with "
+            f"{data.baseline} was best at its last checkpoint on {listed(where)} and may not have finished learning: with "
             "more tokens its best, and so the factor, would be another."
         )
     return texts
@@ -133,10 +133,10 @@ def _checkpoints(data: StudyData) -> list[str]:
 def _benchmarks(data: StudyData) -> list[str]:
     """Name what makes benchmarks weak: nearness to chance, a limit on items, few items."""
     texts, limit = [], data.config("study", "evaluation").get("limit")
-    near = data.efficiency[(data.efficiency["variant"] == BASELINE) & data.efficiency["near_chance"]]
+    near = data.efficiency[(data.efficiency["variant"] == data.baseline) & data.efficiency["near_chance"]]
     if len(near):
         texts.append(
-            f"{BASELINE}’s best is within two standard errors of chance on {_places(near)}: those factors say little."
+            f"{data.baseline}’s best is within two standard errors of chance on {_places(near)}: those factors say little."
         )
     if isinstance(limit, int):
         texts.append(
@@ -170,9 +170,9 @@ def _gaps(data: StudyData) -> list[str]:
         if len(absent):
             where = "anything" if len(absent) == len(part) else listed([_task(task) for task in absent])
             texts.append(f"{variant} at {depth_name(depth).lower()} was not evaluated on {where}.")
-    evaluated = set(data.accuracy[data.accuracy["variant"] == BASELINE]["depth"])
+    evaluated = set(data.accuracy[data.accuracy["variant"] == data.baseline]["depth"])
     texts += [
-        f"{depth_name(depth)} has no evaluated {BASELINE}, so there are no factors for it."
+        f"{depth_name(depth)} has no evaluated {data.baseline}, so there are no factors for it."
         for depth in data.depths
         if len(data.accuracy) and depth not in evaluated
     ]

@@ -3,14 +3,14 @@ delete from studies where study_id in (select study_id from outputs where task =
 delete from curation where study_id in (select study_id from outputs where task = 'study');
 delete from sources where study_id in (select study_id from outputs where task = 'study');
 delete from models where study_id in (select study_id from outputs where task = 'study');
-delete from claims where study_id in (select study_id from outputs where task = 'claims');
-delete from computed_factors where study_id in (select study_id from outputs where task = 'computed_factors');
+delete from internal.claims where study_id in (select study_id from outputs where task = 'claims');
+delete from internal.computed_factors where study_id in (select study_id from outputs where task = 'computed_factors');
 delete from runs where (study_id, run_id) in (select study_id, run_id from outputs where task is null);
-delete from run_details where run_id in (select run_id from outputs where task is null);
+delete from internal.run_details where run_id in (select run_id from outputs where task is null);
 delete from steps where run_id in (select run_id from outputs where task is null);
 delete from checkpoints where run_id in (select run_id from outputs where task is null);
 delete from evaluations where (run_id, tokens, task) in (select run_id, tokens, task from outputs);
-delete from evaluation_versions where (run_id, tokens, task) in (select run_id, tokens, task from outputs);
+delete from internal.evaluation_versions where (run_id, tokens, task) in (select run_id, tokens, task from outputs);
 delete from raw_evaluations where (run_id, tokens, task) in (select run_id, tokens, task from outputs);
 delete from depth_evaluations where (run_id, tokens, task) in (select run_id, tokens, task from outputs);
 delete from items where (run_id, tokens, task) in (select run_id, tokens, task from outputs);

@@ -1,5 +1,5 @@
 -- The mean factors of a study, as `dreamer run` prints them at its end.
 select depth, variant, metric, task, factor, low as "95 % low", high, seeds, outdated
-from mean_factors_against('LA')
+from mean_factors_against(null)
 where study_id = $study and task in ('average', 'validation') and (factor is not null or outdated)
-order by depth, metric, task, variant_order(variant), variant
+order by depth, metric, task, place

@@ -5,14 +5,14 @@ with entered as (
     union all by name select study_id, 'study' as task, hash(one) as row from curation as one
     union all by name select study_id, 'study' as task, hash(one) as row from sources as one
     union all by name select study_id, 'study' as task, hash(one) as row from models as one
-    union all by name select study_id, 'claims' as task, hash(one) as row from claims as one
-    union all by name select study_id, 'computed_factors' as task, hash(one) as row from computed_factors as one
+    union all by name select study_id, 'claims' as task, hash(one) as row from internal.claims as one
+    union all by name select study_id, 'computed_factors' as task, hash(one) as row from internal.computed_factors as one
     union all by name select study_id, run_id, hash(one) as row from runs as one
-    union all by name select run_id, hash(one) as row from run_details as one
+    union all by name select run_id, hash(one) as row from internal.run_details as one
     union all by name select run_id, hash(one) as row from steps as one
     union all by name select run_id, hash(one) as row from checkpoints as one
     union all by name select run_id, tokens, task, hash(one) as row from evaluations as one
-    union all by name select run_id, tokens, task, hash(one) as row from evaluation_versions as one
+    union all by name select run_id, tokens, task, hash(one) as row from internal.evaluation_versions as one
     union all by name select run_id, tokens, task, hash(one) as row from raw_evaluations as one
     union all by name select run_id, tokens, task, hash(one) as row from depth_evaluations as one
     union all by name select run_id, tokens, task, hash(one) as row from items as one

@@ -10,14 +10,16 @@ import pyarrow as pa
 
 from sql import results
 
+PLACES = {"LA": 1, "DR": 2, "DR+DA": 3}  # LA is the baseline
+
 
 def enter(sql, curves, *, study="s", depth=4, metric="exact_match", items=None, chance=None, seed=None):
     """Enter curves {variant: {task: {tokens: accuracy}}}, one model and one run for each variant."""
     for variant, tasks in curves.items():
         run = f"{study}-{depth}-{variant}-{seed}"
         sql.execute(
-            "insert or ignore into models values (?, ?, ?, ?, null, null, null, null)",
-            [study, f"{variant}-{depth}", variant, depth],
+            "insert or ignore into models (study_id, model_id, variant, depth, place) values (?, ?, ?, ?, ?)",
+            [study, f"{variant}-{depth}", variant, depth, PLACES.get(variant)],
         )
         sql.execute(
             "insert into runs (run_id, study_id, model_id, seed) values (?, ?, ?, ?)",
@@ -64,7 +66,8 @@ def enter_scores(path, curves, *, study="s", seed=0, chance=None, item_ids=None)
     tables = {"models": [], "runs": [], "evaluations": [], "items": []}
     for variant, tasks in curves.items():
         run = f"{study}-{variant}-{seed}"
-        tables["models"].append({"study_id": study, "model_id": variant, "variant": variant, "depth": 4})
+        model = {"study_id": study, "model_id": variant, "variant": variant, "depth": 4, "place": PLACES.get(variant)}
+        tables["models"].append(model)
         tables["runs"].append({"study_id": study, "run_id": run, "model_id": variant, "seed": seed})
         for task, checkpoints in tasks.items():
             for tokens, scores in checkpoints.items():

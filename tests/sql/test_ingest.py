@@ -110,4 +110,4 @@ def test_computed_rows_stay_where_the_disk_is_full(path):
         replace_computed(connection, "computed_factors", "s", pd.DataFrame([place]))
         with no_space(), pytest.raises(InputError, match=r"results\.duckdb: rows could not be written"):
             replace_computed(connection, "computed_factors", "s", pd.DataFrame([place]))
-    assert count(path, "computed_factors") == 1
+    assert count(path, "internal.computed_factors") == 1

@@ -4,13 +4,11 @@ create or replace view token_accuracy as
 select
     study_id, depth, variant, model_id, run_id, seed, status, task,
     tokens,
-    value as accuracy,
+    value as accuracy, -- 0 to 1
     stderr,
     items,
     chance,
     metric,
     filter
-from token_scores
+from internal.token_scores
 where measure = 'accuracy';
-
-comment on view token_accuracy is 'Accuracy of every run at every checkpoint, by task and on average';

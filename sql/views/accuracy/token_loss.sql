@@ -6,12 +6,10 @@ create or replace view token_loss as
 select
     study_id, depth, variant, model_id, run_id, seed, status, task,
     tokens,
-    value as loss,
+    value as loss, -- bits per byte
     stderr,
     items,
     metric,
     filter
-from token_scores
+from internal.token_scores
 where measure = 'loss';
-
-comment on view token_loss is 'Loss of every run at every checkpoint, by task and on average';

@@ -11,7 +11,7 @@ with ends as (
 places as (
     select ends.*, points.run_id, points.run_tokens, points.metric, points.filter
     from ends
-    join curve_points as points
+    join internal.curve_points as points
         on points.study_id = ends.study_id
         and (points.depth, points.variant, points.task) is not distinct from (ends.depth, ends.variant, ends.task)
         and points.measure = 'accuracy'
@@ -36,6 +36,3 @@ join items
 where isfinite(items.value)
 group by all
 order by places.depth, places.variant, places.task, places.checkpoint, items.item_id;
-
-comment on macro table compared_scores is
-    'compared_scores(study): the score of every item at the final and the best checkpoint of every model';

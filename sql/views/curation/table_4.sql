@@ -17,14 +17,12 @@ select
     study_id,
     source,
     sources.repository,
-    coalesce(sources.commit, sources.revision) as revision,
+    coalesce(sources.commit, sources.revision) as revision, -- the commit that was read, else the pinned one
     sources.licence,
-    counted.documents_read,
-    counted.documents,
-    counted.tokens,
-    counted.tokens / sum(counted.tokens) over (partition by study_id) as share_of_tokens
+    counted.documents_read, -- number, in the first stage
+    counted.documents, -- number that the last stage kept
+    counted.tokens, -- of those documents
+    counted.tokens / sum(counted.tokens) over (partition by study_id) as share_of_tokens -- of the study, 0 to 1
 from counted
 full join sources using (study_id, source)
 order by study_id, counted.tokens desc nulls last, source;
-
-comment on view table_4 is 'The data sets of a study with licence, documents and tokens';

@@ -3,15 +3,13 @@
 create or replace view best_accuracy as
 select
     study_id, depth, variant, task,
-    score as accuracy,
-    tokens,
+    score as accuracy, -- 0 to 1, mean over the seeds
+    tokens, -- training tokens at the first checkpoint with the best accuracy
     stderr,
     chance,
     items,
-    seeds,
-    checkpoints,
-    tokens_trained -- at the last checkpoint of the curve
-from best_scores
+    seeds, -- number of seeds
+    checkpoints, -- number of checkpoints of the curve
+    tokens_trained -- training tokens at the last checkpoint of the curve
+from internal.best_scores
 where measure = 'accuracy';
-
-comment on view best_accuracy is 'The best accuracy of every model and task, and the first checkpoint that has it';

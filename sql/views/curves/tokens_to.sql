@@ -8,10 +8,10 @@ with crossings as (
     select
         study_id, depth, variant,
         tokens,
-        log_crossing(tokens_before, accuracy_before, tokens, accuracy, goal) as tokens_interpolated,
+        internal.log_crossing(tokens_before, accuracy_before, tokens, accuracy, goal) as tokens_interpolated,
         case when tokens_before is null then 'at most' else 'exactly' end as bound
-    from accuracy_curve
-    where task = task_name and reaches(accuracy, goal) and not coalesce(reaches(best_before, goal), false)
+    from internal.accuracy_curve
+    where task = task_name and internal.reaches(accuracy, goal) and not coalesce(internal.reaches(best_before, goal), false)
 )
 
 select
@@ -27,5 +27,3 @@ left join crossings
     and (crossings.depth, crossings.variant) is not distinct from (models.depth, models.variant)
 where models.task = task_name
 order by models.study_id, models.depth, crossings.tokens nulls last, models.variant;
-
-comment on macro table tokens_to is 'tokens_to(task, accuracy): the training tokens each model needs to that accuracy';

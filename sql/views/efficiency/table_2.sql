@@ -1,10 +1,10 @@
 -- One row: a model and task, as in the paper's Table 2.
--- needs: best_accuracy, chosen_metric, data_efficiency, mean_curves, variant_order
+-- needs: best_accuracy, chosen_metric, data_efficiency, mean_curves, variants
 -- A text has its best (lowest) perplexity; a benchmark and the average curve have the best accuracy and the factor.
 create or replace view table_2 as
 with perplexities as (
     select study_id, depth, variant, task, min(value) as perplexity, first(tokens order by value, tokens) as best_tokens
-    from mean_curves
+    from internal.mean_curves
     where measure = 'perplexity'
     group by study_id, depth, variant, task
 ),
@@ -30,17 +30,16 @@ rows as (
 )
 
 select
-    rows.study_id, rows.variant, rows.depth, rows.task,
-    rows.perplexity,
-    rows.accuracy,
-    rows.data_efficiency,
+    study_id, variant, rows.depth, rows.task,
+    rows.perplexity, -- the best (lowest) of a text; null for a benchmark
+    rows.accuracy, -- the best, 0 to 1; null for a text
+    rows.data_efficiency, -- the factor of view data_efficiency
     rows.bound,
     rows.near_chance,
-    rows.best_tokens,
+    rows.best_tokens, -- training tokens at the first checkpoint with the best
     chosen_metric.metric,
     chosen_metric.filter
 from rows
-left join chosen_metric using (study_id, task, kind)
-order by study_id, depth, variant_order(rows.variant), variant, kind desc, rows.task = 'average', task;
-
-comment on view table_2 is 'Perplexity, best accuracy and data efficiency of every model, by task and on average';
+join internal.variants using (study_id, variant)
+left join internal.chosen_metric using (study_id, task, kind)
+order by study_id, depth, place, kind desc, rows.task = 'average', task;

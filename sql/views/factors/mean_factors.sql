@@ -1,10 +1,16 @@
--- One row: a model and metric (accuracy, loss) of a task, with its mean factor against LA and its 95 % interval.
+-- One row: a model and metric (accuracy, loss) of a task, with its mean factor against the baseline and its interval.
 -- needs: mean_factors_against
--- How many times fewer tokens than LA to the same accuracy or loss, on the geometric mean over all that both curves
--- cover. `seeds` is the smaller number of seeds of the two models; with one seed there is no interval.
+-- How many times fewer tokens than the baseline to the same accuracy or loss, on the geometric mean over all that both
+-- curves cover.
 create or replace view mean_factors as
-select study_id, depth, variant, task, metric, factor, low, high, seeds
-from mean_factors_against('LA');
-
-comment on view mean_factors is
-    'How many times fewer tokens than LA on average over the curves; null after a change until `dreamer intervals`';
+select
+    study_id,
+    depth,
+    variant,
+    task, -- name of the benchmark; 'average' over benchmarks and 'validation' for held-out documents
+    metric, -- 'accuracy', or 'loss' in bits per byte
+    factor, -- tokens of the baseline over tokens of the variant; null after a change until `dreamer intervals`
+    low, -- lower end of the 95 % interval, over seeds and items; null with one seed
+    high, -- upper end of the 95 % interval
+    seeds -- number of seeds: the smaller one of the two models
+from mean_factors_against(null);

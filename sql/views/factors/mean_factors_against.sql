@@ -1,9 +1,9 @@
 -- One row: a model and metric (accuracy, loss) of a task, with its mean factor against a baseline of its depth.
--- needs: expected_curves, measured_curves, variant_order
+-- needs: expected_curves, measured_curves, variants
 --     from mean_factors_against('DR')
--- Factors are computed from all points at once (sql/statistics/mean_factors.py). `outdated` where both models have a
--- curve and the points are not those that a factor was computed from: the factor and its interval are null until
--- `dreamer intervals` computes them again.
+-- A baseline null is the study's own. Factors are computed from all points at once (sql/statistics/mean_factors.py).
+-- `outdated` where both models have a curve and the points are not those that a factor was computed from: the factor and
+-- its interval are null until `dreamer intervals` computes them again.
 create or replace macro mean_factors_against(baseline_variant) as table
 with pairs as (
     select
@@ -13,11 +13,12 @@ with pairs as (
         greatest(own.stderr, baseline.stderr) as stderr, -- the largest of both curves
         greatest(own.chance, baseline.chance) as chance,
         own.digest || baseline.digest as digest
-    from measured_curves as own
-    join measured_curves as baseline
+    from internal.measured_curves as own
+    join internal.variants using (study_id, variant)
+    join internal.measured_curves as baseline
         on baseline.study_id = own.study_id
         and (baseline.depth, baseline.task, baseline.metric) is not distinct from (own.depth, own.task, own.metric)
-    where baseline.variant = baseline_variant
+    where baseline.variant = coalesce(baseline_variant, variants.baseline)
 )
 
 select
@@ -37,21 +38,19 @@ select
         or (expected.measure = 'accuracy' and computed.range_high <= pairs.chance + 2 * pairs.stderr),
         false
     ) as within_noise,
-    pairs.digest is not null and computed.digest is null as outdated
-from expected_curves as expected
+    pairs.digest is not null and computed.digest is null as outdated,
+    coalesce(baseline_variant, expected.baseline) as baseline,
+    expected.place
+from internal.expected_curves as expected
 left join pairs
     on pairs.study_id = expected.study_id
     and (pairs.depth, pairs.variant, pairs.task, pairs.metric)
         is not distinct from (expected.depth, expected.variant, expected.task, expected.measure)
-left join computed_factors as computed
+left join internal.computed_factors as computed
     on computed.study_id = expected.study_id
     and (computed.depth, computed.variant, computed.task, computed.metric)
         is not distinct from (expected.depth, expected.variant, expected.task, expected.measure)
-    and computed.baseline = baseline_variant
+    and computed.baseline = coalesce(baseline_variant, expected.baseline)
     and computed.digest = pairs.digest
 order by
-    expected.study_id, expected.depth, variant_order(expected.variant), expected.variant, expected.task = 'average',
-    expected.task, expected.measure;
-
-comment on macro table mean_factors_against is
-    'mean_factors_against(variant): mean token factors of every model against that variant, with the range they cover';
+    expected.study_id, expected.depth, expected.place, expected.task = 'average', expected.task, expected.measure;

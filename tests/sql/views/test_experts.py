@@ -7,12 +7,16 @@ from collections import Counter
 
 import pytest
 
-from tests.sql.by_hand import put
+from tests.sql.by_hand import PLACES, put
+
+
+RECURRENT = '{"recurrent": true}'
 
 
 def use(sql, variant, usage, config=None):
     """Expert usage {depth: {expert: selections}} of one run."""
-    sql.execute("insert into models values ('s', 'm', ?, 2, null, null, null, ?)", [variant, config])
+    model = {"study_id": "s", "model_id": "m", "variant": variant, "depth": 2, "config": config or RECURRENT}
+    put(sql, "models", [model])
     sql.execute("insert into runs (study_id, run_id, model_id) values ('s', 'r', 'm')")
     sql.executemany(
         "insert into expert_usage values ('r', 10, ?, ?, ?)",
@@ -32,7 +36,8 @@ def test_gini_of_a_recurrent_model_adds_selections_up_over_depths(sql):
 
 
 def test_gini_of_a_layered_model_keeps_layers_apart(sql):
-    assert use(sql, "LA", {1: {0: 9, 1: 1}, 2: {0: 1, 1: 9}}) == {1: (0.4, 2, 2), 2: (0.4, 2, 2), None: (0.4, 4, 4)}
+    found = use(sql, "LA", {1: {0: 9, 1: 1}, 2: {0: 1, 1: 9}}, "{}")
+    assert found == {1: (0.4, 2, 2), 2: (0.4, 2, 2), None: (0.4, 4, 4)}
 
 
 def test_experts_of_a_run_that_no_study_names_are_not_lost(sql):
@@ -48,7 +53,7 @@ def test_the_configuration_tells_recurrence_and_the_experts_never_selected(sql):
 
 @pytest.mark.parametrize(
     ("variant", "config"),
-    [("DR", None), ("LA", "not json"), ("DR", '{"experts": 7}'), ("LA", '{"experts": 7}')],
+    [("DR", None), ("LA", "not json"), ("DR", '{"experts": 7, "recurrent": true}'), ("LA", '{"experts": 7}')],
 )
 def test_balance_is_that_of_its_definition(sql, variant, config):
     """Experts that were never selected count, whether they have a row or not; a depth without selections has no row."""
@@ -73,7 +78,8 @@ def test_balance_is_that_of_its_definition(sql, variant, config):
 
 def test_diversity_counts_the_experts_with_nine_tenths_of_the_selections(sql):
     for variant in ("LA", "DR"):
-        sql.execute("insert into models (study_id, model_id, variant, depth) values ('s', $1, $1, 2)", [variant])
+        model = {"study_id": "s", "model_id": variant, "variant": variant, "depth": 2, "place": PLACES[variant]}
+        put(sql, "models", [{**model, "config": RECURRENT if variant == "DR" else None}])
         sql.execute("insert into runs (study_id, run_id, model_id) values ('s', $1, $1)", [variant])
     usage = {
         ("LA", 10): {1: [50, 50, 0, 0]},

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from sql.statistics.compute import compute_statistics
-from tests.sql.by_hand import enter, pair, put
+from tests.sql.by_hand import PLACES, enter, pair, put
 from tests.sql.statistics.test_mean_factors import DR, FACTOR, LA
 
 
@@ -152,6 +152,7 @@ def test_a_text_has_a_factor_beside_the_average(sql):
 
 def test_the_noise_of_a_study_is_pooled_over_its_variants_by_the_seeds_of_each(sql):
     errors = {"DR": 0.1, "DR+DA": 0.3, "LA": None}
+    put(sql, "models", [{"study_id": "s", "model_id": name, "place": PLACES[name]} for name in errors])
     place = {"study_id": "s", "depth": 4, "task": "average", "metric": "loss", "baseline": "LA", "digest": ""}
     numbers = {"item_error": 0.03, "seeds": 2, "baseline_seeds": 10}
     rows = [{**place, **numbers, "variant": variant, "seed_error": error} for variant, error in errors.items()]

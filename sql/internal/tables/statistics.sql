@@ -1,0 +1,23 @@
+-- Made by sql/statistics/compute.py. The views show a row while the curves have the points that the row was made from
+-- (docs/statistics.md). The interval, on the logarithmic scale, has the t quantile of the degrees of freedom times both
+-- errors together.
+create table if not exists internal.computed_factors ( -- One row: the mean factor of two variants, with 95 % interval.
+    study_id varchar not null,
+    depth integer,
+    variant varchar not null,
+    baseline varchar not null, -- whose tokens are over those of `variant`
+    task varchar not null,
+    metric varchar not null, -- 'accuracy' or 'loss'
+    factor double, -- null where the curves have no accuracy, or loss, in common
+    low double, -- null where a model has one seed, which cannot show what seeds differ by
+    high double,
+    range_low double, -- the accuracies, or losses, that both curves cover
+    range_high double,
+    seeds bigint, -- of `variant`
+    baseline_seeds bigint,
+    degrees_of_freedom double,
+    seed_error double, -- standard error of the log factor from the spread of the seeds
+    item_error double, -- and from the choice of the items; null where the scores of items are unknown
+    replicates bigint, -- of the items
+    digest varchar not null -- of the points of both curves (measured_curves)
+);

@@ -1,0 +1,41 @@
+-- One row: the accuracy of a run's raw weights at a checkpoint, on a task or on the task 'average'.
+-- needs: chosen_metric, token_accuracy
+-- Rows are there where a study evaluates both kinds of weights (evaluation.weights: both); `averaged_weights` is the
+-- accuracy of the averaged weights at the checkpoint, which all other views are about.
+create or replace view internal.raw_accuracy as
+with tasks as (
+    select
+        scores.study_id, scores.depth, scores.variant, scores.model_id, scores.run_id, scores.seed, scores.status,
+        scores.task,
+        scores.tokens,
+        raw_evaluations.value as accuracy,
+        scores.accuracy as averaged_weights,
+        scores.metric,
+        scores.filter
+    from raw_evaluations
+    join token_accuracy as scores using (run_id, tokens, task, metric, filter)
+    left join internal.evaluation_versions as versions using (run_id, tokens, task)
+    -- Evaluated again with raw weights alone, a run has nothing to stand beside its raw rows.
+    where isfinite(raw_evaluations.value) and versions.weights is distinct from 'raw'
+),
+
+averaged_tasks as (
+    select study_id, count(*) as tasks
+    from internal.chosen_metric
+    where averaged and kind = 'accuracy'
+    group by study_id
+)
+
+select * exclude (metric, filter) from tasks
+union all by name
+select
+    tasks.* exclude (task, accuracy, averaged_weights, metric, filter),
+    'average' as task,
+    avg(tasks.accuracy) as accuracy,
+    avg(tasks.averaged_weights) as averaged_weights
+from tasks
+join internal.chosen_metric using (study_id, task, metric, filter)
+join averaged_tasks using (study_id)
+where chosen_metric.averaged and chosen_metric.kind = 'accuracy'
+group by all
+having count(*) = any_value(averaged_tasks.tasks);

@@ -1,0 +1,61 @@
+-- One row: the value of a run at a checkpoint in a metric of a task; on the task 'average' the mean over tasks.
+-- needs: chosen_metric, study_evaluations
+-- `measure` says that the metric is the accuracy, the loss or the perplexity of the task in this study (chosen_metric);
+-- null for other metrics.
+create or replace view internal.token_scores as
+with scores as (
+    select
+        evaluations.study_id, evaluations.depth, evaluations.variant, evaluations.model_id, evaluations.run_id,
+        evaluations.seed, evaluations.status,
+        evaluations.task,
+        evaluations.tokens,
+        chosen_metric.kind as measure,
+        evaluations.value,
+        -- An accuracy without a standard error has that of a share of right answers, with lm-eval's n - 1.
+        case
+            when isfinite(evaluations.stderr) then evaluations.stderr
+            when chosen_metric.kind = 'accuracy' and evaluations.items > 1 and evaluations.value between 0 and 1
+                then sqrt(evaluations.value * (1 - evaluations.value) / (evaluations.items - 1))
+        end as stderr,
+        evaluations.items,
+        case
+            when chosen_metric.kind is null or chosen_metric.kind = 'accuracy'
+                then coalesce(evaluations.chance, chosen_metric.chance)
+        end as chance,
+        evaluations.metric,
+        evaluations.filter,
+        chosen_metric.averaged
+    from internal.study_evaluations as evaluations
+    left join internal.chosen_metric using (study_id, task, metric, filter)
+    where isfinite(evaluations.value) and evaluations.task <> 'average' -- the name of the average curve
+),
+
+averaged_tasks as (
+    select study_id, kind as measure, count(*) as tasks
+    from internal.chosen_metric
+    where averaged
+    group by study_id, kind
+),
+
+-- The average curve: the plain mean over tasks, at the checkpoints that have all averaged tasks of the study. Over
+-- fewer tasks the mean would move because tasks come and go. The paper's Average column is the best of such a curve,
+-- not the mean of the tasks' bests, which are at different checkpoints.
+averages as (
+    select
+        scores.* exclude (task, value, stderr, items, chance, metric, filter, averaged),
+        'average' as task,
+        avg(scores.value order by scores.task) as value,
+        -- Tasks have different items, so their errors are independent.
+        case when count(scores.stderr) = count(*) then sqrt(sum(scores.stderr ** 2)) / count(*) end as stderr,
+        sum(scores.items)::bigint as items,
+        case when count(scores.chance) = count(*) then avg(scores.chance) end as chance
+    from scores
+    join averaged_tasks using (study_id, measure)
+    where scores.averaged
+    group by all
+    having count(*) = any_value(averaged_tasks.tasks)
+)
+
+select * exclude (averaged) from scores
+union all by name
+select * from averages;

@@ -1,0 +1,52 @@
+-- One row: a point of a model's curve (a metric of a task against tokens) and a run with its checkpoint there.
+-- needs: counted_scores
+-- `measure` is 'accuracy', 'loss', 'perplexity', or null for another metric. A model is a depth and variant of a study,
+-- its runs are its seeds. The curve has a point where all of them have a checkpoint; a run without evaluations of a task
+-- does not count for that task.
+create or replace view internal.curve_points as
+with
+curves as (
+    select
+        *,
+        dense_rank() over (partition by study_id order by depth, variant, measure, task, metric, filter) as curve,
+        first_value(run_id) over (model order by seed nulls last, run_id) as first_run,
+        count(distinct run_id) over model as seeds
+    from internal.counted_scores
+    window model as (partition by study_id, depth, variant, measure, task, metric, filter)
+),
+
+-- A checkpoint is the first optimiser step at or above the planned tokens, and steps of different seeds have slightly
+-- different numbers of tokens. So two checkpoints belong together when each is the other's nearest and they are within
+-- 5 % (a few optimiser steps at most). Most often the numbers are equal.
+pairs as (
+    select curves.*, anchors.tokens as anchor_tokens, abs(curves.tokens - anchors.tokens) as gap
+    from curves
+    join curves as anchors
+        on anchors.study_id = curves.study_id
+        and anchors.curve = curves.curve
+        and anchors.run_id = curves.first_run
+    where abs(curves.tokens - anchors.tokens) <= 0.05 * greatest(curves.tokens, anchors.tokens)
+),
+
+matched as (
+    select *
+    from pairs
+    qualify row_number() over (partition by study_id, curve, run_id, tokens order by gap, anchor_tokens) = 1
+        and row_number() over (partition by study_id, curve, run_id, anchor_tokens order by gap, tokens) = 1
+)
+
+select
+    study_id, depth, variant, measure, task,
+    round(avg(tokens) over point)::bigint as tokens,
+    seeds,
+    run_id,
+    tokens as run_tokens,
+    value,
+    stderr,
+    chance,
+    items,
+    metric,
+    filter
+from matched
+window point as (partition by study_id, curve, anchor_tokens)
+qualify count(*) over point = seeds;
