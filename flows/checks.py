@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flows.jobs.devices import check_devices, gpus, machine_memory, share_ranks
 from flows.models import PlannedModel, plan_models
-from flows.study.configuration import BASELINE, Study
+from flows.study.configuration import Study
 from flows.watching.looks import folder_size
 from model.evaluation.harness_files import find_task
 from model.evaluation.trust import check_overrides, check_task_file
@@ -50,10 +50,6 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
 def study_warnings(study: Study) -> list[str]:
     """List what a person should know of a study that is right, in one line each: mostly nothing."""
     found = []
-    if BASELINE not in [variant.name for variant in study.models.variants]:
-        found.append(
-            f"no variant is named {BASELINE}, with which all others are compared: this study will have no factors"
-        )
     named = (*study.own_sources, *study.own_benchmarks)
     if unpinned := [one.name for one in named if one.repository and not one.revision]:
         found.append(

@@ -73,9 +73,16 @@ def enter_study(plan: Plan) -> None:
         "config": canonical({"study": study.model_dump(mode="json", exclude={"root", "store"}), "packages": versions}),
         "code_version": package_version(),
         "created_at": datetime.now(UTC).replace(tzinfo=None),
+        "baseline": study.models.compared_with,
     }
+    order = [variant.name for variant in study.models.variants]
     models = [
-        {**vars(model), "study_id": study.study_id, "config": canonical(model.config.to_dict())}
+        {
+            **vars(model),
+            "study_id": study.study_id,
+            "config": canonical(model.config.to_dict()),
+            "place": order.index(model.variant) + 1,
+        }
         for model in plan.models
     ]
     curation = [{"study_id": study.study_id, **count} for count in curation_counts(plan.data)]

@@ -81,7 +81,8 @@ QUERIES = {
 class StudyData:
     """The row of `studies`, and a data frame for each name in `QUERIES` as an attribute.
 
-    Rows about a variant name the `baseline` too, with which the variant is compared. `efficiency` and `interpolated` have more columns than their views (`_with_own_best`).
+    Rows about a variant name the `baseline` too, with which the variant is compared. `efficiency` and `interpolated`
+    have more columns than their views (`_with_own_best`).
     """
 
     study: dict[str, Any]

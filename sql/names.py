@@ -1,5 +1,4 @@
 """Names in the rows of a results file that Python uses too; the SQL of the views has them as they are."""
 
-BASELINE = "LA"  # the variant that all others are compared with
 AVERAGE = "average"  # the task that stands for the average over the benchmarks
 UNDER_WAY = ("waiting", "training", "evaluating")  # statuses of runs that go on

@@ -27,9 +27,9 @@ from pipeline.storage.parallel import memory_bytes
 from pipeline.tokens.validation import VALIDATION
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.world import WORLD_SOURCE
-from sql.names import BASELINE
 
 VARIANTS = ("LA", "DR", "DR+DA")
+BASELINE = "LA"  # the family that all variants are matched to
 MOST_CHECKPOINTS = 10_000
 LONGEST_SEQUENCE = 2**20
 MOST_RANKS = 256  # beyond every machine
@@ -151,6 +151,12 @@ class Models(Section):
                     "variant otherwise, or write sizes of all models to models.baseline"
                 )
         return variants
+
+    @property
+    def compared_with(self) -> str:
+        """The variant that the others are compared with: LA where it is among them, else the first one."""
+        names = [variant.name for variant in self.variants]
+        return BASELINE if BASELINE in names else names[0]
 
     @field_validator("depths")
     @classmethod

@@ -9,13 +9,12 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from reports.data import mean_of_runs, run_elsewhere
+from reports.data import baseline_of, mean_of_runs, run_elsewhere, without_baseline
 from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, ordered, present
 from reports.text.names import depth_name, measure_label, task_name, task_order
 from reports.text.numbers import bests, number, percent, tokens
-from sql.names import BASELINE
 
 ACCURACY_TOOLTIP = (("accuracy:Q", ".2%"), ("stderr:Q", ".2%", "standard error of items"), ("items:Q", ","))
 
@@ -54,9 +53,10 @@ def accuracy(
         notes += f" From {tokens(second_epoch_from)} tokens on the models had seen all documents before."
     goal = " The dotted line is chance."
     if frames[2]["baseline_accuracy"].notna().any():
+        baseline = baseline_of(frames[2])
         goal = (
-            f" Dotted lines: {BASELINE}’s best accuracy, and chance. A ring marks the first checkpoint at which a "
-            f"variant has {BASELINE}’s best."
+            f" Dotted lines: {baseline}’s best accuracy, and chance. A ring marks the first checkpoint at which a "
+            f"variant has {baseline}’s best."
         )
     return figure(
         f"accuracy-{depth_name(depth).lower().replace(' ', '-')}",
@@ -98,7 +98,7 @@ def _token_chart(
     base = alt.Chart().encode(x=x, color=ink)
     levels, goal = chart.chance_level(rows), goals["baseline_accuracy"].dropna()
     if len(goal):
-        levels.append(chart.level(float(goal.iloc[0]), f"{BASELINE}’s best", LIGHT["v0"], "left"))
+        levels.append(chart.level(float(goal.iloc[0]), f"{baseline_of(goals)}’s best", LIGHT["v0"], "left"))
     layers: list[alt.Chart | chart.Specification] = [line for line, _ in levels]
     layers.append(base.mark_area(fillOpacity=0.13).encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q")))
     if rows["seeds"].max() > 1:
@@ -109,7 +109,7 @@ def _token_chart(
     told = chart.tooltip(("variant:N",), ("tokens:Q", ","), *ACCURACY_TOOLTIP)
     layers += chart.line_and_markers(base.encode(y=y), styles, told)
     # The first checkpoints at which a variant has the baseline's best: where the factor is read off.
-    reached = goals[goals["variant_tokens"].notna() & (goals["variant"] != BASELINE)]
+    reached = without_baseline(goals[goals["variant_tokens"].notna()])
     reached = rows.merge(reached[["variant", "variant_tokens"]].rename(columns={"variant_tokens": "tokens"}))
     layers += chart.rings(reached, x, y, styles)
     layers += [words for _, words in levels]  # over the curves, to stay readable where they cross

@@ -16,7 +16,6 @@ from reports.text.answer import times
 from reports.text.mean_factors import headline
 from reports.text.names import depth_name, measure_label, parts_in_words
 from reports.text.numbers import listed
-from sql.names import BASELINE
 
 HEIGHT = 250
 APART = 0.08  # of the range of the curves, between the heights of two distances: their labels do not meet
@@ -48,7 +47,8 @@ def answer(
         distances = _distances(rows, targets, apart)
         name = measure_label(first)
         words = [
-            f"{row.variant} {row.label} {'than' if row.fewer else 'as'} {BASELINE}" for row in distances.itertuples()
+            f"{row.variant} {row.label} {'than' if row.fewer else 'as'} {first['baseline']}"
+            for row in distances.itertuples()
         ]
         description = f"{name} against training tokens at {depth_name(depth).lower()}: {listed(words)}."
         title = f"{name}, {depth_name(depth).lower()}"

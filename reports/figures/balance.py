@@ -8,12 +8,12 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from reports.data import baseline_of, without_baseline
 from reports.figures import chart
 from reports.figures.rendering import Figure, Panel, figure, panel
 from reports.style.theme import LIGHT, RAMP, Style, present
 from reports.text.names import depth_name
 from reports.text.numbers import listed, number
-from sql.names import BASELINE
 
 HEIGHT = 250
 
@@ -27,26 +27,26 @@ def concentration(
     rows of `expert_concentration`, `gini` of `expert_gini`. None without curves.
     """
     panels, findings = [], []
-    models = chart.one_run_each(curves, runs, styles)
-    baselines = {rows["model_depth"].iloc[0]: rows for _, rows, style, _ in models if style.variant == BASELINE}
+    models, baseline = chart.one_run_each(curves, runs, styles), baseline_of(curves)
+    baselines = {rows["model_depth"].iloc[0]: rows for _, rows, style, _ in models if style.variant == baseline}
     for title, rows, style, keys in models:
         depth = rows["model_depth"].iloc[0]
-        if style.variant == BASELINE and len(models) > len(baselines):
+        if style.variant == baseline and len(models) > len(baselines):
             continue  # the baseline is in the panels of the others
-        baseline = baselines.get(depth) if style.variant != BASELINE else None
+        against = baselines.get(depth) if style.variant != baseline else None
         found = [(style.variant, _gini_of(gini, rows))]
-        found += [(BASELINE, _gini_of(gini, baseline))] if baseline is not None else []
+        found += [(baseline, _gini_of(gini, against))] if against is not None else []
         words = f"Gini coefficient {listed([f'{name} {number(value, 3)}' for name, value in found])}"
         description = f"Experts against their share of the selections in {title}. {words}."
         findings.append(f"{title}: {words}.")
-        drawn = _concentration_chart(rows, baseline, style, words)
+        drawn = _concentration_chart(rows, against, style, words)
         panels.append(panel(title, description, drawn, **keys))
     return figure(
         "expert-balance",
         "How many experts do the work",
         "The most selected experts, counted on a logarithmic axis, that together have a share of all selections, at "
         "the last checkpoint of one run of each model; as in the paper’s Figure 6. Coloured lines are single depths, "
-        f"dotted is the whole model, dashed {BASELINE} (the mean of its depths). The Gini coefficient is of the whole "
+        f"dotted is the whole model, dashed {baseline} (the mean of its depths). The Gini coefficient is of the whole "
         "model, 0 is even use.",
         panels,
         finding=" ".join(findings),
@@ -95,7 +95,7 @@ def balance(gini: pd.DataFrame, diversity: pd.DataFrame, styles: Mapping[str, St
     `diversity` of `expert_diversity`. None without rows.
     """
     whole = gini[gini["depth"].isna()]
-    compared = diversity[(diversity["variant"] != BASELINE) & diversity["ratio"].notna()]
+    compared = without_baseline(diversity[diversity["ratio"].notna()])
     panels = []
     for depth in sorted({*whole["model_depth"], *compared["model_depth"]}):
         for rows, draw in ((whole, _gini_panel), (compared, _diversity_panel)):
@@ -107,7 +107,7 @@ def balance(gini: pd.DataFrame, diversity: pd.DataFrame, styles: Mapping[str, St
         "Gini coefficient of the experts’ selections over the whole model at each checkpoint, a line for each run: 0 "
         "is even use; in brackets the lowest and the highest of the runs. Experts at a depth: those that together have "
         "90% of its selections, as a multiple of "
-        f"{BASELINE}’s at the same depth, at the last checkpoint.",
+        f"{baseline_of(diversity)}’s at the same depth, at the last checkpoint.",
         panels,
         present(styles, whole, compared),
         finding=panels[0].description if panels else "",
@@ -129,6 +129,7 @@ def _span(row: pd.Series) -> str:
 
 
 def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Panel:
+    baseline = baseline_of(rows)
     ratios = rows.groupby("variant")["ratio"].agg(["min", "max"])
     words = [f"{name} {ratios.loc[name, 'min']:.2g} to {ratios.loc[name, 'max']:.2g} times" for name in styles]
     deepest = int(rows["depth"].max())
@@ -144,11 +145,11 @@ def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int
         ("depth:Q",),
         ("ratio:Q", ".2f"),
         ("experts:Q", "", "experts"),
-        ("baseline:Q", "", f"{BASELINE}’s"),
+        ("baseline:Q", "", f"{baseline}’s"),
     )
-    one, label = chart.level(1, BASELINE, LIGHT["v0"], "left")
+    one, label = chart.level(1, baseline, LIGHT["v0"], "left")
     names = {"experts_for_90": "experts", "baseline_experts_for_90": "baseline"}
     fields = {"variant": "variant", "depth": "depth", "ratio": "ratio", **names}
     drawn = chart.layered(one, *chart.line_and_markers(base, styles, told), label, data=chart.records(rows, fields))
-    title = f"{depth_name(depth)}: experts used, against {BASELINE}"
+    title = f"{depth_name(depth)}: experts used, against {baseline}"
     return panel(title, f"{title}’s: {listed(words)}.", drawn, depth=depth)

@@ -10,12 +10,13 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from reports.data import baseline_of, without_baseline
 from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, present
 from reports.text.names import depth_name, measure_label, task_name, task_order
 from reports.text.numbers import counted, factor, fine_factor
-from sql.names import AVERAGE, BASELINE
+from sql.names import AVERAGE
 
 COARSE_FACTORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 20, 50, 100)
 FINE_FACTORS = (0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.2, 1.5, 2, 2.5, 3, 4, 5)
@@ -26,13 +27,14 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
 
     `rows` are those of `StudyData.mean_factors`. None without factors.
     """
-    rows = rows[(rows["variant"] != BASELINE) & (rows["factor"] > 0)]
+    rows = without_baseline(rows[rows["factor"] > 0])
     names = [measure_label(row) for row in rows.to_dict("records")]
     rows = rows.assign(bound="exact", near_chance=rows["within_noise"], name=names)
     return _factors(
         "mean-factors",
         "Mean factors",
-        f"How many times fewer training tokens than {BASELINE} each variant needs for equal accuracy, and for equal "
+        f"How many times fewer training tokens than {baseline_of(rows)} each variant needs for equal accuracy, and "
+        "for equal "
         "loss: the mean over all values that both reached. Lines: 95% intervals over seeds and items. Hollow: what "
         "both reached is hardly more than noise.",
         rows.sort_values(["task", "metric"], key=_averages_first),
@@ -50,14 +52,15 @@ def crossing_factors(efficiency: pd.DataFrame, styles: Mapping[str, Style]) -> F
 
     `efficiency` has the rows of `StudyData.efficiency`. The marker's shape is the bound. None without factors.
     """
-    rows = efficiency[(efficiency["variant"] != BASELINE) & (efficiency["factor"] > 0)]
+    rows = without_baseline(efficiency[efficiency["factor"] > 0])
+    baseline = baseline_of(rows)
     names = task_order(rows["task"], average_first=True)
     rows = rows.assign(name=rows["task"].map(task_name), place=rows["task"].map(names.index), metric="accuracy")
     rows = rows.sort_values("place").assign(low=np.nan, high=np.nan)
     return _factors(
         "data-efficiency",
         "Data efficiency by the paper’s rule",
-        f"How many times fewer training tokens than {BASELINE} each variant needs to reach {BASELINE}’s best accuracy. "
+        f"How many times fewer training tokens than {baseline} each variant needs to reach {baseline}’s best accuracy. "
         "▸ at least: reached at the first checkpoint. ◂ at most: not reached. Hollow: the baseline is near chance.",
         rows,
         styles,
@@ -79,7 +82,7 @@ def _factors(
     panels = []
     for depth, part in rows.groupby("depth"):
         words = [f"{row['variant']} on {row['name']}: {row['label']}" for row in part.to_dict("records")]
-        description = f"{title} at {depth_name(depth).lower()}, {BASELINE} being 1. {'; '.join(words)}."
+        description = f"{title} at {depth_name(depth).lower()}, {baseline_of(rows)} being 1. {'; '.join(words)}."
         panels.append(panel(depth_name(depth), description, _chart(part, shown, low, high), depth=depth))
     finding = ""
     if rows["low"].notna().any():
@@ -103,7 +106,10 @@ def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: fl
     if len(ticks) < 4:
         ticks = [tick for tick in FINE_FACTORS if low <= tick <= high]
     domain = [low, high * (high / low) ** 0.2]  # with room for the labels on the right
-    title, scale = f"times fewer training tokens than {BASELINE}", alt.Scale(type="log", domain=domain, nice=False)
+    title, scale = (
+        f"times fewer training tokens than {baseline_of(rows)}",
+        alt.Scale(type="log", domain=domain, nice=False),
+    )
     axis = alt.Axis(values=ticks, grid=True, labelExpr="datum.label + '×'", format="~g", labelOverlap=True)
     x = alt.X("factor:Q", title=title, scale=scale, axis=axis)
     bounds = alt.Scale(domain=["exact", "at least", "at most"], range=["circle", "triangle-right", "triangle-left"])

@@ -13,7 +13,6 @@ from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import RAMP, Style
 from reports.text.numbers import percent
-from sql.names import BASELINE
 
 STEP, TALLEST = 24, 260  # pixels of one row of a map, and of all rows
 OVERLAP = 0.4  # of a column, under the next one: no seam shows between two cells
@@ -42,7 +41,7 @@ def selections(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, St
         "Every column is an expert, and its colours how its selections spread over the depths: P(depth | expert), as "
         "in the paper’s Figure 5. Experts are sorted by the number of depths that have nine tenths of their "
         "selections, those with equal numbers by a depth drawn from their selections. "
-        f"{BASELINE} is not shown: each of its experts belongs to one depth.",
+        "Layered models are not shown: each of their experts belongs to one depth.",
         panels,
         wide=True,
         finding=" ".join(findings),
@@ -84,10 +83,10 @@ def _recurrent_models(
 ) -> list[tuple[str, dict[str, Any], pd.DataFrame, np.ndarray]]:
     """Return title, keys, selections [depth, expert] of the experts in use, and their order, of each model."""
     found = []
-    for title, rows, style, keys in chart.one_run_each(counts, runs, styles):
+    for title, rows, _, keys in chart.one_run_each(counts, runs, styles):
         table = rows.pivot_table(index="depth", columns="expert", values="selections", fill_value=0, aggfunc="sum")
         used = table.loc[:, table.sum() > 0]
-        if style.variant != BASELINE and len(used) > 1 and used.shape[1]:
+        if len(used) > 1 and used.shape[1]:
             found.append((title, keys, used, order_of_experts((used / used.sum()).to_numpy())))
     return found
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import altair as alt
 import pandas as pd
 
+from reports.data import baseline_of, without_baseline
 from reports.figures import chart
 from reports.figures.efficiency import FINE_FACTORS
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, present
 from reports.text.names import depth_name, measure_label
 from reports.text.numbers import duration, fine_factor, listed
-from sql.names import BASELINE
 
 DEVICE_TIMES = {"device-hours": 3_600, "device-minutes": 60, "device-seconds": 1}  # in seconds
 
@@ -23,7 +23,7 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
 
     `rows` are those of the view `factor_by_target`, of average accuracy and losses. None without factors.
     """
-    rows = rows[(rows["variant"] != BASELINE) & (rows["factor"] > 0)]
+    rows = without_baseline(rows[rows["factor"] > 0])
     panels, shown, findings = [], present(styles, rows), []
     for (depth, metric, task), part in rows.groupby(["depth", "metric", "task"]):
         name = measure_label({"metric": metric, "task": task})
@@ -38,7 +38,8 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     return figure(
         "factor-by-target",
         "Where a variant is ahead",
-        f"How many times fewer training tokens than {BASELINE} a variant needs to reach each value, above 1 fewer and "
+        f"How many times fewer training tokens than {baseline_of(rows)} a variant needs to reach each value, above "
+        "1 fewer and "
         "below 1 more. The mean factor is the mean of this curve. Loss is in bits per byte, lower is better.",
         panels,
         shown,
@@ -98,7 +99,7 @@ def cost_by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | 
         "cost-by-target",
         "What each goal costs",
         f"Training time of all devices of a run together, GPUs or CPU cores, to each value that a variant and "
-        f"{BASELINE} both reach. Speeds are means over the training.",
+        f"{baseline_of(rows)} both reach. Speeds are means over the training.",
         panels,
         shown,
         finding="".join(findings[:1]),

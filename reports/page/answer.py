@@ -73,8 +73,10 @@ def _answered_task(compared: pd.DataFrame) -> str:
 def _mean_factors(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the mean factors as a figure and in tables, and the factor at each target."""
     text = (
-        f"Each variant is compared with {data.baseline} of the same depth. At every value that both models reached, the "
-        f"training tokens of {data.baseline} are divided by those of the variant; the factor is the mean of these ratios "
+        f"Each variant is compared with {data.baseline} of the same depth. At every value that both models "
+        "reached, the "
+        f"training tokens of {data.baseline} are divided by those of the variant; the factor is the mean of these "
+        "ratios "
         "over the values (of their logarithms). Every checkpoint counts, and every seed."
     )
     tables = [
@@ -98,8 +100,10 @@ def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     averaged = sorted((task_name(name) for name in data.averaged["task"]), key=str.lower)
     what = f"the average of {listed(averaged)}" if task == AVERAGE else task_name(task)
     text = (
-        f"Each variant is compared with {data.baseline} of the same depth. The goal is the best accuracy of {data.baseline} over "
-        f"its checkpoints, on {what}. The factor is the number of training tokens after which {data.baseline} had it, over "
+        f"Each variant is compared with {data.baseline} of the same depth. The goal is the best accuracy of "
+        f"{data.baseline} over "
+        f"its checkpoints, on {what}. The factor is the number of training tokens after which {data.baseline} had "
+        "it, over "
         "the number after which the variant had it."
     )
     found = [crossing(row) for row in ordered(compared[compared["task"] == task], styles).to_dict("records")]
@@ -116,10 +120,11 @@ def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 
 
 def _why_no_answer(data: StudyData) -> str:
+    baseline = data.baseline
     if data.accuracy.empty:
         return "There is no answer yet: no accuracy has been measured."
-    if data.baseline not in set(data.accuracy["variant"]):
-        return f"There is no answer: {data.baseline}, the baseline that the other models are compared with, has no accuracy."
+    if baseline not in set(data.accuracy["variant"]):
+        return f"There is no answer: {baseline}, the baseline that the other models are compared with, has no accuracy."
     if data.compared.empty:
-        return f"There is no answer: the study has only the baseline {data.baseline}, and no model to compare with it."
-    return f"There is no answer: no other model was evaluated at a depth and on a benchmark where {data.baseline} was."
+        return f"There is no answer: the study has only the baseline {baseline}, and no model to compare with it."
+    return f"There is no answer: no other model was evaluated at a depth and on a benchmark where {baseline} was."

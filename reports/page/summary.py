@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from reports.data import StudyData
+from reports.data import StudyData, without_baseline
 from reports.page.answer import first_screen
 from reports.style.theme import styles
 from reports.text.names import depth_name, task_name

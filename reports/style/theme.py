@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from sql.names import BASELINE
-
 # name: (light, dark). The light values must differ from each other, since `themed` finds a colour by its value.
 COLOURS = {
     "paper": ("#ffffff", "#15171a"),

@@ -34,7 +34,8 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) ->
         body.append((task == AVERAGE, [measure_label({"metric": metric, "task": task}), *cells]))
     return table(
         f"table-mean-factors-{depth}",
-        f"{depth_name(depth)}: how many times fewer training tokens than {baseline_of(rows)} each variant needs for equal "
+        f"{depth_name(depth)}: how many times fewer training tokens than {baseline_of(rows)} each variant needs "
+        "for equal "
         "accuracy and for equal loss, the mean over all values that both reached, with 95% intervals over seeds and "
         "items.",
         [left("For equal"), *(variant_head(variant, styles) for variant in variants)],

@@ -7,8 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import mean_of_runs, run_elsewhere
-from reports.data import baseline_of
+from reports.data import baseline_of, mean_of_runs, run_elsewhere
 from reports.style.theme import Style, ordered, present
 from reports.tables.cells import Cell, Row, Table, left, model_cell, model_cells, table
 from reports.text.names import depth_name, task_name, task_order
@@ -90,7 +89,8 @@ def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
         name="table-2",
         caption=(
             "Best results over all checkpoints: perplexity (PPL), accuracy in per cent (Acc), and data efficiency "
-            f"against {baseline_of(rows)} (DE). Bold: best of its depth; underlined: second best. The average is the best of "
+            f"against {baseline_of(rows)} (DE). Bold: best of its depth; underlined: second best. The average is "
+            "the best of "
             "the average curve, not the average of the bests."
         ),
         head=(tuple(top), tuple(second)),

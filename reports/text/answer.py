@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import StudyData
+from reports.data import StudyData, baseline_of, without_baseline
 from reports.text.crossings import crossing
 from reports.text.limitations import few_items, not_evaluated
 from reports.text.names import depth_name, measure_name, task_name
@@ -42,7 +42,9 @@ def _sentence(depth: int, rows: pd.DataFrame) -> str:
     goal = f"for equal {measure_name(rows.iloc[0])}"
     place = depth_name(depth).lower() if depth >= 0 else ""
     if not decided:
-        return _cannot_tell(undecided, f" training tokens than {baseline_of(rows)}{f' at {place}' * bool(place)} {goal}")
+        return _cannot_tell(
+            undecided, f" training tokens than {baseline_of(rows)}{f' at {place}' * bool(place)} {goal}"
+        )
     first, *further = decided
     compared = f"training tokens {'than' if first['factor'] >= 1 else 'as'} {first['baseline']}"
     clauses = [f"{first['variant']} needed {times(first['factor'], ' times')} {compared}{_span(first, NAMED)}"]
@@ -82,13 +84,17 @@ def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list
     texts = ["The models did not all read the same tokens."] * bool(mismatch(data))
     undecided = [_model(row) for row in means.to_dict("records") if holds_one(row)]
     if undecided:
-        texts.append(f"Not decided: {listed(undecided)}. The interval holds 1, which is as many tokens as {data.baseline}.")
+        texts.append(
+            f"Not decided: {listed(undecided)}. The interval holds 1, which is as many tokens as {data.baseline}."
+        )
     if (means["seeds"] < 2).any():
         single = list(dict.fromkeys(means[means["seeds"] < 2]["variant"]))
         texts.append(f"One seed: nothing says what another would give for {listed(single)}.")
     noisy = [_model(row) for row in means[means["within_noise"]].to_dict("records")]
     if noisy:
-        texts.append(f"Noise: the range that {listed(noisy)} and {data.baseline} both reached is hardly wider than noise.")
+        texts.append(
+            f"Noise: the range that {listed(noisy)} and {data.baseline} both reached is hardly wider than noise."
+        )
     if (others["bound"] == "at most").any():
         missed = [_model(row) for row in others[others["bound"] == "at most"].to_dict("records")]
         texts.append(f"Not reached: {listed(missed)} had not {data.baseline}’s best at the end.")

@@ -20,9 +20,8 @@ def crossing(row: Mapping[str, Any]) -> Finding:
     """
     value, doubts = row.get("factor"), []
     if pd.isna(value):
-        sentence = (
-            f"{row['variant']} cannot be compared with {row['baseline']} on {task_name(row['task'])}: results are missing."
-        )
+        on = task_name(row["task"])
+        sentence = f"{row['variant']} cannot be compared with {row['baseline']} on {on}: results are missing."
         return Finding(row["variant"], int(row["depth"]), NOTHING, "no factor", "", sentence, ())
     figure, unit = _large(row)
     if row.get("near_chance") is True:
@@ -58,7 +57,9 @@ def _reached(row: Mapping[str, Any], best: str) -> str:
     variant, value = row["variant"], row["factor"]
     had, needed = tokens(row.get("baseline_tokens")), tokens(row.get("variant_tokens"))
     if row["bound"] == "at least":
-        sentence = f"{variant} had {best} by its first checkpoint, at {needed} tokens; {row['baseline']} had it at {had}"
+        sentence = (
+            f"{variant} had {best} by its first checkpoint, at {needed} tokens; {row['baseline']} had it at {had}"
+        )
         if value <= 1:
             return f"{sentence}. The checkpoints are too far apart to say which was first."
         return f"{sentence}: at least {factor(value)} times fewer training tokens."

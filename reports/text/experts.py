@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from reports.data import baseline_of, without_baseline
 from reports.text.names import depth_name
 from reports.text.numbers import number
 

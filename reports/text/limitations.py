@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from reports.data import StudyData
+from reports.data import StudyData, without_baseline
 from reports.text.mean_factors import headline
 from reports.text.names import depth_name, measure_name, stage_name, task_name
 from reports.text.numbers import counted, fine_factor, listed, number, percent, tokens
@@ -117,14 +117,16 @@ def _checkpoints(data: StudyData) -> list[str]:
     early = baseline[baseline["bound"] == "at least"]
     if len(early):
         texts.append(
-            f"{data.baseline} was best at its very first checkpoint on {_places(early)}. It may have been as good before, "
+            f"{data.baseline} was best at its very first checkpoint on {_places(early)}. It may have been as good "
+            "before, "
             "so the factors there may be too high."
         )
     late = baseline[baseline["baseline_tokens"] >= baseline["tokens_trained"]]
     if len(late):
         where = sorted({_task(task) for task in late["task"]}, key=str.lower)
         texts.append(
-            f"{data.baseline} was best at its last checkpoint on {listed(where)} and may not have finished learning: with "
+            f"{data.baseline} was best at its last checkpoint on {listed(where)} and may not have finished "
+            "learning: with "
             "more tokens its best, and so the factor, would be another."
         )
     return texts
@@ -136,7 +138,8 @@ def _benchmarks(data: StudyData) -> list[str]:
     near = data.efficiency[(data.efficiency["variant"] == data.baseline) & data.efficiency["near_chance"]]
     if len(near):
         texts.append(
-            f"{data.baseline}’s best is within two standard errors of chance on {_places(near)}: those factors say little."
+            f"{data.baseline}’s best is within two standard errors of chance on {_places(near)}: those factors say "
+            "little."
         )
     if isinstance(limit, int):
         texts.append(

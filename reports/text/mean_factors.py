@@ -11,10 +11,10 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import VALIDATION
+from reports.data import VALIDATION, without_baseline
 from reports.text.names import measure_name
 from reports.text.numbers import counted, fine_factor, fine_interval, number, percent
-from sql.names import AVERAGE, BASELINE
+from sql.names import AVERAGE
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def headline(rows: pd.DataFrame) -> pd.DataFrame:
     """
     places = {("accuracy", AVERAGE): 0, ("loss", AVERAGE): 1, ("loss", VALIDATION): 2}
     chosen = rows.assign(place=[places.get(key) for key in zip(rows["metric"], rows["task"], strict=True)])
-    chosen = chosen[chosen["place"].notna() & chosen["factor"].notna() & (chosen["variant"] != BASELINE)]
+    chosen = without_baseline(chosen[chosen["place"].notna() & chosen["factor"].notna()])
     chosen = chosen.assign(place=chosen["place"] + len(places) * chosen["within_noise"])
     return chosen.sort_values("place", kind="stable").drop_duplicates(["depth", "variant"]).drop(columns="place")
 

@@ -59,8 +59,8 @@ def average_notes(
     if unequal:
         return False, [f"left out: {AVERAGE}: {', '.join(unequal)} in it cannot be compared"]
     return True, [
-        f"left out: {AVERAGE}: no factor on it in the {side} study, where no checkpoint of LA and another model has "
-        f"all of its tasks ({', '.join(tasks[0])})"
+        f"left out: {AVERAGE}: no factor on it in the {side} study, where no checkpoint of the baseline and another "
+        f"model has all of its tasks ({', '.join(tasks[0])})"
         for side, known in zip(SIDES, (frame[frame["factor"].notna()] for frame in factors), strict=True)
         if len(known) and AVERAGE not in set(known["task"])
     ]

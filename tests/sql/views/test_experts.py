@@ -9,7 +9,6 @@ import pytest
 
 from tests.sql.by_hand import PLACES, put
 
-
 RECURRENT = '{"recurrent": true}'
 
 
