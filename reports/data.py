@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from pipeline.errors import InputError
+from sql.definitions import INTERNAL
 from sql.keeping import keep_views
 from sql.results import connect
 
@@ -20,29 +21,30 @@ MODEL = ["depth", "variant", "task"]
 NEWEST = "qualify tokens = max(tokens) over (partition by run_id)"
 # Queries by the name of an attribute of `StudyData`; the study's id is the only parameter.
 QUERIES = {
-    "order": "select variant, baseline from variants where study_id = ? order by place",
+    "order": "select variant, baseline from internal.variants where study_id = ? order by place",
     "mean_factors": "select * exclude (place) from mean_factors_against(null) where study_id = ? order by all",
     "noise": "from study_noise where study_id = ?",
     "factor_by_target": "from factor_by_target where study_id = ? and (task = 'average' or task = 'validation')",
-    "cost_by_target": "from cost_by_target where study_id = ? and (task = 'average' or task = 'validation')",
+    "cost_by_target": "from internal.cost_by_target where study_id = ? and (task = 'average' or task = 'validation')",
     "efficiency": "from data_efficiency where study_id = ?",
     "interpolated": "from data_efficiency_interpolated where study_id = ?",
     "compute": "from compute_efficiency where study_id = ?",
-    "averaged": "select task from chosen_metric where study_id = ? and averaged and kind = 'accuracy'",
+    "averaged": "select task from internal.chosen_metric where study_id = ? and averaged and kind = 'accuracy'",
     "best": "from best_accuracy where study_id = ?",
-    "curve": "select *, (select stddev_samp(value) / sqrt(count(*)) from curve_points p where measure = 'accuracy' and "
-    "(p.study_id, p.depth, p.variant, p.task, p.tokens) is not distinct from "
+    "curve": "select *, (select stddev_samp(value) / sqrt(count(*)) from internal.curve_points p "
+    "where measure = 'accuracy' and (p.study_id, p.depth, p.variant, p.task, p.tokens) is not distinct from "
     "(c.study_id, c.depth, c.variant, c.task, c.tokens)) as seed_error "
-    "from accuracy_curve c where study_id = ? order by all",
+    "from internal.accuracy_curve c where study_id = ? order by all",
     "accuracy": "from token_accuracy where study_id = ? order by all",
-    "counted": "select distinct depth, variant, run_id from counted_scores where study_id = ? "
+    "counted": "select distinct depth, variant, run_id from internal.counted_scores where study_id = ? "
     "and measure in ('accuracy', 'loss', 'perplexity')",
-    "raw_accuracy": "select r.depth, r.variant, r.task, c.tokens, avg(r.accuracy) as accuracy from raw_accuracy r "
-    "join curve_points c on (c.study_id, c.run_id, c.task, c.run_tokens) = (r.study_id, r.run_id, r.task, r.tokens) "
+    "raw_accuracy": "select r.depth, r.variant, r.task, c.tokens, avg(r.accuracy) as accuracy "
+    "from internal.raw_accuracy r join internal.curve_points c "
+    "on (c.study_id, c.run_id, c.task, c.run_tokens) = (r.study_id, r.run_id, r.task, r.tokens) "
     "where r.study_id = ? and c.measure = 'accuracy' group by all order by all",
     "loss": "from token_loss where study_id = ? order by all",
-    "loss_curve": "from mean_curves where study_id = ? and measure = 'loss' order by all",
-    "perplexity": "from token_perplexity where study_id = ? order by all",
+    "loss_curve": "from internal.mean_curves where study_id = ? and measure = 'loss' order by all",
+    "perplexity": "from internal.token_perplexity where study_id = ? order by all",
     "resources": "from table_1 where study_id = ?",
     "models": "select study_id, model_id, coalesce(variant, model_id) as variant, depth, config from models "
     "where study_id = ?",
@@ -52,28 +54,30 @@ QUERIES = {
     "curation": "from curation where study_id = ?",
     "sources": "from table_4 where study_id = ?",
     "unmarked": "select source, unmarked from sources where study_id = ? and unmarked > 0 order by source",
-    "runs": "select r.*, m.variant, m.depth from runs r join model_runs m using (study_id, run_id) where study_id = ? "
-    "order by m.depth, m.variant, seed, run_id",
-    "training_curves": "from training_curves where study_id = ?",
-    "failures": "select variant, depth, run_id, failure from run_details join model_runs using (run_id) "
-    "where study_id = ? and failure is not null order by run_id",
+    "runs": "select r.*, m.variant, m.depth from runs r join internal.model_runs m using (study_id, run_id) "
+    "join internal.variants v on (v.study_id, v.variant) = (m.study_id, m.variant) where r.study_id = ? "
+    "order by m.depth, v.place, r.seed, r.run_id",
+    "training_curves": "from internal.training_curves where study_id = ?",
+    "failures": "select variant, depth, run_id, failure from internal.run_details "
+    "join internal.model_runs using (run_id) where study_id = ? and failure is not null order by run_id",
     "gini": "from expert_gini where study_id = ? and depth is null",
-    "concentration": "from expert_concentration where study_id = ?",
-    "selections": "select run_id, depth, expert, selections from latest_expert_ranks where study_id = ? "
-    "and depth is not null and run_id in (select run_id from expert_runs join model_runs using (study_id, run_id) "
-    "where try_cast(try_cast(config as json) ->> '$.recurrent' as boolean))",
-    "diversity": "select depth_of_model as model_depth, * from expert_diversity where study_id = ?",
-    "attention": "select variant, depth, a.* from depth_attention a join model_runs using (run_id) "
+    "concentration": "from internal.expert_concentration where study_id = ?",
+    "selections": "select run_id, depth, expert, selections from internal.latest_expert_ranks where study_id = ? "
+    "and depth is not null and run_id in (select run_id from internal.expert_runs where recurrent)",
+    "diversity": "select depth_of_model as model_depth, * from internal.expert_diversity where study_id = ?",
+    "attention": "select variant, depth, a.* from depth_attention a join internal.model_runs using (run_id) "
     f"where study_id = ? and a.tokens <= coalesce(claimed_tokens, a.tokens) {NEWEST}",
     "other_depths": "select trained_depth as model_depth, * from depth_accuracy where study_id = ?",
-    "checkpoints": "select variant, m.depth, seed, status, c.* from checkpoints c join model_runs m using (run_id) "
-    "where study_id = ? and c.tokens <= coalesce(claimed_tokens, c.tokens)",
-    "mismatches": "from stream_mismatches where study_id = ?",
-    "going_back": "select g.* from steps_going_back g join model_runs using (run_id) where study_id = ?",
-    "entered_twice": "select t.* from rows_entered_twice_at(true) t join model_runs using (run_id) where study_id = ?",
+    "checkpoints": "select variant, m.depth, seed, status, c.* from checkpoints c "
+    "join internal.model_runs m using (run_id) where study_id = ? and c.tokens <= coalesce(claimed_tokens, c.tokens)",
+    "mismatches": "from internal.stream_mismatches where study_id = ?",
+    "going_back": "select g.* from internal.steps_going_back g join internal.model_runs using (run_id) "
+    "where study_id = ?",
+    "entered_twice": "select t.* from internal.rows_entered_twice_at(true) t "
+    "join internal.model_runs using (run_id) where study_id = ?",
     "evaluated_with": "select distinct task, code_version, data_version, harness_version, packages, weights "
-    "from study_evaluations join evaluation_versions using (run_id, tokens, task) where study_id = ?",
-    "versions": "select distinct task, task_version from study_evaluations where study_id = ?",
+    "from internal.study_evaluations join internal.evaluation_versions using (run_id, tokens, task) where study_id = ?",
+    "versions": "select distinct task, task_version from internal.study_evaluations where study_id = ?",
 }
 
 
@@ -130,7 +134,9 @@ def read_study(database: Path, study_id: str) -> StudyData:
     """Read everything about a study. Raises InputError when the file is missing or locked, or has no such study."""
     with closing(connect(database, read_only=True)) as connection:
         keep_views(connection, study_id)
-        frames = {name: _plain(connection.execute(query, [study_id]).df()) for name, query in QUERIES.items()}
+        # The views that are kept have no schema.
+        kept = {name: query.replace(f"{INTERNAL}.", "") for name, query in QUERIES.items()}
+        frames = {name: _plain(connection.execute(query, [study_id]).df()) for name, query in kept.items()}
         study = connection.execute("from studies where study_id = ?", [study_id]).df().to_dict("records")
         if not study and frames["resources"].empty and frames["runs"].empty:
             known = [row[0] for row in connection.execute("select study_id from studies order by study_id").fetchall()]

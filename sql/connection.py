@@ -151,8 +151,8 @@ def _comment(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]) ->
     for kind, name, column, words in comments(texts):
         quoted = words.replace("'", "''")
         if column:
-            said.setdefault(column, quoted)
             own[name, column] = quoted
+            said.setdefault(column, quoted)
         else:
             connection.execute(f"comment on {kind} {name} is '{quoted}'")
     columns = "select table_name, column_name from duckdb_columns() where schema_name = 'main' and not internal"

@@ -18,7 +18,7 @@ from pipeline.errors import InputError
 from sql.results import query
 
 QUERY = re.compile(r"```sql\n(?P<sql>.*?)```\n(?:\n```text\n.*?```\n)?", re.DOTALL)
-MOST_ROWS = 20
+MOST_ROWS = 40
 
 
 def answered(page: str, database: Path) -> str:

@@ -22,8 +22,8 @@ INTERNAL = "internal"  # the schema of what serves only other definitions
 NEEDS = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
 TABLE = re.compile(r"^create table if not exists ([\w.]+) \( -- (.+)$")
 VIEW = re.compile(r"^create or replace (view|macro) ([\w.]+)(.* as table$)?")
-TABLE_COLUMN = re.compile(r"^    (\w+) .* -- (.+)$")
-VIEW_COLUMN = re.compile(r"^    (?:.*[ .])?(\w+),? -- (.+)$")
+TABLE_COLUMN = re.compile(r"^ {4}(\w+) .* -- (.+)$")
+VIEW_COLUMN = re.compile(r"^ {4}(?:\S.*[ .])?(\w+),? -- (.+)$")
 
 
 def definitions() -> dict[str, str]:
@@ -45,15 +45,17 @@ def comments(texts: Mapping[str, str]) -> Iterator[tuple[str, str, str | None, s
     comment of a column stands behind the column, in a view behind one of the last select.
     """
     for text in texts.values():
-        kind, name, column = "", "", TABLE_COLUMN
+        kind, name, column = "", "", None
         for line in text.splitlines():
             if found := TABLE.match(line):
                 kind, name, column = "table", found[1], TABLE_COLUMN
                 yield kind, name, None, found[2]
             elif found := VIEW.match(line):
-                kind, name, column = found[1] + " table" * bool(found[3]), found[2], VIEW_COLUMN
+                kind, name = found[1] + " table" * bool(found[3]), found[2]
                 yield kind, name, None, text.split("\n")[0].removeprefix("-- ")
-            elif kind in ("table", "view") and (found := column.match(line)) and not line[4].isspace():
+            elif kind == "view" and line.startswith("select"):  # the last select; others are indented
+                column = VIEW_COLUMN
+            elif column and (found := column.match(line)):
                 yield kind, name, found[1], found[2]
 
 

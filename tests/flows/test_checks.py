@@ -11,7 +11,6 @@ import pytest
 
 from flows import checks
 from flows.checks import check_study, checkpoint_bytes, machine_memory, study_warnings
-from flows.commands.cli import main
 from flows.models import plan_models
 from flows.study.loading import load_study
 from pipeline.benchmarks.table import BENCHMARKS
@@ -114,13 +113,6 @@ def test_data_sets_without_a_revision_are_named_in_one_line(tmp_path: Path) -> N
     study = study_file(tmp_path, data={"sources": [*sources, {"name": "table", **files}]})
     (notice,) = study_warnings(load_study(study, root=tmp_path / "run"))
     assert notice.startswith("no revision pins orca-math, mine: ")
-
-
-def test_a_study_without_its_baseline_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (notice,) = study_warnings(load_study(study_file(tmp_path, models={"variants": ["DR"]}), root=tmp_path / "run"))
-    assert "this study will have no factors" in notice
-    assert main(["plan", str(tmp_path / "study.yaml")]) == 0
-    assert notice in capsys.readouterr().out
 
 
 def test_a_full_disk_and_a_folder_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,9 +190,9 @@ def test_a_failed_training_ends_no_other_and_is_tried_again(prepared: Planned) -
     assert not jobs.stopped
     assert failing.failure == "step 3: the loss is not a number"
     assert {run.name for run in plan.runs if run.done} == {"LA-2 seed 0", "DR+DA-2 seed 0"}
-    found = query(plan.study.database, "from runs join run_details using (run_id) where status = 'failed'")
+    found = query(plan.study.database, "from runs join internal.run_details using (run_id) where status = 'failed'")
     assert found[["run_id", "failure"]].values.tolist() == [[failing.run_id, failing.failure]]
-    assert len(query(plan.study.database, "from run_details where devices = 2")) == 2
+    assert len(query(plan.study.database, "from internal.run_details where devices = 2")) == 2
     assert not plan.trained
 
     again = JobsByHand()
@@ -201,7 +201,7 @@ def test_a_failed_training_ends_no_other_and_is_tried_again(prepared: Planned) -
     assert all("DR-2 seed 0" in name for name in again.names)
     assert failing.failure == ""
     assert plan.evaluated
-    assert query(plan.study.database, "from run_details where failure is not null").empty
+    assert query(plan.study.database, "from internal.run_details where failure is not null").empty
 
 
 @pytest.mark.slow
@@ -298,7 +298,8 @@ def test_a_shorter_study_takes_what_a_longer_one_has_trained(prepared: Planned) 
     assert jobs.submitted == []
     assert shorter.evaluated
     claimed = query(
-        longer.study.database, f"select distinct tokens from claims where study_id = '{shorter.study.study_id}'"
+        longer.study.database,
+        f"select distinct tokens from internal.claims where study_id = '{shorter.study.study_id}'",
     )
     assert sorted(claimed["tokens"]) == [6007, 12_007]
     (one,) = shorter.runs

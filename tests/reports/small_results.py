@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sql.results import connect, ingest
 from sql.statistics.compute import compute_statistics
+from tests.sql.by_hand import PLACES
 from tests.sql.empty import empty_file
 
 STUDY = "small-00000000"
@@ -126,7 +127,8 @@ def checkpoints(run: str, epochs: float = 2.5, stream: str = "ab") -> list[dict[
 def model_row(model: str, variant: str, depth: int) -> dict[str, Any]:
     """A row of `models`."""
     numbers = {"parameters": 1_170_800_000, "flops_per_token": 9.389e8, "memory_bytes": 4_782_700_000}
-    return {"study_id": STUDY, "model_id": model, "variant": variant, "depth": depth, **numbers, "config": "{}"}
+    names = {"study_id": STUDY, "model_id": model, "variant": variant, "place": PLACES.get(variant)}
+    return {**names, "depth": depth, **numbers, "config": json.dumps({"recurrent": variant != "LA"})}
 
 
 def run_row(run: str, model: str, tokens: int = POINTS[-1], status: str = "complete") -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from sql.definitions import FOLDER, definitions, digest, needs, views
+from sql.definitions import FOLDER, comments, definitions, digest, needs, views
 
 TEXTS = definitions()
 BUILT = sorted(views())
@@ -17,6 +17,42 @@ def test_every_file_is_run_once_tables_first():
     assert sorted(TEXTS) == sorted({*files, "schema"} - {"catalog"})
     assert len(files) == len(set(files))
     assert set(list(TEXTS)[-len(BUILT) :]) == set(BUILT)
+
+
+def test_no_view_or_macro_names_a_variant():
+    named = [name for name in BUILT if re.search(r"'(LA|DR|DR\+DA)'", re.sub(r"--.*", "", TEXTS[name]))]
+    assert named == []
+
+
+# Users' queries rely on these.
+TABLES = "studies curation sources models runs steps checkpoints evaluations raw_evaluations depth_evaluations items"
+VIEWS = "token_accuracy token_loss best_accuracy data_efficiency data_efficiency_interpolated mean_factors study_noise"
+TABLES += " depth_attention expert_usage ingested benchmarks"
+VIEWS += " factor_by_target table_1 table_2 table_4 funnel funnel_by_source expert_lorenz expert_gini depth_accuracy"
+
+
+def test_what_users_query_is_little_and_has_a_comment_on_every_column(sql):
+    connection = sql.cursor()
+    connection.execute("set search_path = 'main'")
+    shown = {name for (name,) in connection.execute("show tables").fetchall()}
+    assert shown > {*TABLES.split(), *VIEWS.split()}
+    assert len(shown) <= 34
+    without = (
+        "select table_name, '' from duckdb_tables() where schema_name = 'main' and comment is null union all "
+        "select view_name, '' from duckdb_views() where schema_name = 'main' and not internal and comment is null "
+        "union all select table_name, column_name from duckdb_columns() "
+        "where schema_name = 'main' and not internal and comment is null"
+    )
+    assert connection.execute(without).fetchall() == []
+
+
+def test_a_comment_is_what_is_said_beside_the_definition():
+    text = "-- One row: a b.\ncreate or replace view b as\nwith c as (\n    select x -- not of b\n)\n\nselect\n"
+    text += "    y, z,\n    c.x, -- a number\n    sum(y) as s -- of y\nfrom c;\n"
+    of_view = [("view", "b", None, "One row: a b."), ("view", "b", "x", "a number"), ("view", "b", "s", "of y")]
+    table = "create table if not exists t ( -- One row: a t.\n    u bigint check (u > 0), -- one\n    v date\n);\n"
+    of_table = [("table", "t", None, "One row: a t."), ("table", "t", "u", "one")]
+    assert list(comments({"b": text, "t": table})) == [*of_view, *of_table]
 
 
 def test_another_text_gives_another_digest():

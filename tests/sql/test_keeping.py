@@ -25,7 +25,8 @@ READ = (
 @pytest.mark.slow
 def test_kept_views_hold_what_the_views_of_the_file_hold(tmp_path: Path) -> None:
     path = whole_study(tmp_path / "results.duckdb")
-    before = {view: query(path, f"from {view} order by all") for view in READ}
+    with connect(path, read_only=True) as file:
+        before = {view: file.execute(f"from {view} order by all").df() for view in READ}
     connection = connect(path, read_only=True)
     keep_views(connection, STUDY)
     for view in READ:

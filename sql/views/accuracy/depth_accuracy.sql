@@ -14,7 +14,7 @@ select
     latest.trained_depth, -- of the model in training
     latest.depth, -- of the model when evaluated
     latest.run_id,
-    latest.tokens,
+    latest.tokens, -- training tokens at the checkpoint
     latest.task,
     latest.value as accuracy, -- 0 to 1
     latest.stderr,

@@ -3,7 +3,7 @@
 create or replace view token_accuracy as
 select
     study_id, depth, variant, model_id, run_id, seed, status, task,
-    tokens,
+    tokens, -- training tokens at the checkpoint
     value as accuracy, -- 0 to 1
     stderr,
     items,

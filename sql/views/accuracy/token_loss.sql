@@ -5,7 +5,7 @@
 create or replace view token_loss as
 select
     study_id, depth, variant, model_id, run_id, seed, status, task,
-    tokens,
+    tokens, -- training tokens at the checkpoint
     value as loss, -- bits per byte
     stderr,
     items,

@@ -6,7 +6,7 @@ create or replace view data_efficiency_interpolated as
 select
     study_id, depth, variant, task,
     baseline_value as baseline_accuracy,
-    baseline_tokens,
+    baseline_tokens, -- training tokens at the baseline's first checkpoint with its best
     variant_tokens_interpolated as variant_tokens, -- training tokens at which the variant crosses the baseline's best
     factor_interpolated as factor, -- baseline_tokens over variant_tokens
     bound,

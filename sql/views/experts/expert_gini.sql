@@ -6,7 +6,7 @@ select
     variant,
     model_depth, -- of the model
     run_id,
-    tokens,
+    tokens, -- training tokens at the checkpoint
     depth, -- at which experts are selected, from 1; null for the whole model
     2 * sum(rank * selections) / (experts * sum(selections)) - (experts + 1) / experts as gini, -- 0 even use, to 1
     experts, -- number in the pool

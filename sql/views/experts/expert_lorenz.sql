@@ -21,7 +21,10 @@ points as (
 )
 
 select
-    study_id, variant, model_depth, run_id, tokens,
+    study_id, variant,
+    model_depth, -- of the model
+    run_id,
+    tokens, -- training tokens at the checkpoint
     depth, -- at which experts are selected, from 1; null for the whole model
     rank, -- place of the expert by its selections, the least selected first, from 1; 0 is the start
     rank / experts as expert_share, -- experts up to the rank over all, 0 to 1

@@ -36,7 +36,7 @@ select
     target, -- accuracy between 0 and 1, or loss in bits per byte
     any_value(tokens) filter (curve = baseline) as baseline_tokens, -- training tokens of the baseline to the target
     any_value(tokens) filter (curve = variant) as variant_tokens, -- training tokens of the variant to the target
-    baseline_tokens / variant_tokens as factor
+    baseline_tokens / variant_tokens as factor -- tokens of the baseline over tokens of the variant
 from crossings
 join internal.variants using (study_id, variant, baseline)
 group by study_id, depth, variant, place, task, metric, target

@@ -15,6 +15,8 @@ from sql.results import Busy, OutOfDate, connect
 def test_a_study_with_results_has_its_own_noise(tmp_path: Path) -> None:
     study = load_study("demo", root=tmp_path)
     with connect(study.database) as connection:
+        connection.execute("insert into studies (study_id, baseline) values (?, 'LA')", [study.study_id])
+        connection.execute("insert into models (study_id, model_id) values (?, 'DR')", [study.study_id])
         for task, seed_error in (("average", 0.2), ("validation", 0.1), ("world_short", 0.01)):
             connection.execute(
                 "insert into computed_factors (study_id, depth, variant, baseline, task, metric, seeds, "

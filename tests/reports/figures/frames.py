@@ -28,6 +28,7 @@ COUNTED = RUNS[["run_id"]]
 FACTORS = pd.DataFrame(
     {
         "depth": 4,
+        "baseline": "LA",
         "variant": ["LA", "DR"] * 2,
         "task": ["gsm8k"] * 2 + ["average"] * 2,
         "baseline_accuracy": 0.4,

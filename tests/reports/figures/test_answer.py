@@ -12,7 +12,7 @@ from tests.reports.figures.frames import curve, data
 
 CURVES, NO_LOSSES = curve(), curve().iloc[:0].rename(columns={"accuracy": "value"})
 CHOSEN = pd.DataFrame({"variant": ["DR"], "depth": 4, "task": "average", "metric": "accuracy", "factor": [2.0]})
-CHOSEN = CHOSEN.assign(within_noise=False)
+CHOSEN = CHOSEN.assign(within_noise=False, baseline="LA")
 TARGETS = pd.DataFrame({"target": np.linspace(0.3, 0.4, 25), "factor": np.linspace(1.5, 2.6, 25)})
 TARGETS = TARGETS.assign(variant="DR", depth=4, task="average", metric="accuracy", variant_tokens=2e6)
 TARGETS = TARGETS.assign(baseline_tokens=TARGETS["variant_tokens"] * TARGETS["factor"])

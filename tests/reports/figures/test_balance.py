@@ -9,7 +9,9 @@ from tests.reports.figures.frames import DRAWN, MODEL_RUNS, data
 
 # Two experts: the most selected has three quarters of the selections.
 POINTS = pd.DataFrame({"experts": [1, 2], "share": [0.75, 1]})
-CURVES = pd.concat([POINTS.assign(depth=depth) for depth in (1, 2, None)]).assign(model_depth=2, tokens=5)
+CURVES = pd.concat([POINTS.assign(depth=depth) for depth in (1, 2, None)]).assign(
+    model_depth=2, tokens=5, baseline="LA"
+)
 GINI = pd.DataFrame({"run_id": ["s", "a"], "tokens": 5, "depth": None, "gini": [0.25, 0.5]})
 
 
@@ -37,7 +39,7 @@ def test_balance_shows_the_whole_model_over_training_and_each_depth_against_the_
     gini = pd.DataFrame({"depth": [None, None, 1], "tokens": [1e6, 2e6, 2e6], "gini": [0.2, 0.1, 0.5]})
     gini = gini.assign(variant="DR", model_depth=2, run_id="s")
     ratios = pd.DataFrame({"variant": ["LA", "DR", "DR"], "depth": [1, 1, 2], "ratio": [1, 2.5, 11]})
-    ratios = ratios.assign(model_depth=2, experts_for_90=5.0, baseline_experts_for_90=2.0)
+    ratios = ratios.assign(baseline="LA", model_depth=2, experts_for_90=5.0, baseline_experts_for_90=2.0)
     drawn = balance(gini, ratios, DRAWN)
     assert drawn.finding == "Gini coefficient of expert selection at depth 2, at the end: DR 0.100."
     assert [one.title for one in drawn.panels] == ["Depth 2: Gini coefficient", "Depth 2: experts used, against LA"]

@@ -36,7 +36,7 @@ def test_bounds_keep_their_shapes_beside_the_legend() -> None:
 
 MEANS = pd.DataFrame(
     {"depth": 4, "variant": "DR", "task": ["average", "gsm8k", "average"], "metric": ["accuracy", "accuracy", "loss"]}
-    | {"factor": [1.24, 1.1, 1.3], "low": [1.1, np.nan, 0.9], "high": [1.4, np.nan, 1.8]}
+    | {"baseline": "LA", "factor": [1.24, 1.1, 1.3], "low": [1.1, np.nan, 0.9], "high": [1.4, np.nan, 1.8]}
     | {"within_noise": [False, True, False]}
 )
 

@@ -13,7 +13,7 @@ from tests.reports.figures.frames import DRAWN, data
 def test_factors_by_target_have_a_panel_for_each_measure() -> None:
     rows = pd.concat(
         pd.DataFrame({"depth": 4, "variant": "DR", "task": "average", "metric": metric, "target": [0.2, 0.8]}).assign(
-            factor=[1.0, 1.5]
+            factor=[1.0, 1.5], baseline="LA"
         )
         for metric in ("accuracy", "loss")
     )
@@ -28,7 +28,7 @@ def test_factors_by_target_have_a_panel_for_each_measure() -> None:
 
 def test_the_cost_of_each_target_is_drawn_in_hours_of_all_devices() -> None:
     rows = pd.DataFrame({"variant": ["LA", "DR"], "target": 0.4, "tokens": [2e6, 1e6], "device_seconds": [7200, 3600]})
-    rows = rows.assign(depth=4, metric="accuracy", task="average")
+    rows = rows.assign(baseline="LA", depth=4, metric="accuracy", task="average")
     drawn = cost_by_target(rows, DRAWN)
     assert drawn.finding == "Average accuracy, depth 4: LA up to 2.0\u202fh and DR up to 60.0\u202fmin."
     assert drawn.panels[0].description.endswith(
@@ -40,7 +40,7 @@ def test_the_cost_of_each_target_is_drawn_in_hours_of_all_devices() -> None:
 
 def test_the_cost_of_short_trainings_is_drawn_in_seconds() -> None:
     rows = pd.DataFrame({"variant": ["LA", "DR"], "target": 0.4, "tokens": [2e6, 1e6], "device_seconds": [9, 8]})
-    drawn = cost_by_target(rows.assign(depth=4, metric="accuracy", task="average"), DRAWN)
+    drawn = cost_by_target(rows.assign(baseline="LA", depth=4, metric="accuracy", task="average"), DRAWN)
     (points,) = data(drawn.panels[0].specification)
     assert [row["time"] for row in points] == ["9", "8"]
     assert '"device-seconds"' in json.dumps(drawn.panels[0].specification)

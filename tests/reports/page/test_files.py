@@ -96,7 +96,7 @@ def test_a_saved_map_has_the_shares_of_all_selections(page: Browser, report: Pat
     files = of_files(page, "csv", "await file.text()")
     counts = query(
         report.parent.parent / "results.duckdb",
-        "SELECT u.depth, selections FROM expert_usage u JOIN model_runs USING (run_id) "
+        "SELECT u.depth, selections FROM expert_usage u JOIN internal.model_runs USING (run_id) "
         "WHERE variant = 'DR' AND model_runs.depth = 4",
     )
     for name, share_of in (("expert-selections", "expert"), ("expert-of-depths", "depth")):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from reports.text.answer import answers, times
 
-ROW = {"metric": "accuracy", "task": "average", "depth": 4, "seeds": 5, "within_noise": False}
+ROW = {"metric": "accuracy", "task": "average", "depth": 4, "seeds": 5, "within_noise": False, "baseline": "LA"}
 NO_OTHERS = pd.DataFrame({"depth": []})
 OPEN = "The study cannot tell whether "
 

@@ -10,6 +10,7 @@ from reports.text.crossings import crossing
 
 ROW = {
     "variant": "DR",
+    "baseline": "LA",
     "depth": 16,
     "task": "average",
     "baseline_accuracy": 0.323,

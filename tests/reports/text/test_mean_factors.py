@@ -10,6 +10,7 @@ from reports.text.mean_factors import headline, mean_finding
 
 ROW = {
     "variant": "DR",
+    "baseline": "LA",
     "depth": 4,
     "task": "average",
     "metric": "accuracy",
