@@ -58,6 +58,7 @@ def study(config: Mapping[str, Any] | None = None) -> dict[str, Any]:
         "config": json.dumps(config or chosen),
         "code_version": "0.1.0 (0123456789ab)",
         "created_at": datetime(2026, 5, 4),
+        "baseline": "LA",
     }
 
 
