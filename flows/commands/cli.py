@@ -22,7 +22,7 @@ BAD_PATHS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirector
 
 STOPPED = "dreamer: stopped; run the same command again to go on from here"
 GRACE, LONG_GRACE = 3.0, 40.0  # seconds to end in after a signal; a run waits for its trainers to save their states
-ONLY_PRINT = {"plan", "status", "sql", "report", "compare", "checkpoints", "sources", "dropped", "preview"}
+ONLY_PRINT = {"plan", "status", "sql", "report", "compare", "checkpoints", "sources", "dropped", "preview", "factors"}
 
 
 def _trust_no_modules_here() -> None:

@@ -39,6 +39,7 @@ GROUPS = {
     "results": {
         "export": "dreamer export demo tables --format csv",
         "intervals": "dreamer intervals mine.duckdb",
+        "factors": "dreamer factors curves.csv --baseline GPT --report report.html",
     },
 }
 A_STUDY = "a preset's name or a YAML file"
@@ -140,6 +141,20 @@ def parser() -> argparse.ArgumentParser:
         "Compute the mean factors of a results file with their intervals, after rows were changed by hand.",
     )
     add_study(intervals, RESULTS)
+    factors = add(
+        "factors",
+        "results.factors:factors",
+        "Compute the factors of curves that were trained elsewhere: a table (.csv, .parquet, .jsonl) with columns "
+        "variant, seed, tokens, task and score or loss (optional: items, chance, stderr), a folder of lm-eval's result "
+        "files, or `example`.",
+    )
+    factors.add_argument("curves", metavar="CURVES", help="a table, a folder, or `example`")
+    factors.add_argument(
+        "--items", type=Path, metavar="FILE", help="table: variant, seed, tokens, task, item, score or loss"
+    )
+    factors.add_argument("--pattern", help="of the paths in a folder of lm-eval: {variant}/seed{seed}/{tokens}")
+    factors.add_argument("--baseline", metavar="VARIANT", help="compared with the others (default: the first one)")
+    factors.add_argument("--report", type=Path, metavar="FILE", help="also write the report, one HTML file")
     dropped = add(
         "dropped", "data.dropped:dropped", "Show documents that curation dropped, with the reason and what caused it."
     )

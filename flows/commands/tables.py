@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Iterable
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -63,20 +64,31 @@ def printable(text: str) -> str:
 
 def read_outcome(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read the mean factors of a study, and the factors by the paper's rule."""
-    means, crossings = (ask(study.database, f"outcome_{what}", study=study.study_id) for what in ("means", "crossings"))
-    return means, crossings
+    return read_factors(study.database, study.study_id)
 
 
 def print_outcome(study: Study, means: pd.DataFrame, crossings: pd.DataFrame) -> None:
     """Print what `read_outcome` has read, and the paths of report and results."""
-    console.print(f"\nData efficiency of {study.study_id}: the tokens LA needs, over the tokens the variant needs")
+    print_factors(study.study_id, study.models.compared_with, means, crossings)
+    console.print(f"\nreport   {study.report.resolve()}", soft_wrap=True)
+    console.print(f"results  {study.database.resolve()}", soft_wrap=True)
+
+
+def read_factors(database: Path, study_id: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Read the mean factors, and those by the paper's rule, of a study in a results file."""
+    means, crossings = (ask(database, f"outcome_{what}", study=study_id) for what in ("means", "crossings"))
+    return means, crossings
+
+
+def print_factors(name: str, baseline: str, means: pd.DataFrame, crossings: pd.DataFrame) -> None:
+    """Print the factors that `read_factors` has read."""
+    console.print(f"\nData efficiency of {name}: the tokens {baseline} needs, over the tokens the variant needs")
     if means["outdated"].any():
         console.print("\nresults changed after mean factors were computed: `dreamer intervals` computes them again")
     known = means[~means["outdated"]].drop(columns="outdated")
     if len(known):
         console.print("\nfor equal accuracy and equal loss, the mean over all values that both reached\n")
         print_table(known)
-    console.print("\nfor LA's best accuracy, the paper's rule\n")
-    print_table(crossings)
-    console.print(f"\nreport   {study.report.resolve()}", soft_wrap=True)
-    console.print(f"results  {study.database.resolve()}", soft_wrap=True)
+    if len(crossings):
+        console.print(f"\nfor {baseline}'s best accuracy, the paper's rule\n")
+        print_table(crossings)

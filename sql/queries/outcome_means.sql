@@ -1,5 +1,7 @@
 -- The mean factors of a study, as `dreamer run` prints them at its end.
 select depth, variant, metric, task, factor, low as "95 % low", high, seeds, outdated
 from mean_factors_against(null)
-where study_id = $study and task in ('average', 'validation') and (factor is not null or outdated)
+where study_id = $study and (factor is not null or outdated) and (
+    task in ('average', 'validation') or not exists (from internal.chosen_metric where study_id = $study and averaged)
+)
 order by depth, metric, task, place

@@ -72,12 +72,34 @@ def _task_values(
     """
     scores = connection.execute("from paired_scores(?, ?, ?)", place).df()
     matrix = scores.pivot(index="item_id", columns=["run_id", "tokens"], values="value").dropna().sort_index(axis=1)
+    random = np.random.default_rng([seed, zlib.crc32(place[2].encode())])  # no task's draws depend on other tasks
+    if scores.empty:
+        return _values_within_errors(connection, place, replicates, random)
     if matrix.empty:
         return {}
-    random = np.random.default_rng([seed, zlib.crc32(place[2].encode())])  # no task's draws depend on other tasks
     values = np.ascontiguousarray(matrix)
     means = np.vstack([values.mean(axis=0), resample(values, replicates, random)])
     return {checkpoint: means[:, column] for column, checkpoint in enumerate(matrix.columns)}
+
+
+def _values_within_errors(
+    connection: duckdb.DuckDBPyConnection, place: tuple[str, str, str], replicates: int, random: np.random.Generator
+) -> dict[Checkpoint, np.ndarray]:
+    """Draw values [1 + R] by their standard errors, for a task of which no scores of items are known.
+
+    The errors of a model's checkpoints and seeds go together, since all answer the same items. Those of two models are
+    drawn apart: nothing says how much of them is common, so that an interval is rather too wide than too narrow.
+    """
+    points = connection.execute(
+        "select depth, variant, run_id, run_tokens, value, stderr from curve_points "
+        "where (study_id, measure, task) = (?, ?, ?) and stderr is not null order by all",
+        place,
+    ).fetchall()
+    errors = {model: np.append(0, random.standard_normal(replicates)) for model in dict.fromkeys(p[:2] for p in points)}
+    return {
+        (run_id, tokens): value + stderr * errors[depth, variant]
+        for depth, variant, run_id, tokens, value, stderr in points
+    }
 
 
 def _average_values(tasks: Sequence[Mapping[Checkpoint, np.ndarray]]) -> dict[Checkpoint, np.ndarray]:

@@ -1,0 +1,54 @@
+"""Enter curves into a results file as the rows of a study, and compute its factors."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from flows.curves.points import Curves
+from pipeline.errors import InputError, nearest_name
+from sql.results import connect, ingest, query
+from sql.statistics.compute import compute_statistics
+
+STUDY = "curves"
+
+
+def enter_curves(database: Path, curves: Curves, *, baseline: str | None, replicates: int = 1000) -> None:
+    """Enter curves into a new results file as the study `curves`, and compute the mean factors with their intervals.
+
+    The variants keep the order of the rows, and the first one is the baseline unless one is named. Raises InputError
+    for a baseline that is not among the variants, and where no variant has a value in common with the baseline.
+    """
+    variants = list(curves.points["variant"].unique())
+    if baseline and baseline not in variants:
+        near = nearest_name(baseline, variants)
+        raise InputError(f"no variant {baseline!r}{f' (nearest: {near!r})' if near else ''}; {', '.join(variants)}")
+    models = pd.DataFrame({"model_id": variants, "variant": variants, "place": range(1, len(variants) + 1)})
+    runs = curves.points[["variant", "seed"]].drop_duplicates()
+    tables = {
+        "studies": pd.DataFrame({"name": [STUDY], "baseline": [baseline or variants[0]]}),
+        "models": models,
+        "runs": _of_runs(runs).assign(model_id=runs["variant"], seed=runs["seed"]),
+    }
+    tables = {name: frame.assign(study_id=STUDY) for name, frame in tables.items()}
+    tables["evaluations"] = _of_runs(curves.points)
+    if curves.items is not None:
+        tables["items"] = _of_runs(curves.items)
+    ingest(database, {name: pa.Table.from_pandas(frame, preserve_index=False) for name, frame in tables.items()})
+    with closing(connect(database)) as connection:
+        compute_statistics(connection, STUDY, replicates=replicates)
+    factors = query(database, "select factor from mean_factors join studies using (study_id) where variant <> baseline")
+    if factors["factor"].isna().all():
+        raise InputError(
+            f"no variant has a value in common with {baseline or variants[0]}: on no task does the best of one curve "
+            "reach the first of the other, so that no factor can be told"
+        )
+
+
+def _of_runs(rows: pd.DataFrame) -> pd.DataFrame:
+    """Name the run of each row in place of its variant and seed."""
+    named = rows.assign(run_id=rows["variant"] + " seed " + rows["seed"].astype(str))
+    return named.drop(columns=["variant", "seed"])

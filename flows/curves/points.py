@@ -1,0 +1,169 @@
+"""Read the points of curves, and the scores of items behind them, from a table that anybody wrote; check every value.
+
+A table is CSV, Parquet or JSON lines. One row of points: variant, seed, tokens, task, and score (an accuracy between 0
+and 1) or loss; optional items (their number), chance and stderr. One row of items: variant, seed, tokens, task, item,
+and score or loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pipeline.errors import InputError, nearest_name
+from sql.names import AVERAGE
+
+POINT = ["variant", "seed", "tokens", "task"]
+VALUES = ("score", "loss")
+OPTIONAL = ("items", "chance", "stderr")
+READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
+    ".csv": lambda path: pd.read_csv(path, dtype=str),
+    ".parquet": pd.read_parquet,
+    ".jsonl": lambda path: pd.read_json(path, lines=True, dtype=False, convert_dates=False, precise_float=True),
+}
+FIRST = {".csv": 2, ".jsonl": 1}  # the line of the first row, as an editor counts
+SHARE = (0, 1, "a share between 0 and 1")
+COUNT = (1, float("inf"), "a number of 1 or more")
+LIMITS = {
+    **{"seed": (float("-inf"), float("inf"), "a whole number"), "tokens": COUNT, "items": COUNT},
+    **{"score": SHARE, "chance": SHARE, "loss": (0, float("inf"), "a number of 0 or more")},
+    "stderr": (0, float("inf"), "a number of 0 or more"),
+}
+WHOLE = ("seed", "tokens", "items")
+METRICS = {"score": "accuracy", "loss": "gold_bits_per_byte"}
+OF_TEXT = "bits_per_byte"  # the loss on a task that has no score
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Hold curves as rows of values: variant, seed, tokens, task, metric, value, and what else is known of a value.
+
+    `items` has a row for each item, with `item_id`; None where the scores of items are unknown. `ignored` are the
+    columns that nobody read.
+    """
+
+    points: pd.DataFrame
+    items: pd.DataFrame | None = None
+    ignored: Sequence[str] = ()
+
+
+def read_curves(path: Path, items: Path | None = None) -> Curves:
+    """Read a table of points, and one of the items behind them.
+
+    Raises InputError, one line with the row, for whatever is wrong in a table, also where the score of a point is not
+    the mean of its items.
+    """
+    rows = _read(path)
+    known = [*POINT, *VALUES, *OPTIONAL]
+    points = _checked(path, rows, POINT, known)
+    check_curves(points, str(path), lambda row: f"{path}, {_place(path, row)}")
+    scored = set(points["task"][points["score"].notna()]) if "score" in points else set()
+    ignored = [name for name in rows if name not in known]
+    if items is None:
+        return Curves(_values(points, scored), ignored=ignored)
+    rows = _read(items)
+    frame = _checked(items, rows, [*POINT, "item"], [*POINT, "item", *VALUES])
+    _compare(items, frame, points)
+    return Curves(_values(points, scored), _values(frame.rename(columns={"item": "item_id"}), scored), ignored)
+
+
+def check_curves(points: pd.DataFrame, where: str, place: Callable[[Any], str]) -> None:
+    """Raise InputError where there is one variant alone, and for a curve of one point."""
+    if points["variant"].nunique() < 2:
+        raise InputError(f"{where}: one variant only, {points['variant'].iloc[0]!r}; a factor compares two")
+    for (variant, task), curve in points.groupby(["variant", "task"], sort=False):
+        if curve["tokens"].nunique() < 2:
+            raise InputError(f"{place(curve.index[0])}: the only point of {variant} on {task}; a curve has two or more")
+
+
+def _values(rows: pd.DataFrame, scored: set[str]) -> pd.DataFrame:
+    """Make a row of each score and of each loss; chance and standard error are the score's where there is one."""
+    parts = []
+    for name in [name for name in VALUES if name in rows]:
+        part = rows[rows[name].notna()]
+        frame = part.drop(columns=[*VALUES], errors="ignore").assign(
+            metric=METRICS[name], filter="none", value=part[name]
+        )
+        if name == "loss":
+            frame.loc[~frame["task"].isin(scored), "metric"] = OF_TEXT
+            of_score = part["score"].notna() if "score" in part else False
+            for column in {"stderr", "chance"} & {*frame}:
+                frame[column] = frame[column].mask(of_score)
+        parts.append(frame)
+    return pd.concat(parts)
+
+
+def _compare(path: Path, items: pd.DataFrame, points: pd.DataFrame) -> None:
+    """Raise InputError for items of no point, and for a point whose value is not the mean of its items."""
+    names = [name for name in VALUES if name in items and name in points]
+    means = items.groupby(POINT, sort=False)[names].mean().reset_index()
+    joined = means.merge(points, on=POINT, how="left", suffixes=("", " of the point"), indicator=True)
+    for row, found in zip(items.drop_duplicates(POINT).index, joined.to_dict("records"), strict=True):
+        point = ", ".join(f"{name} {found[name]}" for name in POINT)
+        if found["_merge"] == "left_only":
+            raise InputError(f"{path}, {_place(path, row)}: items of a point that the curves do not have: {point}")
+        for name in names:
+            if abs(found[f"{name} of the point"] - found[name]) > 1e-6:
+                raise InputError(
+                    f"{path}, {_place(path, row)}: the items have the mean {name} {found[name]:.6g}, the point has "
+                    f"{found[f'{name} of the point']:.6g}: {point}"
+                )
+
+
+def _read(path: Path) -> pd.DataFrame:
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    if path.suffix not in READERS:
+        raise InputError(f"{path}: a table ends in {', '.join(READERS)}")
+    try:
+        rows = READERS[path.suffix](path)
+    except Exception as error:  # whatever pandas, pyarrow and the codecs may raise for a damaged file
+        raise InputError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
+    if rows.empty:
+        raise InputError(f"{path}: holds no rows")
+    return rows.rename(columns=str)
+
+
+def _checked(path: Path, rows: pd.DataFrame, keys: Sequence[str], known: Sequence[str]) -> pd.DataFrame:
+    """Return the known columns, numbers as numbers. Raises InputError for what is missing or does not fit."""
+    missing = [name for name in keys if name not in rows]
+    values = [name for name in VALUES if name in rows]
+    if missing or not values:
+        absent = missing[0] if missing else "score"
+        near = nearest_name(absent, list(rows))
+        hint = f" (nearest: {near!r})" if near else ""
+        raise InputError(f"{path}: no column {absent!r}{'' if missing else ' or loss'}{hint}; it has {', '.join(rows)}")
+    frame = pd.DataFrame(index=rows.index)
+    for name in [name for name in rows if name in known]:
+        there, given = rows[name].notna(), rows[name]
+        if name not in LIMITS:
+            frame[name] = given.astype(str).str.strip()
+            _refuse(path, rows, name, ~there | (frame[name] == ""), "empty")
+            continue
+        low, high, words = LIMITS[name]
+        numbers = pd.to_numeric(given, errors="coerce").astype(float)
+        wrong = there & ~numbers.between(low, high)
+        if name in WHOLE:
+            wrong |= there & (numbers != numbers.round())
+        _refuse(path, rows, name, wrong | (~there & (name in keys)), f"not {words}")
+        frame[name] = numbers.astype("int64") if name in keys else numbers
+    _refuse(path, rows, "task", frame["task"] == AVERAGE, "the name of the mean over tasks, which is computed")
+    twice = frame.duplicated(list(keys))
+    _refuse(path, rows, keys[-1], twice, f"there a second time, of {', '.join(keys[:-1])} as in another row")
+    _refuse(path, rows, values[0], frame[values].isna().all(axis=1), "empty, and no other value is given")
+    return frame
+
+
+def _refuse(path: Path, rows: pd.DataFrame, column: str, wrong: pd.Series, words: str) -> None:
+    if wrong.any():
+        row = wrong.idxmax()
+        raise InputError(f"{path}, {_place(path, row)}: {column} {rows[column][row]!r} is {words}")
+
+
+def _place(path: Path, row: int) -> str:
+    """Say where a row stands: the line of a text, else the number of the row from 1."""
+    return f"line {row + FIRST[path.suffix]}" if path.suffix in FIRST else f"row {row + 1}"

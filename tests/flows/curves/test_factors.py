@@ -1,0 +1,157 @@
+"""`dreamer factors`: curves from elsewhere have the factors that a study with these rows has."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flows.commands.cli import main
+from flows.curves.entering import enter_curves
+from flows.curves.lm_eval import read_lm_eval
+from flows.curves.points import Curves, read_curves
+from pipeline.errors import InputError
+from sql.results import connect, query
+from sql.statistics.compute import compute_statistics
+from tests.reports.small_results import STUDY, whole_study
+
+# Data efficiency at depth 16 and 32 in Table 2 of the paper: GSM8K, MATH, MMLU, MathQA.
+TABLE_2 = {"DR-16": (1.6, 2.8, 4.8, 5.4), "DR+DA-16": (2.4, 3.5, 3.4, 3.2), "DR-32": (1.5, 2.1, 1.9, 5.4)}
+TABLE_2["DR+DA-32"] = (2.3, 2.6, 4.0, 8.3)
+
+
+def factors_of(database: Path) -> pd.DataFrame:
+    wanted = "select variant, task, metric, factor, low, high from mean_factors order by all"
+    return query(database, wanted)
+
+
+def test_curves_with_the_factors_of_table_2_give_them_back(tmp_path: Path) -> None:
+    rows = ["variant,seed,tokens,task,score"]
+    for variant, factors in {"LA": (1, 1, 1, 1), **TABLE_2}.items():
+        for task, factor in zip(("gsm8k", "math", "mmlu", "mathqa"), factors, strict=True):
+            rows += [f"{variant},0,{round(n * 1e12 / factor)},{task},{0.3 + 0.02 * n}" for n in (1, 2, 4, 8)]
+    (tmp_path / "curves.csv").write_text("\n".join(rows))
+    enter_curves(tmp_path / "results.duckdb", read_curves(tmp_path / "curves.csv"), baseline="LA")
+    for view in ("mean_factors", "data_efficiency"):
+        found = query(tmp_path / "results.duckdb", f"select variant, task, factor from {view}")
+        found = found.set_index(["variant", "task"])["factor"]
+        for variant, factors in TABLE_2.items():
+            expected = pytest.approx(factors, rel=1e-9)
+            assert [found[variant, task] for task in ("gsm8k", "math", "mmlu", "mathqa")] == expected, view
+
+
+def exported(database: Path, folder: Path) -> tuple[Path, Path]:
+    """The points and items of a study as tables of curves."""
+    with connect(database, read_only=True) as connection:
+        named = "select variant, seed, {} from {} join model_runs using (run_id) where {}"
+        points = connection.execute(
+            named.format("tokens, task, value as score, chance", "evaluations", "task in ('gsm8k', 'mmlu_math')")
+        ).df()
+        items = connection.execute(named.format("tokens, task, item_id as item, value as score", "items", "true")).df()
+    points.to_csv(folder / "curves.csv", index=False)
+    items.to_parquet(folder / "items.parquet", index=False)
+    return folder / "curves.csv", folder / "items.parquet"
+
+
+def test_an_export_of_a_study_has_its_factors_and_with_items_its_intervals(tmp_path: Path) -> None:
+    right = {"LA": (4, 8, 12, 16, 20), "DR": (6, 9, 14, 20, 24), "DR+DA": (5, 12, 17, 21, 30)}
+    database = whole_study(tmp_path / "results.duckdb", right)
+    with connect(database) as connection:
+        connection.execute("delete from evaluations where task not in ('gsm8k', 'mmlu_math')")
+        more = "select * replace ('{0}' || run_id as run_id{1}) from {2}"
+        for table, changed in (("runs", ", 1 as seed"), ("evaluations", ", value * 0.98 as value"), ("items", "")):
+            connection.execute(f"insert into {table} by name {more.format('again ', changed, table)}")
+        connection.execute("update items set value = value * 0.98 where run_id like 'again %'")
+        connection.execute("delete from internal.claims")
+        compute_statistics(connection, STUDY)
+    points, items = exported(database, tmp_path)
+    enter_curves(tmp_path / "curves.duckdb", read_curves(points, items), baseline="LA")
+    expected, found = factors_of(database).query("metric == 'accuracy'"), factors_of(tmp_path / "curves.duckdb")
+    assert expected["low"].notna().any()
+    pd.testing.assert_frame_equal(found, expected.reset_index(drop=True), rtol=1e-12)
+
+
+def test_without_items_the_interval_has_the_standard_errors(tmp_path: Path) -> None:
+    head, rows = "variant,seed,tokens,task,score{}", []
+    for variant, start in (("A", 0.2), ("B", 0.25), ("C", 0.3)):
+        for seed in range(4):
+            rows += [f"{variant},{seed},{2**n},t,{start + 0.1 * n + 0.002 * seed}" for n in range(4)]
+    widths = []
+    for error in (None, 0.0, 0.01, 0.02):
+        path = tmp_path / "curves.csv"
+        extra = "" if error is None else f",{error}"
+        path.write_text("\n".join([head.format(",stderr" * bool(extra)), *(row + extra for row in rows)]))
+        database = tmp_path / f"{error}.duckdb"
+        enter_curves(database, read_curves(path), baseline=None)
+        one = factors_of(database).query("variant == 'B' and task == 't'").iloc[0]
+        assert one["factor"] == pytest.approx(2**0.5)
+        widths.append(math.log(one["high"] / one["low"]))
+    assert widths[0] == pytest.approx(widths[1])
+    assert widths[1] < widths[2] < widths[3]
+    # The shift of a curve by its error moves the log factor by the error over the slope, for each of two models.
+    assert widths[3] / 2 / 1.96 == pytest.approx(2**0.5 * 0.02 / 0.1 * math.log(2), rel=0.1)
+
+
+def test_no_common_range_and_an_unknown_baseline_are_one_line(tmp_path: Path) -> None:
+    points = pd.DataFrame({"variant": ["A", "A", "B", "B"], "seed": 0, "tokens": [1, 2] * 2, "task": "t"})
+    curves = Curves(points.assign(metric="accuracy", filter="none", value=[0.1, 0.2, 0.3, 0.4]))
+    with pytest.raises(InputError, match="no variant has a value in common with A"):
+        enter_curves(tmp_path / "a.duckdb", curves, baseline=None)
+    with pytest.raises(InputError, match="no variant 'a'; A, B"):
+        enter_curves(tmp_path / "b.duckdb", curves, baseline="a")
+
+
+def lm_eval_folder(folder: Path) -> Path:
+    """What lm-eval writes of two models at two checkpoints: a task with samples, and a group of two tasks."""
+    for variant, better in (("A", 0), ("B", 1)):
+        for tokens in (1000, 2000):
+            place = folder / variant / f"step-{tokens}" / "model"
+            place.mkdir(parents=True)
+            right = [float(n < tokens // 1000 + better * (tokens > 1000)) for n in range(4)]
+            values = {"alias": "x", "acc,none": float(np.mean(right)), "acc_stderr,none": 0.1}
+            results = {"t": values, "group": values, "part": values, "other part": values}
+            report = {"results": results, "group_subtasks": {"group": ["part", "other part"], "t": []}}
+            (place / "results_2026.json").write_text(json.dumps({**report, "n-samples": {"t": {"effective": 4}}}))
+            sample = {"metrics": ["acc"], "filter": "none"}
+            samples = [json.dumps({**sample, "doc_id": n, "acc": value}) for n, value in enumerate(right)]
+            (place / "samples_t_2026.jsonl").write_text("\n".join(samples))
+    return folder
+
+
+def test_a_folder_of_lm_eval_is_read_by_the_pattern_of_its_paths(tmp_path: Path) -> None:
+    folder = lm_eval_folder(tmp_path / "results")
+    read = read_lm_eval(folder, "{variant}/step-{tokens}")
+    assert sorted(read.points["task"].unique()) == ["group", "t"]
+    assert read.points.query("task == 't'")[["variant", "tokens", "value", "items"]].to_numpy().tolist() == [
+        *(["A", 1000, 0.25, 4], ["A", 2000, 0.5, 4], ["B", 1000, 0.25, 4], ["B", 2000, 0.75, 4])
+    ]
+    assert len(read.items) == 16
+    enter_curves(tmp_path / "results.duckdb", read, baseline=None)
+    for pattern, said in (("{variant}-{tokens}", "does not fit its path"), ("{variant}", "needs --pattern")):
+        with pytest.raises(InputError, match=said):
+            read_lm_eval(folder, pattern)
+    (folder / "A" / "step-1000" / "model" / "results_2026.json").write_text("{}")
+    with pytest.raises(InputError, match="not a result file of lm-eval"):
+        read_lm_eval(folder, "{variant}/step-{tokens}")
+
+
+def test_the_example_has_a_table_and_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["factors", "example", "--baseline", "LSTM", "--report", str(tmp_path / "report.html")]) == 0
+    said = capsys.readouterr().out
+    assert "the tokens LSTM needs" in said
+    assert "Looped" in said
+    page = (tmp_path / "report.html").read_text()
+    assert "LSTM" in page
+    assert len(page) > 100_000
+
+
+def test_neither_torch_nor_prefect_is_imported() -> None:
+    code = "from flows.commands.cli import main; import sys; main(['factors', 'example']); "
+    code += "sys.exit(bool({'torch', 'prefect', 'lm_eval'} & {*sys.modules}))"
+    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL).returncode == 0
