@@ -68,6 +68,7 @@ QUERIES = {
     "attention": "select variant, depth, a.* from depth_attention a join internal.model_runs using (run_id) "
     f"where study_id = ? and a.tokens <= coalesce(claimed_tokens, a.tokens) {NEWEST}",
     "other_depths": "select trained_depth as model_depth, * from depth_accuracy where study_id = ?",
+    "scored_items": "select task from items join internal.model_runs using (run_id) where study_id = ? limit 1",
     "checkpoints": "select variant, m.depth, seed, status, c.* from checkpoints c "
     "join internal.model_runs m using (run_id) where study_id = ? and c.tokens <= coalesce(claimed_tokens, c.tokens)",
     "mismatches": "from internal.stream_mismatches where study_id = ?",

@@ -20,6 +20,7 @@ FOLDER = Path(__file__).resolve().parent
 LAYOUT = 11  # of the tables: one more whenever a table or column is added, removed or renamed
 INTERNAL = "internal"  # the schema of what serves only other definitions
 NEEDS = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
+ROW = "One row: "  # begins what is said of tables and views
 TABLE = re.compile(r"^create table if not exists ([\w.]+) \( -- (.+)$")
 VIEW = re.compile(r"^create or replace (view|macro) ([\w.]+)(.* as table$)?")
 TABLE_COLUMN = re.compile(r"^ {4}(\w+) .* -- (.+)$")
@@ -49,10 +50,10 @@ def comments(texts: Mapping[str, str]) -> Iterator[tuple[str, str, str | None, s
         for line in text.splitlines():
             if found := TABLE.match(line):
                 kind, name, column = "table", found[1], TABLE_COLUMN
-                yield kind, name, None, found[2]
+                yield kind, name, None, found[2].removeprefix(ROW)
             elif found := VIEW.match(line):
                 kind, name = found[1] + " table" * bool(found[3]), found[2]
-                yield kind, name, None, text.split("\n")[0].removeprefix("-- ")
+                yield kind, name, None, text.split("\n")[0].removeprefix("-- ").removeprefix(ROW)
             elif kind == "view" and line.startswith("select"):  # the last select; others are indented
                 column = VIEW_COLUMN
             elif column and (found := column.match(line)):

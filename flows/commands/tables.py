@@ -7,14 +7,16 @@ import sys
 from collections.abc import Iterable
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from flows.study.configuration import Study
 from sql.results import ask
+
+if TYPE_CHECKING:  # of the study file, which `dreamer factors` and `sql` need not load
+    from flows.study.configuration import Study
 
 
 class _Console(Console):

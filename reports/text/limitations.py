@@ -60,6 +60,8 @@ def _intervals(data: StudyData) -> list[str]:
     items = "; scores of items, and so their errors, are unknown"
     if means["item_error"].notna().any():
         items = ", and what other items of the same benchmarks would have given (bootstrap, the same for all models)"
+        if data.scored_items.empty:
+            items = ", and the standard errors of the scores, as if no two models shared items (rather too wide)"
     text = (
         "Intervals of mean factors are 95% t-intervals. They hold what the seeds differ by (each seed left out in "
         f"turn){items}. Factors by the paper’s rule have bounds and no intervals."

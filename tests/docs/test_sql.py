@@ -1,4 +1,4 @@
-"""docs/sql.md: the curves of the page have factors with intervals and a report; intervals of results entered by hand."""
+"""docs/sql.md: the curves of the page have factors and a report; intervals of results entered by hand."""
 
 import json
 import re

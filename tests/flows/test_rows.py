@@ -51,13 +51,13 @@ def test_all_that_evaluation_finds_is_entered_once(evaluated: Plan) -> None:
             names = ("step", "epoch", "loss", "seconds", "stream_hash")
             assert values == [written[name] for name in names]
         assert [row[:2] for row in said] == sorted((run, tokens) for run, own in points.items() for tokens in own)
-        assert ask("select * from stream_mismatches") == []
+        assert ask("select * from internal.stream_mismatches") == []
 
         benchmarks = {name for (name,) in ask("select distinct task from evaluations")}
         assert benchmarks == {"world_short", "world_long", "world_choice", "validation"}
-        versions = ask("select distinct run_id, tokens, task from evaluation_versions")
-        assert len(versions) == len(ask("from evaluation_versions")) == 2 * 3 * 4
-        (packages,) = ask("select distinct packages from evaluation_versions")
+        versions = ask("select distinct run_id, tokens, task from internal.evaluation_versions")
+        assert len(versions) == len(ask("from internal.evaluation_versions")) == 2 * 3 * 4
+        (packages,) = ask("select distinct packages from internal.evaluation_versions")
         assert {"python", "torch", "lm-eval", "tokenizers"} <= set(json.loads(packages[0]))
 
         losses = "select distinct task from evaluations where metric = 'gold_bits_per_byte' and stderr > 0 order by all"
@@ -76,7 +76,7 @@ def test_all_that_evaluation_finds_is_entered_once(evaluated: Plan) -> None:
         )
 
         # The averaged weights are evaluated, and beside them the raw ones, which are others.
-        assert ask("select distinct weights from evaluation_versions") == [("averaged",)]
+        assert ask("select distinct weights from internal.evaluation_versions") == [("averaged",)]
         keys = "run_id, tokens, task, metric, filter, items, chance"
         assert ask(f"select {keys} from raw_evaluations order by all") == ask(
             f"select {keys} from evaluations order by all"

@@ -103,7 +103,7 @@ def test_results_and_reports_that_are_not_whole_are_made_whole(prepared: Planned
     enter_study(plan)
     shutil.copy(study.database, study.folder / "older.duckdb")
     run(plan, JobsByHand(), Options())
-    tables = ("evaluations", "models", "claims", "checkpoints", "steps", "mean_factors", "ingested")
+    tables = ("evaluations", "models", "internal.claims", "checkpoints", "steps", "mean_factors", "ingested")
     wanted = {table: query(study.database, f"from {table} order by all") for table in tables}
     write_report(study.database, study.study_id, study.report.parent)  # as by `dreamer report`: the same report
     for damage, damaging in DAMAGES.items():

@@ -49,9 +49,9 @@ def test_what_users_query_is_little_and_has_a_comment_on_every_column(sql):
 def test_a_comment_is_what_is_said_beside_the_definition():
     text = "-- One row: a b.\ncreate or replace view b as\nwith c as (\n    select x -- not of b\n)\n\nselect\n"
     text += "    y, z,\n    c.x, -- a number\n    sum(y) as s -- of y\nfrom c;\n"
-    of_view = [("view", "b", None, "One row: a b."), ("view", "b", "x", "a number"), ("view", "b", "s", "of y")]
+    of_view = [("view", "b", None, "a b."), ("view", "b", "x", "a number"), ("view", "b", "s", "of y")]
     table = "create table if not exists t ( -- One row: a t.\n    u bigint check (u > 0), -- one\n    v date\n);\n"
-    of_table = [("table", "t", None, "One row: a t."), ("table", "t", "u", "one")]
+    of_table = [("table", "t", None, "a t."), ("table", "t", "u", "one")]
     assert list(comments({"b": text, "t": table})) == [*of_view, *of_table]
 
 
