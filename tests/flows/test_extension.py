@@ -108,7 +108,7 @@ def test_code_that_has_changed_is_refused_unless_accepted(
     path = spaced(tmp_path, training={"tokens": 18_000})
     assert main(["run", str(path), "--root", str(root), "--plain"]) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("dreamer: ")]
-    for words in ("LA-2-s0-", "was started with code", "model/dreamer.py changed", "--accept-code-change"):
+    for words in ("-2-s0-", "was started with code", "model/dreamer.py changed", "--accept-code-change"):
         assert words in line
     plan = run(tmp_path, root, "--accept-code-change", training={"tokens": 18_000})
     for one in plan.runs:
