@@ -44,7 +44,7 @@ def _large(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _sentence(row: Mapping[str, Any]) -> str:
-    """Say the factor in one unit, behind what the study cannot tell where the baseline is near chance."""
+    """Put a factor into a sentence, which begins with what the study cannot tell where the baseline is near chance."""
     best = f"{row['baseline']}’s best {goal_name(row['task'])} ({percent(row.get('baseline_accuracy'))})"
     told = _not_reached(row, best) if row["bound"] == "at most" else _reached(row, best)
     if row.get("near_chance") is not True:

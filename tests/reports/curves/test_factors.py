@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 from flows.commands.cli import main
-from flows.curves.entering import enter_curves
-from flows.curves.lm_eval import read_lm_eval
-from flows.curves.points import Curves, read_curves
 from pipeline.errors import InputError
+from reports.curves.entering import enter_curves
+from reports.curves.lm_eval import read_lm_eval
+from reports.curves.points import Curves, read_curves
 from sql.results import connect, query
 from sql.statistics.compute import compute_statistics
 from tests.reports.small_results import STUDY, whole_study
@@ -47,7 +47,7 @@ def test_curves_with_the_factors_of_table_2_give_them_back(tmp_path: Path) -> No
 
 
 def exported(database: Path, folder: Path) -> tuple[Path, Path]:
-    """The points and items of a study as tables of curves."""
+    """Write the points and the items of a study as tables of curves; return both paths."""
     with connect(database, read_only=True) as connection:
         named = "select variant, seed, {} from {} join model_runs using (run_id) where {}"
         points = connection.execute(
@@ -136,6 +136,11 @@ def test_a_folder_of_lm_eval_is_read_by_the_pattern_of_its_paths(tmp_path: Path)
     for pattern, said in (("{variant}-{tokens}", "does not fit its path"), ("{variant}", "needs --pattern")):
         with pytest.raises(InputError, match=said):
             read_lm_eval(folder, pattern)
+    samples = folder / "B" / "step-1000" / "model" / "samples_t_2026.jsonl"
+    samples.write_text("no JSON")
+    with pytest.raises(InputError, match="line 1: not a sample of lm-eval"):
+        read_lm_eval(folder, "{variant}/step-{tokens}")
+    samples.unlink()
     (folder / "A" / "step-1000" / "model" / "results_2026.json").write_text("{}")
     with pytest.raises(InputError, match="not a result file of lm-eval"):
         read_lm_eval(folder, "{variant}/step-{tokens}")

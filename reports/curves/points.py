@@ -21,7 +21,7 @@ POINT = ["variant", "seed", "tokens", "task"]
 VALUES = ("score", "loss")
 OPTIONAL = ("items", "chance", "stderr")
 READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    ".csv": lambda path: pd.read_csv(path, dtype=str),
+    ".csv": lambda path: pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""]),
     ".parquet": pd.read_parquet,
     ".jsonl": lambda path: pd.read_json(path, lines=True, dtype=False, convert_dates=False, precise_float=True),
 }
@@ -33,6 +33,7 @@ LIMITS = {
     **{"score": SHARE, "chance": SHARE, "loss": (0, float("inf"), "a number of 0 or more")},
     "stderr": (0, float("inf"), "a number of 0 or more"),
 }
+ROUNDING = 1e-3  # of a score that was written with three digits
 WHOLE = ("seed", "tokens", "items")
 METRICS = {"score": "accuracy", "loss": "gold_bits_per_byte"}
 OF_TEXT = "bits_per_byte"  # the loss on a task that has no score
@@ -107,7 +108,7 @@ def _compare(path: Path, items: pd.DataFrame, points: pd.DataFrame) -> None:
         if found["_merge"] == "left_only":
             raise InputError(f"{path}, {_place(path, row)}: items of a point that the curves do not have: {point}")
         for name in names:
-            if abs(found[f"{name} of the point"] - found[name]) > 1e-6:
+            if abs(found[f"{name} of the point"] - found[name]) > ROUNDING:
                 raise InputError(
                     f"{path}, {_place(path, row)}: the items have the mean {name} {found[name]:.6g}, the point has "
                     f"{found[f'{name} of the point']:.6g}: {point}"
@@ -129,7 +130,7 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _checked(path: Path, rows: pd.DataFrame, keys: Sequence[str], known: Sequence[str]) -> pd.DataFrame:
-    """Return the known columns, numbers as numbers. Raises InputError for what is missing or does not fit."""
+    """Check the columns that are known, and return them with numbers in place of texts. Raises InputError."""
     missing = [name for name in keys if name not in rows]
     values = [name for name in VALUES if name in rows]
     if missing or not values:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from flows.curves.points import read_curves
 from pipeline.errors import InputError
+from reports.curves.points import read_curves
 
 HEAD = "variant,seed,tokens,task,score"
 ROWS = ("A,0,10,t,0.1", "A,0,20,t,0.2", "B,0,10,t,0.3", "B,0,20,t,0.4")
@@ -20,6 +20,7 @@ WRONG = {
     "per cent": (HEAD, (*ROWS[:2], "B,0,10,t,30", ROWS[3]), "line 4: score '30' is not a share"),
     "no tokens": (HEAD, ("A,0,0,t,0.1", *ROWS[1:]), "line 2: tokens '0' is not a number of 1 or more"),
     "half a seed": (HEAD, ("A,0.5,10,t,0.1", *ROWS[1:]), "line 2: seed '0.5' is not a whole number"),
+    "a name that is not missing": (HEAD, (*ROWS[:3], "NA,0,20,t,0.1"), "line 4: the only point of B on t"),
     "an empty name": (HEAD, (*ROWS[:3], ",0,20,t,0.1"), "line 5: variant nan is empty"),
     "an empty value": (HEAD, (*ROWS[:3], "B,0,20,t,"), "line 5: score nan is empty"),
     "a taken name": (HEAD, ("A,0,10,average,0.1", *ROWS[1:]), "line 2: task 'average' is the name of the mean"),

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from flows.curves.points import Curves, check_curves
 from pipeline.errors import InputError
+from reports.curves.points import Curves, check_curves
 
 FIELDS = {"variant": r"(?P<variant>[^/]+)", "seed": r"(?P<seed>\d+)", "tokens": r"(?P<tokens>\d+)"}
 EXAMPLE = "'{variant}/seed{seed}/{tokens}'"
@@ -73,10 +73,13 @@ def _samples(file: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     stamp = file.stem.removeprefix("results_")
     for samples in sorted(file.parent.glob(f"samples_*_{stamp}.jsonl")):
         task, rows = samples.stem.removeprefix("samples_").removesuffix(f"_{stamp}"), []
-        for line in samples.read_text().splitlines():
-            sample = json.loads(line)
-            for metric in sample.get("metrics", ()):
-                if isinstance(value := sample.get(metric), int | float):
-                    place = {"task": task, "metric": metric, "filter": sample.get("filter", "none")}
-                    rows.append({**place, "item_id": str(sample["doc_id"]), "value": float(value)})
+        for number, line in enumerate(samples.read_text().splitlines(), 1):
+            try:
+                sample = json.loads(line)
+                item, metrics = str(sample["doc_id"]), {name: sample[name] for name in sample.get("metrics", ())}
+            except (ValueError, KeyError, TypeError) as error:
+                raise InputError(f"{samples}, line {number}: not a sample of lm-eval: {error!r}") from error
+            place = {"task": task, "filter": sample.get("filter", "none"), "item_id": item}
+            numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+            rows += [{**place, "metric": name, "value": float(value)} for name, value in numbers.items()]
         yield task, rows

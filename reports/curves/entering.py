@@ -1,4 +1,4 @@
-"""Enter curves into a results file as the rows of a study, and compute its factors."""
+"""Read curves of any kind, and enter them into a results file as the rows of a study, with its factors."""
 
 from __future__ import annotations
 
@@ -8,12 +8,23 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from flows.curves.points import Curves
 from pipeline.errors import InputError, nearest_name
+from reports.curves.lm_eval import read_lm_eval
+from reports.curves.points import Curves, read_curves
 from sql.results import connect, ingest, query
 from sql.statistics.compute import compute_statistics
 
 STUDY = "curves"
+EXAMPLE = Path(__file__).with_name("example.csv")
+
+
+def read(path: Path, *, items: Path | None = None, pattern: str | None = None) -> Curves:
+    """Read a table of points with its table of items, or a folder of lm-eval's result files by a pattern of paths."""
+    if path.is_dir() and items:
+        raise InputError(f"{path}: lm-eval's samples are the items of a folder; leave --items out")
+    if pattern and not path.is_dir():
+        raise InputError(f"{path}: --pattern is of a folder of lm-eval's result files")
+    return read_lm_eval(path, pattern) if path.is_dir() else read_curves(path, items)
 
 
 def enter_curves(database: Path, curves: Curves, *, baseline: str | None, replicates: int = 1000) -> None:
@@ -46,6 +57,19 @@ def enter_curves(database: Path, curves: Curves, *, baseline: str | None, replic
             f"no variant has a value in common with {baseline or variants[0]}: on no task does the best of one curve "
             "reach the first of the other, so that no factor can be told"
         )
+
+
+def within_intervals(curves: Curves) -> str:
+    """Say which errors the intervals of the curves' factors hold."""
+    if curves.points.groupby("variant")["seed"].nunique().min() < 2:
+        return "none for a model with one seed, which cannot show what seeds differ by"
+    if curves.items is not None:
+        return "95 %, over seeds and items (of tasks with scores of items)"
+    if {"stderr", "items"} & {*curves.points.dropna(axis=1, how="all")}:
+        return (
+            "95 %, over seeds and standard errors of the scores, as if no two models shared items: rather too wide"
+        )
+    return "95 %, over seeds; nothing is known of the items"
 
 
 def _of_runs(rows: pd.DataFrame) -> pd.DataFrame:
