@@ -75,14 +75,9 @@ def enter_study(plan: Plan) -> None:
         "created_at": datetime.now(UTC).replace(tzinfo=None),
         "baseline": study.models.compared_with,
     }
-    order = [variant.name for variant in study.models.variants]
+    known, order = {"study_id": study.study_id}, [variant.name for variant in study.models.variants]
     models = [
-        {
-            **vars(model),
-            "study_id": study.study_id,
-            "config": canonical(model.config.to_dict()),
-            "place": order.index(model.variant) + 1,
-        }
+        {**vars(model), **known, "config": canonical(model.config.to_dict()), "place": order.index(model.variant) + 1}
         for model in plan.models
     ]
     curation = [{"study_id": study.study_id, **count} for count in curation_counts(plan.data)]

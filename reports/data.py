@@ -25,7 +25,6 @@ QUERIES = {
     "mean_factors": "select * exclude (place) from mean_factors_against(null) where study_id = ? order by all",
     "noise": "from study_noise where study_id = ?",
     "factor_by_target": "from factor_by_target where study_id = ? and (task = 'average' or task = 'validation')",
-    "cost_by_target": "from internal.cost_by_target where study_id = ? and (task = 'average' or task = 'validation')",
     "efficiency": "from data_efficiency where study_id = ?",
     "interpolated": "from data_efficiency_interpolated where study_id = ?",
     "compute": "from compute_efficiency where study_id = ?",

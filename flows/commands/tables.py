@@ -7,16 +7,13 @@ import sys
 from collections.abc import Iterable
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
 from sql.results import ask
-
-if TYPE_CHECKING:  # of the study file, which `dreamer factors` and `sql` need not load
-    from flows.study.configuration import Study
 
 
 class _Console(Console):
@@ -62,18 +59,6 @@ def cell(value: Any) -> str:
 def printable(text: str) -> str:
     """Escape control characters of data, which would steer the terminal."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
-
-
-def read_outcome(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read the mean factors of a study, and the factors by the paper's rule."""
-    return read_factors(study.database, study.study_id)
-
-
-def print_outcome(study: Study, means: pd.DataFrame, crossings: pd.DataFrame) -> None:
-    """Print what `read_outcome` has read, and the paths of report and results."""
-    print_factors(study.study_id, study.models.compared_with, means, crossings)
-    console.print(f"\nreport   {study.report.resolve()}", soft_wrap=True)
-    console.print(f"results  {study.database.resolve()}", soft_wrap=True)
 
 
 def read_factors(database: Path, study_id: str) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -66,9 +66,7 @@ def within_intervals(curves: Curves) -> str:
     if curves.items is not None:
         return "95 %, over seeds and items (of tasks with scores of items)"
     if {"stderr", "items"} & {*curves.points.dropna(axis=1, how="all")}:
-        return (
-            "95 %, over seeds and standard errors of the scores, as if no two models shared items: rather too wide"
-        )
+        return "95 %, over seeds and standard errors of the scores, as if no two models shared items: rather too wide"
     return "95 %, over seeds; nothing is known of the items"
 
 

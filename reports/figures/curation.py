@@ -44,40 +44,13 @@ def _stages_panel(funnel: pd.DataFrame, curation: pd.DataFrame, amount: str, kep
     ]
     stages = stages.melt("name", ["kept", "dropped"], "fate", "count")
     base = alt.Chart(chart.records(stages, ["name", "fate", "count"]), width=chart.WIDTH, height={"step": 26})
+    names = alt.Axis(domain=False, labelLimit=150)
     axis = alt.Axis(labelExpr=chart.COUNT_LABEL, tickCount=4, grid=True)
     bars = base.mark_bar().encode(
-        y=_names(order, padding=0.3, labelLimit=150),
+        y=alt.Y("name:N", title=None, sort=order, scale=alt.Scale(padding=0.3), axis=names),
         x=alt.X("count:Q", title=amount, axis=axis, stack="zero"),
         color=alt.Color("fate:N", scale=alt.Scale(domain=["kept", "dropped"], range=[KEPT, DROPPED]), legend=None),
         order=alt.Order("fate:N", sort="descending"),
         tooltip=chart.tooltip(("name:N", "", "stage"), ("fate:N",), ("count:Q", ",")),
     )
     return panel(f"{amount.capitalize()} by stage", f"{amount.capitalize()} by stage: {listed(words)}.", bars)
-
-
-def reasons(funnel: pd.DataFrame, curation: pd.DataFrame) -> Figure | None:
-    """Draw the documents dropped over all sources (x) for each stage and reason (y). None where none was dropped."""
-    dropped = dropped_by_reason(funnel, curation)
-    if dropped.empty:
-        return None
-    names = [f"{stage_name(row.stage)}: {row.reason}" for row in dropped.itertuples()]
-    dropped = dropped.assign(name=names, label=dropped["documents"].map(number))
-    scale = alt.Scale(domain=[0, 1.1 * float(dropped["documents"].max())])
-    data = chart.records(dropped, ["name", "documents", "label"])
-    base = alt.Chart(data, width=chart.WIDE, height={"step": 20}).encode(
-        y=_names(names, padding=0.25, labelLimit=300), x=alt.X("documents:Q", title=None, axis=None, scale=scale)
-    )
-    labels = base.mark_text(align="left", dx=4, fontSize=10, color=LIGHT["muted"]).encode(text=alt.Text("label:N"))
-    words = [f"{name}, {label}" for name, label in zip(names, dropped["label"], strict=True)]
-    told = chart.tooltip(("name:N", "", "stage and reason"), ("documents:Q", ","))
-    bars = chart.layered(base.mark_bar(color=DROPPED).encode(tooltip=told), labels)
-    caption = "Documents that the stages dropped, by reason."
-    panels = [panel("", f"Documents dropped: {'; '.join(words)}.", bars)]
-    most, total = dropped.loc[dropped["documents"].idxmax()], dropped["documents"].sum()
-    finding = f"The most frequent reason is {most['name']}: {most['label']} of {number(total)}."
-    return figure("data-dropped", "Documents dropped, by reason", caption, panels, wide=True, finding=finding)
-
-
-def _names(order: list[str], padding: float, **axis: float) -> alt.Y:
-    scale = alt.Scale(padding=padding)
-    return alt.Y("name:N", title=None, sort=order, axis=alt.Axis(domain=False, **axis), scale=scale)

@@ -34,9 +34,8 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
         "mean-factors",
         "Mean factors",
         f"How many times fewer training tokens than {baseline_of(rows)} each variant needs for equal accuracy, and "
-        "for equal "
-        "loss: the mean over all values that both reached. Lines: 95% intervals over seeds and items. Hollow: what "
-        "both reached is hardly more than noise.",
+        "for equal loss: the mean over all values that both reached. Lines: 95% intervals over seeds and items. "
+        "Hollow: what both reached is hardly more than noise.",
         rows.sort_values(["task", "metric"], key=_averages_first),
         styles,
         fine_factor,

@@ -76,12 +76,11 @@ def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 
 
 def _resources(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show what the models cost, what each goal costs, and the hyperparameters."""
+    """Show what the models cost, and the hyperparameters."""
     chosen = table_block(data, "models", hyperparameters, data.config("study", "training"), styles)
     return [
         *table_block(data, "resources", result_tables.resources, styles),
         *table_block(data, "compute", factor_tables.compute, styles),
-        drawing_block(data, "cost_by_target", "targets.cost_by_target", styles),
         *details_block("Hyperparameters", chosen),
     ]
 
@@ -115,7 +114,6 @@ def data_blocks(data: StudyData) -> list[Block]:
         *(Block("doubt", doubt) for doubt in data_doubts(data)),
         *table_block(data, "sources", curation_tables.sources),
         drawing_block(data, "funnel curation", "curation.kept_and_dropped"),
-        drawing_block(data, "funnel curation", "curation.reasons"),
         *table_block(data, "funnel curation", curation_tables.funnel),
         *details_block("Source by source", table_block(data, "funnel_by_source", curation_tables.funnel_by_source)),
     ]

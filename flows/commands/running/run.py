@@ -12,7 +12,7 @@ from pathlib import Path
 from flows.checks import check_study, study_warnings
 from flows.commands.data.sources import print_notices
 from flows.commands.planning.data_plan import amount, data_bytes
-from flows.commands.tables import print_outcome, read_outcome
+from flows.commands.tables import console, print_factors, read_factors
 from flows.jobs.cluster import open_jobs
 from flows.live import patiently
 from flows.losses import say
@@ -47,8 +47,9 @@ def run(options: argparse.Namespace) -> int:
                 lost = _run(study, options)
     if options.until == "report":
         with progress.on_terminal():
-            outcome = patiently(lambda: read_outcome(study))
-        print_outcome(study, *outcome)
+            outcome = patiently(lambda: read_factors(study.database, study.study_id))
+        print_factors(study.study_id, study.models.compared_with, *outcome)
+        console.print(f"\nreport   {study.report.resolve()}\nresults  {study.database.resolve()}", soft_wrap=True)
     if lost:
         progress.end_now(0)
     return 0

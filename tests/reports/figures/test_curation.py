@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from reports.figures.curation import kept_and_dropped, reasons
+from reports.figures.curation import kept_and_dropped
 from reports.tables.curation import funnel
 
 FUNNEL = pd.DataFrame(
@@ -30,4 +30,3 @@ def test_the_funnel_is_told_in_documents_and_in_text() -> None:
         ["− too short", "4", "40.0%", "40", "–"],
         ["Tokenise and pack", "6", "100.0%", "600", "150"],
     ]
-    assert reasons(FUNNEL, CURATION.iloc[2:]) is None

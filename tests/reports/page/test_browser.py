@@ -72,9 +72,9 @@ def test_the_answer_is_on_the_first_screen(page: Browser, width: int, height: in
 @pytest.mark.parametrize(
     ("menu", "value", "apart"),
     [
-        ("DR", "", ("data-dropped", "data-funnel", "depth-attention")),
-        ("depth", "2", ("data-dropped", "data-funnel", "accuracy-depth-2")),
-        ("task", "gsm8k", ("data-dropped", "data-f", "depth-att", "expert-", "training-loss", "perplexity", "other-")),
+        ("DR", "", ("data-funnel", "depth-attention")),
+        ("depth", "2", ("data-funnel", "accuracy-depth-2")),
+        ("task", "gsm8k", ("data-f", "depth-att", "expert-", "training-loss", "perplexity", "other-")),
         (
             "scale",
             "linear",
@@ -122,7 +122,7 @@ def test_zoom_moves_an_axis(page: Browser) -> None:
 
 def test_a_mark_tells_its_numbers(page: Browser) -> None:
     page.draw_all()  # or figures above would move the marks
-    for figure in ("accuracy-depth-4", "training-loss", "data-dropped"):
+    for figure in ("accuracy-depth-4", "training-loss", "data-funnel"):
         page.run(f"document.querySelector('#figure-{figure}').scrollIntoView({{behavior: 'instant', block: 'center'}})")
         page.settle()
         places = page.run(

@@ -54,7 +54,7 @@ def test_a_saved_drawing_has_as_many_marks_as_the_page(page: Browser) -> None:
     legend = "2 * figure.querySelectorAll('.legend li').length"  # a marker and a name, which the page has in HTML
     in_file = "count(new DOMParser().parseFromString(await file.text(), 'image/svg+xml'))"
     counted = of_files(page, "svg", f"[{in_file}, {on_page} + {legend}]")
-    assert len(counted) == 17
+    assert len(counted) == 15
     assert {name: pair for name, pair in counted.items() if pair[0] != pair[1] or not pair[0]} == {}
 
 
@@ -72,7 +72,7 @@ def test_a_saved_picture_is_not_blank(page: Browser) -> None:
         return pixels.filter((pixel) => pixel !== 0xffffffff).length;
     })()"""
     found = of_files(page, "png", inked)
-    assert len(found) == 17
+    assert len(found) == 15
     assert {name: pixels for name, pixels in found.items() if pixels < 10_000} == {}  # a title has a tenth of them
 
 
@@ -85,7 +85,7 @@ def test_a_saved_table_has_a_row_for_each_mark(page: Browser) -> None:
     drawn = "figure.querySelectorAll('.live .role-mark:is(.mark-symbol, .mark-rect) > :not([opacity=\"0\"])').length"
     images = "figure.querySelectorAll('.live :is(image, canvas)').length"
     found = of_files(page, "csv", f"[await file.text(), {drawn}, {images}]")
-    assert len(found) == 17
+    assert len(found) == 15
     for name, (text, marks, pictures) in found.items():
         values = table(text).drop(columns=["panel", "data"]).select_dtypes("number").dropna(how="all")
         ends = 2 if name == "answer" else 1  # a row of a bar has a mark at each end
