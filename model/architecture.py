@@ -90,6 +90,10 @@ class DreamerConfig:
             groups = tuple(tuple(name for name in group if name != "depth") for group in groups)
         return tuple(group for group in groups if group)
 
+    def other_depths(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
+        """Return which of the wanted depths a trained model can run at besides its own: all, if it is recurrent."""
+        return tuple(depth for depth in wanted if depth != self.depth) if self.recurrent else ()
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values by field name, for JSON."""
         return dataclasses.asdict(self)

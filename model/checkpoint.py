@@ -20,9 +20,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from model.architecture import DreamerConfig
 from model.checksums import check_file, list_states, read_checked, write_checksums
-from model.dreamer import Dreamer
+from model.code import FOLDER as CODE
+from model.code import copy_code
+from model.contract import Network, build
+from model.module import Architecture, read_architecture
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL, atomic_folder
 
@@ -40,17 +42,18 @@ class State:
 
 def save_weights(
     folder: Path,
-    config: DreamerConfig,
+    config: Architecture,
     raw: Mapping[str, Tensor],
     extra: Mapping[str, Any] | None = None,
     averaged: Mapping[str, Tensor] | None = None,
     *,
     keep_raw: bool = True,
+    code: Path | None = None,
 ) -> None:
     """Write a model's tensors, with `extra` as checkpoint.json, to a new folder. Raises InputError if it exists.
 
     `averaged` holds averages of the model's tensors, by name; tensors without an average are written as they are. Then
-    the raw tensors are written only with `keep_raw`.
+    the raw tensors are written only with `keep_raw`. `code` is the folder of the files that the model needs, if any.
     """
     if folder.exists():
         raise InputError(
@@ -67,14 +70,18 @@ def save_weights(
         if extra is not None:
             (partial / "checkpoint.json").write_text(json.dumps(extra, indent=1))
         write_checksums(partial)
+        if code:
+            copy_code(config, code, partial / CODE)
 
 
-def load_model(folder: Path | str, device: str | torch.device = "cpu", weights: str = "averaged") -> Dreamer:
+def load_model(
+    folder: Path | str, device: str | torch.device = "cpu", weights: str = "averaged", *, trust_code: bool = False
+) -> Network:
     """Load the model of a folder that `save_weights` wrote, in evaluation mode.
 
     With `weights` "averaged" the average is loaded where the folder holds one, else the only weights; with "raw" the
-    weights as trained. Raises InputError if the folder holds no model, if its tensors do not fit its configuration
-    (naming the tensors), or were saved with another configuration.
+    weights as trained. Code of the user's is run with `trust_code` only. Raises InputError if the folder holds no
+    model, if its tensors do not fit its configuration (naming the tensors), or were saved with another configuration.
     """
     folder = Path(folder)
     if weights not in FILES:
@@ -85,7 +92,7 @@ def load_model(folder: Path | str, device: str | torch.device = "cpu", weights: 
     file = folder / FILES[weights_in(folder, weights)]
     if weights == "raw" and not file.exists() and (folder / FILES["averaged"]).exists():
         raise InputError(f"{folder} holds averaged weights alone; a study keeps raw ones with evaluation.weights: both")
-    model = empty_model(config)
+    model = build(config, code=folder / CODE, trust_code=trust_code, empty=True)
     load_tensors(model, _load_tensors(file), folder)
     _check_same(config, file)
     return model.to(device).eval()
@@ -96,14 +103,8 @@ def weights_in(folder: Path | str, wanted: str = "averaged") -> str:
     return "averaged" if wanted == "averaged" and (Path(folder) / FILES["averaged"]).exists() else "raw"
 
 
-def empty_model(config: DreamerConfig, **options: Any) -> Dreamer:
-    """Build a model whose tensors have no memory yet, at once for any size; `load_tensors` gives the tensors memory."""
-    with torch.device("meta"):
-        return Dreamer(config, **options)
-
-
 def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Replace the tensors of a model, in the model's dtypes.
+    """Replace the tensors of a model, in the model's dtypes; a model without memory takes these as its own.
 
     Raises InputError, before any change, naming tensors that are missing, unknown, of another shape or kind of number.
     """
@@ -125,7 +126,8 @@ def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) 
     if problems:
         more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
         raise InputError(f"the tensors in {source} do not fit the model: {'; '.join(problems[:3])}{more}")
-    model.load_state_dict({name: tensors[name].to(tensor.dtype) for name, tensor in own.items()}, assign=True)
+    new = {name: tensors[name].to(tensor.dtype) for name, tensor in own.items()}
+    model.load_state_dict(new, assign=any(tensor.is_meta for tensor in own.values()))
 
 
 def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
@@ -166,18 +168,18 @@ def _save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str,
         raise OSError(f"cannot write {path}: {error}") from error
 
 
-def _load_config(path: Path) -> DreamerConfig:
+def _load_config(path: Path) -> Architecture:
     try:
         values = read_checked(path)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror})") from error
     try:
-        return DreamerConfig.from_dict(values)
+        return read_architecture(values)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
 
-def _check_same(config: DreamerConfig, file: Path) -> None:
+def _check_same(config: Architecture, file: Path) -> None:
     """Raise InputError if the weights say that they were saved with another configuration of the same shapes.
 
     The length of sequences is no part of what a model computes.

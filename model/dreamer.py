@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from model import ops
 from model.architecture import DreamerConfig
+from model.dreamer_network import DreamerNetwork
 from model.ops import Attended, AttentionOperands, Documents, ExpertOperands, Routing, Visible
 from pipeline.errors import InputError
 
@@ -356,7 +357,7 @@ class Block(nn.Module):
         return x_TH, attended
 
 
-class Dreamer(nn.Module):
+class Dreamer(DreamerNetwork):
     """Compute LA, DR or DR+DA, as configured: `Dreamer(config)(tokens[B, S]) -> logits [B, S, V]`.
 
     `dtype` is that of the matrix products, by default the parameters' own. Parameters in float32 with products in
@@ -481,14 +482,14 @@ class Dreamer(nn.Module):
         """List the routers by their names in the state dict."""
         return {name: module for name, module in self.named_modules() if isinstance(module, Router)}
 
+    def counts(self) -> list[Tensor]:
+        """List how often each router has selected each of its experts since the last update."""
+        return [router.counts for router in self.routers().values()]
+
     def update_balance(self) -> None:
         """Move every router's bias (Eq. 3): once per optimiser step, on the counts of all its forwards and ranks."""
         for router in self.routers().values():
             router.update_balance()
-
-    def decayed_parameters(self) -> list[nn.Parameter]:
-        """List the parameters under weight decay: those of two or more dimensions, so all but the gains."""
-        return [parameter for parameter in self.parameters() if parameter.ndim >= 2]
 
     def merged(self) -> Dreamer:
         """Fold the shared experts into the routable ones (Eq. 8), for inference: same outputs, fewer weights.

@@ -73,8 +73,7 @@ class _Evaluator:
     def __call__(self, checkpoint: Checkpoint, outputs: Mapping[str, Output]) -> str:
         """Write the rows of one checkpoint, benchmark by benchmark; return a line about them."""
         models = self._load(checkpoint)
-        config = models[0].model.config
-        depths = [depth for depth in self._job.depths if config.recurrent and depth != config.depth]
+        depths = models[0].model.config.other_depths(self._job.depths)
         questions = self._questions
         parts = split_evaluation(checkpoint, models, questions.tasks, questions.sample, depths)
         self._progress.begin([part for name in outputs for part in parts[name]])
@@ -113,6 +112,7 @@ class _Evaluator:
                 self._questions.tokenizer,
                 self._job.device,
                 weights,
+                trust_code=self._job.trust_code,
                 batch_tokens=self._questions.batch_tokens or self._job.batch_tokens,
                 finished=self._progress.add,
             )

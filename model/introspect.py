@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.dreamer import Dreamer
+from model.contract import Network
 from model.ops import Attended
 from model.training.stream import PADDING, TokenStream
 
@@ -61,8 +61,8 @@ class Observations:
 
 
 @torch.no_grad()
-def observe(model: Dreamer, batches: Sample) -> Observations:
-    """Run a model over batches, and sum up attention along the depth and choices of experts.
+def observe(model: Network, batches: Sample) -> Observations:
+    """Run a model that is `observable` over batches, and sum up attention along the depth and choices of experts.
 
     Counts and biases of the balance are left as they are.
     """
@@ -74,7 +74,7 @@ def observe(model: Dreamer, batches: Sample) -> Observations:
     model.eval()
     try:
         for batch, documents in batches:
-            batch, documents = batch.to(model.embedding.device), documents.to(model.embedding.device)
+            batch, documents = batch.to(model.device), documents.to(model.device)
             valid = documents.flatten() != PADDING
             tokens += int(valid.sum())
 

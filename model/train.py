@@ -45,6 +45,7 @@ def train(
     *,
     stop_at: int | None = None,
     accept_code_change: bool = False,
+    trust_code: bool = False,
     wait: bool = False,
     stopped: Callable[[], bool] = lambda: False,
     line: Callable[[str], object] = lambda text: None,
@@ -55,7 +56,8 @@ def train(
     Returns 'complete' (the target is reached), 'stopped' (at `stop_at`) or 'interrupted' (`stopped`, called after every
     step, was true on a rank). `line` gets a line of progress every few seconds, `notice` what happens once. Another
     call resumes the run, also on a copy of the folder. With `accept_code_change` a run that other code has started
-    resumes, and the change is recorded in its folder (`code_changes.json`). With `wait` the call waits while another
+    resumes, and the change is recorded in its folder (`code_changes.json`). A model in a file of the user's needs
+    `trust_code`. With `wait` the call waits while another
     process trains the run. Raises InputError for bad input;
     TrainingFailed when loss or gradients are not finite, the loss spikes, or memory is short; OtherRankFailed in one of
     several ranks, when another rank says what is wrong.
@@ -67,7 +69,7 @@ def train(
             if ranks.is_first:
                 held.enter_context(_alone(Path(folder), wait, stopped))
             run = read_run(folder)
-            trainer = Trainer(run, ranks, accept_code_change=accept_code_change)
+            trainer = Trainer(run, ranks, accept_code_change=accept_code_change, trust_code=trust_code)
             if ranks.is_first and (change := trainer.code_change):
                 record_code_change(run.folder, change)
                 notice("{}: goes on from {tokens:,} tokens; code {before} is now {after}".format(run.run_id, **change))
@@ -141,6 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--accept-code-change", action="store_true", help="go on where other code has started, and record the change"
     )
+    parser.add_argument("--trust-code", action="store_true", help="let a model in a file of the user's run")
     parser.add_argument("--wait", action="store_true", help="wait while another process trains the run")
     parser.add_argument("--verbose", action="store_true", help="print progress also where there is no terminal")
     parser.add_argument("--profile", type=int, metavar="STEPS", help="only trace so many steps, to trace.json")
@@ -152,13 +155,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     talks = options.verbose or sys.stdout.isatty()
     try:
         if options.profile:
-            trainer = Trainer(read_run(options.folder), accept_code_change=options.accept_code_change)
+            allowed = {"accept_code_change": options.accept_code_change, "trust_code": options.trust_code}
+            trainer = Trainer(read_run(options.folder), **allowed)
             print(write_trace(trainer, options.profile))
             return 0
         status = train(
             options.folder,
             stop_at=options.stop_at,
             accept_code_change=options.accept_code_change,
+            trust_code=options.trust_code,
             wait=options.wait,
             stopped=lambda: bool(received),
             line=(lambda text: print(text, flush=True)) if talks else (lambda text: None),

@@ -25,7 +25,7 @@ class DreamerLM(TemplateLM):
 
     Without `tokenizer`, `find_tokenizer` looks for the folder. `depth` runs a recurrent model at another depth than in
     training. `weights` is "raw", or "averaged" where the folder holds an average. `batch_tokens` bounds a batch; the
-    batch sizes that lm-eval's command passes are ignored.
+    batch sizes that lm-eval's command passes are ignored. With `trust_code` a model may run code of its folder.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class DreamerLM(TemplateLM):
         weights: str = "averaged",
         batch_size: int | str | None = None,
         max_batch_size: int | None = None,
+        trust_code: bool = False,
     ) -> None:
         super().__init__()
         if isinstance(path, LanguageModel):
@@ -46,7 +47,9 @@ class DreamerLM(TemplateLM):
         else:
             tokenizer = tokenizer or find_tokenizer(path)
             place = _device_here(device or "auto")
-            self.text = load_language_model(path, tokenizer, place, weights, batch_tokens=batch_tokens)
+            self.text = load_language_model(
+                path, tokenizer, place, weights, trust_code=trust_code, batch_tokens=batch_tokens
+            )
         if depth is not None:
             self.text.depth = int(depth)
         self.max_gen_toks = int(max_gen_toks)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from model.checkpoint import load_model, weights_in
-from model.dreamer import Dreamer
+from model.contract import Network
 from model.evaluation.scoring import Scoring, log_likelihoods, rolling_windows
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from model.generate import AfterPrompts, generate, nothing
@@ -72,7 +72,7 @@ class LanguageModel:
 
     def __init__(
         self,
-        model: Dreamer,
+        model: Network,
         tokenizer: Tokenizer,
         *,
         weights: str | None = None,
@@ -175,46 +175,36 @@ def cut_at_stops(text: str, until: Sequence[str]) -> str:
 
 
 def load_language_model(
-    path: Path | str, tokenizer: Tokenizer | Path | str, device: str = "auto", weights: str = "averaged", **options: Any
+    path: Path | str,
+    tokenizer: Tokenizer | Path | str,
+    device: str = "auto",
+    weights: str = "averaged",
+    *,
+    trust_code: bool = False,
+    **options: Any,
 ) -> LanguageModel:
-    """Load a checkpoint folder for inference: merged (Eq. 8), and in bfloat16 on CUDA; `device` 'auto' prefers CUDA.
+    """Load a checkpoint folder for inference; `device` 'auto' prefers CUDA, where the model computes in bfloat16.
 
-    `weights` is that of `load_model`: "raw", or "averaged" where the folder holds an average. Raises InputError if a
+    `weights` and `trust_code` are those of `load_model`. Raises InputError if a
     folder is missing or damaged, or model and tokenizer do not fit each other.
     """
     if not isinstance(tokenizer, Tokenizer):
         tokenizer = load_tokenizer(tokenizer)
-    model = load_model(path, choose_device(device), weights).merged()
+    model = load_model(path, choose_device(device), weights, trust_code=trust_code)
     if tokenizer.size > model.config.vocabulary_size:
         raise InputError(
             f"{path}: the model knows {model.config.vocabulary_size} tokens, the tokenizer has {tokenizer.size}; "
             "evaluate with the tokenizer it was trained with"
         )
-    if on_gpu(model.head):
-        set_up(model.head.device, torch.bfloat16)
-        narrow(model)
+    if on_gpu(model.device):
+        set_up(model.device, torch.bfloat16)
+    model = model.for_inference()
     return LanguageModel(model, tokenizer, weights=weights_in(path, weights), **options)
 
 
-def suitable_batch(model: Dreamer) -> int:
-    """Choose the positions in a batch: 16,384 on a CPU; on CUDA as many as half of the free memory holds.
-
-    A position takes memory for cached keys and values, half of them twice while rows are taken out, and for inputs and
-    activations of its active experts, up to three copies.
-    """
-    if not on_gpu(model.head):
+def suitable_batch(model: Network) -> int:
+    """Choose the positions in a batch: 16,384 on a CPU; on CUDA as many as half of the free memory holds."""
+    if not on_gpu(model.device):
         return CPU_BATCH_TOKENS
-    config, bytes_ = model.config, (model.dtype or model.head.dtype).itemsize
-    cached = 1.5 * config.depth * 2 * config.key_value_heads * config.head_size * bytes_
-    passing = 3 * config.active_experts * (config.hidden_size + 3 * config.expert_size) * bytes_
-    free, _ = torch.cuda.mem_get_info(model.head.device)
-    return max(config.sequence_length, int(free / 2 / (cached + passing)))
-
-
-def narrow(model: Dreamer) -> None:
-    """Convert weights and computation to bfloat16 in place; routers and gains stay in float32, as in training."""
-    routing = {id(parameter) for router in model.routers().values() for parameter in router.parameters()}
-    for parameter in model.parameters():
-        if id(parameter) not in routing and parameter.ndim > 1:
-            parameter.data = parameter.data.to(torch.bfloat16)
-    model.dtype = torch.bfloat16
+    free, _ = torch.cuda.mem_get_info(model.device)
+    return max(model.config.sequence_length, int(free / 2 / model.position_bytes()))

@@ -121,7 +121,9 @@ def _score_raw(checkpoint: Checkpoint, model: LanguageModel, tasks: Sequence[Tas
 
 
 def _observe(checkpoint: Checkpoint, model: LanguageModel, sample: Sample) -> Rows:
-    """Compute rows of `depth_attention` (none without depth attention) and `expert_usage`."""
+    """Compute rows of `depth_attention` (none without depth attention) and `expert_usage`; none of other models."""
+    if not model.model.observable:
+        return {}
     seen = observe(model.model, sample)
     found = {"depth_attention": seen.depth_attention_rows(), "expert_usage": seen.expert_usage_rows()}
     rows = {}

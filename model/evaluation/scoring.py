@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from model.dreamer import Dreamer
-from model.generate import Cache, nothing, read, right_padded
+from model.contract import Network, Rows
+from model.generate import nothing, right_padded
 from pipeline.errors import InputError
 
 # Logits of at most this many values at once: 256 MiB in float32, however long the continuations are.
@@ -68,7 +68,7 @@ class _Group:
 
 
 def log_likelihoods(
-    model: Dreamer,
+    model: Network,
     pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
     *,
     batch_tokens: int = 16_384,
@@ -93,7 +93,7 @@ class Scoring:
 
     def __init__(
         self,
-        model: Dreamer,
+        model: Network,
         pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
         *,
         batch_tokens: int = 16_384,
@@ -105,7 +105,7 @@ class Scoring:
         self._of_context = {tuple(group.context): group for group in self._groups}
         self._totals, self._greedy = [0.0] * len(pairs), [True] * len(pairs)
 
-    def after_prompts(self, prompts: list[list[int]], cache: Cache, last: Tensor) -> None:
+    def after_prompts(self, prompts: list[list[int]], cache: Rows, last: Tensor) -> None:
         """Score the continuations whose context is one of these prompts, token by token (see `AfterPrompts`).
 
         A continuation longer than its context is left for `finish`, where batches hold continuations of similar length.
@@ -186,9 +186,8 @@ def _batches(groups: list[_Group], batch_tokens: int) -> Iterator[list[_Group]]:
         yield batch
 
 
-def _score(model: Dreamer, batch: list[_Group], depth: int | None) -> Iterator[tuple[int, float, bool]]:
+def _score(model: Network, batch: list[_Group], depth: int | None) -> Iterator[tuple[int, float, bool]]:
     """Yield (request, log-probability, all likeliest) for parts of every continuation in the batch, to be added up."""
-    device = model.head.device
     rows = [group.row for group in batch]
     branches = [
         (group.requests[index], row, group.continuations[index])
@@ -198,8 +197,7 @@ def _score(model: Dreamer, batch: list[_Group], depth: int | None) -> Iterator[t
     cache = None
     if branches:
         width = max(len(tokens) - 1 for *_, tokens in branches)
-        dtype = model.dtype or model.head.dtype
-        cache = Cache(model.config, len(rows), max(map(len, rows)) + width, device, dtype, depth)
+        cache = model.new_cache(len(rows), max(map(len, rows)) + width, depth)
     spans: list[Span] = []
     for row, group in enumerate(batch):
         for request, tokens in zip(group.requests, group.continuations, strict=True):
@@ -211,7 +209,7 @@ def _score(model: Dreamer, batch: list[_Group], depth: int | None) -> Iterator[t
 
 
 def _score_cached(
-    model: Dreamer, groups: list[tuple[int, _Group]], cache: Cache, last: Tensor, depth: int | None
+    model: Network, groups: list[tuple[int, _Group]], cache: Rows, last: Tensor, depth: int | None
 ) -> Iterator[tuple[int, float, bool]]:
     """Yield what `_score` yields, for groups whose contexts are rows of the cache, with hidden states `last` [B, H]."""
     scored = [
@@ -229,7 +227,7 @@ def _score_cached(
 
 
 def _score_branches(
-    model: Dreamer, branches: list[tuple[int, int, list[int]]], cache: Cache, depth: int | None
+    model: Network, branches: list[tuple[int, int, list[int]]], cache: Rows, depth: int | None
 ) -> Iterator[tuple[int, float, bool]]:
     """Yield what `_score` yields, for branches (request, row of the cache, tokens) behind their first tokens.
 
@@ -240,19 +238,17 @@ def _score_branches(
     yield from _read(model, _forward(model, [tokens[:-1] for *_, tokens in branches], spans, cache, depth), spans)
 
 
-def _forward(
-    model: Dreamer, rows: list[list[int]], spans: list[Span], cache: Cache | None, depth: int | None
-) -> Tensor:
+def _forward(model: Network, rows: list[list[int]], spans: list[Span], cache: Rows | None, depth: int | None) -> Tensor:
     """Compute the hidden states at the positions that predict the tokens of each span, one after another: [W, H]."""
-    tokens, lengths = right_padded(rows, model.head.device)
+    tokens, lengths = right_padded(rows, model.device)
     places = [row * tokens.shape[1] + first + offset for _, row, first, found in spans for offset in range(len(found))]
     wanted = torch.tensor(places, device=tokens.device)
     if cache is None:
-        return read(model, tokens, lengths, wanted, depth)
-    return cache.extend(model, tokens, lengths, depth, wanted)
+        return model.read(tokens, lengths, wanted, depth)
+    return cache.extend(tokens, lengths, depth, wanted)
 
 
-def _read(model: Dreamer, states: Tensor, spans: list[Span]) -> Iterator[tuple[int, float, bool]]:
+def _read(model: Network, states: Tensor, spans: list[Span]) -> Iterator[tuple[int, float, bool]]:
     """Yield the log-probability of each span's tokens, from the hidden states [W, H] at the positions before them."""
     wanted = torch.tensor([token for *_, tokens in spans for token in tokens], device=states.device)
     values, hits = [], []

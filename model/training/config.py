@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from model.architecture import DreamerConfig
 from model.checked import Count, FileName, checked, parse_file
+from model.module import Architecture, read_architecture
 from pipeline.errors import InputError
 
 HOW_IT_RUNS = (
@@ -94,7 +94,7 @@ class Run:
     folder: Path
     run_id: str
     variant: str
-    model: DreamerConfig
+    model: Architecture
     training: TrainingConfig
     data: Path
 
@@ -127,7 +127,7 @@ def read_run(folder: Path | str) -> Run:
         training = {"seed": file.seed or 0, **file.training}
         if file.seed not in (None, training["seed"]):
             raise InputError(f"seed is {file.seed}, but training.seed is {training['seed']}; make them equal")
-        model, settings = DreamerConfig.from_dict(file.model), TrainingConfig.from_dict(training)
+        model, settings = read_architecture(file.model), TrainingConfig.from_dict(training)
     except InputError as error:
         raise InputError(f"{folder / 'run.json'}: {error}") from None
     return Run(folder, file.run_id, file.variant, model, settings, data=folder / file.data)

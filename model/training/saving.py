@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from model.checkpoint import State, save_state, save_weights
+from model.code import FOLDER as CODE
 from model.training.config import Run
 
 PAUSE = 50
@@ -97,7 +98,8 @@ def write_state(run: Run, state: State) -> None:
         "stream_hash": values["stream_hash"],
     }
     raw, average = part_of(state, "model."), part_of(state, "average.")
-    save_weights(folder, run.model, raw, extra, average, keep_raw=run.training.raw_checkpoints or not average)
+    keep_raw = run.training.raw_checkpoints or not average
+    save_weights(folder, run.model, raw, extra, average, keep_raw=keep_raw, code=run.folder / CODE)
 
 
 def part_of(state: State, prefix: str) -> dict[str, Tensor]:

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from model import ops
 from model.checked import read_object
-from model.checkpoint import State, empty_model, load_tensors, newest_state
-from model.dreamer import Dreamer
+from model.checkpoint import State, load_tensors, newest_state
+from model.code import FOLDER as CODE
+from model.contract import build
 from model.ops.device import choose_device, choose_precision, use_one_core
 from model.ops.gpu import on_gpu, set_up
 from model.training.config import Run
@@ -28,7 +29,7 @@ from model.training.ranks.distributed import Ranks
 from model.training.saving import StateWriter, part_of, write_state
 from model.training.step.averaging import WeightAverage
 from model.training.step.optimizer import AdamW, warmed_up
-from model.training.step.wrapping import compile_parts, compiles, recompute_activations
+from model.training.step.wrapping import compiles
 from model.training.stream import IGNORED, START_HASH, Batch, data_digest, extend_hash, open_stream
 from pipeline.errors import InputError
 
@@ -44,10 +45,13 @@ class Trainer:
 
     Each rank has a whole Trainer and computes its own rows; what is saved does not depend on the number of ranks.
     Raises InputError if run.json and the data do not fit each other, or have changed since the state was saved. Changed
-    code is accepted with `accept_code_change`, and then described in `code_change`.
+    code is accepted with `accept_code_change`, and then described in `code_change`; the user's own is run with
+    `trust_code` only.
     """
 
-    def __init__(self, run: Run, ranks: Ranks | None = None, *, accept_code_change: bool = False) -> None:
+    def __init__(
+        self, run: Run, ranks: Ranks | None = None, *, accept_code_change: bool = False, trust_code: bool = False
+    ) -> None:
         self.run, self.config, self.ranks = run, run.training, ranks or Ranks()
         self.device = choose_device(self.config.device, self.ranks.local)
         if self.device.type == "cuda":
@@ -83,14 +87,13 @@ class Trainer:
         elif any((run.folder / "checkpoints").glob("[0-9]*")):
             raise InputError(f"{run.folder} holds checkpoints, but no state to go on from; remove it to start over")
         torch.manual_seed(self.config.seed)
+        with self.device:
+            trusted = {"code": run.folder / CODE, "trust_code": trust_code}
+            self.model = build(run.model, self.precision, **trusted, empty=state is not None)
         if state:
-            self.model = empty_model(run.model, dtype=self.precision)
             # The tensors of the state are mapped from its file, once for all ranks of a machine.
             model = {name: tensor.to(self.device, copy=True) for name, tensor in part_of(state, "model.").items()}
             load_tensors(self.model, model, run.folder / "state")
-        else:
-            with self.device:
-                self.model = Dreamer(run.model, dtype=self.precision)
         self.optimizer = AdamW(
             self.model.named_parameters(),
             self.model.decayed_parameters(),
@@ -104,7 +107,7 @@ class Trainer:
             self._restore(state)
         self.model.train()
         if self.config.checkpointing:
-            recompute_activations(self.model)
+            self.model.recompute_activations()
         if compiles(self.config.compile, self.device):
             self.compile(dynamic=False)
         self._next: tuple[int, Batch] | None = None
@@ -118,7 +121,7 @@ class Trainer:
     def compile(self, **options: Any) -> None:
         """Let `torch.compile` fuse the model: all shapes are met in one step, after which nothing more is compiled."""
         torch.compiler.set_stance("default")  # of the whole process: an earlier training may have ended with another
-        compile_parts(self.model, **options)
+        self.model.compile_parts(**options)
         self._compiled = True
 
     def train_step(self) -> tuple[float, float, float]:
@@ -129,8 +132,7 @@ class Trainer:
         """
         batch = self._batch(self.step)
         total = self._backward(batch)
-        counts = [router.counts for router in self.model.routers().values()]
-        self.ranks.all_reduce([total, *self.optimizer.gradients(), *counts])
+        self.ranks.all_reduce([total, *self.optimizer.gradients(), *self.model.counts()])
         norm = self.optimizer.gradient_norm()
         if on_gpu(self.device):
             self._batch(self.step + 1)  # built while the device is at work
@@ -205,8 +207,8 @@ class Trainer:
                 "lower micro_batch_tokens, or set checkpointing"
             )
         self.optimizer.clear()
-        for router in self.model.routers().values():
-            router.counts.zero_()
+        for counts in self.model.counts():
+            counts.zero_()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         self.halved = {"step": self.step + 1, "from": tokens}
@@ -215,17 +217,15 @@ class Trainer:
             torch.compiler.set_stance("default")  # for the new shapes
 
     def _loss(self, batch: Batch, rows: slice) -> Tensor:
-        """Sum the losses at the targets of `rows`; hidden states without a target are not multiplied by the head."""
+        """Sum the losses at the targets of `rows`; states without a target are not multiplied by the head."""
         targets = batch.targets[rows].flatten()
         wanted = (targets != IGNORED).nonzero().squeeze(1)
         documents = ops.Documents(batch.tokens[rows], batch.documents[rows], batch.positions[rows])
         if on_gpu(self.device):
             documents = documents.moved(self._move)
         tokens, targets, wanted = map(self._move, (batch.tokens[rows], targets[wanted], wanted))
-        hidden = self.model(tokens, memory=documents, return_hidden=True)
-        hidden = hidden.flatten(0, 1).index_select(0, wanted)
-        head = self.model.head.to(hidden.dtype)
-        return ops.cross_entropy_sum(hidden, head, targets, compiled=self._compiled)
+        states = self.model.states(tokens, documents).flatten(0, 1).index_select(0, wanted)
+        return self.model.loss(states, targets, compiled=self._compiled)
 
     def _move(self, tensor: Tensor) -> Tensor:
         if self.device.type == "cpu":

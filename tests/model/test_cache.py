@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from model.generate import Cache, read
 from pipeline.errors import InputError
 from tests.model.tiny_network import DR, DR_DA, VARIANTS, build, by_reference, random_tokens
 
@@ -26,27 +25,25 @@ def test_prefill_and_steps_equal_whole_forwards_for_rows_of_different_lengths(co
         return model(tokens[row : row + 1, :length])[0]
 
     expected = torch.stack([whole(row, position + 1)[-1] for row, position in wanted])
-    torch.testing.assert_close(model.logits(read(model, padded, torch.tensor(lengths), places)), expected)
-    cache, other = (Cache(config, 3, 12, dtype=torch.float64) for _ in range(2))
-    torch.testing.assert_close(
-        model.logits(other.extend(model, padded, torch.tensor(lengths), wanted=places)), expected
-    )
-    prefill = model.logits(cache.extend(model, padded, torch.tensor(lengths)))
+    torch.testing.assert_close(model.logits(model.read(padded, torch.tensor(lengths), places)), expected)
+    cache, other = (model.new_cache(3, 12) for _ in range(2))
+    torch.testing.assert_close(model.logits(other.extend(padded, torch.tensor(lengths), wanted=places)), expected)
+    prefill = model.logits(cache.extend(padded, torch.tensor(lengths)))
     for row, length in enumerate(lengths):
         torch.testing.assert_close(prefill[row, :length], whole(row, length))
     for step in range(5):
         new = torch.stack([tokens[row, length + step] for row, length in enumerate(lengths)])[:, None]
         expected = torch.stack([whole(row, length + step + 1)[-1] for row, length in enumerate(lengths)])
-        torch.testing.assert_close(model.logits(cache.extend(model, new))[:, 0], expected)
-        stepped = model.logits(other.extend(model, new, wanted=torch.tensor([2, 0])))
+        torch.testing.assert_close(model.logits(cache.extend(new))[:, 0], expected)
+        stepped = model.logits(other.extend(new, wanted=torch.tensor([2, 0])))
         torch.testing.assert_close(stepped, expected[[2, 0]])
     assert cache.lengths.tolist() == other.lengths.tolist() == [10, 7, 12]
 
 
 def in_parts(model, tokens, cuts, depth=None):
     """Logits of tokens that a cache reads in several parts."""
-    cache = Cache(model.config, len(tokens), tokens.shape[1], dtype=torch.float64, depth=depth)
-    parts = [cache.extend(model, part, depth=depth) for part in tokens.tensor_split(cuts, dim=1)]
+    cache = model.new_cache(len(tokens), tokens.shape[1], depth)
+    parts = [cache.extend(part, depth=depth) for part in tokens.tensor_split(cuts, dim=1)]
     return model.logits(torch.cat(parts, dim=1))
 
 
@@ -62,7 +59,7 @@ def test_a_cache_for_another_depth():
 
 
 def test_a_full_cache_is_refused():
-    cache, tokens = Cache(DR, 2, 12, dtype=torch.float64), random_tokens()
-    cache.extend(build(DR), tokens)
+    cache, tokens = build(DR).new_cache(2, 12), random_tokens()
+    cache.extend(tokens)
     with pytest.raises(InputError, match="room for 12 positions: 11 are filled, 2 more"):
-        cache.extend(build(DR), tokens[:, :2])
+        cache.extend(tokens[:, :2])

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from model.architecture import MIXTURES, DreamerConfig
 from model.dreamer import ATTENTIONS, Dreamer, Weights
-from model.generate import Cache
 from model.ops import Attended
 from tests.model.tiny_network import (
     VARIANTS,
@@ -110,7 +109,7 @@ def test_another_attention_takes_part_without_touching_the_others(config, monkey
     assert len(slots) == 2 * config.layers
     assert all(gradient.any() for gradient in slots.values())
     assert {name.replace(".slots", "") for name in found} > {name for name, _ in build(config).named_parameters()}
-    cache = Cache(config, 1, 11, dtype=torch.float64)
+    cache = model.new_cache(1, 11)
     tokens = random_tokens(1)
-    steps = [cache.extend(model, tokens[:, place : place + 1]) for place in range(tokens.shape[1])]
+    steps = [cache.extend(tokens[:, place : place + 1]) for place in range(tokens.shape[1])]
     torch.testing.assert_close(model.logits(torch.cat(steps, dim=1)), model(tokens))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from model.accounting import training_flops_per_token
+from model.module import training_flops
 from model.ops.device import device_name, peak_flops
 from model.training.recording.records import Progress, StepLog
 from model.training.trainer import Trainer
@@ -27,7 +27,7 @@ class Recorder:
         self.log = StepLog(run.folder / "steps.csv", trainer.log_bytes, trainer.log_sum)
         peak = peak_flops(device_name(trainer.device), trainer.precision)
         stream = trainer.stream
-        flops = training_flops_per_token(run.model, stream.document_length, stream.target_share) if peak else None
+        flops = training_flops(run.model, stream.document_length, stream.target_share) if peak else None
         self.flops_share = flops / (peak * trainer.ranks.count) if flops and peak else None
         self.progress = Progress(run.folder / "progress.json", run.run_id, goal, self.flops_share, trainer.ranks.count)
         self.noticed = trainer.halved

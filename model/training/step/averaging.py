@@ -30,7 +30,11 @@ class WeightAverage:
     def __init__(self, state: Mapping[str, Tensor], power: float) -> None:
         """Begin with a copy; `state` are the tensors that training changes in place. With power 0 nothing is kept."""
         self._power = power
-        averaged = {name: tensor.detach() for name, tensor in state.items() if tensor.is_floating_point()}
+        averaged = {
+            name: tensor.detach()
+            for name, tensor in state.items()
+            if tensor.is_floating_point() and tensor.isfinite().all()  # a mask of minus infinity is no weight
+        }
         self._trained = averaged if power else {}
         self.tensors = {name: tensor.clone() for name, tensor in self._trained.items()}
 

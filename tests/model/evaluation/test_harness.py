@@ -20,7 +20,7 @@ from lm_eval.api.instance import Instance
 from model.evaluation import harness, harness_definitions, harness_files
 from model.evaluation.harness_definitions import build_task
 from model.evaluation.harness_tasks import HarnessTask
-from model.evaluation.language_model import Generation, LanguageModel, narrow
+from model.evaluation.language_model import Generation, LanguageModel
 from model.evaluation.scoring import log_likelihoods, rolling_windows
 from model.evaluation.tokenizer import Tokenizer
 from pipeline.errors import InputError
@@ -206,7 +206,7 @@ def test_generation_arguments() -> None:
 def test_narrow_weights_route_as_the_wide_ones_do(text_model: LanguageModel) -> None:
     """What CUDA computes in: bfloat16, except for routing, so that tokens keep their experts, and for gains."""
     model = copy.deepcopy(text_model.model)
-    narrow(model)
+    model.narrow()
     routing = {
         f"{router}.{name}" for router in model.routers() for name, _ in model.get_submodule(router).named_parameters()
     }

@@ -9,10 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from model.cache import Cache
 from model.dreamer import Dreamer
 from model.evaluation.language_model import Generation, LanguageModel
 from model.evaluation.scoring import Scoring, log_likelihoods
-from model.generate import Cache, generate
+from model.generate import generate
 from tests.model.evaluation.evaluation_world import (
     plain_generation,
     plain_log_likelihood,

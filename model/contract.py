@@ -1,0 +1,257 @@
+"""Say what an architecture needs to be measured: `Network`, with a default for everything but the forward pass.
+
+An architecture of one's own is a class that is built as `Class(vocabulary_size=..., sequence_length=..., **config)`,
+where the second number is the length of the rows of a training, and has
+
+    forward(tokens [B, S]) -> logits [B, S, V]
+
+where the logits at a position depend on the tokens up to that position alone. A `forward` that also has parameters
+`documents` or `positions` is given both [B, S] while it is trained: a row holds several documents, with labels that
+differ from one to the next and -1 for padding, and positions that begin with each document; without them the row is
+read as one text. Every method of `Network` in OPTIONAL may be defined by the class, and then takes the default's place.
+
+No other part of the project knows which architecture it has before it: Dreamer meets this contract as any other does.
+
+Axes: B batch, S sequence, T = B*S tokens, H hidden (or whatever `states` returns), W chosen tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from model.code import described, load_class
+from model.module import Architecture, DreamerConfig, ModuleConfig
+from model.ops import Documents
+from pipeline.errors import InputError
+
+OPTIONAL = ("states", "logits", "decayed_parameters", "update_balance", "new_cache", "flops_per_token")
+
+
+class Rows(Protocol):
+    """The rows that a model has read, to go on from: of `Prefixes`, or with what a model keeps of them."""
+
+    longest: int  # filled positions of the longest row
+    room: int  # tokens that every row can still take
+
+    def extend(
+        self,
+        tokens: Tensor,
+        lengths: Tensor | None = None,
+        depth: int | None = None,
+        wanted: Tensor | None = None,
+    ) -> Tensor:
+        """Read tokens [B, S] behind the rows, and return their states [B, S, H].
+
+        Of row b only the first `lengths[b]` tokens are real, the rest is padding. With `wanted` [W], places in the
+        flattened tokens, the states [W, H] of these alone are returned. Raises InputError where there is no room.
+        """
+
+    def take(self, rows: Sequence[int]) -> None:
+        """Keep these rows, in this order; a row may be taken several times to go on in several ways."""
+
+
+class Network(nn.Module):
+    """A model with everything that training and evaluation do with one.
+
+    `dtype` is that of the matrix products; None: that of the parameters.
+    """
+
+    config: Architecture
+    dtype: torch.dtype | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return next(self.parameters()).device
+
+    # --- forward
+
+    def states(self, tokens: Tensor, documents: Documents | None = None, depth: int | None = None) -> Tensor:
+        """Compute what the head is given [B, S, H]: logits themselves where a model has no head of its own.
+
+        Without `documents` each row is one text. `depth` is that of a model which runs at several.
+        """
+        raise NotImplementedError
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Compute logits [..., V] from states [..., H]."""
+        return states
+
+    def read(
+        self, tokens: Tensor, lengths: Tensor | None = None, wanted: Tensor | None = None, depth: int | None = None
+    ) -> Tensor:
+        """Compute the states [B, S, H] of rows of which the first `lengths` tokens are real; or those `wanted` [W, H].
+
+        Padding comes last, so causality keeps it out.
+        """
+        states = self.states(tokens, depth=depth)
+        return states if wanted is None else states.flatten(0, 1)[wanted]
+
+    def new_cache(self, batch: int, length: int, depth: int | None = None) -> Rows:
+        """Begin `batch` rows of at most `length` tokens."""
+        return Prefixes(self, batch, length)
+
+    def checked_depth(self, depth: int | None) -> int | None:
+        """Return the depth to run at; None stands for the model's own. Raises InputError where the model cannot."""
+        if depth is not None:
+            raise InputError(f"depth is {depth!r}, but only a recurrent model runs at another depth")
+        return None
+
+    # --- training
+
+    def loss(self, states_WH: Tensor, targets_W: Tensor, *, compiled: bool = False) -> Tensor:
+        """Sum the cross entropy of the target tokens."""
+        return F.cross_entropy(self.logits(states_WH).float(), targets_W, reduction="sum")
+
+    def decayed_parameters(self) -> list[nn.Parameter]:
+        """List the parameters under weight decay: those of two or more dimensions, so neither gains nor biases."""
+        return [parameter for parameter in self.parameters() if parameter.ndim >= 2]
+
+    def counts(self) -> list[Tensor]:
+        """List what a step has counted, to be summed over the ranks, or set to 0 where the step is tried again."""
+        return []
+
+    def update_balance(self) -> None:
+        """Do what follows a step of the optimiser, such as balancing experts."""
+
+    def recompute_activations(self) -> None:
+        """Keep fewer activations for the backward pass, and compute them again."""
+
+    def compile_parts(self, **options: Any) -> None:
+        """Let `torch.compile` fuse what gains by it."""
+
+    # --- evaluation
+
+    @property
+    def observable(self) -> bool:
+        """Whether `model.introspect` can look into the model."""
+        return False
+
+    def for_inference(self) -> Network:
+        """Return a model for inference, with the same outputs; on a GPU in bfloat16."""
+        if self.device.type == "cuda":
+            self.dtype = torch.bfloat16
+        return self
+
+    def position_bytes(self) -> float:
+        """Estimate the bytes that a position of a batch takes while it is evaluated: here those of its logits."""
+        return 12 * self.config.vocabulary_size
+
+
+class Prefixes:
+    """Rows whose tokens are kept, and read again with every extension: it works for every model."""
+
+    def __init__(self, model: Network, batch: int, length: int) -> None:
+        self.model, self.longest = model, 0
+        self.tokens = torch.zeros(batch, length, dtype=torch.long, device=model.device)
+        self.lengths = torch.zeros(batch, dtype=torch.long, device=model.device)
+
+    @property
+    def room(self) -> int:
+        """Number of tokens that every row can still take."""
+        return self.tokens.shape[1] - self.longest
+
+    def extend(
+        self,
+        tokens: Tensor,
+        lengths: Tensor | None = None,
+        depth: int | None = None,
+        wanted: Tensor | None = None,
+    ) -> Tensor:
+        """Read tokens behind the rows, as `Rows.extend` says."""
+        new = tokens.shape[1]
+        places = self.lengths[:, None] + torch.arange(new, device=self.device)
+        self.tokens.scatter_(1, places, tokens)
+        self.longest += new
+        self.lengths = self.lengths + (new if lengths is None else lengths)
+        places += torch.arange(len(tokens), device=self.device)[:, None] * self.longest
+        chosen = places if wanted is None else places.flatten()[wanted]
+        return self.model.states(self.tokens[:, : self.longest], depth=depth).flatten(0, 1)[chosen]
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the model."""
+        return self.tokens.device
+
+    def take(self, rows: Sequence[int]) -> None:
+        """Keep these rows, as `Rows.take` says."""
+        index = torch.tensor(rows, device=self.device)
+        self.tokens, self.lengths = self.tokens[index], self.lengths[index]
+
+
+class Wrapped(Network):
+    """A module of any origin as a network: its own optional methods, and the defaults for the others."""
+
+    def __init__(self, module: nn.Module, config: ModuleConfig, dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.module, self.config, self.dtype = module, config, dtype
+        self._given = [name for name in ("documents", "positions") if name in accepted(module.forward)]
+        for name in OPTIONAL:
+            if callable(own := getattr(module, name, None)):
+                setattr(self, name, own)
+
+    @property
+    def reads_documents(self) -> bool:
+        """Whether the model tells the documents of a row apart."""
+        return "documents" in self._given
+
+    def states(self, tokens: Tensor, documents: Documents | None = None, depth: int | None = None) -> Tensor:
+        """Compute the logits [B, S, V], in the precision of the matrix products."""
+        own = {} if documents is None else {"documents": documents.labels, "positions": documents.positions}
+        own = {name: own[name] for name in self._given if name in own}
+        narrow = self.dtype == torch.bfloat16
+        try:
+            with torch.autocast(tokens.device.type, torch.bfloat16) if narrow else nullcontext():
+                logits = self.module(tokens, **own)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # of the user's code, whatever it is
+            shape = f"{list(tokens.shape)} tokens"
+            raise InputError(f"{self.config.module}: forward of {shape} failed: {described(error)}") from error
+        if logits.shape != (expected := (*tokens.shape, self.config.vocabulary_size)):
+            raise InputError(
+                f"{self.config.module}: forward returned {list(logits.shape)}, but must return [B, S, V], here "
+                f"{list(expected)}"
+            )
+        return logits
+
+
+def accepted(function: Callable[..., Any]) -> set[str]:
+    """Return the names of the parameters of a function."""
+    return set(inspect.signature(function).parameters)
+
+
+def build(
+    config: Architecture,
+    dtype: torch.dtype | None = None,
+    *,
+    code: Path | None = None,
+    trust_code: bool = False,
+    empty: bool = False,
+) -> Network:
+    """Build the network of a description, on the current device.
+
+    `code` is the folder of its files, which are run with `trust_code` only. `empty` promises that all weights will be
+    replaced: a Dreamer then has none. Raises InputError where the network cannot be built.
+    """
+    if isinstance(config, DreamerConfig):
+        from model.dreamer import Dreamer
+
+        with torch.device("meta" if empty else torch.get_default_device()):
+            return Dreamer(config, dtype=dtype)
+    kind = load_class(config, code, trust_code=trust_code)
+    sizes = {"vocabulary_size": config.vocabulary_size, "sequence_length": config.sequence_length}
+    try:
+        return Wrapped(kind(**sizes, **config.config), config, dtype)
+    except InputError:
+        raise
+    except Exception as error:  # of the user's code, whatever it is
+        raise InputError(f"{config.module} cannot be built: {described(error)}") from error

@@ -1,0 +1,45 @@
+"""Build a causal language model of the transformers library, from its own configuration class with random weights."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from torch import Tensor, nn
+
+from pipeline.errors import InputError, nearest_name
+
+try:
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+except ImportError as error:
+    raise InputError("transformers is not installed; pip install 'dreamer-study[transformers]'") from error
+
+
+class TransformersModel(nn.Module):
+    """A model that meets the contract by `forward` alone: rows are read as one text, and there is no cache."""
+
+    def __init__(self, kind: str, vocabulary_size: int, sequence_length: int, **values: Any) -> None:
+        """Raises InputError for a field that the configuration of this type of model does not have."""
+        super().__init__()
+        aliases = CONFIG_MAPPING[kind].attribute_map
+        longest = aliases.get("max_position_embeddings", "max_position_embeddings")
+        known = {*CONFIG_MAPPING[kind]().to_dict(), *aliases}
+        for name in values.keys() - known:
+            near = nearest_name(name, known)
+            raise InputError(f"{kind} has no field {name}" + (f"; did you mean {near}?" if near else ""))
+        length = {longest: sequence_length} if longest in known else {}
+        config = AutoConfig.for_model(kind, **{"vocab_size": vocabulary_size, **length, **values})
+        self.model = AutoModelForCausalLM.from_config(config)
+
+    @classmethod
+    def of_type(cls, kind: str) -> Any:
+        """Return what builds models of a type. Raises InputError for a type that the library does not know."""
+        if kind not in CONFIG_MAPPING:
+            near = nearest_name(kind, list(CONFIG_MAPPING))
+            raise InputError(f"transformers has no model type {kind}" + (f"; did you mean {near}?" if near else ""))
+        return functools.partial(cls, kind)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Compute logits [B, S, V]."""
+        return self.model(input_ids=tokens, use_cache=False).logits
