@@ -167,7 +167,7 @@ def main() -> None:
     if not peer:
         print("transformers is not installed (pip install '.[bench]'): no comparison with it")
     for depth in options.depths:
-        baseline = la(depth, **study.models.baseline, **sizes)
+        baseline = la(depth, **study.models.dreamer, **sizes)
         configs = {"LA": baseline, "DR": dr(depth, baseline=baseline), "DR+DA": dr_da(depth, baseline=baseline)}
         with tempfile.TemporaryDirectory() as place:
             root = Path(place)

@@ -6,10 +6,11 @@ import importlib.util
 import shutil
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from flows.jobs.devices import check_devices, gpus, machine_memory, share_ranks
-from flows.models import PlannedModel, plan_models
+from flows.models import PlannedModel, check_trusted, plan_models, size
 from flows.study.configuration import Study
 from flows.watching.looks import folder_size
 from model.evaluation.harness_files import find_task
@@ -30,12 +31,14 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
     first rows do not fit its columns, a tokenizer that cannot be read, a cluster without Dask, folders that cannot be
     written, and models that fit neither the memory nor the disk.
     """
+    check_trusted(study, trust_code=trust_code)
     check_mirror(study)
     check_benchmarks(study, trust_code=trust_code)
     check_sources(study)
     if file := study.tokenizer_file:
         read_tokenizer(file)
-    planned = plan_models(study, study.data.tokenizer.vocabulary_size or UNKNOWN_VOCABULARY)
+    vocabulary_size = study.data.tokenizer.vocabulary_size or UNKNOWN_VOCABULARY
+    planned = plan_models(study, vocabulary_size, partial(size, code=study.place, trust_code=trust_code))
     if not study.compute.cluster:
         check_devices(study)
         share_ranks(study, len(planned), [gpus(study)])
@@ -115,7 +118,7 @@ def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:
     if needed > there:
         raise InputError(
             f"{largest.model_id} has {largest.parameters:,} parameters and needs at least {needed / 1e9:,.1f} GB to be "
-            f"trained; {place} has {there / 1e9:,.1f} GB; make models.baseline smaller"
+            f"trained; {place} has {there / 1e9:,.1f} GB; make models.dreamer smaller, or its config"
         )
 
 

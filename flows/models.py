@@ -1,19 +1,56 @@
-"""Plan the models of a study: match every variant to LA of its depth."""
+"""Plan the models of a study: their sizes, matched where they are to be, and what they cost."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from flows.study.configuration import Study, Variant
-from model.accounting import flops_per_token, memory_bytes, parameters
-from model.config import DreamerConfig, la
-from model.matching import match
+from model.accounting import Resources, resources
+from model.architecture import DreamerConfig
+from model.code import digests
+from model.config import la
+from model.matching import match_costs, match_fields
+from model.module import TRANSFORMERS, Architecture, ModuleConfig, training_flops
+from pipeline.errors import InputError
 
-FAMILIES: dict[str, dict[str, bool]] = {  # how a family differs from the layered baseline
+FAMILIES: dict[str, dict[str, bool]] = {  # how a family differs from the layered model
     "LA": {},
     "DR": {"recurrent": True},
     "DR+DA": {"recurrent": True, "depth_attention": True},
 }
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """The question which sizes a model gets, and what it costs.
+
+    `match` names the fields that are searched, by "flops" and "parameters"; without fields, a model of the bundled
+    family is matched by its experts (section 3.8). Without `target` nothing is searched.
+    """
+
+    name: str
+    architecture: Architecture
+    length: int  # of the text over which FLOPs per token are counted
+    match: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    target: Resources | None = None
+
+    @property
+    def by_formula(self) -> bool:
+        """Whether formulas answer; the code of other models must run, which takes seconds."""
+        return isinstance(self.architecture, DreamerConfig) and not self.match
+
+    def content(self) -> dict[str, Any]:
+        """Return what decides the answer, for its key."""
+        target = self.target and [self.target.flops_per_token, self.target.parameters]
+        described = {"model": self.architecture.to_dict(), "length": self.length}
+        return {**described, "match": dict(self.match), "target": target}
+
+
+Answer = tuple[Architecture, Resources]
 
 
 @dataclass(frozen=True)
@@ -23,28 +60,89 @@ class PlannedModel:
     model_id: str
     variant: str
     depth: int
-    config: DreamerConfig
+    config: Architecture
     parameters: int
     flops_per_token: float
     memory_bytes: int
+    remarks: tuple[str, ...] = ()
+
+    def training_flops(self, length: int) -> float:
+        """Count FLOPs per token of a training step on rows of so many tokens."""
+        return training_flops(self.config, length, 1.0) or 3 * self.flops_per_token
 
 
-def plan_models(study: Study, vocabulary_size: int) -> list[PlannedModel]:
-    """Match every model of the study to LA of its depth (section 3.8). Raises InputError where no match exists."""
-    planned = []
-    for depth in study.models.depths:
+def plan_models(
+    study: Study, vocabulary_size: int, answer: Callable[[Sizing], Answer] | None = None
+) -> list[PlannedModel]:
+    """Size every model of the study; `answer` knows what only running a model tells (default: `size`, trusting none).
+
+    Models are matched to the study's baseline. A baseline that is itself to be matched is matched, as the others are,
+    to the layered model of `models.dreamer`. Raises InputError where no match exists.
+    """
+    answer, planned, models = answer or size, list[PlannedModel](), study.models
+    length = models.counted_length or study.training.sequence_length
+    for depth in models.depths:
         sizes = {"vocabulary_size": vocabulary_size, "sequence_length": study.training.sequence_length}
-        baseline = la(**{"depth": depth, **study.models.baseline, **sizes})
-        for variant in study.models.variants:
-            config = _match(variant, baseline)
-            resources = parameters(config), flops_per_token(config), memory_bytes(config)
-            planned.append(PlannedModel(f"{variant.name}-{depth}", variant.name, depth, config, *resources))
+        layered = la(**{"depth": depth, **models.dreamer, **sizes})
+        baseline = next(variant for variant in models.variants if variant.name == models.compared_with)
+        described = {variant.name: describe(study, variant, layered, sizes) for variant in models.variants}
+        reference = layered if baseline.matched else described[baseline.name]
+        _, target = answer(Sizing(baseline.name, reference, length))
+        for variant in models.variants:
+            config = described[variant.name]
+            search = variant.matched and config != reference
+            fields = variant.match.fields if search and variant.match and variant.match is not True else {}
+            sizing = Sizing(variant.name, config, length, fields, target if search else None)
+            config, costs = answer(sizing)
+            planned.append(PlannedModel(f"{variant.name}-{depth}", variant.name, depth, config, **vars(costs)))
     return planned
 
 
-def _match(variant: Variant, baseline: DreamerConfig) -> DreamerConfig:
-    changes = {**FAMILIES[variant.family], **variant.overrides}
-    if not changes:
-        return baseline
-    config = DreamerConfig.from_dict({**baseline.to_dict(), **changes})
-    return match(baseline, config) if variant.match else config
+def describe(study: Study, variant: Variant, layered: DreamerConfig, sizes: Mapping[str, int]) -> Architecture:
+    """Describe a variant before it is matched."""
+    if variant.family:
+        changes = {**FAMILIES[variant.family], **variant.overrides}
+        return DreamerConfig.from_dict({**layered.to_dict(), **changes}) if changes else layered
+    if variant.transformers:
+        return ModuleConfig(module=f"{TRANSFORMERS}:{variant.transformers}", config=variant.config, **sizes)
+    files = digests(study.place, variant.code_files)
+    return ModuleConfig(module=variant.module, config=variant.config, files=files, **sizes)
+
+
+def size(sizing: Sizing, code: Path | None = None, *, trust_code: bool = False) -> Answer:
+    """Answer a sizing: search the sizes that bring the model nearest to its target, and count what it then costs."""
+    config, length, target = sizing.architecture, sizing.length, sizing.target
+    if sizing.by_formula:
+        if target:
+            # As many experts in all as the layers of a layered model have.
+            experts = max(config.experts * config.depth // config.layers, config.active_experts)
+            start = dataclasses.replace(config, experts=experts)
+            config = match_costs(start, target.flops_per_token, target.parameters, length=length)
+        return config, resources(config, length)
+    from model.counting import check_countable, count  # imports torch
+
+    def sized(values: Mapping[str, Any]) -> Architecture:
+        if isinstance(config, DreamerConfig):
+            return DreamerConfig.from_dict(values)
+        return dataclasses.replace(config, config=dict(values))
+
+    def cost(values: Mapping[str, Any]) -> dict[str, float]:
+        found = count(sized(values), length, code=code, trust_code=trust_code)
+        check_countable(sizing.name, found)
+        return {"flops": found.flops_per_token, "parameters": found.parameters}
+
+    if target:
+        wanted = {"flops": target.flops_per_token, "parameters": target.parameters}
+        values = config.to_dict() if isinstance(config, DreamerConfig) else config.config
+        config = sized(match_fields(values, sizing.match, wanted, cost))
+    return config, count(config, length, code=code, trust_code=trust_code)
+
+
+def check_trusted(study: Study, *, trust_code: bool) -> None:
+    """Raise InputError for a model in a file of the user's, unless code is trusted."""
+    for variant in study.models.variants:
+        if variant.module and not trust_code:
+            raise InputError(
+                f"models.variants: {variant.name} is Python in {variant.module.partition(':')[0]}, which a study runs "
+                "only with --trust-code (Prefect: trust_code); look at the file first"
+            )

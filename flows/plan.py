@@ -19,12 +19,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from flows.models import PlannedModel, plan_models
+from flows.models import Answer, PlannedModel, Sizing, plan_models, size
 from flows.study.configuration import BUILTIN, Study
 from flows.watching.looks import found_in
 from flows.watching.progress import write_line
+from model.accounting import Resources
 from model.checksums import newest_values
 from model.evaluation.job import INTROSPECTION
+from model.module import read_architecture
 from model.training.config import HOW_FAR, HOW_IT_RUNS
 from pipeline.benchmarks.benchmark import PERPLEXITIES, Benchmark
 from pipeline.benchmarks.items import task_specifications
@@ -211,6 +213,14 @@ class Evaluation:
         return self.folder.exists()
 
 
+class Unsized(InputError):
+    """The sizes and costs of a model are not known yet, because only running its code tells."""
+
+    def __init__(self, sizing: Sizing) -> None:
+        super().__init__(f"{sizing.name} has not been sized yet; `dreamer run` does")
+        self.sizing = sizing
+
+
 class Plan:
     """Everything that follows from a study and the decisions made so far. What is decided does not change any more."""
 
@@ -352,8 +362,31 @@ class Plan:
 
     @cached_property
     def models(self) -> list[PlannedModel]:
-        """The models, matched in FLOPs and parameters. Raises InputError before the tokenizer is there."""
-        return plan_models(self.study, self.data.tokenizer.results["vocabulary_size"])
+        """The models, matched in FLOPs and parameters. Raises InputError before the tokenizer is there, or Unsized."""
+        return plan_models(self.study, self.data.tokenizer.results["vocabulary_size"], self._answer)
+
+    def _answer(self, sizing: Sizing) -> Answer:
+        """Answer a sizing: by formulas, or from its decision where only running a model tells."""
+        if sizing.by_formula:
+            return size(sizing)
+        path = self.sizing(sizing)
+        if not path.exists():
+            raise Unsized(sizing)
+        values = read_sealed(path)
+        return read_architecture(values["model"]), Resources(**values["resources"])
+
+    def sizing(self, sizing: Sizing) -> Path:
+        """Return the file of the decision which sizes a model has, and what it costs."""
+        key = self.store.key("decisions", VERSIONS["decisions"], sizing.content(), [])
+        return self.store.root / "decisions" / f"{key}.json"
+
+    @property
+    def sized(self) -> bool:
+        """Whether the data are there, and the sizes of all models known."""
+        try:
+            return self.prepared and bool(self.models)
+        except Unsized:
+            return False
 
     @property
     def runs(self) -> list[Run]:
@@ -478,8 +511,7 @@ class Plan:
     def evaluations_of(self, run: Run, checkpoint: Checkpoint) -> list[Evaluation]:
         """List the evaluations of one checkpoint, one for each benchmark."""
         settings, config = self.study.evaluation, run.model.config
-        last = checkpoint.point == run.points[-1] and config.recurrent
-        depths = tuple(depth for depth in settings.depths if depth != config.depth) if last else ()
+        depths = config.other_depths(settings.depths) if checkpoint.point == run.points[-1] else ()
         decisive = {"limit": settings.limit, "max_new_tokens": settings.max_new_tokens, "weights": settings.weights}
         found = []
         for benchmark, content in self._decisive.items():
@@ -496,7 +528,7 @@ class Plan:
     @property
     def trained(self) -> bool:
         """Whether every run has been trained as far as the study wants, and every race is decided."""
-        return self.prepared and all(
+        return self.sized and all(
             run.status == "screened" or (run.done and run.status == "chosen") for run in self.runs
         )
 
@@ -510,7 +542,7 @@ class Plan:
         if self.absent:
             return
         yield from (output.name for output in self.data.outputs)
-        if self.prepared:
+        if self.sized:
             for run in self.runs:
                 yield f"runs/{run.run_id}"
                 yield from (f"evaluations/{one.key}" for one in self.evaluations(run))

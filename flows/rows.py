@@ -77,7 +77,13 @@ def enter_study(plan: Plan) -> None:
     }
     known, order = {"study_id": study.study_id}, [variant.name for variant in study.models.variants]
     models = [
-        {**vars(model), **known, "config": canonical(model.config.to_dict()), "place": order.index(model.variant) + 1}
+        {
+            **vars(model),
+            **known,
+            "config": canonical(model.config.to_dict()),
+            "place": order.index(model.variant) + 1,
+            "remarks": "; ".join(model.remarks) or None,
+        }
         for model in plan.models
     ]
     curation = [{"study_id": study.study_id, **count} for count in curation_counts(plan.data)]

@@ -20,14 +20,17 @@ from flows.following import Followed
 from flows.jobs import Event, Failed, Job, Jobs
 from flows.jobs.devices import share_ranks
 from flows.live import Results, patiently, report_digest, report_mark
-from flows.plan import FAILURE, Checkpoint, Evaluation, Plan, Run
+from flows.models import size
+from flows.plan import FAILURE, Checkpoint, Evaluation, Plan, Run, Unsized
 from flows.prepare import prepare_data
 from flows.rows import outputs_of
 from flows.usage import register_user
 from flows.watching import progress
+from model.code import FOLDER as CODE
+from model.code import copy_code
 from model.training.recording.records import choose_seed
 from pipeline.errors import InputError
-from pipeline.storage.files import write_text_atomically
+from pipeline.storage.files import atomic_folder, write_text_atomically
 from pipeline.storage.integrity import check, sealed
 from reports.data import StudyData
 from sql.ledger import differing
@@ -70,7 +73,7 @@ def run_study(plan: Plan, jobs: Jobs, shown: Shown, options: Options = Options()
     plan.study.folder.mkdir(parents=True, exist_ok=True)
     register_user(plan)
     prepare_data(plan, shown.call)
-    shown.call("match", "match models", lambda: plan.models)
+    shown.call("match", "match models", partial(size_models, plan, options))
     for run in plan.runs:
         check_checkpoints(run)
         write_run(plan, run)
@@ -182,6 +185,8 @@ def training_job(run: Run, ranks: int, options: Options) -> Job:
     arguments = [str(folder), "--wait", "--stop-at", str(run.goal)]  # another study may want the run further
     if options.accept_code_change:
         arguments.append("--accept-code-change")
+    if options.trust_code:
+        arguments.append("--trust-code")
     name, log = training_name(run), folder / "log.txt"
     return Job("training", name, "model.train", tuple(arguments), folder, log, run.priority, ranks, goal=run.goal)
 
@@ -233,6 +238,18 @@ def evaluation_job(
     )
 
 
+def size_models(plan: Plan, options: Options) -> None:
+    """Size the models of the study, and store what only running their code has told."""
+    while not plan.sized:
+        try:
+            assert plan.models
+        except Unsized as unsized:
+            config, costs = size(unsized.sizing, plan.study.place, trust_code=options.trust_code)
+            path = plan.sizing(unsized.sizing)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text_atomically(path, sealed({"model": config.to_dict(), "resources": vars(costs)}))
+
+
 def check_checkpoints(run: Run) -> None:
     """Raise InputError for a run that has gone past a checkpoint which the study wants: training does not go back."""
     if run.missed:
@@ -251,6 +268,9 @@ def write_run(plan: Plan, run: Run) -> None:
         training["tokens"] = max(before["tokens"], training["tokens"])
         training["checkpoints"] = sorted({*before["checkpoints"], *training["checkpoints"]})
     run.folder.mkdir(parents=True, exist_ok=True)
+    if not (run.folder / CODE).exists():
+        with atomic_folder(run.folder / CODE) as unfinished:
+            copy_code(run.model.config, plan.study.place, unfinished)
     data = os.path.relpath(plan.data.packed.path, run.folder)
     text = json.dumps({"run_id": run.run_id, **run.content, "training": training, "data": data}, indent=1)
     if not path.exists() or path.read_bytes() != text.encode():

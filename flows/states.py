@@ -76,7 +76,7 @@ def read_states(plan: Plan) -> list[State]:
 
 def _is_prepared(plan: Plan) -> bool:
     try:
-        return plan.prepared
+        return plan.sized
     except InputError:  # data sets that are not as the study wants them
         return False
 

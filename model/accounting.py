@@ -8,8 +8,25 @@ FLOPs, as they are merged before inference (Eq. 8).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from model.architecture import DreamerConfig
 from pipeline.errors import InputError
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a model costs (Table 1); `remarks` are clauses that a reader of these figures must know."""
+
+    parameters: int
+    flops_per_token: float
+    memory_bytes: int
+    remarks: tuple[str, ...] = ()
+
+
+def resources(config: DreamerConfig, length: float = 1024) -> Resources:
+    """Count what a model costs; FLOPs are those per token of a text of `length` tokens."""
+    return Resources(parameters(config), flops_per_token(config, length), memory_bytes(config))
 
 
 def parameters(config: DreamerConfig) -> int:

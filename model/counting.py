@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from model.accounting import flops_per_token, memory_bytes, parameters
+from model.accounting import Resources, resources
 from model.contract import Wrapped, build
 from model.module import Architecture, DreamerConfig, ModuleConfig
 from pipeline.errors import InputError
@@ -31,16 +30,6 @@ MOVING = ("cat", "stack", "copy_", "index_put", "index_put_", "index_add", "inde
 """Operations that take several matrices, and move numbers without multiplying any."""
 
 
-@dataclass(frozen=True)
-class Resources:
-    """What a model costs, and what a reader of these figures must know (`remarks`, a clause each)."""
-
-    parameters: int
-    flops_per_token: float
-    memory_bytes: int
-    remarks: tuple[str, ...] = ()
-
-
 def count(config: Architecture, length: int, *, code: Path | None = None, trust_code: bool = False) -> Resources:
     """Count what a model costs; FLOPs are the mean over the tokens of a text of `length` tokens.
 
@@ -48,7 +37,7 @@ def count(config: Architecture, length: int, *, code: Path | None = None, trust_
     run; `code` and `trust_code` are those of `build`.
     """
     if isinstance(config, DreamerConfig):
-        return Resources(parameters(config), flops_per_token(config, length), memory_bytes(config))
+        return resources(config, length)
     logging.disable(logging.ERROR)  # torch tells of every operation that works on numbers alone
     try:
         for place in ("meta", "fake"):

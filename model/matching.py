@@ -9,7 +9,9 @@ not exist, every expert size is tried with its number of experts, and the neares
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from model.accounting import flops_per_token, parameters
 from model.architecture import DreamerConfig
@@ -25,9 +27,16 @@ def match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int = 1024
     FLOPs are those per token over a generation of `length` tokens. Raises InputError, with the reason, where no size
     comes near.
     """
-    target_flops, target_parameters = flops_per_token(baseline, length), parameters(baseline)
-    experts = max(baseline.experts * baseline.layers // variant.layers, variant.active_experts)  # as many in all
-    found = dataclasses.replace(variant, experts=experts)
+    experts = baseline.experts * baseline.layers // variant.layers  # as many in all
+    found = dataclasses.replace(variant, experts=max(experts, variant.active_experts))
+    return match_costs(found, flops_per_token(baseline, length), parameters(baseline), length=length)
+
+
+def match_costs(
+    variant: DreamerConfig, target_flops: float, target_parameters: int, *, length: int = 1024
+) -> DreamerConfig:
+    """Return `variant` with the sizes that bring it nearest to these costs; the search begins at its own sizes."""
+    found = variant
     sizes: list[tuple[int, int]] = []
     while (found.expert_size, found.experts) not in sizes:  # a repeated pair is the end, or one of two equally near
         sizes.append((found.expert_size, found.experts))
@@ -99,3 +108,58 @@ def _nearest(cost: Callable[[int], float], target: float, *, least: int) -> int 
         middle = (below + above) // 2
         below, above = (middle, above) if cost(middle) < target else (below, middle)
     return below if target - cost(below) <= cost(above) - target else above
+
+
+def match_fields(
+    values: Mapping[str, Any],
+    fields: Mapping[str, str],
+    target: Mapping[str, float],
+    cost: Callable[[Mapping[str, Any]], Mapping[str, float]],
+) -> dict[str, Any]:
+    """Return `values` with the sizes in `fields` that bring their costs nearest to the target, by the same descent.
+
+    `fields` names the field that is changed for each resource, "flops" or "parameters", as `target` and `cost(values)`
+    do. `cost` raises InputError for values of which no model can be built; InputError also where a field is no size.
+    """
+    found, seen = dict(values), list[list[Any]]()
+    while (sizes := [found.get(field) for field in fields.values()]) not in seen:
+        seen.append(sizes)
+        for resource, field in fields.items():
+            found[field] = _nearest_value(found, field, target[resource], lambda one, name=resource: cost(one)[name])
+    return found
+
+
+def _nearest_value(
+    values: Mapping[str, Any], field: str, target: float, cost: Callable[[Mapping[str, Any]], float]
+) -> int:
+    start = values.get(field)
+    if type(start) is not int or start < 1:
+        raise InputError(f"matching: config.{field} is {start!r}, but a size that is searched must be a whole number")
+    step = _step(start, lambda value: cost({**values, field: value}))
+
+    def cost_of(number: int) -> float:
+        try:
+            return cost({**values, field: number * step})
+        except InputError:
+            if number * step >= start:
+                raise
+            return -math.inf  # too small for a model of this kind
+
+    number = _nearest(cost_of, target, least=1)
+    if number is None:
+        raise InputError(
+            f"matching: even with {field} {step} a model costs {cost_of(1):.4g}, the baseline {target:.4g}"
+        )
+    return number * step
+
+
+def _step(start: int, cost: Callable[[int], float]) -> int:
+    """Find the smallest step of sizes of which models can be built, as multiples of the number of heads."""
+    for step in (1, 2, 4, 8, 16, 32, 64):
+        try:
+            for number in (1, 2):
+                cost((start // step + number) * step)
+        except InputError:
+            continue
+        return step
+    return start

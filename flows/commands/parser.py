@@ -95,7 +95,9 @@ def parser() -> argparse.ArgumentParser:
         help="end after this stage (default report)",
     )
     run.add_argument("--plain", action="store_true", help="run without Prefect")
-    run.add_argument("--trust-code", action="store_true", help="let the tasks that the study names run Python")
+    run.add_argument(
+        "--trust-code", action="store_true", help="let the tasks and models that the study names run Python"
+    )
     plan = add(
         "plan",
         "planning.plan:plan",
@@ -104,6 +106,7 @@ def parser() -> argparse.ArgumentParser:
     add_study(plan, default="demo")
     add_mirror(plan)
     plan.add_argument("--gpus", type=int, metavar="N", help="plan for a machine with N GPUs, not for this machine")
+    plan.add_argument("--trust-code", action="store_true", help="let models of the study run Python")
     plan.add_argument("--price", type=float, metavar="P", help="of an hour of one GPU, or of one core without GPUs")
     status = add(
         "status", "running.status:status", "Show how far every stage, model and seed is, also on another machine."

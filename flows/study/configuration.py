@@ -29,7 +29,6 @@ from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.world import WORLD_SOURCE
 
 VARIANTS = ("LA", "DR", "DR+DA")
-BASELINE = "LA"  # the family that all variants are matched to
 MOST_CHECKPOINTS = 10_000
 LONGEST_SEQUENCE = 2**20
 MOST_RANKS = 256  # beyond every machine
@@ -110,13 +109,61 @@ class Data(Section):
         return entries
 
 
+class Match(Section):
+    """The sizes of a variant that are searched until its costs are nearest to those of the baseline."""
+
+    flops: str | None = Field(None, description="the size that is searched for equal FLOPs per token")
+    parameters: str | None = Field(None, description="the size that is searched for equal parameters")
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Return the name of each size by what it is searched for."""
+        return self.model_dump(exclude_none=True)
+
+
 class Variant(Section):
-    """One architecture to compare: a family, with a name and overridden fields of DreamerConfig."""
+    """One architecture to compare: of the bundled family, in a file of one's own, or of the transformers library."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9+][A-Za-z0-9+_.-]*$", description="in tables and figures")
-    family: Literal["LA", "DR", "DR+DA"] = Field(description="layered, depth-recurrent, with depth attention")
-    overrides: dict[str, Any] = Field(default_factory=dict, description="fields of DreamerConfig")
-    match: bool = Field(True, description="to LA of its depth, in FLOPs and parameters")
+    family: Literal["LA", "DR", "DR+DA"] | None = Field(
+        None, description="layered, depth-recurrent, with depth attention"
+    )
+    overrides: dict[str, Any] = Field(default_factory=dict, description="fields of DreamerConfig, with `family`")
+    module: str | None = Field(
+        None, pattern=r"^[^:]+\.py:[A-Za-z_]\w*$", description="a class beside the study: <file>.py:<class>"
+    )
+    files: list[str] = Field(default_factory=list, description="further files of code that the module needs")
+    transformers: str | None = Field(None, min_length=1, description="a model type of the transformers library")
+    config: dict[str, Any] = Field(default_factory=dict, description="arguments of the class, or of the model type")
+    match: bool | Match | None = Field(
+        None,
+        description="to the baseline: sizes by name, or true (the default of a family) for experts and their size",
+    )
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Variant:
+        if sum(origin is not None for origin in (self.family, self.module, self.transformers)) != 1:
+            raise ValueError(f"{self.name}: give one of family, module and transformers")
+        if self.match is True and not self.family:
+            raise ValueError(f"{self.name}: name the sizes that are searched, as in match: {{flops: hidden_size}}")
+        if isinstance(self.match, Match) and not self.match.fields:
+            raise ValueError(f"{self.name}: match names no size; give flops, parameters or both")
+        for given, needed in (("overrides", "family"), ("files", "module")):
+            if getattr(self, given) and not getattr(self, needed):
+                raise ValueError(f"{self.name}: {given} belongs to a variant with {needed}")
+        if self.config and self.family:
+            raise ValueError(f"{self.name}: sizes of a family are overrides, not config")
+        return self
+
+    @property
+    def matched(self) -> bool:
+        """Whether sizes of the variant are searched, unless the variant is what the others are matched to."""
+        return self.family is not None if self.match is None else bool(self.match)
+
+    @property
+    def code_files(self) -> list[str]:
+        """The files of code that the variant needs, that of its class first."""
+        return [self.module.rpartition(":")[0], *self.files] if self.module else []
 
 
 def _named(entry: Any) -> Any:
@@ -130,33 +177,38 @@ NamedVariant = Annotated[
 
 
 class Models(Section):
-    """The architectures and depths. Variants are matched to LA of the same depth in FLOPs and parameters."""
+    """The architectures and depths. Variants are matched to the baseline in FLOPs and parameters."""
 
     depths: list[Annotated[int, Field(ge=1)]] = Field(default=[4], min_length=1, description="layers, or iterations")
     variants: list[NamedVariant] = Field(
-        default=[Variant(name=v, family=v) for v in VARIANTS], min_length=1, description="architectures, LA among them"
+        default=[Variant(name=v, family=v) for v in VARIANTS], min_length=1, description="architectures to compare"
     )
-    baseline: dict[str, Any] = Field(
-        default_factory=dict, description="fields of DreamerConfig, for LA and all matched to it"
+    baseline: str | None = Field(
+        None, description="the variant that the others are compared with, and matched to; default: the first one"
+    )
+    dreamer: dict[str, Any] = Field(default_factory=dict, description="fields of DreamerConfig, for LA, DR and DR+DA")
+    counted_length: int | None = Field(
+        None, ge=1, description="tokens of a text over which FLOPs are counted; default: training.sequence_length"
     )
 
-    @field_validator("variants")
+    @field_validator("baseline", mode="before")
     @classmethod
-    def _distinct(cls, variants: list[Variant]) -> list[Variant]:
-        distinct([variant.name for variant in variants], "variant names")
-        for variant in variants:
-            if variant.name == BASELINE and (variant.family != BASELINE or variant.overrides):
-                raise ValueError(
-                    f"{BASELINE} is the name of the baseline, an unchanged model of the family {BASELINE}: name this "
-                    "variant otherwise, or write sizes of all models to models.baseline"
-                )
-        return variants
+    def _former(cls, baseline: Any) -> Any:
+        if isinstance(baseline, dict):
+            raise ValueError("names a variant; sizes of the bundled family are models.dreamer now")
+        return baseline
+
+    @model_validator(mode="after")
+    def _named_once(self) -> Models:
+        names = distinct([variant.name for variant in self.variants], "variant names")
+        if self.baseline is not None and self.baseline not in names:
+            raise ValueError(f"baseline is {self.baseline!r}, but the variants are {', '.join(names)}")
+        return self
 
     @property
     def compared_with(self) -> str:
-        """The variant that the others are compared with: LA where it is among them, else the first one."""
-        names = [variant.name for variant in self.variants]
-        return BASELINE if BASELINE in names else names[0]
+        """The variant that the others are compared with."""
+        return self.baseline or self.variants[0].name
 
     @field_validator("depths")
     @classmethod

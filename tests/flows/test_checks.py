@@ -72,7 +72,7 @@ def test_a_source_that_does_not_fit_its_first_rows_is_told_before_the_world_is_w
         ({"training": {"warmup_steps": 10**6}}, "warmup_steps=1,000,000 are more than"),
         ({"evaluation": {"bootstrap_replicates": 10**6}}, "less than or equal to 100000"),
         ({"data": {"memory": "much"}}, "write it like 4GB"),
-        ({"models": {"baseline": {"hidden_size": 10**7}}}, "make models.baseline smaller"),
+        ({"models": {"dreamer": {"hidden_size": 10**7}}}, "make models.dreamer smaller"),
         ({"data": {"tokenizer": {"file": __file__}}}, "is no tokenizer.json"),
         ({"compute": {"cluster": "tcp://127.0.0.1:1"}}, "Dask is not installed"),
     ],

@@ -86,7 +86,7 @@ def test_data_are_made_again_by_what_decides_them(tmp_path: Path, changes: dict[
         ({"training": {"learning_rate": 1e-3}}, False, False),
         ({"training": {"batch_tokens": 1024}}, False, False),
         ({"training": {"precision": "bfloat16"}}, False, False),
-        ({"models": {"baseline": {"hidden_size": 16}}}, False, False),
+        ({"models": {"dreamer": {"hidden_size": 16}}}, False, False),
     ],
 )
 def test_runs_and_evaluations_are_made_again_by_what_decides_them(

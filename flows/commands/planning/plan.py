@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import shutil
+from functools import partial
 
 import pandas as pd
 
@@ -20,22 +21,30 @@ from flows.commands.planning.time_plan import (
 )
 from flows.commands.tables import console, print_table
 from flows.jobs.devices import gpus
-from flows.models import PlannedModel, plan_models
+from flows.models import PlannedModel, check_trusted, plan_models, size
 from flows.plan import Plan
-from flows.study.configuration import BASELINE, Study
+from flows.study.configuration import Study
 from flows.study.loading import load_study
 from flows.study.noise import noise_of
-from model.accounting import training_flops_per_token
 from pipeline.errors import InputError
 from pipeline.sources.source import notices
 from reports.text.numbers import duration
 from sql.statistics.resolution import smallest_factor
 
+SIZES = {
+    "expert size": "expert_size",
+    "experts": "experts",
+    "active": "active_experts",
+    "hidden": "hidden_size",
+    "depth": "depth",
+    "config": "config",
+}
+
 
 def plan(options: argparse.Namespace) -> None:
     """Print the matched models (Tables 1 and 3), the sources and data stages, then tokens, compute, disk and time.
 
-    The mismatch columns are what matching leaves between a model and LA; estimates name the assumptions behind them.
+    The mismatch columns are what matching leaves between a model and the baseline; estimates name their assumptions.
     Raises InputError for numbers without sense, when the vocabulary is unknown before the tokenizer is read, a model
     cannot be matched, or the mirror does not exist.
     """
@@ -43,14 +52,15 @@ def plan(options: argparse.Namespace) -> None:
         raise InputError("--price is a number of 0 or more, --gpus a whole number of at least 1")
     study = load_study(options.study, mirror=options.mirror, root=options.root)
     check_mirror(study)
-    size = study.data.tokenizer.vocabulary_size
-    if size is None:
+    vocabulary = study.data.tokenizer.vocabulary_size
+    if vocabulary is None:
         raise InputError(
             "data.tokenizer.vocabulary_size: give it beside 'hub' or 'file', so that the models can be sized beforehand"
         )
-    planned = plan_models(study, size)
+    check_trusted(study, trust_code=options.trust_code)
+    planned = plan_models(study, vocabulary, partial(size, code=study.place, trust_code=options.trust_code))
     console.print(f"{study.study_id}\n")
-    baselines = {model.depth: model for model in planned if model.variant == BASELINE}
+    baselines = {model.depth: model for model in planned if model.variant == study.models.compared_with}
     print_table(pd.DataFrame([_model_row(model, baselines.get(model.depth)) for model in planned]))
     sources, stages, data = data_tables(study)
     for table in (sources, stages):
@@ -90,7 +100,7 @@ def _left(study: Study) -> str | None:
     if not study.store_folder.is_dir():
         return None
     plan = Plan(study)
-    if not plan.prepared:
+    if not plan.sized:
         return "data, then every training and every evaluation; `dreamer status` shows each stage"
     going_on = [run for run in plan.runs if run.status != "screened"]
     evaluations = [one for run in going_on for one in plan.evaluations(run)]  # of the checkpoints that are there
@@ -102,7 +112,7 @@ def _flops(study: Study, planned: list[PlannedModel]) -> float:
     """Count the FLOPs of all trainings: of every seed to the end, or to where the best goes on alone."""
     training = study.training
     tokens = training.tokens + (len(training.seeds) - 1) * (training.stop_at or training.tokens)
-    return sum(training_flops_per_token(model.config, training.sequence_length) * tokens for model in planned)
+    return sum(model.training_flops(training.sequence_length) * tokens for model in planned)
 
 
 def _times(study: Study, times: Times, price: float | None, *, on_gpu: bool) -> dict[str, str]:
@@ -149,12 +159,13 @@ def _resolution(study: Study) -> str:
 
 
 def _model_row(model: PlannedModel, baseline: PlannedModel | None) -> dict[str, object]:
-    config = model.config
+    config = model.config.to_dict()
+    sizes = {name: config.get(field, "-") for name, field in SIZES.items()}
     mismatch = {
         name: f"{100 * (ours / theirs - 1):+.2f} %" if theirs else "-"
         for name, ours, theirs in (
-            ("FLOPs to LA", model.flops_per_token, baseline and baseline.flops_per_token),
-            ("parameters to LA", model.parameters, baseline and baseline.parameters),
+            ("FLOPs to baseline", model.flops_per_token, baseline and baseline.flops_per_token),
+            ("parameters to baseline", model.parameters, baseline and baseline.parameters),
         )
     }
     return {
@@ -163,9 +174,6 @@ def _model_row(model: PlannedModel, baseline: PlannedModel | None) -> dict[str, 
         "FLOPs/token": model.flops_per_token,
         **mismatch,
         "memory": amount(model.memory_bytes),
-        "expert size": config.expert_size,
-        "experts": config.experts,
-        "active": config.active_experts,
-        "hidden": config.hidden_size,
-        "depth": config.depth,
+        **sizes,
+        "remarks": "; ".join(model.remarks),
     }

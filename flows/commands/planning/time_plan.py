@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from flows.jobs.devices import concurrency, gpus, share_ranks
 from flows.models import PlannedModel
 from flows.study.configuration import BUILTIN, Study
-from model.accounting import flops_per_token, training_flops_per_token
 from pipeline.worlds.tasks import WORLD_BENCHMARKS
 
 # Useful FLOPs per second in training, as measured (docs/log.md): small models on a CPU core, 15 % of a GPU's peak.
@@ -86,7 +85,7 @@ def estimate_times(study: Study, planned: Sequence[PlannedModel], rate: float, d
 
     def phase(models: Sequence[PlannedModel], tokens: int) -> tuple[float, float]:
         """Return the seconds until all models are trained on so many tokens, and the devices' seconds of work."""
-        work = [training_flops_per_token(model.config, length) * tokens / rate for model in models]
+        work = [model.training_flops(length) * tokens / rate for model in models]
         ranks = share_ranks(study, len(models), found)
         jobs = [(count, seconds / count) for count, seconds in zip(ranks, work, strict=True)]
         return _makespan(jobs, slots), sum(work)
@@ -97,7 +96,7 @@ def estimate_times(study: Study, planned: Sequence[PlannedModel], rate: float, d
         more = phase(planned, training.tokens - first)
         spent, trained = spent + more[0], trained + more[1]
     complete = 1 if training.stop_at else len(training.seeds)
-    passes = sum(_evaluations(study, model) * flops_per_token(model.config, length) for model in planned)
+    passes = sum(_evaluations(study, model) * model.training_flops(length) / 3 for model in planned)
     scored_tokens = sum(scored.items * scored.tokens for scored in scored_by(study))
     evaluated = complete * scored_tokens * passes / rate
     return Times(spent, evaluated / slots, slots, trained + evaluated)
@@ -106,7 +105,7 @@ def estimate_times(study: Study, planned: Sequence[PlannedModel], rate: float, d
 def _evaluations(study: Study, model: PlannedModel) -> int:
     """Count the evaluations of one run: each checkpoint with each kind of weights, and the last at other depths."""
     kinds = 2 if study.evaluation.weights == "both" else 1
-    others = [depth for depth in study.evaluation.depths if depth != model.depth] if model.config.recurrent else []
+    others = model.config.other_depths(study.evaluation.depths)
     return len(study.training.points) * kinds + len(others)
 
 
