@@ -76,16 +76,12 @@ def enter_study(plan: Plan) -> None:
         "baseline": study.models.compared_with,
     }
     known, order = {"study_id": study.study_id}, [variant.name for variant in study.models.variants]
-    models = [
-        {
-            **vars(model),
-            **known,
-            "config": canonical(model.config.to_dict()),
-            "place": order.index(model.variant) + 1,
-            "remarks": "; ".join(model.remarks) or None,
-        }
-        for model in plan.models
-    ]
+    models = []
+    for model in plan.models:
+        row_of_model = {**vars(model), **known, "place": order.index(model.variant) + 1}
+        remarks = row_of_model.pop("remarks")
+        config = {**model.config.to_dict(), **({"remarks": "; ".join(remarks)} if remarks else {})}
+        models.append({**row_of_model, "config": canonical(config)})
     curation = [{"study_id": study.study_id, **count} for count in curation_counts(plan.data)]
     tables = {"studies": [row], "models": models, "curation": curation, "sources": _sources(plan)}
     tables["benchmarks"] = _overridden_benchmarks(plan)

@@ -45,7 +45,8 @@ QUERIES = {
     "loss_curve": "from internal.mean_curves where study_id = ? and measure = 'loss' order by all",
     "perplexity": "from internal.token_perplexity where study_id = ? order by all",
     "resources": "from table_1 where study_id = ?",
-    "models": "select study_id, model_id, coalesce(variant, model_id) as variant, depth, config from models "
+    "models": "select study_id, model_id, coalesce(variant, model_id) as variant, depth, config, "
+    "try_cast(config as json) ->> '$.remarks' as remarks from models "
     "where study_id = ?",
     "results": "from table_2 where study_id = ?",
     "funnel": "from funnel where study_id = ?",

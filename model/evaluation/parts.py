@@ -110,8 +110,10 @@ def _score_benchmark(
         rows = tables(checkpoint.run_id, checkpoint.tokens, score_tasks(model, tasks), model.weights)
     finally:
         model.depth = None
+    if not compared:
+        return rows
     other = {"depth_evaluations": depth_rows(rows["evaluations"], depth or model.model.config.depth)}
-    return other if depth else {**rows, **other} if compared else rows
+    return other if depth else {**rows, **other}
 
 
 def _score_raw(checkpoint: Checkpoint, model: LanguageModel, tasks: Sequence[Task]) -> Rows:

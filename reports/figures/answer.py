@@ -14,7 +14,7 @@ from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, ordered, present
 from reports.text.answer import times
 from reports.text.mean_factors import headline
-from reports.text.names import depth_name, measure_label, parts_in_words
+from reports.text.names import depth_name, measure_label, variants_in_words
 from reports.text.numbers import listed
 
 HEIGHT = 250
@@ -29,12 +29,13 @@ def answer(
     accuracies: pd.DataFrame,
     losses: pd.DataFrame,
     by_target: pd.DataFrame,
+    models: pd.DataFrame,
     styles: Mapping[str, Style],
 ) -> Figure | None:
     """Draw the curve of the headline's measure (y) against training tokens (x), a panel for each depth.
 
     `factors` has the rows of `StudyData.mean_factors`, `accuracies` and `losses` those of the mean curves, `by_target`
-    those of `factor_by_target`. None without a headline.
+    those of `factor_by_target`, `models` those of `StudyData.models`. None without a headline.
     """
     accuracies = accuracies.rename(columns={"accuracy": "value"}).assign(metric="accuracy")
     curves = pd.concat([accuracies, losses.assign(metric="loss")])
@@ -58,7 +59,8 @@ def answer(
         "tokens a model needs for equal height, or how many times as many: the mean over all heights, drawn where "
         "the curves are as far apart as that mean, or a little above or below where two bars would meet."
     )
-    return figure("answer", "The answer", f"{parts_in_words(shown)} {caption}".strip(), panels, shown)
+    words = variants_in_words(ordered(models, styles))
+    return figure("answer", "The answer", f"{words} {caption}".strip(), panels, shown)
 
 
 def _where(frame: pd.DataFrame, keys: Mapping[str, object]) -> pd.DataFrame:

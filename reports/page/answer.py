@@ -37,7 +37,7 @@ def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
     return FirstScreen(
         answer_text.answers(means, others),
         answer_text.warnings(data, means, others),
-        [drawing_block(data, "mean_factors curve loss_curve factor_by_target", "answer.answer", styles)],
+        [drawing_block(data, "mean_factors curve loss_curve factor_by_target models", "answer.answer", styles)],
     )
 
 
@@ -73,11 +73,9 @@ def _answered_task(compared: pd.DataFrame) -> str:
 def _mean_factors(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the mean factors as a figure and in tables, and the factor at each target."""
     text = (
-        f"Each variant is compared with {data.baseline} of the same depth. At every value that both models "
-        "reached, the "
-        f"training tokens of {data.baseline} are divided by those of the variant; the factor is the mean of these "
-        "ratios "
-        "over the values (of their logarithms). Every checkpoint counts, and every seed."
+        f"Each variant is compared with {data.baseline} of the same depth. At every value that both models reached, "
+        f"the training tokens of {data.baseline} are divided by those of the variant; the factor is the mean of these "
+        "ratios over the values (of their logarithms). Every checkpoint counts, and every seed."
     )
     tables = [
         block
@@ -101,10 +99,8 @@ def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     what = f"the average of {listed(averaged)}" if task == AVERAGE else task_name(task)
     text = (
         f"Each variant is compared with {data.baseline} of the same depth. The goal is the best accuracy of "
-        f"{data.baseline} over "
-        f"its checkpoints, on {what}. The factor is the number of training tokens after which {data.baseline} had "
-        "it, over "
-        "the number after which the variant had it."
+        f"{data.baseline} over its checkpoints, on {what}. The factor is the number of training tokens after which "
+        f"{data.baseline} had it, over the number after which the variant had it."
     )
     found = [crossing(row) for row in ordered(compared[compared["task"] == task], styles).to_dict("records")]
     blocks = [Block("heading", "By the paper’s rule"), Block("prose", text)]

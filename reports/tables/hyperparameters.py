@@ -19,8 +19,9 @@ Configuration = Mapping[str, Any]
 # nothing; or a function of the configuration.
 Value = str | tuple[str, str] | Callable[[Configuration], Any]
 OF_MODELS: dict[str, Value] = {
-    "Layers": lambda c: 1 if c["recurrent"] else c["depth"],
-    "Iterations of a layer": lambda c: c["depth"] if c["recurrent"] else 1,
+    "Class, or type": "module",
+    "Layers": lambda c: 1 if c.get("recurrent") else c.get("depth"),
+    "Iterations of a layer": lambda c: c["depth"] if c.get("recurrent") else None,
     "EA: intermediate size of an expert": "expert_size",
     "EA: experts": "experts",
     "EA: active experts": "active_experts",
@@ -29,12 +30,12 @@ OF_MODELS: dict[str, Value] = {
     "SA: query heads": "query_heads",
     "SA: key and value heads": "key_value_heads",
     "SA: head size": "head_size",
-    "SA: context length": "sequence_length",
+    "Context length": "sequence_length",
     "SA: RoPE base": "rope_base",
     "DA: query heads": ("depth_heads", "depth_attention"),
     "DA: key and value heads": ("depth_key_value_heads", "depth_attention"),
     "DA: head size": ("depth_head_size", "depth_attention"),
-    "DA: context length": lambda c: (c.get("depth_window") or c["depth"]) if c["depth_attention"] else None,
+    "DA: context length": lambda c: (c.get("depth_window") or c["depth"]) if c.get("depth_attention") else None,
     "DA: RoPE base": ("depth_rope_base", "depth_attention"),
     "SA and DA: experts of the projections": ("depth", "recurrent"),
     "SA and DA: rate of the bias": ("attention_bias_rate", "recurrent"),
@@ -69,7 +70,8 @@ def hyperparameters(models: pd.DataFrame, training: Configuration, styles: Mappi
     rows = ordered(models, styles).to_dict("records")
     known = [(row, configuration) for row in rows if (configuration := _configuration(row["config"]))]
     body = []
-    for name, value in OF_MODELS.items() if known else ():
+    own = {name: name for _, one in known for name in one.get("config", ())}  # arguments of other architectures
+    for name, value in {**OF_MODELS, **own}.items() if known else ():
         shown = [_shown(_value(configuration, value)) for _, configuration in known]
         if set(shown) != {NOTHING}:
             body.append(_row(name, shown[:1] if len(set(shown)) == 1 else shown, len(known)))
@@ -103,7 +105,7 @@ def _configuration(text: Any) -> Configuration:
         found = json.loads(text)
     except (TypeError, ValueError):
         return {}
-    return found if isinstance(found, dict) and {"recurrent", "depth_attention", "depth"} <= found.keys() else {}
+    return {**found, **found.get("config", {})} if isinstance(found, dict) and "vocabulary_size" in found else {}
 
 
 def _value(configuration: Configuration, value: Value) -> Any:

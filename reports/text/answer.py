@@ -16,6 +16,8 @@ from reports.text.token_stream import mismatch, repetition
 from sql.names import AVERAGE, UNDER_WAY
 
 NAMED = "95% interval "  # before the first interval of a text
+COSTS = {"flops_billion_per_token": "FLOPs a token", "parameters_billion": "parameters"}
+EQUAL = 0.01  # how far costs may differ and be called matched
 
 
 def answers(means: pd.DataFrame, others: pd.DataFrame) -> list[str]:
@@ -42,9 +44,8 @@ def _sentence(depth: int, rows: pd.DataFrame) -> str:
     goal = f"for equal {measure_name(rows.iloc[0])}"
     place = depth_name(depth).lower() if depth >= 0 else ""
     if not decided:
-        return _cannot_tell(
-            undecided, f" training tokens than {baseline_of(rows)}{f' at {place}' * bool(place)} {goal}"
-        )
+        where = f" at {place}" if place else ""
+        return _cannot_tell(undecided, f" training tokens than {baseline_of(rows)}{where} {goal}")
     first, *further = decided
     compared = f"training tokens {'than' if first['factor'] >= 1 else 'as'} {first['baseline']}"
     clauses = [f"{first['variant']} needed {times(first['factor'], ' times')} {compared}{_span(first, NAMED)}"]
@@ -74,9 +75,7 @@ def times(value: float, unit: str = "×") -> str:
 
 def _span(row: Mapping[str, Any], name: str = "") -> str:
     span = fine_interval(row, inverted=row["factor"] < 1)
-    if not span:
-        return " (no interval)"
-    return f" ({name}{span})"
+    return f" ({name}{span})" if span else " (no interval)"
 
 
 def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list[str]:
@@ -98,7 +97,23 @@ def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list
     if (others["bound"] == "at most").any():
         missed = [_model(row) for row in others[others["bound"] == "at most"].to_dict("records")]
         texts.append(f"Not reached: {listed(missed)} had not {data.baseline}’s best at the end.")
-    return [*texts, *gaps(data), *_benchmarks(data)]
+    return [*texts, *_unequal_costs(data), *gaps(data), *_benchmarks(data)]
+
+
+def _unequal_costs(data: StudyData) -> list[str]:
+    """Name the models that cost more than 1 % more or less than the baseline, and what is not as it is for others."""
+    costs = data.resources.merge(
+        data.resources[data.resources["variant"] == data.baseline], on="depth", suffixes=("", "_of_baseline")
+    )
+    unequal = []
+    for row in costs.to_dict("records"):
+        ratios = [row[name] / row[f"{name}_of_baseline"] - 1 for name in COSTS]
+        if any(abs(ratio) > EQUAL for ratio in ratios):
+            said = [f"{ratio:+.0%} {name}" for ratio, name in zip(ratios, COSTS.values(), strict=True)]
+            unequal.append(f"{_model(row)} ({', '.join(said)})")
+    texts = [f"Unequal costs, against {data.baseline}: {listed(unequal)}."] * bool(unequal)
+    remarks = data.models[data.models["remarks"].notna()].to_dict("records")
+    return texts + [f"{_model(row)}: {row['remarks']}." for row in remarks]
 
 
 def gaps(data: StudyData) -> list[str]:

@@ -120,16 +120,14 @@ def _checkpoints(data: StudyData) -> list[str]:
     if len(early):
         texts.append(
             f"{data.baseline} was best at its very first checkpoint on {_places(early)}. It may have been as good "
-            "before, "
-            "so the factors there may be too high."
+            "before, so the factors there may be too high."
         )
     late = baseline[baseline["baseline_tokens"] >= baseline["tokens_trained"]]
     if len(late):
         where = sorted({_task(task) for task in late["task"]}, key=str.lower)
         texts.append(
             f"{data.baseline} was best at its last checkpoint on {listed(where)} and may not have finished "
-            "learning: with "
-            "more tokens its best, and so the factor, would be another."
+            "learning: with more tokens its best, and so the factor, would be another."
         )
     return texts
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+import pandas as pd
 
 from reports.data import VALIDATION
 from reports.text.numbers import NOTHING
@@ -17,12 +20,6 @@ TASKS = {
     VALIDATION: "Held-out documents",
     AVERAGE: "Average",
 }
-# Parts of the names of the paper's variants: "DR+DA" has two.
-PARTS = {
-    "LA": "a layer of its own for each depth",
-    "DR": "depth recurrence, one layer used at every depth",
-    "DA": "attention over depths",
-}
 STAGES = {
     "documents": "Read",
     "traces": "Strip reasoning traces",
@@ -33,13 +30,22 @@ STAGES = {
 }
 
 
-def parts_in_words(variants: Iterable[str]) -> str:
-    """Say what the parts of variants' names stand for; empty for names that are not the paper's.
+def variants_in_words(models: pd.DataFrame) -> str:
+    """Say what each variant is. Example: `LA: a layer of its own for each depth. GPT: my_models.py:GPT.`"""
+    words = {row.variant: architecture_in_words(row.config) for row in models.itertuples()}
+    return " ".join(f"{variant}: {said}." for variant, said in words.items() if said)
 
-    Example: "LA: a layer of its own for each depth. DA: attention over depths." for `LA+DA`.
-    """
-    known = {part for variant in variants for part in variant.split(" ")[0].split("+")}
-    return " ".join(f"{part}: {words}." for part, words in PARTS.items() if part in known)
+
+def architecture_in_words(config: Any) -> str:
+    """Say what a model is by its configuration (JSON): `one layer used at every depth`; empty where that is unknown."""
+    try:
+        values = json.loads(config)
+    except (TypeError, ValueError):
+        return ""
+    if "recurrent" not in values:
+        return values.get("module", "")
+    layers = "one layer used at every depth" if values["recurrent"] else "a layer of its own for each depth"
+    return layers + ", attention over depths" * bool(values.get("depth_attention"))
 
 
 def task_name(task: str) -> str:

@@ -34,7 +34,6 @@ create table if not exists models ( -- One row: a model of a study, and what the
     memory_bytes bigint, -- bytes, as in the paper's Table 1
     config varchar, -- JSON: sizes of the model
     place integer, -- of the variant in the order of the study file, from 1; null: after those with a place, by name
-    remarks varchar, -- what a reader of its costs must know, as what FLOPs leave out; null: nothing
     primary key (study_id, model_id)
 );
 

@@ -13,6 +13,7 @@ from tests.reports.figures.frames import curve, data
 CURVES, NO_LOSSES = curve(), curve().iloc[:0].rename(columns={"accuracy": "value"})
 CHOSEN = pd.DataFrame({"variant": ["DR"], "depth": 4, "task": "average", "metric": "accuracy", "factor": [2.0]})
 CHOSEN = CHOSEN.assign(within_noise=False, baseline="LA")
+MODELS = pd.DataFrame({"variant": ["LA", "DR"], "depth": 4, "config": None})
 TARGETS = pd.DataFrame({"target": np.linspace(0.3, 0.4, 25), "factor": np.linspace(1.5, 2.6, 25)})
 TARGETS = TARGETS.assign(variant="DR", depth=4, task="average", metric="accuracy", variant_tokens=2e6)
 TARGETS = TARGETS.assign(baseline_tokens=TARGETS["variant_tokens"] * TARGETS["factor"])
@@ -20,7 +21,7 @@ TARGETS = TARGETS.assign(baseline_tokens=TARGETS["variant_tokens"] * TARGETS["fa
 
 def bars(chosen: pd.DataFrame, targets: pd.DataFrame) -> list[dict[str, str]]:
     """The bars of the only panel, with both ends in tokens."""
-    drawn = answer(chosen, CURVES, NO_LOSSES, targets, STYLES)
+    drawn = answer(chosen, CURVES, NO_LOSSES, targets, MODELS, STYLES)
     return [row for rows in data(drawn.panels[0].specification) if "to" in rows[0] for row in rows]
 
 
@@ -66,4 +67,4 @@ def test_two_bars_of_nearly_one_height_are_drawn_apart_and_keep_their_spans() ->
 
 
 def test_no_headline_no_figure() -> None:
-    assert answer(CHOSEN.iloc[:0], CURVES, NO_LOSSES, TARGETS, STYLES) is None
+    assert answer(CHOSEN.iloc[:0], CURVES, NO_LOSSES, TARGETS, MODELS, STYLES) is None

@@ -1,12 +1,20 @@
-"""What names stand for, in words."""
-
 from __future__ import annotations
 
-from reports.text.names import parts_in_words
+import json
+
+import pandas as pd
+
+from reports.text.names import variants_in_words
 
 
-def test_parts_of_names_are_said_once() -> None:
-    said = parts_in_words(["LA", "DR", "DR+DA · demo"])
-    assert [said.count(part) for part in ("LA: ", "DR: ", "DA: ")] == [1, 1, 1]
-    assert parts_in_words(["LA"]) == "LA: a layer of its own for each depth."
-    assert parts_in_words(["gpt2"]) == ""
+def test_each_variant_is_said_by_its_configuration_and_not_by_its_name() -> None:
+    configurations = {
+        "X": json.dumps({"recurrent": False, "depth_attention": False}),
+        "Y": json.dumps({"recurrent": True, "depth_attention": True}),
+        "GPT": json.dumps({"module": "my_models.py:GPT"}),
+        "from elsewhere": None,
+    }
+    models = pd.DataFrame({"variant": configurations.keys(), "config": configurations.values()})
+    said = variants_in_words(models)
+    assert said.startswith("X: a layer of its own for each depth. Y: one layer used at every depth, attention over")
+    assert said.endswith("GPT: my_models.py:GPT.")
