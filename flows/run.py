@@ -26,6 +26,7 @@ from flows.prepare import prepare_data
 from flows.rows import outputs_of
 from flows.usage import register_user
 from flows.watching import progress
+from flows.watching.looks import found_in
 from model.code import FOLDER as CODE
 from model.code import copy_code
 from model.training.recording.records import choose_seed
@@ -76,6 +77,8 @@ def run_study(plan: Plan, jobs: Jobs, shown: Shown, options: Options = Options()
     shown.call("match", "match models", partial(size_models, plan, options))
     for run in plan.runs:
         check_checkpoints(run)
+        if not run.folder.exists():
+            tell_changed_code(run)
         write_run(plan, run)
     register_user(plan)
     path, failures = None, {}
@@ -248,6 +251,18 @@ def size_models(plan: Plan, options: Options) -> None:
             path = plan.sizing(unsized.sizing)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_text_atomically(path, sealed({"model": config.to_dict(), "resources": vars(costs)}))
+
+
+def tell_changed_code(run: Run) -> None:
+    """Say where a file of the model's code is another than in an earlier run of the model."""
+    files = run.content["model"].get("files", {})
+    for path in found_in(run.folder.parent, f"{run.model.model_id}-s{run.seed}-*") if files else ():
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # removed meanwhile, or damaged
+            before = json.loads((path / "run.json").read_bytes())["model"]["files"]
+            if changed := [name for name in files if before.get(name, files[name]) != files[name]]:
+                progress.write_line(
+                    f"{run.name}: {changed[0]} is another than in {path.name}; the model is trained anew"
+                )
 
 
 def check_checkpoints(run: Run) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import shutil
 import sys
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -90,10 +91,8 @@ def _load(folder: Path, file: str, digest: str) -> Any:
 
 
 def described(error: BaseException) -> str:
-    """Describe an error of the user's code in one line: the innermost line of code, and what went wrong there."""
-    trace = error.__traceback__
-    while trace and trace.tb_next:
-        trace = trace.tb_next
-    place = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}: " if trace else ""
+    """Describe an error of the user's code in one line: the innermost line that is no library's, and what went wrong."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename]
+    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else ""
     said = " ".join(str(error).split())
     return f"{place}{type(error).__name__}: {said[:200]}"

@@ -74,6 +74,10 @@ class Network(nn.Module):
 
     # --- forward
 
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Compute logits [B, S, V] of rows [B, S] that are one text each."""
+        return self.logits(self.states(tokens))
+
     def states(self, tokens: Tensor, documents: Documents | None = None, depth: int | None = None) -> Tensor:
         """Compute what the head is given [B, S, H]: logits themselves where a model has no head of its own.
 

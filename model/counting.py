@@ -26,7 +26,7 @@ from model.module import Architecture, DreamerConfig, ModuleConfig
 from pipeline.errors import InputError
 
 ELEMENT_BYTES = 2  # bfloat16
-MOVING = ("cat", "stack", "copy_", "index_put", "index_put_", "index_add", "index_add_", "scatter", "scatter_add")
+MOVING = {"cat", "stack", "copy", "index_put", "index_add", "index_copy", "scatter", "scatter_add", "masked_scatter"}
 """Operations that take several matrices, and move numbers without multiplying any."""
 
 
@@ -98,7 +98,7 @@ class _Products(TorchDispatchMode):
         matrices = [one for one in _flat((args, tuple((kwargs or {}).values()))) if isinstance(one, Tensor)]
         matrices = [one for one in matrices if one.is_floating_point() and one.ndim >= 2]
         namespace, name, *_ = str(func).split(".")
-        free = torch.Tag.pointwise in func.tags or (namespace == "aten" and name in MOVING)
+        free = torch.Tag.pointwise in func.tags or (namespace == "aten" and name.removesuffix("_") in MOVING)
         if len(matrices) > 1 and not free:
             self.names.add(f"{namespace}.{name}")
         return func(*args, **(kwargs or {}))

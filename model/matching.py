@@ -134,7 +134,7 @@ def _nearest_value(
 ) -> int:
     start = values.get(field)
     if type(start) is not int or start < 1:
-        raise InputError(f"matching: config.{field} is {start!r}, but a size that is searched must be a whole number")
+        raise InputError(f"matching: config.{field} is {start!r}; give the whole number at which the search begins")
     step = _step(start, lambda value: cost({**values, field: value}))
 
     def cost_of(number: int) -> float:

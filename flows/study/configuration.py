@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
 from flows.study.section import Section, distinct, settings_section
+from model.code import digests
 from model.evaluation.job import EvaluationSettings
 from model.training.config import HOW_IT_RUNS, TrainingConfig
 from model.training.recording.records import FEWEST_LOSSES
@@ -367,6 +368,8 @@ class Study(Section):
         apart: dict[str, Any] = dict.fromkeys(("root", "store", "workers", "compute"), True)
         apart |= {"data": {"mirror", "memory"}, "training": {"ranks", *HOW_IT_RUNS}}
         content = self.model_dump(mode="json", exclude=apart)
+        if files := [name for variant in self.models.variants for name in variant.code_files]:
+            content["code"] = digests(self.place, files)
         return f"{self.name}-{digest(content)[:8]}"
 
     @property

@@ -53,7 +53,7 @@ class AdamW:
     @torch.no_grad()
     def step(self, learning_rate: float, norm: Tensor, clip: float) -> None:
         """Update the parameters; gradients of norm `norm` are scaled down to norm `clip` where theirs is larger."""
-        shrink = (norm / clip).clamp(min=1.0)
+        shrink = (norm.float() / clip).clamp(min=1.0)
         for names, weight_decay in self._groups:
             names = [name for name in names if self.parameters[name].grad is not None]
             if not names:

@@ -1,0 +1,97 @@
+"""Architectures as users write them, each with something that not all have. A file that models are loaded from."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Mean(nn.Module):
+    """Predict from the mean of the tokens so far, with what modules may have: dropout, tied weights, a mask."""
+
+    def __init__(self, vocabulary_size, sequence_length, hidden_size=16, dropout=0.1, dtype="float32"):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary_size, hidden_size)
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(hidden_size, vocabulary_size, bias=False)
+        self.head.weight = self.tokens.weight
+        mask = torch.full((sequence_length, sequence_length), float("-inf")).triu(1)
+        self.register_buffer("mask", mask)
+        self.to(getattr(torch, dtype))
+
+    def forward(self, tokens):
+        length = tokens.shape[1]
+        weights = self.mask[:length, :length].softmax(-1)
+        return self.head(self.dropout(weights @ self.tokens(tokens)))
+
+
+class Attention(nn.Module):
+    """Attend within a document, with positions, by torch's fused attention; a longest length of its own."""
+
+    def __init__(self, vocabulary_size, sequence_length, hidden_size=16, longest=None):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary_size, hidden_size)
+        self.positions = nn.Embedding(longest or sequence_length, hidden_size)
+        self.projections = nn.Linear(hidden_size, 3 * hidden_size)
+        self.head = nn.Linear(hidden_size, vocabulary_size)
+
+    def forward(self, tokens, documents=None, positions=None):
+        mask = None if documents is None else (documents[:, :, None] == documents[:, None, :]).tril()[:, None]
+        if positions is None:
+            positions = torch.arange(tokens.shape[1], device=tokens.device)
+        x = self.tokens(tokens) + self.positions(positions)
+        query, key, value = (part[:, None] for part in self.projections(x).chunk(3, -1))
+        x = x + F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=mask is None)[:, 0]
+        return self.head(x)
+
+
+class Mixture(nn.Module):
+    """A dense mixture of experts: each token goes to one expert, by torch's grouped product."""
+
+    def __init__(self, vocabulary_size, sequence_length, hidden_size=16, experts=4, expert_size=16):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary_size, hidden_size)
+        self.router = nn.Linear(hidden_size, experts, bias=False)
+        self.inward = nn.Parameter(torch.randn(experts, hidden_size, expert_size) / 4)
+        self.outward = nn.Parameter(torch.randn(experts, expert_size, hidden_size) / 4)
+        self.head = nn.Linear(hidden_size, vocabulary_size, bias=False)
+
+    def forward(self, tokens):
+        x = self.tokens(tokens).flatten(0, 1)
+        scores, chosen = self.router(x).max(-1)
+        order = chosen.argsort(stable=True)
+        ends = torch.bincount(chosen, minlength=len(self.inward)).cumsum(0).int()
+        hidden = F.relu(torch.nn.functional.grouped_mm(x[order], self.inward, offs=ends))
+        mixed = torch.nn.functional.grouped_mm(hidden, self.outward, offs=ends)
+        x = x + torch.zeros_like(x).index_copy(0, order, mixed) * scores.sigmoid()[:, None]
+        return self.head(x).view(*tokens.shape, -1)
+
+
+@torch.library.custom_op("own::product", mutates_args=())
+def product(x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    return x @ weights
+
+
+@product.register_fake
+def _(x, weights):
+    return x.new_empty(*x.shape[:-1], weights.shape[1])
+
+
+class Kernel(Mean):
+    """Multiply by an operation that no counter knows."""
+
+    def __init__(self, vocabulary_size, sequence_length, hidden_size=16):
+        super().__init__(vocabulary_size, sequence_length, hidden_size)
+        self.own = nn.Parameter(torch.randn(hidden_size, hidden_size))
+
+    def forward(self, tokens):
+        return self.head(product(self.tokens(tokens), self.own))
+
+
+class Declared(Kernel):
+    def flops_per_token(self, length):
+        return 100.0 * length
+
+
+class Short(Mean):
+    def forward(self, tokens):
+        return super().forward(tokens)[:, :-1]
