@@ -91,7 +91,7 @@ def _load(folder: Path, file: str, digest: str) -> Any:
 
 
 def described(error: BaseException) -> str:
-    """Describe an error of the user's code in one line: the innermost line that is no library's, and what went wrong."""
+    """Describe an error of the user's code in a line: the innermost place that is no library's, and what went wrong."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename]
     place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else ""
     said = " ".join(str(error).split())

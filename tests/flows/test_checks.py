@@ -54,7 +54,10 @@ def test_a_source_that_does_not_fit_its_first_rows_is_told_before_the_world_is_w
 @pytest.mark.parametrize(
     ("sections", "words"),
     [
-        ({"models": {"variants": [{"name": "LA", "family": "DR"}]}}, "LA is the name of the baseline"),
+        ({"models": {"baseline": {"depth": 2}}}, "sizes of the bundled family are models.dreamer now"),
+        ({"models": {"baseline": "GPT"}}, "baseline is 'GPT', but the variants are"),
+        ({"models": {"variants": ["LA", {"name": "G", "module": "g.py:G", "match": True}]}}, "match: {flops"),
+        ({"models": {"variants": ["LA", {"name": "G", "module": "g.py:G"}]}}, "G is Python in g.py"),
         ({"models": {"variants": ["LA", {"name": "..", "family": "DR"}]}}, "models.variants.1.name"),
         ({"training": {"sequence_length": 96}}, "batch_tokens=512 is no multiple of sequence_length=96"),
         ({"training": {"sequence_length": 10**9}}, "training.sequence_length"),

@@ -1,0 +1,104 @@
+"""docs/own-architecture.md: both files as they stand give factors; killed, with another baseline, for others too."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from benchmarks.soak import read_tables
+from flows.commands.cli import main
+from flows.models import plan_models, size
+from flows.study.loading import load_study
+from model.checkpoint import load_model
+from sql.results import query
+from tests.faults.processes import start
+from tests.flows.test_whole_study import same_tables
+from tests.waiting import PATIENCE_SECONDS, until
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "own-architecture.md").read_text(encoding="utf-8")
+LLAMA = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+OTHERS = [
+    "LA",
+    {"name": "Llama", "transformers": "llama", "config": LLAMA, "match": {"flops": "intermediate_size"}},
+    {"name": "Mamba", "transformers": "mamba", "config": {"hidden_size": 32, "num_hidden_layers": 2}},
+]
+
+
+def write(folder: Path, name: str = "gpt", **models: Any) -> Path:
+    """Write the page's two files, with other values under `models`."""
+    ((code,), (study,)) = (re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL) for kind in ("python", "yaml"))
+    (folder / "my_models.py").write_text(code)
+    values = yaml.safe_load(study)
+    path = folder / f"{name}.yaml"
+    path.write_text(study if not models else yaml.safe_dump({**values, "models": {**values["models"], **models}}))
+    return path
+
+
+def test_costs_of_the_page_are_those_of_a_count_by_hand_and_matched(tmp_path: Path) -> None:
+    study = load_study(write(tmp_path))
+    la, gpt, lstm = plan_models(study, 512, lambda sizing: size(sizing, tmp_path, trust_code=True))
+    hidden, feed_forward = 32, gpt.config.config["feed_forward"]
+    products = 2 * (4 * hidden**2 + 2 * hidden * feed_forward + 2 * hidden * 64.5) + hidden * 512
+    assert gpt.flops_per_token == pytest.approx(2 * products, rel=1e-3)
+    assert gpt.flops_per_token == pytest.approx(la.flops_per_token, rel=0.01)
+    assert lstm.flops_per_token == pytest.approx(2 * (8 * hidden**2 + hidden * 512), rel=1e-3)
+    assert lstm.remarks == ("reads the documents of a row as one text",)
+
+
+def test_untrusted_code_is_refused_and_never_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path)
+    (tmp_path / "my_models.py").write_text("raise SystemExit('it ran')\n")
+    for command in ("run", "plan"):
+        assert main([command, str(path)]) == 2
+        assert "GPT is Python in my_models.py" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_page_gives_factors_also_after_a_kill(tmp_path: Path) -> None:
+    path, log = write(tmp_path), tmp_path / "log"
+    options = ("--plain", "--trust-code")
+    killed = start(path, tmp_path / "killed", log, *options)
+    until(lambda: list((tmp_path / "killed").glob("store/evaluations/*/manifest.json")), killed)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    for name in ("killed", "calm"):
+        assert start(path, tmp_path / name, log, *options).wait(PATIENCE_SECONDS) == 0, log.read_text()
+    same_tables(tmp_path / "calm", tmp_path / "killed")
+    factors = query(tmp_path / "calm" / "results.duckdb", "from mean_factors where task = 'average'")
+    assert {"GPT", "LSTM"} <= set(factors["variant"])
+    (checkpoint, *_) = (tmp_path / "calm" / "store" / "runs").glob("GPT-2-*/checkpoints/*")
+    assert load_model(checkpoint, trust_code=True)(__import__("torch").zeros(1, 3, dtype=int)).shape[:2] == (1, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("baseline", "variants"), [("GPT", None), ("Llama", OTHERS)])
+def test_any_variant_can_be_the_baseline(tmp_path: Path, baseline: str, variants: list[Any] | None) -> None:
+    models = {"baseline": baseline, **({"variants": variants} if variants else {})}
+    path, root = write(tmp_path, "other", **models), tmp_path / "run"
+    assert main(["run", str(path), "--root", str(root), "--plain", "--trust-code"]) == 0
+    factors = query(root / "results.duckdb", "select distinct variant, baseline from mean_factors_against(null)")
+    assert set(factors["baseline"]) == {baseline}
+    assert "LA" in set(factors["variant"])
+    assert (root / "report" / "index.html").exists()
+
+
+@pytest.mark.slow
+def test_other_names_give_the_same_figures(tmp_path: Path) -> None:
+    """LA, DR and DR+DA called X, Y and Z, with Y for the baseline."""
+    tables = []
+    for names in (["LA", "DR", "DR+DA"], ["X", "Y", "Z"]):
+        variants = [{"name": n, "family": f} for n, f in zip(names, ["LA", "DR", "DR+DA"], strict=True)]
+        path, root = write(tmp_path, names[0], baseline=names[1], variants=variants), tmp_path / f"run-{names[0]}"
+        assert main(["run", str(path), "--root", str(root), "--plain"]) == 0
+        found = query(root / "results.duckdb", "from mean_factors_against(null) order by all")
+        tables.append(json.loads(found.replace(dict(zip(names, "XYZ", strict=True))).to_json(orient="records")))
+        assert len(read_tables(root)["evaluations"])
+    first, second = ([{**row, "study_id": ""} for row in table] for table in tables)
+    assert first == second
