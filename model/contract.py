@@ -21,7 +21,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -33,29 +33,6 @@ from model.ops import Documents
 from pipeline.errors import InputError
 
 OPTIONAL = ("states", "logits", "decayed_parameters", "update_balance", "new_cache", "flops_per_token")
-
-
-class Rows(Protocol):
-    """The rows that a model has read, to go on from: of `Prefixes`, or with what a model keeps of them."""
-
-    longest: int  # filled positions of the longest row
-    room: int  # tokens that every row can still take
-
-    def extend(
-        self,
-        tokens: Tensor,
-        lengths: Tensor | None = None,
-        depth: int | None = None,
-        wanted: Tensor | None = None,
-    ) -> Tensor:
-        """Read tokens [B, S] behind the rows, and return their states [B, S, H].
-
-        Of row b only the first `lengths[b]` tokens are real, the rest is padding. With `wanted` [W], places in the
-        flattened tokens, the states [W, H] of these alone are returned. Raises InputError where there is no room.
-        """
-
-    def take(self, rows: Sequence[int]) -> None:
-        """Keep these rows, in this order; a row may be taken several times to go on in several ways."""
 
 
 class Network(nn.Module):
@@ -100,8 +77,8 @@ class Network(nn.Module):
         return states if wanted is None else states.flatten(0, 1)[wanted]
 
     def new_cache(self, batch: int, length: int, depth: int | None = None) -> Rows:
-        """Begin `batch` rows of at most `length` tokens."""
-        return Prefixes(self, batch, length)
+        """Begin `batch` rows of at most `length` tokens, to be read piece by piece."""
+        return Rows(self, batch, length)
 
     def checked_depth(self, depth: int | None) -> int | None:
         """Return the depth to run at; None stands for the model's own. Raises InputError where the model cannot."""
@@ -150,8 +127,12 @@ class Network(nn.Module):
         return 12 * self.config.vocabulary_size
 
 
-class Prefixes:
-    """Rows whose tokens are kept, and read again with every extension: it works for every model."""
+class Rows:
+    """Rows whose tokens are kept, and read again with every extension: this works for every model.
+
+    A model that keeps something better has a class of its own with these methods; `longest` are the filled positions of
+    the longest row.
+    """
 
     def __init__(self, model: Network, batch: int, length: int) -> None:
         self.model, self.longest = model, 0
@@ -170,24 +151,23 @@ class Prefixes:
         depth: int | None = None,
         wanted: Tensor | None = None,
     ) -> Tensor:
-        """Read tokens behind the rows, as `Rows.extend` says."""
-        new = tokens.shape[1]
-        places = self.lengths[:, None] + torch.arange(new, device=self.device)
+        """Read tokens [B, S] behind the rows, and return their states [B, S, H].
+
+        Of row b only the first `lengths[b]` tokens are real, the rest is padding. With `wanted` [W], places in the
+        flattened tokens, the states [W, H] of these alone are returned.
+        """
+        new, device = tokens.shape[1], tokens.device
+        places = self.lengths[:, None] + torch.arange(new, device=device)
         self.tokens.scatter_(1, places, tokens)
         self.longest += new
         self.lengths = self.lengths + (new if lengths is None else lengths)
-        places += torch.arange(len(tokens), device=self.device)[:, None] * self.longest
+        places += torch.arange(len(tokens), device=device)[:, None] * self.longest
         chosen = places if wanted is None else places.flatten()[wanted]
         return self.model.states(self.tokens[:, : self.longest], depth=depth).flatten(0, 1)[chosen]
 
-    @property
-    def device(self) -> torch.device:
-        """The device of the model."""
-        return self.tokens.device
-
     def take(self, rows: Sequence[int]) -> None:
-        """Keep these rows, as `Rows.take` says."""
-        index = torch.tensor(rows, device=self.device)
+        """Keep these rows, in this order; a row may be taken several times to go on in several ways."""
+        index = torch.tensor(rows, device=self.tokens.device)
         self.tokens, self.lengths = self.tokens[index], self.lengths[index]
 
 
