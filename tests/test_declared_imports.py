@@ -35,7 +35,8 @@ def imported() -> dict[str, str]:
 
 def declared() -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return {distribution(each) for each in [*project["dependencies"], *project["optional-dependencies"]["cluster"]]}
+    optional = project["optional-dependencies"]
+    return {distribution(each) for each in [*project["dependencies"], *optional["cluster"], *optional["transformers"]]}
 
 
 def test_what_is_imported_is_declared() -> None:

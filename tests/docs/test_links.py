@@ -21,7 +21,7 @@ CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 FILE = re.compile(r"(?<![\w./<>-])\w[\w.-]*(?:/[\w.-]+)*\.(?:py|sql|md|yaml|toml)\b")
 MODULE = re.compile(r"python -m ((?:benchmarks|flows|model|pipeline|reports|sql)\b[\w.]*)")
 COMMAND = re.compile(r"(?:^|[`$]|\(| )\s?dreamer ([a-z][a-z-]+)")
-OF_READERS = re.compile(r"my[-\w]*\.(?:yaml|py)|study\.yaml")  # files that the reader of a page has
+OF_READERS = re.compile(r"my[-\w]*\.(?:yaml|py)|(?:study|gpt)\.yaml")  # files that the reader of a page has
 
 
 def text(page: str) -> str:
