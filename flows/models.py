@@ -134,7 +134,10 @@ def size(sizing: Sizing, code: Path | None = None, *, trust_code: bool = False) 
     if target:
         wanted = {"flops": target.flops_per_token, "parameters": target.parameters}
         values = config.to_dict() if isinstance(config, DreamerConfig) else config.config
-        config = sized(match_fields(values, sizing.match, wanted, cost))
+        try:
+            config = sized(match_fields(values, sizing.match, wanted, cost))
+        except InputError as error:
+            raise InputError(f"matching: {sizing.name}: {error}") from error
     return config, count(config, length, code=code, trust_code=trust_code)
 
 

@@ -9,6 +9,7 @@ not exist, every expert size is tried with its number of experts, and the neares
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +19,7 @@ from model.architecture import DreamerConfig
 from pipeline.errors import InputError
 
 SIZE_STEP = 8
+EXPERTS = {"flops": "expert_size", "parameters": "experts"}
 NEAR = 0.01  # what counts as near in FLOPs and in parameters, where the descent has found no sizes
 
 
@@ -36,78 +38,37 @@ def match_costs(
     variant: DreamerConfig, target_flops: float, target_parameters: int, *, length: int = 1024
 ) -> DreamerConfig:
     """Return `variant` with the sizes that bring it nearest to these costs; the search begins at its own sizes."""
-    found = variant
-    sizes: list[tuple[int, int]] = []
-    while (found.expert_size, found.experts) not in sizes:  # a repeated pair is the end, or one of two equally near
-        sizes.append((found.expert_size, found.experts))
-        try:
-            sized = _nearest_size(found, target_flops, length)
-        except InputError:
-            near = _near_in_both(variant, target_flops, target_parameters, length)
-            if near is None:
-                raise
-            return near
-        found = _nearest_experts(sized, target_parameters)
-    return found
+    target = {"flops": target_flops, "parameters": target_parameters}
+
+    def cost(values: Mapping[str, Any]) -> dict[str, float]:
+        config = DreamerConfig.from_dict(values)
+        return {"flops": flops_per_token(config, length), "parameters": parameters(config)}
+
+    try:
+        return DreamerConfig.from_dict(match_fields(variant.to_dict(), EXPERTS, target, cost))
+    except InputError as error:
+        near = _near_in_both(variant.to_dict(), target, cost)
+        if near is None:
+            raise InputError(f"matching: {variant.variant} of depth {variant.depth}: {error}") from error
+        return DreamerConfig.from_dict(near)
 
 
 def _near_in_both(
-    variant: DreamerConfig, target_flops: float, target_parameters: int, length: int
-) -> DreamerConfig | None:
+    values: dict[str, Any], target: Mapping[str, float], cost: Callable[[Mapping[str, Any]], Mapping[str, float]]
+) -> dict[str, Any] | None:
     """Find the expert size nearest in FLOPs, its experts nearest in parameters; None if not near in both."""
-    near: dict[float, DreamerConfig] = {}  # by mismatch in FLOPs
-    config = dataclasses.replace(variant, expert_size=SIZE_STEP, experts=variant.active_experts)
-    while flops_per_token(config, length) <= (1 + NEAR) * target_flops:  # the least that this size needs
+    near: dict[float, dict[str, Any]] = {}  # by mismatch in FLOPs
+    found = {**values, "expert_size": SIZE_STEP, "experts": values["active_experts"]}
+    while cost(found)["flops"] <= (1 + NEAR) * target["flops"]:  # the least that this size needs
         try:
-            found = _nearest_experts(config, target_parameters)
+            found["experts"] = _nearest_value(found, "experts", "parameters", target, cost)
         except InputError:
             break  # larger experts have still more parameters
-        mismatch = abs(flops_per_token(found, length) / target_flops - 1)
-        if mismatch <= NEAR and abs(parameters(found) / target_parameters - 1) <= NEAR:
-            near.setdefault(mismatch, found)
-        config = dataclasses.replace(config, expert_size=config.expert_size + SIZE_STEP)
+        flops, numbers = (abs(cost(found)[name] / target[name] - 1) for name in EXPERTS)
+        if flops <= NEAR and numbers <= NEAR:
+            near.setdefault(flops, dict(found))
+        found |= {"expert_size": found["expert_size"] + SIZE_STEP, "experts": values["active_experts"]}
     return near[min(near)] if near else None
-
-
-def _nearest_size(config: DreamerConfig, target: float, length: int) -> DreamerConfig:
-    def flops(step: int) -> float:
-        return flops_per_token(dataclasses.replace(config, expert_size=step * SIZE_STEP), length)
-
-    step = _nearest(flops, target, least=1)
-    if step is None:
-        raise InputError(
-            f"matching: {config.variant} of depth {config.depth} needs {flops(1):.4g} FLOPs per token even with experts"
-            f" of size {SIZE_STEP}, the baseline only {target:.4g}; give the baseline larger or more active experts"
-        )
-    return dataclasses.replace(config, expert_size=step * SIZE_STEP)
-
-
-def _nearest_experts(config: DreamerConfig, target: int) -> DreamerConfig:
-    def count(experts: int) -> float:
-        return parameters(dataclasses.replace(config, experts=experts))
-
-    experts = _nearest(count, target, least=config.active_experts)
-    if experts is None:
-        raise InputError(
-            f"matching: {config.variant} of depth {config.depth} has {count(config.active_experts)} parameters even"
-            f" with {config.active_experts} experts, the baseline only {target}; give the baseline more experts"
-        )
-    return dataclasses.replace(config, experts=experts)
-
-
-def _nearest(cost: Callable[[int], float], target: float, *, least: int) -> int | None:
-    """Find the number from `least` on whose rising cost is nearest to `target`; None if `least` costs too much."""
-    if cost(least) >= target:
-        step = cost(least + 1) - cost(least)
-        return least if cost(least) - target <= step / 2 else None
-    above = 2 * least
-    while cost(above) < target:
-        above *= 2
-    below = above // 2  # cost(below) < target <= cost(above)
-    while above - below > 1:
-        middle = (below + above) // 2
-        below, above = (middle, above) if cost(middle) < target else (below, middle)
-    return below if target - cost(below) <= cost(above) - target else above
 
 
 def match_fields(
@@ -125,35 +86,39 @@ def match_fields(
     while (sizes := [found.get(field) for field in fields.values()]) not in seen:
         seen.append(sizes)
         for resource, field in fields.items():
-            found[field] = _nearest_value(found, field, target[resource], lambda one, name=resource: cost(one)[name])
+            found[field] = _nearest_value(found, field, resource, target, cost)
     return found
 
 
 def _nearest_value(
-    values: Mapping[str, Any], field: str, target: float, cost: Callable[[Mapping[str, Any]], float]
+    values: Mapping[str, Any],
+    field: str,
+    resource: str,
+    target: Mapping[str, float],
+    cost: Callable[[Mapping[str, Any]], Mapping[str, float]],
 ) -> int:
     start = values.get(field)
     if type(start) is not int or start < 1:
-        raise InputError(f"matching: config.{field} is {start!r}; give the whole number at which the search begins")
+        raise InputError(f"config.{field} is {start!r}; give the whole number at which the search begins")
     step = _step(start, lambda value: cost({**values, field: value}))
 
     def cost_of(number: int) -> float:
         try:
-            return cost({**values, field: number * step})
+            return cost({**values, field: number * step})[resource]
         except InputError:
             if number * step >= start:
                 raise
             return -math.inf  # too small for a model of this kind
 
-    number = _nearest(cost_of, target, least=1)
+    least = next(number for number in itertools.count(1) if cost_of(number) > -math.inf)
+    number = _nearest(cost_of, target[resource], least=least)
     if number is None:
-        raise InputError(
-            f"matching: even with {field} {step} a model costs {cost_of(1):.4g}, the baseline {target:.4g}"
-        )
+        costs = f"{cost_of(least):.4g} {resource}, the baseline only {target[resource]:.4g}"
+        raise InputError(f"even with {field} {least * step} it has {costs}; give the baseline more or larger experts")
     return number * step
 
 
-def _step(start: int, cost: Callable[[int], float]) -> int:
+def _step(start: int, cost: Callable[[int], object]) -> int:
     """Find the smallest step of sizes of which models can be built, as multiples of the number of heads."""
     for step in (1, 2, 4, 8, 16, 32, 64):
         try:
@@ -163,3 +128,18 @@ def _step(start: int, cost: Callable[[int], float]) -> int:
             continue
         return step
     return start
+
+
+def _nearest(cost: Callable[[int], float], target: float, *, least: int) -> int | None:
+    """Find the number from `least` on whose rising cost is nearest to `target`; None if `least` costs too much."""
+    if cost(least) >= target:
+        step = cost(least + 1) - cost(least)
+        return least if cost(least) - target <= step / 2 else None
+    above = 2 * least
+    while cost(above) < target:
+        above *= 2
+    below = above // 2  # cost(below) < target <= cost(above)
+    while above - below > 1:
+        middle = (below + above) // 2
+        below, above = (middle, above) if cost(middle) < target else (below, middle)
+    return below if target - cost(below) <= cost(above) - target else above
