@@ -37,7 +37,12 @@ def write(folder: Path, name: str = "gpt", **models: Any) -> Path:
     (folder / "my_models.py").write_text(code)
     values = yaml.safe_load(study)
     path = folder / f"{name}.yaml"
-    path.write_text(study if not models else yaml.safe_dump({**values, "models": {**values["models"], **models}}))
+    if models:  # a smaller study than the page's
+        values["models"] |= models
+        values["training"] |= {"tokens": 12_000, "checkpoints": 2}
+        values["evaluation"]["limit"] = 5
+        study = yaml.safe_dump(values)
+    path.write_text(study)
     return path
 
 
@@ -93,9 +98,11 @@ def test_any_variant_can_be_the_baseline(tmp_path: Path, baseline: str, variants
 def test_other_names_give_the_same_figures(tmp_path: Path) -> None:
     """LA, DR and DR+DA called X, Y and Z, with Y for the baseline."""
     tables = []
+    page = load_study(write(tmp_path)).models.dreamer
     for names in (["LA", "DR", "DR+DA"], ["X", "Y", "Z"]):
         variants = [{"name": n, "family": f} for n, f in zip(names, ["LA", "DR", "DR+DA"], strict=True)]
-        path, root = write(tmp_path, names[0], baseline=names[1], variants=variants), tmp_path / f"run-{names[0]}"
+        models = {"baseline": names[1], "variants": variants, "dreamer": {**page, "depth_head_size": 16}}
+        path, root = write(tmp_path, names[0], **models), tmp_path / f"run-{names[0]}"
         assert main(["run", str(path), "--root", str(root), "--plain"]) == 0
         found = query(root / "results.duckdb", "from mean_factors_against(null) order by all")
         tables.append(json.loads(found.replace(dict(zip(names, "XYZ", strict=True))).to_json(orient="records")))
