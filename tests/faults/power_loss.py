@@ -14,13 +14,12 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from threading import RLock
+
+from tests.copies import exit_status
 
 LOSSES = 200
 
@@ -93,27 +92,14 @@ def outlive(work: Callable[[Path], object], root: Path, copies: Path) -> int:
 
     The power fails at a random sync, soon in the first attempts: a stage may sync dozens of files before it is named.
     """
-    return _apart().submit(_outlive, work, root, copies).result()
-
-
-@cache
-def _apart() -> ProcessPoolExecutor:
-    """Make a process that imports everything once, and of which each attempt is a copy."""
-    return ProcessPoolExecutor(1, get_context("spawn"))
-
-
-def _outlive(work: Callable[[Path], object], root: Path, copies: Path) -> int:
     chance = Random(0)
     for losses in range(LOSSES):
         kept = copies / str(losses)
         kept.mkdir(parents=True)
-        arguments = (work, root, kept, chance.randrange(3 + 2 * losses), losses)
-        process = get_context("fork").Process(target=_work, args=arguments)
-        process.start()
-        process.join()
-        if process.exitcode == 0:
+        status = exit_status(_work, work, root, kept, chance.randrange(3 + 2 * losses), losses)
+        if status == 0:
             return losses
-        assert process.exitcode == -signal.SIGKILL, f"the work failed after {losses} losses of power"
+        assert status == -signal.SIGKILL, f"the work failed after {losses} losses of power"
         restore(root, kept)
         shutil.rmtree(kept)
     raise AssertionError(f"not finished after {LOSSES} losses of power")
