@@ -1,12 +1,22 @@
-"""Colours and markers: apart from each other, and readable."""
+"""Styles of variants and of tables."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reports.page.report import STYLE
 from reports.style.theme import COLOURS, MARKERS, styles
+from reports.text.numbers import TIMES
+
+
+def test_every_unit_of_time_has_its_size() -> None:
+    (listed,) = re.findall(r"^const SIZES = {(.*)};", (STYLE / "tables.js").read_text(), re.MULTILINE)
+    sizes = dict(part.strip().split(": ") for part in listed.split(","))
+    assert {unit: float(sizes[unit]) for unit in ("s", *TIMES)} == {"s": 1, **TIMES}
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=20, unique=True))

@@ -1,4 +1,4 @@
-"""The page of an audit in a browser: one removal at a time, verdicts by keys, kept until they are saved as CSV."""
+"""Removals judged by eye: the page, and which are drawn."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reports.audit.page import audit_page
+from reports.audit.removals import COMPARED, differences
 from tests.reports.browser import CHROMIUM, Browser, browser
 
 COLUMNS = [
@@ -82,3 +85,28 @@ def test_removals_are_judged_one_by_one_and_saved(tmp_path: Path) -> None:
 def opened(window: Browser, page: Path) -> None:
     window.send("Page.navigate", url=page.as_uri())
     window.wait("document.readyState === 'complete' && document.getElementById('progress')?.textContent")
+
+
+texts = st.lists(st.sampled_from(["a", "b,", "3", "4", "<i>", "\n", " ", "x=1"]), max_size=20).map(" ".join)
+
+
+@given(texts, texts)
+def test_both_texts_are_whole_and_what_is_not_marked_is_in_both(first, second):
+    sides = differences(first, second)
+    for text, side in zip((first, second), sides, strict=True):
+        assert "".join(piece for piece, _ in side) == text
+    ours, theirs = (" ".join(piece for piece, differs in side if not differs).split() for side in sides)
+    assert ours == theirs
+
+
+def test_an_exchanged_word_is_marked_on_both_sides():
+    assert differences("He has 3 pens.", "He has 4 pens.") == (
+        [("He has ", False), ("3 ", True), ("pens.", False)],
+        [("He has ", False), ("4 ", True), ("pens.", False)],
+    )
+
+
+def test_a_long_text_is_cut_with_the_number_of_characters_that_are_left_out():
+    ours, theirs = differences("ab " * COMPARED, "ab")
+    assert ours[-1] == (f"… [{2 * COMPARED:,} characters more]", False)
+    assert theirs == [("ab", False)]
