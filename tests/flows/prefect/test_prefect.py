@@ -1,10 +1,14 @@
-"""What Prefect shows of a study: its steps and jobs by name with their states; and a lost server changes nothing."""
+"""What Prefect is told and what it shows: steps and jobs, logs, links, a lost server, the served flow."""
 
 from __future__ import annotations
 
 import json
+import logging
 import math
-from collections.abc import Callable
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,19 +16,165 @@ from typing import Any
 import httpx
 import pandas as pd
 import pytest
+import yaml
 from prefect import flow, runtime
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey, FlowRunFilter, FlowRunFilterId
-from prefect.states import Cancelling
+from prefect.logging.handlers import PrefectConsoleHandler
+from prefect.states import Cancelling, Pending, Running
 from prefect.task_runners import ThreadPoolTaskRunner
+from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 import flows.prefect.shown
 from flows.jobs import Event, Failed, Job, Stopped
+from flows.prefect.flow import full_study
+from flows.prefect.logs import outlive_readers, plain_errors
+from flows.prefect.lost import end_lost_runs, is_lost
+from flows.prefect.report_links import link_to_report, serving_reports
+from flows.prefect.serve import deployments
 from flows.prefect.shown import InPrefect, artifact_key, table_rows
-from flows.study.loading import load_study
+from flows.study.configuration import Study
+from flows.study.loading import as_file, load_study, presets
+from flows.watching.single import only_run
 from pipeline.errors import InputError
-from tests.flows.small_study import TINY
+from tests.flows.small_study import PROJECT, TINY, small_study
 from tests.waiting import until
+
+
+def written(root: Path, words: str) -> Study:
+    study = load_study(TINY, root=root)
+    study.report.parent.mkdir(parents=True)
+    study.report.write_text(f"<html><body>{words}</body></html>")
+    return study
+
+
+def test_reports_open_from_a_page_of_a_server_also_two_of_one_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    first, second = written(tmp_path / "first", "Tokens"), written(tmp_path / "second", "Others")
+    assert link_to_report(first) == first.report.as_uri()
+    with serving_reports() as address, serving_reports(int(address.rpartition(":")[2])) as other:
+        assert other != address
+        links = [link_to_report(study) for study in (first, second, first, second)]
+        assert links[:2] == links[2:]
+        # As in `make up`, whose flow runs have another temporary folder.
+        monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "dreamer-0" / "runner"))
+        for link, words in zip(links[:2], (b"Tokens", b"Others"), strict=True):
+            assert link.startswith(f"{other}/tiny-")
+            with urllib.request.urlopen(link) as answer:
+                assert words in answer.read()
+        for name in ("tiny", "..", "../reports", ""):
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                urllib.request.urlopen(f"{other}/{name}/")
+
+
+def test_a_run_is_lost_where_no_process_runs_its_study(tmp_path: Path) -> None:
+    path, root = small_study(tmp_path), tmp_path / "run"
+    run = {"study": str(path), "root": str(root)}
+    with only_run(load_study(path, root=root)):
+        assert not is_lost(run)
+    assert is_lost(run)
+    assert not is_lost({**run, "root": str(tmp_path / "of another machine")})
+    odd = [{"study": "nowhere.yaml"}, {"study": "n" * 5000}, {"study": {"name": 1}}, {"study": None}, {}]
+    assert not any(map(is_lost, odd))
+
+
+@flow
+def any_flow(study: str, root: str) -> None: ...
+
+
+def test_a_lost_run_is_crashed_and_one_whose_study_goes_on_runs(client: SyncPrefectClient, tmp_path: Path) -> None:
+    path, lost, alive = small_study(tmp_path), tmp_path / "lost", tmp_path / "alive"
+    lost.mkdir()
+    runs = [
+        client.create_flow_run(any_flow, parameters={"study": str(path), "root": str(root)}, state=state)
+        for root, state in ((lost, Running()), (alive, Running()), (lost, Pending()))
+    ]
+
+    def states() -> list[str | None]:
+        return [client.read_flow_run(run.id).state_name for run in runs]
+
+    with only_run(load_study(path, root=alive)):
+        end_lost_runs()
+        assert states() == ["Crashed", "Running", "Crashed"]
+        end_lost_runs(every=True)  # on the server of a study that begins again
+        assert states() == ["Crashed"] * 3
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    """A logger whose handler writes to a pipe that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    logger = logging.getLogger("prefect.flow_runs.unread")
+    with suppress(BrokenPipeError), os.fdopen(writer, "w") as stream:  # which a stream tells again when it is closed
+        handler = PrefectConsoleHandler(stream)
+        logger.addHandler(handler)
+        logger.propagate = False
+        yield logger
+        logger.removeHandler(handler)
+
+
+def test_a_log_line_that_nobody_reads_does_not_end_the_process(logger: logging.Logger) -> None:
+    outlive_readers()
+    for line in range(3):
+        logger.error("line %d", line)
+
+
+@pytest.mark.parametrize("name", ["prefect.flow_runs", "prefect.engine"])
+def test_an_error_of_a_user_is_logged_without_a_traceback(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    plain_errors()
+    logger = logging.getLogger(name)
+    monkeypatch.setattr(logger, "propagate", True)
+    monkeypatch.setattr(logger, "handlers", [])  # one of which asks for a flow run
+    for error in (InputError("no such study"), KeyError("of the program")):
+        try:
+            raise error
+        except Exception as raised:
+            logger.exception("%r", raised)
+    assert caplog.text.count("Traceback") == 1
+    assert "no such study" in caplog.text
+
+
+def test_the_list_has_full_study_and_every_preset() -> None:
+    listed = deployments(PROJECT / "prefect.yaml")
+    assert {one.name: one.parameters["study"] for one in listed} == {"full-study": "demo"} | {n: n for n in presets()}
+    assert all(one.description for one in listed)
+
+
+def test_the_form_offers_presets_a_file_or_the_values_of_a_study() -> None:
+    schema = full_study.parameters.model_dump()
+    preset, file, values = schema["properties"]["study"]["anyOf"]
+    assert preset["enum"] == presets()
+    assert file["type"] == "string"
+    study = schema["definitions"][values["$ref"].rpartition("/")[2]]
+    assert set(study["properties"]) == set(Study.model_fields)
+    assert all(schema["properties"][name].get("description") for name in schema["properties"])
+    for section in ("Tokenizer", "Data", "Models", "Variant", "Study"):
+        for name, field in schema["definitions"][section]["properties"].items():
+            assert "description" in field or "$ref" in field, f"{section}.{name}"
+
+
+@pytest.mark.parametrize("path", [*PROJECT.glob("flows/study/presets/*.yaml"), *PROJECT.glob("tests/studies/*.yaml")])
+def test_the_server_accepts_what_a_study_file_may_say(path: Path) -> None:
+    values, schema = yaml.safe_load(path.read_text()), full_study.parameters.model_dump_for_openapi()
+    validate({"study": values}, schema, raise_on_error=True)
+    with pytest.raises(ValidationError):
+        validate({"study": {**values, "models": {"variants": ["XX"]}}}, schema, raise_on_error=True)
+
+
+@pytest.mark.parametrize("name", presets())
+def test_values_come_back_from_their_file(name: str, tmp_path: Path) -> None:
+    study = load_study(name)
+    path = as_file(study, root=tmp_path)
+    assert Path(path) == tmp_path / "study.yaml"
+    assert load_study(path).model_dump(exclude={"root"}) == study.model_dump(exclude={"root"})
+    assert as_file(name) == name
+    assert yaml.safe_load((tmp_path / "study.yaml").read_text())["name"] == name
+
 
 STUDY = load_study(TINY)
 

@@ -1,4 +1,9 @@
-"""Repetitions of a study differ in seeds and world alone, and their coverage is counted on the mean of all."""
+"""Intervals hold the truth as often as they say."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -6,6 +11,18 @@ import pytest
 
 from benchmarks.intervals.repetitions import repetition, summary
 from flows.study.loading import load_study
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_most_intervals_contain_the_truth_and_more_seeds_make_them_narrower():
+    command = [sys.executable, "-m", "benchmarks.intervals.coverage", "--studies", "40", "--seeds", "3", "8"]
+    rows = subprocess.check_output(command, cwd=ROOT, text=True).splitlines()[2:]
+    few, many = ([float(number) for number in re.findall(r"[\d.]+", row)] for row in rows)
+    assert (few[0], many[0]) == (3, 8)
+    assert min(few[2], many[2]) > 85
+    assert 1 < many[3] < few[3]
 
 
 def test_repetitions_share_no_seed_and_no_world():
