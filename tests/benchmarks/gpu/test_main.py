@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.gpu import steps
 from benchmarks.gpu.__main__ import PARTS, main
 from tests.copies import exit_status
 
@@ -20,6 +21,7 @@ def run(*arguments):
 
 
 def measure(name, out):
+    steps.TIMED_STEPS = 1
     main(["--tiny", "--child", name, "--out", out])
 
 
