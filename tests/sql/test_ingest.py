@@ -223,14 +223,14 @@ CHANGED = ("value", "score", "selections", "loss", "code_version", "failure", "c
 @pytest.fixture
 def output(tmp_path: Path) -> Path:
     """A results file with a row in every table, of which every column has a value."""
-    output, tables = tmp_path / "results.duckdb", {}
-    with connect(output) as connection:
+    path, tables = tmp_path / "results.duckdb", {}
+    with connect(path) as connection:
         for table, (_, place) in ROWS.items():
             described = connection.execute(f"describe {table}").fetchall()
             row = {column: "x" if kind == "VARCHAR" else 1 for column, kind, *_ in described if kind != "TIMESTAMP"}
             tables[table] = pa.Table.from_pylist([{**row, **place}])
-    ingest(output, tables, outputs=OUTPUTS)
-    return output
+    ingest(path, tables, outputs=OUTPUTS)
+    return path
 
 
 def as_rows(output: Path, table: str) -> pd.DataFrame:
@@ -257,13 +257,13 @@ def test_every_table_with_rows_of_studies_and_runs_is_covered(output: Path) -> N
 def test_a_row_that_is_changed_or_missing_is_found_and_its_output_forgotten(output: Path, table: str) -> None:
     assert differing(output, OUTPUTS) == []
     column = next(name for name in CHANGED if name in as_rows(output, table))
-    output = ROWS[table][0]
+    entered = ROWS[table][0]
     for statement in (f"update {table} set {column} = null", f"delete from {table}"):
         change(output, statement)
-        assert differing(output, OUTPUTS) == [output["output"]]
-    assert forget_differing(output, OUTPUTS) == [output["output"]]
-    assert [len(as_rows(output, other)) for other in ROWS] == [int(of != output) for of, _ in ROWS.values()]
-    assert differing(output, OUTPUTS) == [output["output"]]
+        assert differing(output, OUTPUTS) == [entered["output"]]
+    assert forget_differing(output, OUTPUTS) == [entered["output"]]
+    assert [len(as_rows(output, other)) for other in ROWS] == [int(of != entered) for of, _ in ROWS.values()]
+    assert differing(output, OUTPUTS) == [entered["output"]]
 
 
 def test_outputs_that_were_made_anew_or_are_of_another_study_are_not_entered(output: Path) -> None:

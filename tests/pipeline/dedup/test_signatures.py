@@ -12,7 +12,6 @@ import pytest
 from datasketch import MinHash, MinHashLSH
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.pipeline.text.texts import TEXTS
 
 import pipeline.dedup.signing as signing_stage
 from pipeline.dedup.contradictions import answer_ids, contradictions, digit_sequences, facts, function_ids
@@ -26,7 +25,7 @@ from pipeline.errors import InputError
 from pipeline.storage.documents import Shard
 from pipeline.text.words import text_column, word_blocks
 from tests.pipeline.documents import read, table, write
-from tests.pipeline.text.specification import words_of
+from tests.pipeline.text.specification import TEXTS, words_of
 
 EIGHT = "it is the one in the red box"
 

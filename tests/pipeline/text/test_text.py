@@ -14,8 +14,7 @@ from pipeline.text.arrays import IdTable, distinct, jaccard
 from pipeline.text.ngrams import sequence_ids, windows, word_id
 from pipeline.text.number_words import read_numbers
 from pipeline.text.words import text_column, word_blocks
-from tests.pipeline.text.specification import ngram_ids, sequence_id, words_of
-from tests.pipeline.text.texts import TEXTS, word_ids
+from tests.pipeline.text.specification import TEXTS, ngram_ids, sequence_id, word_ids, words_of
 
 
 @pytest.mark.parametrize(

@@ -265,36 +265,36 @@ def test_factors_by_target_have_a_panel_for_each_measure() -> None:
     assert by_target(rows.iloc[:0], DRAWN) is None
 
 
-CURVES = pd.DataFrame({"tokens": [1e6, 4e6, 8e6], "loss": [5.0, 3.0, 2.9], "gradient_norm": 0.5})
-CURVES = CURVES.assign(tokens_per_second=[None, 900.0, 1100.0], mfu=None, losses_not_finite=0)
-CURVES = CURVES.assign(depth=4, variant="LA", run_id="r", seed=0, status="complete").astype({"mfu": float})
+RUN_CURVES = pd.DataFrame({"tokens": [1e6, 4e6, 8e6], "loss": [5.0, 3.0, 2.9], "gradient_norm": 0.5})
+RUN_CURVES = RUN_CURVES.assign(tokens_per_second=[None, 900.0, 1100.0], mfu=None, losses_not_finite=0)
+RUN_CURVES = RUN_CURVES.assign(depth=4, variant="LA", run_id="r", seed=0, status="complete").astype({"mfu": float})
 
 
 def test_the_later_half_has_a_panel_of_its_own() -> None:
-    drawn = loss(CURVES, DRAWN)
+    drawn = loss(RUN_CURVES, DRAWN)
     assert drawn.finding == "Depth 4, at the end, mean over the runs: LA 2.900."
     assert [one.title for one in drawn.panels] == ["Depth 4", "Depth 4, later half"]
     (whole,), (late,) = (data(one.specification) for one in drawn.panels)
     assert [row["loss"] for row in whole] == ["5", "3", "2.9"]
     assert [row["loss"] for row in late] == ["3", "2.9"]
-    assert loss(CURVES.assign(loss=float("nan")), DRAWN) is None
+    assert loss(RUN_CURVES.assign(loss=float("nan")), DRAWN) is None
 
 
 def test_the_mean_at_the_end_is_over_runs_that_have_ended() -> None:
     for status, mean in (("evaluating", "2.950"), ("training", "2.900"), ("failed", "2.900"), ("screened", "2.900")):
-        other = CURVES.assign(run_id="other", seed=1, status=status, loss=CURVES["loss"] + 0.1)
-        drawn = loss(pd.concat([CURVES, other]), DRAWN)
+        other = RUN_CURVES.assign(run_id="other", seed=1, status=status, loss=RUN_CURVES["loss"] + 0.1)
+        drawn = loss(pd.concat([RUN_CURVES, other]), DRAWN)
         assert drawn is not None
         assert drawn.finding == f"Depth 4, at the end, mean over the runs: LA {mean}."
 
 
 def test_losses_that_are_no_numbers_are_said() -> None:
-    drawn = loss(CURVES.assign(losses_not_finite=[0, 0, 7]), DRAWN)
+    drawn = loss(RUN_CURVES.assign(losses_not_finite=[0, 0, 7]), DRAWN)
     assert "The loss was not a finite number in r (7 steps)" in drawn.caption
 
 
 def test_gradients_and_speed_are_drawn_where_they_were_recorded() -> None:
-    drawn = course(CURVES, DRAWN)
+    drawn = course(RUN_CURVES, DRAWN)
     assert drawn.finding == "Gradient norm, depth 4, on average: LA 0.5."
     assert [one.title for one in drawn.panels] == ["Gradient norm, depth 4", "Tokens per second, depth 4"]
     assert drawn.panels[1].description == "Tokens per second, depth 4, on average: LA 1K."
