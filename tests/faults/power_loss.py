@@ -3,7 +3,8 @@
 Work runs in a process whose `os.fsync` keeps a copy of each file that is synced. The power fails instead of one of the
 syncs. Then a file has the bytes of its last sync, none where the file was never synced; half of the files, by chance,
 have the bytes of that moment, as the kernel writes files back whenever it likes. Folders have the names of that moment
-or those of the last sync: a journal keeps the order of names, and may not have written the newest.
+or, every other time by chance, those of the last sync: a journal keeps the order of names, and may not have written the
+newest.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ import shutil
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from threading import RLock
 
+from tests.copies import exit_status
+
 LOSSES = 200
-NAMES = ("newest", "synced")
 
 
 class Disk:
     """The files below `root`, of which copies of what is durable lie in `kept`; the power fails at sync `last`."""
 
-    def __init__(self, root: Path, kept: Path, last: int, names: str) -> None:
-        self.root, self.kept, self.left, self.names = root, kept, last, names
-        self._chance = Random(last)
+    def __init__(self, root: Path, kept: Path, last: int, seed: int) -> None:
+        self.root, self.kept, self.left = root, kept, last
+        self._chance = Random(seed)
         self._lock = RLock()  # states are saved by a thread
         self._open: list[int] = []  # files held open, so that no other file gets their inode
         for path in root.rglob("*"):
@@ -53,7 +54,7 @@ class Disk:
             with suppress(FileNotFoundError):  # another thread has just renamed the file
                 if self._chance.random() < 0.5:
                     self._keep(self.root / name)
-        tree = self._list() if self.names == "newest" else self._tree
+        tree = self._chance.choice([self._list(), self._tree])
         (self.kept / "tree.json").write_text(json.dumps(tree))
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -86,28 +87,24 @@ def restore(root: Path, kept: Path) -> None:
             (root / name).touch()
 
 
-def outlive(work: Callable[[Path], object], root: Path, copies: Path, names: str) -> int:
+def outlive(work: Callable[[Path], object], root: Path, copies: Path) -> int:
     """Call `work(root)` again after every loss of power until the work ends; return the number of losses.
 
     The power fails at a random sync, soon in the first attempts: a stage may sync dozens of files before it is named.
     """
-    context = get_context("forkserver")  # whose processes have imported everything already
-    context.set_forkserver_preload(["tests.faults.test_power_loss"])
     chance = Random(0)
     for losses in range(LOSSES):
         kept = copies / str(losses)
         kept.mkdir(parents=True)
-        process = context.Process(target=_work, args=(work, root, kept, chance.randrange(3 + 2 * losses), names))
-        process.start()
-        process.join()
-        if process.exitcode == 0:
+        status = exit_status(_work, work, root, kept, chance.randrange(3 + 2 * losses), losses)
+        if status == 0:
             return losses
-        assert process.exitcode == -signal.SIGKILL, f"the work failed after {losses} losses of power"
+        assert status == -signal.SIGKILL, f"the work failed after {losses} losses of power"
         restore(root, kept)
         shutil.rmtree(kept)
     raise AssertionError(f"not finished after {LOSSES} losses of power")
 
 
-def _work(work: Callable[[Path], object], root: Path, kept: Path, last: int, names: str) -> None:
-    os.fsync = Disk(root, kept, last, names).fsync
+def _work(work: Callable[[Path], object], root: Path, kept: Path, last: int, seed: int) -> None:
+    os.fsync = Disk(root, kept, last, seed).fsync
     work(root)

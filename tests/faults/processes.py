@@ -49,7 +49,7 @@ def child(parent: int, words: str) -> int | None:
     return None
 
 
-def started_for(folder: Path, words: str = "") -> list[int]:
+def started_for(folder: Path | str, words: str = "") -> list[int]:
     """The processes whose command line or environment names a folder, with these words in their command line."""
     found = []
     for process in psutil.process_iter(["cmdline", "environ"]):

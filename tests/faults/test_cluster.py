@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,8 +26,8 @@ pytestmark = pytest.mark.slow
 
 
 def study(folder: Path, cluster: str | None) -> Path:
-    training = {"tokens": 40_000, "checkpoints": 2}
-    return study_file(folder, models={"variants": ["LA", "DR"]}, training=training, compute={"cluster": cluster})
+    changes = {"training": {"tokens": 40_000, "checkpoints": 1}, "evaluation": {"limit": 5, "introspect": False}}
+    return study_file(folder, models={"variants": ["LA", "DR"]}, compute={"cluster": cluster}, **changes)
 
 
 @pytest.fixture(scope="module")
@@ -87,16 +88,18 @@ def at_work(cluster: Cluster) -> bool:
     return bool(started_for(cluster.folder, "model.train"))
 
 
-def test_both_workers_do_the_work_and_the_rows_are_those_of_one_machine(cluster: Cluster, calm: Path) -> None:
-    assert run(cluster).wait(PATIENCE_SECONDS) == 0, said(cluster)
-    same_tables(calm, cluster.folder / "run")
-    names = {"train LA-2 seed 0", "train DR-2 seed 0", "evaluate LA-2 seed 0 at "}
-    logs = [said(cluster, f"worker-{number}") for number in range(2)]
-    assert all("distributed.dreamer" in log for log in logs)
-    assert all(any(name in log for log in logs) for name in names)
+def trains_with_data_of(calm: Path, cluster: Cluster) -> subprocess.Popen[bytes]:
+    """Run a study whose data are prepared until models train."""
+    store, made_later = cluster.folder / "run" / "store", shutil.ignore_patterns("runs", "evaluations")
+    shutil.rmtree(store, ignore_errors=True)
+    shutil.copytree(calm / "store", store, ignore=made_later)
+    command = run(cluster)
+    until(lambda: trains(cluster.folder / "run") and at_work(cluster), command, cluster.folder / "log.txt")
+    return command
 
 
 def test_a_worker_that_dies_in_curation_or_training_has_its_work_done_again(cluster: Cluster, calm: Path) -> None:
+    """Both workers do the work, and the rows are those of one machine."""
     command = run(cluster)
     until(lambda: list(cluster.folder.glob("run/store/*/*.partial")), command, cluster.folder / "log.txt", pause=0.01)
     os.kill(child(cluster.workers[0].pid, "spawn_main"), signal.SIGKILL)
@@ -104,11 +107,14 @@ def test_a_worker_that_dies_in_curation_or_training_has_its_work_done_again(clus
     os.kill(psutil.Process(started_for(cluster.folder, "model.train")[0]).ppid(), signal.SIGKILL)
     assert command.wait(PATIENCE_SECONDS) == 0, said(cluster)
     same_tables(calm, cluster.folder / "run")
+    logs = [said(cluster, f"worker-{number}") for number in range(2)]
+    assert all("distributed.dreamer" in log for log in logs)
+    for name in ("train LA-2 seed 0", "train DR-2 seed 0", "evaluate LA-2 seed 0 at "):
+        assert any(name in log for log in logs), name
 
 
 def test_a_lost_scheduler_is_one_line_and_the_same_command_goes_on(cluster: Cluster, calm: Path) -> None:
-    command = run(cluster)
-    until(lambda: trains(cluster.folder / "run"), command, cluster.folder / "log.txt")
+    command = trains_with_data_of(calm, cluster)
     cluster.scheduler.kill()
     assert command.wait(PATIENCE_SECONDS) == 1
     last = said(cluster).splitlines()[-1]
@@ -120,13 +126,12 @@ def test_a_lost_scheduler_is_one_line_and_the_same_command_goes_on(cluster: Clus
     same_tables(calm, cluster.folder / "run")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_the_jobs_of_a_command_that_ends_end_within_seconds(cluster: Cluster, number: signal.Signals) -> None:
-    command = run(cluster)
-    until(lambda: trains(cluster.folder / "run") and at_work(cluster), command, cluster.folder / "log.txt")
-    command.send_signal(number)
-    before = time.monotonic()
-    until(lambda: not at_work(cluster))
-    assert time.monotonic() - before < 30
-    command.wait(PATIENCE_SECONDS)
-    assert all(worker.poll() is None for worker in cluster.workers)
+def test_the_jobs_of_a_command_that_ends_end_within_seconds(cluster: Cluster, calm: Path) -> None:
+    for number in (signal.SIGINT, signal.SIGKILL):
+        command = trains_with_data_of(calm, cluster)
+        command.send_signal(number)
+        before = time.monotonic()
+        until(lambda: not at_work(cluster))
+        assert time.monotonic() - before < 30, number
+        command.wait(PATIENCE_SECONDS)
+        assert all(worker.poll() is None for worker in cluster.workers)

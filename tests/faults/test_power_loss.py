@@ -25,7 +25,7 @@ from pipeline.dedup.stage import deduplicate
 from pipeline.storage.integrity import MANIFEST
 from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import train_tokenizer
-from tests.faults.power_loss import NAMES, outlive
+from tests.faults.power_loss import outlive
 from tests.flows.small_study import small_study
 from tests.model.evaluation.evaluation_world import plain_specifications, write_job, write_place
 from tests.model.packed_folder import write_run
@@ -75,19 +75,17 @@ def contents(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", NAMES)
-def test_data(tmp_path: Path, names: str) -> None:
+def test_data(tmp_path: Path) -> None:
     small_study(tmp_path)
     (tmp_path / "run").mkdir()
     prepare(tmp_path / "calm")
-    assert outlive(prepare, tmp_path / "run", tmp_path / "kept", names) > 3
+    assert outlive(prepare, tmp_path / "run", tmp_path / "kept") > 3
     assert contents(tmp_path / "run" / "store") == contents(tmp_path / "calm" / "store")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", NAMES)
 @pytest.mark.parametrize("stage", [deduplicate_all, decontaminate_all, pack_all])
-def test_stages_of_several_shards(tmp_path: Path, stage: Callable[[Path], None], names: str) -> None:
+def test_stages_of_several_shards(tmp_path: Path, stage: Callable[[Path], None]) -> None:
     calm, root = tmp_path / "calm", tmp_path / "root"
     if stage is pack_all:
         write(calm / "in", DOCUMENTS, rows=7, shard_bytes=1000)
@@ -96,28 +94,26 @@ def test_stages_of_several_shards(tmp_path: Path, stage: Callable[[Path], None],
         pq.write_table(corpus(calm, rows=800), calm / "items.parquet")
     shutil.copytree(calm, root)
     stage(calm)
-    assert outlive(stage, root, tmp_path / "kept", names) > 3
+    assert outlive(stage, root, tmp_path / "kept") > 3
     assert contents(root / "out") == contents(calm / "out")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", NAMES)
-def test_training(tmp_path: Path, names: str) -> None:
+def test_training(tmp_path: Path) -> None:
     for place in ("calm", "root"):
         (tmp_path / place).mkdir()
         write_run(tmp_path / place)
     train_run(tmp_path / "calm")
-    assert outlive(train_run, tmp_path / "root", tmp_path / "kept", names) > 5
+    assert outlive(train_run, tmp_path / "root", tmp_path / "kept") > 5
     for kind in ("state", "checkpoints"):
         assert contents(tmp_path / "root" / "run" / kind) == contents(tmp_path / "calm" / "run" / kind)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", NAMES)
-def test_evaluation(tmp_path: Path, names: str) -> None:
+def test_evaluation(tmp_path: Path) -> None:
     place = write_place(tmp_path / "root")
     write_job(place, "job", tasks=plain_specifications(place))
     shutil.copytree(place, tmp_path / "calm")
     evaluate_job(tmp_path / "calm")
-    assert outlive(evaluate_job, place, tmp_path / "kept", names) > 3
+    assert outlive(evaluate_job, place, tmp_path / "kept") > 3
     assert contents(place / "job" / "run") == contents(tmp_path / "calm" / "job" / "run")

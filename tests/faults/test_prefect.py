@@ -55,6 +55,18 @@ class Run:
         """Wait until no process of the study lives; one that has been told to end saves its state first."""
         until(lambda: not started_for(self.root))
 
+    def stops_in_a_line(self, number: signal.Signals) -> None:
+        """Send a signal, upon which all processes end, and nobody complains."""
+        self.process.send_signal(number)
+        said = self.ended()
+        assert self.process.returncode == 128 + number
+        assert said.endswith("\ndreamer: stopped; run the same command again to go on from here\n")
+        (log,) = self.root.glob("store/runs/*/log.txt")
+        for word in ("Traceback", "nanobind", "Error"):
+            assert word not in said
+            assert word not in log.read_text()
+        self.nothing_is_left()
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
@@ -109,25 +121,13 @@ def test_a_killed_command_leaves_no_process_and_its_flow_run_is_crashed_at_the_n
     assert flow_states(run.root) == ["RUNNING"]
     again = Run(folder, **LONG)
     assert sorted(one["state_type"] for one in ask(again.address, "flow_runs/filter", {})) == ["CRASHED", "RUNNING"]
-    again.process.terminate()
-    again.ended()
-    assert again.process.returncode == 143
-    again.nothing_is_left()
+    again.stops_in_a_line(signal.SIGTERM)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_models_train_is_one_line(folder: Path, number: signal.Signals) -> None:
+def test_a_signal_while_models_train_is_one_line(folder: Path) -> None:
     run = Run(folder, **LONG)
-    run.process.send_signal(number)
-    said = run.ended()
-    assert run.process.returncode == 128 + number
-    assert said.endswith("\ndreamer: stopped; run the same command again to go on from here\n")
-    (log,) = run.root.glob("store/runs/*/log.txt")
-    for word in ("Traceback", "nanobind", "Error"):
-        assert word not in said
-        assert word not in log.read_text()
-    run.nothing_is_left()
+    run.stops_in_a_line(signal.SIGINT)
     assert flow_states(run.root) == ["CRASHED"]
 
 

@@ -1,26 +1,57 @@
-"""The whole curation against the built-in world's ground truth, as a study runs it; and that it is done only once."""
+"""Data of a study: prepared once, in order, from mirrors, bad rows and on clusters."""
 
 from __future__ import annotations
 
 import json
+import random
 import re
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from flows.plan import Plan
+import flows.prepare
+from flows.plan import DataPlan, Plan
 from flows.prepare import prepare_data
 from flows.study.loading import load_study
 from model.training.stream import TokenStream
+from pipeline.errors import InputError
 from pipeline.storage.documents import KEPT, read_documents
+from pipeline.storage.parallel import workers
 from pipeline.storage.store import Output
 from pipeline.tokens.tokenizer import read_tokenizer
-from tests.flows.by_hand import at_once
+from tests.flows.by_hand import at_once, study_file
+from tests.flows.own_rows import BENCHMARK, entry, prepared_of, write_rows
 from tests.flows.small_study import TINY
-from tests.pipeline.worlds.curation_score import score_curation
 
-pytestmark = pytest.mark.slow  # each world takes seconds to be prepared
+
+def score_curation(folder: Path, kept: Iterable[int]) -> dict[str, dict[str, int]]:
+    """Score the rows that a pipeline kept against the world's truth: for each kind, rows and right ones.
+
+    Clean rows and variants in other numbers must be kept; leaks, broken rows and unclosed traces dropped; of a
+    duplicate and its original at most one kept. A clean row counts as kept if its duplicate is.
+    """
+    with (Path(folder) / "truth.jsonl").open(encoding="utf-8") as file:
+        truth = [json.loads(line) for line in file]
+    kept = set(kept)
+    stands_in = {entry["of"]: entry["row"] for entry in truth if entry["kind"] in ("exact", "near")}
+    scores: dict[str, dict[str, int]] = {}
+    for planted in truth:
+        row, kind = planted["row"], planted["kind"]
+        if kind in ("clean", "numbers"):
+            right = row in kept or stands_in.get(row) in kept
+        elif kind in ("exact", "near"):
+            right = row not in kept or planted["of"] not in kept
+        else:
+            right = row not in kept
+        score = scores.setdefault(kind, {"rows": 0, "right": 0})
+        score["rows"] += 1
+        score["right"] += right
+    return dict(sorted(scores.items()))
 
 
 @pytest.fixture(scope="module", params=["sums", "sums, relations, swaps"])
@@ -38,6 +69,7 @@ def stage(prepared: Plan, name: str) -> Output:
     return next(output for output in prepared.data.outputs if output.stage == name)
 
 
+@pytest.mark.slow
 def test_every_leak_and_exact_duplicate_is_found_and_clean_documents_stay(prepared: Plan) -> None:
     kept = [
         row
@@ -53,6 +85,7 @@ def test_every_leak_and_exact_duplicate_is_found_and_clean_documents_stay(prepar
     assert scores["near"]["right"] >= 0.95 * scores["near"]["rows"], scores["near"]
 
 
+@pytest.mark.slow
 def test_every_dropped_document_says_why(prepared: Plan) -> None:
     for name, reasons in (("deduplicate", {"exact_duplicate", "near_duplicate"}), ("decontaminate", set())):
         rows = [
@@ -63,6 +96,7 @@ def test_every_dropped_document_says_why(prepared: Plan) -> None:
         assert reasons <= {row["reason"] for row in rows}
 
 
+@pytest.mark.slow
 def test_the_funnel_adds_up(prepared: Plan) -> None:
     before = None
     for output in [*prepared.data.counted, prepared.data.packed]:
@@ -72,6 +106,7 @@ def test_the_funnel_adds_up(prepared: Plan) -> None:
         before = sum(count["documents"] for count in output.results["counts"] if count["reason"] == KEPT)
 
 
+@pytest.mark.slow
 def test_the_packed_stream_holds_what_was_kept(prepared: Plan) -> None:
     curated, packed = stage(prepared, "decontaminate"), stage(prepared, "tokens")
     kept = sum(count["documents"] for count in curated.results["counts"] if count["reason"] == KEPT)
@@ -85,6 +120,7 @@ def test_the_packed_stream_holds_what_was_kept(prepared: Plan) -> None:
     assert batch.tokens.shape[1] == prepared.study.training.sequence_length
 
 
+@pytest.mark.slow
 def test_no_validation_document_shares_its_question_with_training(prepared: Plan) -> None:
     packed = stage(prepared, "tokens").path
     task = prepared.tasks[-1]
@@ -104,7 +140,174 @@ def normal(text: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\w+", text.lower()))
 
 
+@pytest.mark.slow
 def test_a_second_time_nothing_is_done(prepared: Plan) -> None:
     steps = []
     prepare_data(Plan(prepared.study), lambda *step: steps.append(step))
     assert steps == []
+
+
+def test_all_data_sets_that_are_not_here_are_named_with_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A study of two sources and three benchmarks, one of which is in the mirror."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    write_rows(tmp_path / "mirror", "items", [{"q": "What is 2 + 3?", "a": "5"}])
+    sources = ["gsm8k", {"name": "mine", "repository": "me/mine", "text": "t"}]
+    path = study_file(tmp_path, data={"sources": sources}, evaluation={"benchmarks": [BENCHMARK, "mathqa", "gsm8k"]})
+    study = load_study(path, mirror=tmp_path / "mirror", root=tmp_path / "run")
+    with pytest.raises(InputError) as error:
+        prepare_data(Plan(study), at_once)
+    said = str(error.value)
+    assert said.startswith("openai/gsm8k: ")
+    assert f"`dreamer download {path} --mirror <folder>`" in said
+    assert said.endswith("; also not here: mine, mathqa")
+
+
+WORDS = [f"{a}{b}{c}" for a in "klmn" for b in "aeiou" for c in "prst"]
+
+
+def test_a_new_source_is_signed_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, mirror = random.Random(0), tmp_path / "mirror"
+    texts = [" ".join(draw.choices(WORDS, k=30)) + f" {n % 50}?" for n in range(200)]
+    copies = [text.replace(" ", " other ", 1) for text in texts[::2]]
+    for name, questions in (("first", texts), ("second", copies), ("items", ["What is 3 and 4 and 5?"] * 20)):
+        write_rows(mirror, name, ({"q": question, "r": "It is so."} for question in questions))
+    signed = []
+    sign = flows.prepare.sign_source
+    monkeypatch.setattr(
+        flows.prepare,
+        "sign_source",
+        lambda source, *rest, **named: (signed.append(1), sign(source, *rest, **named))[1],
+    )
+
+    def kept(root: str, *names: str) -> list[str]:
+        unique = prepared_of(mirror, tmp_path / root, *map(entry, names)).data.unique
+        return [i for batch in read_documents(unique.path) for i in batch["id"].to_pylist()]
+
+    assert len(kept("grown", "first")) == 200
+    assert len(signed) == 1
+    grown = kept("grown", "first", "second")
+    assert len(signed) == 2
+    assert grown == kept("fresh", "first", "second")
+    assert len(grown) < 210
+
+
+LONG = 10_000_000
+
+
+def prepare(tmp_path: Path, *names: str, **data: Any) -> DataPlan:
+    sources = [entry(name, question="list_extract(turns, 1).text") for name in names]
+    return prepared_of(tmp_path, tmp_path / "run", *sources, **data).data
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Path:
+    folders = {name: tmp_path / "owner" / name / "default" for name in ("nested", "mixed")}
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+    turns = pa.list_(pa.struct([("text", pa.string())]))
+    rows: list[dict[str, Any]] = [
+        {"turns": [{"text": f"What is {i} times 37?"}], "r": f"{i * 37} it is"} for i in range(60)
+    ]
+    rows += [{"turns": None, "r": "a"}, {"turns": [], "r": "b"}, {"turns": [None], "r": "c"}]
+    rows += [{"turns": [{"text": None}], "r": "d"}, {"turns": [{"text": "Why so?"}], "r": None}]
+    rows += [{"turns": [{"text": f"How long is {i}?"}], "r": "many words " * (LONG // 11)} for i in range(2)]
+    table = pa.Table.from_pylist(rows, schema=pa.schema([("turns", turns), ("r", pa.string())]))
+    broken = pa.array([b"caf\xe9 is \xff broken"] * 2).cast(pa.binary()).view(pa.string())
+    more = pa.table({"turns": pa.array([[{"text": "Is it?"}]] * 2, turns), "r": broken})
+    pq.write_table(pa.concat_tables([table, more]), folders["nested"] / "train.parquet")
+    lines = [json.dumps({"turns": [{"text": f"And {i} plus 91?"}], "r": i + 91}) for i in range(40)]
+    lines += [json.dumps({"turns": [{"text": "A list?"}], "r": ["x", None, 3]}), "{broken", "[1, 2]", "17", ""]
+    lines += [json.dumps({"turns": "no list", "r": {"text": "no text"}}), lines[0], lines[0]]
+    (folders["mixed"] / "train.jsonl").write_bytes(
+        "\n".join(lines).encode() + b'\n{"turns": [{"text": "\xff?"}], "r": "y"}\n'
+    )
+    write_rows(tmp_path, "items", [{"q": "Who wrote the paper on dreams?"}])
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_bad_rows_are_counted_and_nothing_is_lost(mirror: Path) -> None:
+    data = prepare(mirror, "nested", "mixed")
+    for name, rows in (("nested", 69), ("mixed", 48)):
+        read, stripped, cleaned = (
+            next(o for o in data.counted if o.stage == stage and o.results["counts"][0]["source"] == name)
+            for stage in ("documents", "traces", "clean")
+        )
+        before = rows
+        for output in (read, stripped, cleaned):
+            counts = output.results["counts"]
+            assert sum(row["documents"] for row in counts) == before, output.stage
+            before = sum(row["documents"] for row in counts if row["reason"] == KEPT)
+    reasons = {row["reason"]: 0 for output in [*data.counted, data.packed] for row in output.results["counts"]}
+    for output in [*data.counted, data.packed]:
+        for row in output.results["counts"]:
+            reasons[row["reason"]] += row["documents"]
+    assert reasons["malformed row"] == 3
+    assert reasons["empty question"] == 5
+    assert reasons["empty response"] == 1
+    assert reasons["broken encoding"] == 2
+    assert reasons["question too short"] == 1
+    assert reasons["response too long"] == 2
+    assert reasons["exact_duplicate"] == 2
+    ids = [
+        id
+        for output in data.counted
+        for batch in read_documents(output.path, kind="dropped")
+        for id in batch["id"].to_pylist()
+    ]
+    curated = next(o for o in data.counted if o.stage == "decontaminate")
+    ids += [id for batch in read_documents(curated.path) for id in batch["id"].to_pylist()]
+    assert len(ids) == len(set(ids)) == 69 + 48
+
+
+@pytest.mark.slow  # byte-pair encoding of long texts
+def test_long_documents_can_be_kept(mirror: Path) -> None:
+    data = prepare(mirror, "nested", clean={"longest_response": None, "looping": None}, memory="1GB")
+    assert data.packed.results["counts"][0]["characters"] > LONG
+
+
+NAMES = ("first", "second", "third")
+
+
+def texts(outputs: list[Any]) -> list[Any]:
+    return [
+        row
+        for output in outputs
+        for kind in ("documents", "dropped")
+        for batch in read_documents(output.path, kind=kind)
+        for row in batch.to_pylist()
+    ]
+
+
+@pytest.mark.slow  # starting Dask's workers takes seconds
+def test_a_study_prepared_on_a_running_cluster_is_the_same_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed, mirror, sources = pytest.importorskip("distributed"), tmp_path / "mirror", [*map(entry, NAMES)]
+    for name in (*NAMES, "items"):
+        answers = (f"<think>{'hm ' * 20}</think>It is {2 * i}." if i % 9 else "" for i in range(400))
+        rows = ({"q": f"{name}: what is {i * 37} and {i}?", "r": answer} for i, answer in enumerate(answers))
+        write_rows(mirror, name, rows)
+    monkeypatch.setattr(flows.prepare, "WORTH_PROCESSES", 0)
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        there = {"cluster": cluster.scheduler_address}
+        spread = prepared_of(mirror, tmp_path / "there", *sources, **there)
+        with pytest.raises(InputError, match='column "solution" not found'):
+            prepared_of(mirror, tmp_path / "wrong", entry("first", response="solution"), *sources[1:], **there)
+    monkeypatch.undo()
+    alone = prepared_of(mirror, tmp_path / "here", *sources)
+    assert spread.study.study_id == alone.study.study_id
+    assert [output.name for output in spread.data.outputs] == [output.name for output in alone.data.outputs]
+    assert texts(spread.data.counted) == texts(alone.data.counted)
+    assert [dict(one.results) for one in spread.data.counted] == [dict(one.results) for one in alone.data.counted]
+    for output, name in (("curated", "matches.parquet"), ("packed", "tokens-00000.bin"), ("packed", "index-00000.npy")):
+        first, second = (getattr(plan.data, output).path / name for plan in (spread, alone))
+        assert first.read_bytes() == second.read_bytes(), name
+
+
+def test_a_cluster_that_is_not_there_is_one_line() -> None:
+    pytest.importorskip("distributed")
+    with pytest.raises(InputError, match="no Dask scheduler answers"), workers(1, "tcp://127.0.0.1:1"):
+        pass

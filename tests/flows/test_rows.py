@@ -12,27 +12,43 @@ from flows.jobs.local import LocalJobs
 from flows.plan import Plan
 from flows.rows import enter_evaluations, enter_study
 from flows.run import Options, Shown, run_study
+from flows.watching import progress
 from tests.flows.by_hand import tiny
+from tests.flows.heard import Heard
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> Plan:
     """A study of two models and three checkpoints up to its results; more places than runs."""
     study = tiny(
         tmp_path_factory.mktemp("study"),
         models={"variants": ["LA", "DR+DA"]},
         training={"seeds": [0], "screening": 0, "tokens": 3000, "checkpoints": 3},
         evaluation={"depths": [1, 2, 3], "limit": 5, "bootstrap_replicates": 0, "weights": "both"},
-        workers=5,
+        workers=3,
     )
     plan = Plan(study)
-    with closing(LocalJobs(study)) as jobs:
+    with closing(LocalJobs(study)) as jobs, progress.listening(heard):
         run_study(plan, jobs, Shown(), Options(until="evaluate"))
     enter_study(plan)  # again, which changes nothing
     enter_evaluations(plan, [one for run in plan.runs for one in plan.evaluations(run)])
     return plan
+
+
+@pytest.mark.usefixtures("evaluated")
+def test_every_step_is_done_once(heard: Heard) -> None:
+    each_source = ("documents world", "traces world", "clean world", "signatures world")
+    of_all = ("deduplicate", "decontaminate", "tokenizer", "tokens", "funnel")
+    done = [key for key, _, words in heard.reports if words == "done"]
+    assert done[:-2] == ["world", "items", *each_source, *of_all]
+    assert set(done[-2:]) == {"train LA-2 seed 0", "train DR+DA-2 seed 0"}
 
 
 def test_all_that_evaluation_finds_is_entered_once(evaluated: Plan) -> None:

@@ -1,4 +1,4 @@
-"""Secrets of the environment reach nothing that a study writes: logs, manifests, rows, database, Prefect's folder."""
+"""Secrets of the environment reach nothing that a study writes, and files beside the study run no code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from sql.export import export
 from tests.faults.processes import DREAMER, environment
-from tests.flows.small_study import PROJECT, small_study
+from tests.flows.hostile import plant
+from tests.flows.small_study import small_study
 
 PLANTED = {
     "HF_TOKEN": "hf_plantedhubtoken",
@@ -32,11 +33,14 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.slow
-def test_no_planted_token_is_written(tmp_path: Path) -> None:
-    root = tmp_path / "run"
-    command = [DREAMER, "run", str(small_study(tmp_path)), "--root", str(root)]
-    ran = subprocess.run(command, cwd=PROJECT, env=environment(**PLANTED), capture_output=True)
+def test_no_planted_token_is_written_and_no_planted_code_runs(tmp_path: Path) -> None:
+    root, here = tmp_path / "run", tmp_path / "here"
+    here.mkdir()
+    study, hostile = small_study(here), plant(here)
+    command = [DREAMER, "run", str(study), "--root", str(root)]
+    ran = subprocess.run(command, cwd=here, env=environment(**PLANTED), capture_output=True)
     assert ran.returncode == 0, ran.stderr
+    assert not hostile.exists(), hostile.read_text()
     export(root / "results.duckdb", root / "exported", format="csv")
     written = {**contents(root), Path("output"): ran.stdout + ran.stderr}
     names = " ".join(map(str, written))

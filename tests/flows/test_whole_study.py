@@ -1,4 +1,4 @@
-"""The command with everything in it: killed, held up or among hostile files, a study ends in the same tables."""
+"""The command with everything in it: killed or held up, a study ends in the same tables."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ import pandas as pd
 import pytest
 
 from benchmarks.soak import read_tables
-from flows.commands.cli import main
 from flows.plan import Plan
 from flows.study.loading import load_study
-from flows.watching import progress
 from sql.results import connect
 from tests.faults.processes import start
-from tests.flows.heard import Heard
-from tests.flows.hostile import plant
-from tests.flows.small_study import TINY, small_study
+from tests.flows.by_hand import study_file
+from tests.flows.small_study import small_study
 from tests.sql.processes import shell
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -34,15 +31,18 @@ def same_tables(one: Path, other: Path) -> None:
     assert len(expected["evaluations"])
 
 
-def run_tiny(root: Path) -> subprocess.Popen[bytes]:
-    """Run the tiny study; what is said is appended to `<root>.log`."""
-    return start(TINY, root, root.with_suffix(".log"), "--plain")
+def run_race(root: Path) -> subprocess.Popen[bytes]:
+    """Run two models of two seeds each, of which one goes on; what is said is appended to `<root>.log`."""
+    training = {"seeds": [0, 1], "screening": 0.25, "checkpoints": 2}
+    evaluation = {"limit": 5, "bootstrap_replicates": 100}
+    path = study_file(root.parent, models={"variants": ["LA", "DR+DA"]}, training=training, evaluation=evaluation)
+    return start(path, root, root.with_suffix(".log"), "--plain")
 
 
 @pytest.mark.slow
 def test_three_kills_change_nothing(tmp_path: Path) -> None:
     started = time.monotonic()
-    calm = run_tiny(tmp_path / "calm")
+    calm = run_race(tmp_path / "calm")
     assert calm.wait(PATIENCE_SECONDS) == 0, (tmp_path / "calm.log").read_text()
     seconds = time.monotonic() - started
     seed = time.time_ns()
@@ -50,7 +50,7 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
     moments = random.Random(seed)
     kills = 0
     while kills < 3:
-        process = run_tiny(tmp_path / "killed")
+        process = run_race(tmp_path / "killed")
         pause = moments.uniform(0.1, 0.3) * seconds  # short enough for three to fit before the work is done
         try:
             process.wait(pause)
@@ -64,30 +64,10 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
             break  # the work was done before another kill
     assert kills >= 1
     for _ in range(2):  # the second has nothing to do
-        assert run_tiny(tmp_path / "killed").wait(PATIENCE_SECONDS) == 0, (tmp_path / "killed.log").read_text()
+        assert run_race(tmp_path / "killed").wait(PATIENCE_SECONDS) == 0, (tmp_path / "killed.log").read_text()
     assert "Nothing to do" in (tmp_path / "killed.log").read_text()
     same_tables(tmp_path / "calm", tmp_path / "killed")
-    study = load_study(TINY, root=tmp_path / "killed")
-    assert not list(study.store_folder.glob("*/*.partial"))
-
-
-@pytest.mark.slow
-def test_hostile_files_in_the_folder_and_beside_the_study_do_nothing(tmp_path: Path) -> None:
-    calm, here = tmp_path / "calm", tmp_path / "here"
-    here.mkdir()
-    study, ran = small_study(here), plant(here)
-    with progress.listening(Heard()) as heard:
-        assert main(["run", str(study), "--root", str(calm), "--plain"]) == 0
-    each_source = ("documents world", "traces world", "clean world", "signatures world")
-    of_all = ("deduplicate", "decontaminate", "tokenizer", "tokens", "funnel")
-    done = [key for key, _, words in heard.reports if words == "done"]
-    assert done == ["world", "items", *each_source, *of_all, "train LA-2 seed 0"], "every step once"
-    for options in ([], ["--plain"]):
-        root = tmp_path / f"run{len(options)}"
-        process = start(study, root, tmp_path / "log", *options, cwd=here)
-        assert process.wait(PATIENCE_SECONDS) == 0, (tmp_path / "log").read_text()
-        assert not ran.exists(), ran.read_text()
-        same_tables(calm, root)
+    assert not list(tmp_path.glob("killed/store/*/*.partial"))
 
 
 @pytest.mark.slow

@@ -1,20 +1,22 @@
-"""The network: fast against reference, recurrence against a stack, caches against whole forwards, no leaks."""
+"""The network: equal to its definition, in parts, in routing and in training."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 import itertools
+import math
 import re
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model import ops
-from model.architecture import MIXTURES
-from model.dreamer import Context, Dreamer
-from model.ops import Documents
+from model.architecture import MIXTURES, DreamerConfig
+from model.dreamer import ATTENTIONS, Context, Dreamer, Router, Weights, balance_step, depth_code
+from model.ops import Attended, Documents
 from model.ops.torch_kernels import attention as torch_attention
 from model.ops.types import document_positions
 from pipeline.errors import InputError
@@ -29,6 +31,7 @@ from tests.model.tiny_network import (
     build,
     by_reference,
     counts_of,
+    double,
     gradients,
     random_documents,
     random_tokens,
@@ -244,3 +247,182 @@ def test_a_memory_has_positions_and_documents_of_its_own():
     tokens = random_tokens()
     with pytest.raises(InputError, match="neither documents nor positions"):
         build(DR)(tokens, memory=Documents(tokens), documents=torch.zeros_like(tokens))
+
+
+SMALL = DreamerConfig(hidden_size=8, routing_size=8, experts=5, active_experts=2, expert_size=8)
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+def new_router(experts: int = 5, active: int = 2, normalised: bool = True) -> Router:
+    router = Router(SMALL, experts, active, rate=0.1, normalised=normalised).double()
+    for parameter in router.parameters():
+        torch.nn.init.normal_(parameter)
+    return router
+
+
+@pytest.mark.parametrize(("active", "normalised"), [(1, False), (2, True), (5, True)])
+def test_routing_is_equation_2(active, normalised):
+    router = new_router(active=active, normalised=normalised)
+    router.bias += torch.randn(5, dtype=torch.float64)
+    x, code = double(12, 8), depth_code(6, 8, 500.0, torch.device("cpu"), torch.float64)
+
+    def dense(keys):
+        ids, scores, _ = router(x, keys)
+        return torch.zeros(12, 5, dtype=torch.float64).scatter(-1, ids, scores)
+
+    for keys, plain_keys in zip(router.prepare(code), by_reference(router.prepare, code), strict=True):
+        scores = dense(keys)
+        torch.testing.assert_close(scores, by_reference(dense, plain_keys))
+        assert ((scores > 0).sum(dim=-1) == active).all()
+    if normalised:
+        torch.testing.assert_close(scores.sum(dim=-1), torch.ones(12, dtype=torch.float64))
+
+
+def test_bias_selects_but_does_not_weigh():
+    router = new_router(active=1, normalised=False)
+    x = double(20, 8)
+    ids, weights, _ = router(x, router.prepare(None)[0])
+    router.bias[3] = 100.0
+    moved, moved_weights, _ = router(x, router.prepare(None)[0])
+    assert (moved == 3).all()
+    unmoved = (ids == 3).squeeze()
+    assert unmoved.any()
+    torch.testing.assert_close(weights[unmoved], moved_weights[unmoved])
+    assert (moved_weights < 1).all()
+
+
+def test_routing_stays_in_float32():
+    router = Router(SMALL, 5, 2, rate=0.1, normalised=True)
+    for parameter in router.parameters():
+        torch.nn.init.normal_(parameter)
+    x = torch.randn(20, 8, dtype=torch.bfloat16)
+    ids, weights, _ = router(x, router.prepare(None)[0])
+    assert weights.dtype == torch.float32
+    wide_ids, wide_weights, _ = router(x.float(), router.prepare(None)[0])
+    assert (ids == wide_ids).all()
+    assert (weights == wide_weights).all()
+
+
+@pytest.mark.parametrize("experts", [4, 5, 32, 517])
+def test_balance_moves_towards_the_median_and_its_signs_cancel(experts):
+    counts = torch.randperm(10 * experts)[:experts]
+    step = balance_step(counts)
+    assert step.sum() == 0
+    median = counts.double().quantile(0.5)
+    assert (step == torch.sign(median - counts)).all()
+
+
+def test_update_applies_equation_3_and_starts_counting_anew():
+    router = new_router(experts=4)
+    router.count(torch.tensor([[0, 1], [0, 1], [0, 2]]), None)
+    router.count(torch.tensor([[0, 3], [1, 3]]), torch.tensor([True, False]))
+    assert router.counts.tolist() == [4, 2, 1, 1]
+    router.update_balance()
+    assert router.bias.tolist() == pytest.approx([-0.1, -0.1, 0.1, 0.1])  # median 1.5
+    assert router.counts.tolist() == [0, 0, 0, 0]
+
+
+def test_half_of_the_depth_code_runs_backwards():
+    code = depth_code(4, 16, 500.0, torch.device("cpu"), torch.float64)
+    forward, backward = torch.atan2(code[..., 1], code[..., 0]).chunk(2, dim=-1)
+    frequencies = torch.tensor([500 ** (-i / 4) for i in range(4)], dtype=torch.float64)
+    for l in range(1, 5):  # noqa: E741  the paper's letter
+        torch.testing.assert_close(forward[l - 1], torch.atan2((l * frequencies).sin(), (l * frequencies).cos()))
+        rest = (4 - l) * frequencies
+        torch.testing.assert_close(backward[l - 1], torch.atan2(rest.sin(), rest.cos()))
+
+
+# Balance
+
+
+@pytest.mark.parametrize("config", VARIANTS)
+def test_evaluation_moves_nothing(config):
+    model = build(config).eval()
+    before = copy.deepcopy(model.state_dict())
+    model(random_tokens())
+    assert all((before[name] == value).all() for name, value in model.state_dict().items())
+    assert all((counts == 0).all() for counts in counts_of(model).values())
+
+
+@pytest.mark.parametrize("config", VARIANTS)
+def test_counts_cover_all_depths_and_leave_out_padding(config):
+    model = build(config)
+    model(random_tokens(), documents=random_documents())
+    real, depths = 20, config.depth if config.recurrent else 1
+    for name, counts in counts_of(model).items():
+        active = config.active_experts if ".experts." in name else 1
+        assert counts.sum() == real * depths * active
+
+
+# Weights
+
+
+@pytest.mark.parametrize("config", VARIANTS)
+def test_merged_weights_give_the_same_outputs(config):
+    model = build(config)
+    merged = model.merged()
+    torch.testing.assert_close(merged(random_tokens()), model(random_tokens()))
+    assert not any("shared" in name for name in merged.state_dict())
+    assert merged.merged().state_dict().keys() == merged.state_dict().keys()
+    reloaded = Dreamer(DreamerConfig.from_dict(merged.config.to_dict())).double()
+    reloaded.load_state_dict(merged.state_dict())
+    torch.testing.assert_close(reloaded(random_tokens()), model(random_tokens()))
+
+
+@pytest.mark.parametrize("config", VARIANTS)
+def test_initialisation_is_table_3_and_the_first_loss_ln_v(config):
+    torch.manual_seed(0)
+    model = Dreamer(dataclasses.replace(config, depth=4, vocabulary_size=512, hidden_size=64, expert_size=64))
+    dimensions = 3 if config.depth_attention else 2
+    for name, parameter in model.named_parameters():
+        if name.endswith("gain"):
+            assert (parameter == 1).all()
+        elif parameter.numel() > 2000:
+            variance = 1 / (2.5 * 64 * 4 * dimensions) if name.endswith("outward") else 1 / (5 * 64)
+            assert parameter.var().item() == pytest.approx(variance, rel=0.15), name
+    tokens = torch.randint(0, 512, (8, 64))
+    loss = F.cross_entropy(model(tokens).flatten(0, 1), torch.randint(0, 512, (8 * 64,)))
+    assert loss.item() == pytest.approx(math.log(512), rel=0.02)
+    decayed = {id(parameter) for parameter in model.decayed_parameters()}
+    assert all((id(parameter) in decayed) != name.endswith("gain") for name, parameter in model.named_parameters())
+
+
+# New attentions
+
+
+class Slots(nn.Module):
+    """Attention over a few learned slots, the same for every token: a dimension the paper does not have."""
+
+    router = None
+
+    def __init__(self, config: DreamerConfig) -> None:
+        super().__init__()
+        self.keys = nn.Parameter(torch.empty(4, config.hidden_size))
+        self.outward = nn.Parameter(torch.empty(4, config.hidden_size))
+
+    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> list[Weights]:
+        return [(self.keys.to(dtype), self.outward.to(dtype))] * (1 if code_LP is None else len(code_LP))
+
+    def forward(self, x_TH: Tensor, weights: Weights, *rest) -> Attended:
+        keys, values = weights
+        return Attended((x_TH @ keys.T).softmax(dim=-1) @ values)
+
+
+@pytest.mark.parametrize("config", VARIANTS)
+def test_another_attention_takes_part_without_touching_the_others(config, monkeypatch):
+    monkeypatch.setitem(ATTENTIONS, "slots", Slots)
+    monkeypatch.setitem(MIXTURES, "with slots", (("depth", "sequence"), ("slots",), ("experts",)))
+    model = build(dataclasses.replace(config, mixture="with slots"))
+    _, found = gradients(model, random_tokens(), documents=random_documents())
+    slots = {name: gradient for name, gradient in found.items() if "slots" in name}
+    assert len(slots) == 2 * config.layers
+    assert all(gradient.any() for gradient in slots.values())
+    assert {name.replace(".slots", "") for name in found} > {name for name, _ in build(config).named_parameters()}
+    cache = model.new_cache(1, 11)
+    tokens = random_tokens(1)
+    steps = [cache.extend(tokens[:, place : place + 1]) for place in range(tokens.shape[1])]
+    torch.testing.assert_close(model.logits(torch.cat(steps, dim=1)), model(tokens))

@@ -71,8 +71,7 @@ def test_runs_in_one_process_are_those_of_processes_of_their_own(tmp_path: Path,
     """Train LA and DR+DA in float32 and bfloat16, with recomputed activations, and one run stopped and continued."""
     kinds = {
         "la": {"model": LA},
-        "half": {"precision": "bfloat16"},
-        "recomputed": {"checkpointing": True, "micro_batch_tokens": 32},
+        "recomputed halves": {"precision": "bfloat16", "checkpointing": True, "micro_batch_tokens": 32},
         "dr+da": {},
     }
     alone, asked = (

@@ -1,12 +1,72 @@
-"""The order in which the SQL files are run, and whether their `-- needs:` lines are true."""
+"""Tables, views and macros as SQL defines them; views that are kept; results files and who may not read them."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+from pipeline.errors import InputError
+from sql import results
+from sql.connection import connect
 from sql.definitions import FOLDER, comments, definitions, digest, needs, views
+from sql.keeping import KEPT, keep_views
+from sql.results import query
+from tests.reports.small_results import STUDY, whole_study
+from tests.sql.by_hand import one_line
+
+
+def test_a_query_that_is_refused_says_why_on_one_line(path):
+    for sql, said in (("selct 1", "syntax error"), ("from data_eficiency", 'Did you mean "data_efficiency"')):
+        with pytest.raises(InputError, match=said) as error:
+            results.query(path, sql)
+        one_line(error)
+
+
+def test_tables_lists_everything_with_its_columns_and_what_it_is(path):
+    found = results.tables(path).set_index("name")
+    assert found.loc["items", "columns"] == "run_id, tokens, task, metric, filter, item_id, value"
+    assert found.loc["data_efficiency", "kind"] == "view"
+    assert found.loc["tokens_to", ["kind", "columns"]].tolist() == ["macro", "task_name, goal"]
+    assert found["description"].notna().all()
+    # Every view and table macro has a file of its own.
+    files = {file.stem for file in (FOLDER / "views").rglob("*.sql")}
+    assert set(found.index[found["kind"] != "table"]) == files
+
+
+READ = (
+    *KEPT,
+    "mean_factors",
+    "data_efficiency",
+    "table_2",
+    "expert_concentration",
+    "expert_diversity",
+    "factor_by_target",
+)
+
+
+@pytest.mark.slow
+def test_kept_views_hold_what_the_views_of_the_file_hold(tmp_path: Path) -> None:
+    path = whole_study(tmp_path / "results.duckdb")
+    with connect(path, read_only=True) as file:
+        before = {view: file.execute(f"from {view} order by all").df() for view in READ}
+    connection = connect(path, read_only=True)
+    keep_views(connection, STUDY)
+    for view in READ:
+        assert len(before[view]), view
+        assert connection.execute(f"from {view} order by all").df().equals(before[view]), view
+    connection.close()
+
+
+def test_kept_views_know_of_one_study_and_the_file_of_all(tmp_path: Path) -> None:
+    path = whole_study(tmp_path / "results.duckdb")
+    connection = connect(path, read_only=True)
+    keep_views(connection, "another")
+    assert not connection.execute("from table_2").fetchall()
+    connection.close()
+    assert len(query(path, "from table_2"))
+
 
 TEXTS = definitions()
 BUILT = sorted(views())

@@ -1,7 +1,14 @@
-"""Inserting rows into a results file: what replaces what, and what is refused."""
+"""Rows are entered once, whole or not at all, by any number of processes, and known to be there."""
 
 from __future__ import annotations
 
+import random
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,9 +16,15 @@ import pytest
 
 from pipeline.errors import InputError
 from sql import results
-from sql.ingest import replace_computed
+from sql.definitions import FOLDER
+from sql.ingest import forget_differing, replace_computed
+from sql.ledger import differing
+from sql.results import connect, ingest, query
 from tests.full_disk import no_space
 from tests.sql.by_hand import ITEM, count, items, one_line, rows
+from tests.sql.empty import empty_file
+from tests.sql.processes import shell, start
+from tests.waiting import PATIENCE_SECONDS
 
 
 def test_entering_twice_changes_nothing(path, tmp_path):
@@ -111,3 +124,148 @@ def test_computed_rows_stay_where_the_disk_is_full(path):
         with no_space(), pytest.raises(InputError, match=r"results\.duckdb: rows could not be written"):
             replace_computed(connection, "computed_factors", "s", pd.DataFrame([place]))
     assert count(path, "internal.computed_factors") == 1
+
+
+ITEMS = 2000
+
+# Enters one checkpoint after another, as evaluation does, and says so when each is in: arguments are the file, the run,
+# how many checkpoints, and how long to wait for the file.
+ENTER = """
+    import sys
+    import pyarrow as pa
+    from pipeline.errors import InputError
+    from sql import results
+
+    file, run, checkpoints, wait = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+    for tokens in range(1, checkpoints + 1):
+        place = {"run_id": run, "tokens": tokens, "task": "t", "metric": "acc", "filter": "none"}
+        items = pa.table({
+            **{name: [value] * ITEMS for name, value in place.items()},
+            "item_id": [f"t/{n}" for n in range(ITEMS)],
+            "value": [1.0] * ITEMS,
+        })
+        evaluation = pa.Table.from_pylist([{**place, "value": 1.0, "items": ITEMS}])
+        try:
+            results.ingest(file, {"items": items, "evaluations": evaluation}, wait=wait)
+        except InputError as error:
+            sys.exit(str(error))
+        print(tokens, flush=True)
+""".replace("ITEMS", str(ITEMS))
+
+
+def entered(path: Path) -> dict[str, list[int]]:
+    """By run the checkpoints that are there, each with its evaluation and all its items once."""
+    asked = """
+        select run_id, tokens, evaluations.items, count(*), count(distinct item_id)
+        from items full join evaluations using (run_id, tokens, task, metric, filter)
+        group by all order by all
+    """
+    found: dict[str, list[int]] = {}
+    for run_id, tokens, *counts in results.query(path, asked).itertuples(index=False):
+        assert counts == [ITEMS, ITEMS, ITEMS], (run_id, tokens, counts)
+        found.setdefault(run_id, []).append(tokens)
+    return found
+
+
+@pytest.fixture
+def path(tmp_path):
+    return empty_file(tmp_path / "results.duckdb")
+
+
+@pytest.mark.slow
+def test_four_processes_enter_everything_while_users_open_the_file(path):
+    writers = [start(ENTER, path, run, 8, PATIENCE_SECONDS) for run in "abcd"]
+    for mode in ("read-only", "read-write"):
+        with shell(path, mode):
+            time.sleep(1)
+    for process in writers:
+        _, said = process.communicate()
+        assert (process.returncode, said) == (0, "")
+    assert entered(path) == {run: list(range(1, 9)) for run in "abcd"}
+    assert results.query(path, "select study_id from studies")["study_id"].tolist() == ["by hand"]
+
+
+@pytest.mark.slow
+def test_kills_at_any_moment_lose_and_duplicate_nothing(path):
+    random.seed(0)
+    for _ in range(4):
+        process = start(ENTER, path, "r", 1000, PATIENCE_SECONDS)
+        acknowledged = int(process.stdout.readline())
+        time.sleep(random.uniform(0, 0.5))
+        process.kill()
+        output, _ = process.communicate()
+        acknowledged = max([acknowledged, *map(int, output.split())])
+        with duckdb.connect(str(path)) as connection:  # a user's own shell opens it, too
+            assert connection.execute("select count(*) from items").fetchall()[0][0] >= acknowledged * ITEMS
+        checkpoints = entered(path)["r"]
+        assert checkpoints == list(range(1, len(checkpoints) + 1))
+        assert len(checkpoints) >= acknowledged
+
+
+RUN = {"study_id": "s", "output": "runs/r", "run_id": "r"}
+STUDY = {"study_id": "s", "output": "study", "task": "study"}
+EVALUATION = {"study_id": "s", "output": "evaluations/a", "run_id": "r", "tokens": 5, "task": "t", "digest": "stored"}
+SEEN = {**EVALUATION, "output": "evaluations/b", "task": "introspection"}
+OUTPUTS = [STUDY, RUN, EVALUATION, SEEN]
+ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # the output and the place of a row of each table
+    **{table: (STUDY, {"study_id": "s"}) for table in ("studies", "curation", "sources", "models")},
+    "runs": (RUN, {"study_id": "s", "run_id": "r"}),
+    **{table: (RUN, {"run_id": "r"}) for table in ("run_details", "steps", "checkpoints")},
+    **{
+        table: (EVALUATION, {"run_id": "r", "tokens": 5, "task": "t"})
+        for table in ("evaluations", "evaluation_versions", "raw_evaluations", "depth_evaluations", "items")
+    },
+    **{table: (SEEN, {"run_id": "r", "tokens": 5}) for table in ("depth_attention", "expert_usage")},
+}
+CHANGED = ("value", "score", "selections", "loss", "code_version", "failure", "config", "documents", "licence", "seed")
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    """A results file with a row in every table, of which every column has a value."""
+    path, tables = tmp_path / "results.duckdb", {}
+    with connect(path) as connection:
+        for table, (_, place) in ROWS.items():
+            described = connection.execute(f"describe {table}").fetchall()
+            row = {column: "x" if kind == "VARCHAR" else 1 for column, kind, *_ in described if kind != "TIMESTAMP"}
+            tables[table] = pa.Table.from_pylist([{**row, **place}])
+    ingest(path, tables, outputs=OUTPUTS)
+    return path
+
+
+def as_rows(output: Path, table: str) -> pd.DataFrame:
+    with connect(output) as connection:
+        return connection.table(table).df()
+
+
+def change(output: Path, statement: str) -> None:
+    with connect(output) as connection:
+        connection.execute(statement)
+
+
+def test_every_table_with_rows_of_studies_and_runs_is_covered(output: Path) -> None:
+    of_outputs = "select distinct table_name from duckdb_columns() where column_name in ('study_id', 'run_id')"
+    asked = f"{of_outputs} and table_name in (select table_name from duckdb_tables()) and table_name <> 'ingested'"
+    tables = set(query(output, asked)["table_name"])
+    assert tables == {*ROWS, "claims", "computed_factors"}
+    for name in ("rows_of_outputs", "forget_outputs"):
+        text = (FOLDER / "queries" / f"{name}.sql").read_text()
+        assert all(re.search(rf"from (internal\.)?{table} ", text) for table in tables), name
+
+
+@pytest.mark.parametrize("table", ROWS)
+def test_a_row_that_is_changed_or_missing_is_found_and_its_output_forgotten(output: Path, table: str) -> None:
+    assert differing(output, OUTPUTS) == []
+    column = next(name for name in CHANGED if name in as_rows(output, table))
+    entered = ROWS[table][0]
+    for statement in (f"update {table} set {column} = null", f"delete from {table}"):
+        change(output, statement)
+        assert differing(output, OUTPUTS) == [entered["output"]]
+    assert forget_differing(output, OUTPUTS) == [entered["output"]]
+    assert [len(as_rows(output, other)) for other in ROWS] == [int(of != entered) for of, _ in ROWS.values()]
+    assert differing(output, OUTPUTS) == [entered["output"]]
+
+
+def test_outputs_that_were_made_anew_or_are_of_another_study_are_not_entered(output: Path) -> None:
+    assert differing(output, [STUDY, {**EVALUATION, "digest": "another"}]) == ["evaluations/a"]
+    assert differing(output, [{**EVALUATION, "study_id": "other"}]) == ["evaluations/a"]

@@ -1,26 +1,28 @@
-"""`dreamer report`: what is printed, and which results the page is of; the values of tables as text."""
+"""Results and reports as commands print them; commands that are stopped, or end without room."""
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
+import duckdb
+import psutil
 import pytest
 
+import flows.commands.running.run
 from flows.commands.cli import main
 from flows.commands.results import report as command
 from flows.commands.tables import cell
+from flows.plan import Plan
+from pipeline.errors import InputError
+from tests.flows.small_study import PROJECT, small_study
 from tests.full_disk import no_space
-from tests.reports.small_results import (
-    RIGHT,
-    STUDY,
-    curation,
-    entered,
-    evaluations,
-    model_row,
-    run_row,
-    study,
-)
+from tests.reports.small_results import RIGHT, STUDY, curation, entered, evaluations, model_row, run_row, study
+from tests.sql.empty import empty_file
+from tests.waiting import PATIENCE_SECONDS, until
 
 
 def test_the_report_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -91,3 +93,56 @@ def test_the_report_of_another_study_is_said(capsys: pytest.CaptureFixture[str],
 )
 def test_numbers_have_no_exponents_and_texts_steer_no_terminal(value: object, text: str) -> None:
     assert cell(value) == text
+
+
+ENDLESS = "select count(*) from range(1000000000000) as numbers where (range * range) % 7 = 8"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_duckdb_works_is_one_line(tmp_path: Path, number: signal.Signals) -> None:
+    database = empty_file(tmp_path / "results.duckdb")
+    command = [sys.executable, "-m", "flows.commands.cli", "sql", str(database), ENDLESS]
+    process = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True)
+    looked_at = psutil.Process(process.pid)
+    try:
+        until(lambda: str(database) in {file.path for file in looked_at.open_files()}, process)
+        opened = looked_at.cpu_times().user
+        until(lambda: looked_at.cpu_times().user > opened + 1, process)  # seconds: the query has begun
+        process.send_signal(number)
+        _, said = process.communicate(timeout=PATIENCE_SECONDS)
+    finally:
+        process.kill()
+    assert said == "dreamer: stopped; run the same command again to go on from here\n"
+    assert process.returncode == 128 + number
+
+
+@pytest.mark.parametrize("error", [InputError("a shard is gone"), duckdb.IOException("a shard"), OSError(2, "")])
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_folder_that_was_moved_is_said_whatever_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, anew: bool
+) -> None:
+    def moves(plan: Plan, *_: object) -> None:
+        chosen = plan.study
+        chosen.folder.rename(tmp_path / "away")
+        if anew:
+            chosen.folder.mkdir()
+        raise error
+
+    monkeypatch.setattr(flows.commands.running.run, "run_study", moves)
+    root = tmp_path / "run"
+    assert main(["run", str(small_study(tmp_path)), "--root", str(root), "--plain"]) == 2
+    said = capsys.readouterr().err
+    assert f"dreamer: {root} was moved or removed while the study ran; move it back" in said
+    assert "a shard" not in said
+
+
+def test_an_error_in_a_folder_that_stays_is_said_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object) -> None:
+        raise InputError("a shard is gone")
+
+    monkeypatch.setattr(flows.commands.running.run, "run_study", fails)
+    assert main(["run", str(small_study(tmp_path)), "--root", str(tmp_path / "run"), "--plain"]) == 2
+    assert "dreamer: a shard is gone\n" in capsys.readouterr().err

@@ -1,5 +1,10 @@
-"""How a study shares a machine's GPUs among its runs, and that a GPU is held by one process at a time."""
+"""Which devices jobs get, and what others on the machine may not see or plant."""
 
+from __future__ import annotations
+
+import os
+import stat
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +12,15 @@ import pytest
 import yaml
 
 from flows.commands.cli import main
+from flows.jobs import Failed, private
 from flows.jobs.devices import check_devices, lock_gpus, share_ranks, visible_gpus
+from flows.jobs.private import private_folder
+from flows.jobs.processes import started
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.errors import InputError
+from tests.flows.jobs.programs import alive, events, job, local, use
+from tests.waiting import PATIENCE_SECONDS, until
 
 BUILTIN = {"data": {"sources": ["builtin"]}, "evaluation": {"benchmarks": ["builtin"]}}
 
@@ -80,3 +90,81 @@ def test_a_device_is_held_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.M
         assert [first, second] == [["test-0"], ["test-1"]]
         with pytest.raises(Waited), lock_gpus(names, 1, begin_to_wait):
             pass
+
+
+@pytest.fixture(autouse=True)
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The temporary directory that all users share."""
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    return tmp_path
+
+
+def test_a_folder_is_for_this_user_alone() -> None:
+    folder = private_folder("devices")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    folder.chmod(0o777)
+    assert stat.S_IMODE(private_folder("devices").stat().st_mode) == 0o700
+
+
+def test_compiled_libraries_lie_where_the_user_says_else_in_a_private_folder(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shared / "tells.py").write_text("import os; print(os.environ['TORCHINDUCTOR_CACHE_DIR'])")
+    monkeypatch.setenv("PYTHONPATH", str(shared))
+    for wanted in ("", "/mine"):
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", wanted)
+        started("tells", [], shared / "log", {}).wait()
+    assert (shared / "log").read_text().split() == [str(private_folder("compiled")), "/mine"]
+
+
+def test_a_planted_link_is_refused(shared: Path) -> None:
+    (shared / "theirs").mkdir()
+    (shared / f"dreamer-{os.getuid()}").symlink_to(shared / "theirs")
+    with pytest.raises(InputError, match="is not a folder of this user"):
+        private_folder("devices")
+    assert not list((shared / "theirs").iterdir())
+
+
+def test_a_folder_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    private_folder("devices")
+    name = os.getuid()
+    monkeypatch.setattr(private.Path, "lstat", lambda path: os.stat_result((0o40700, 1, 1, 1, name + 1, 0, 0, 0, 0, 0)))
+    with pytest.raises(InputError, match="is not a folder of this user"):
+        private_folder("devices")
+
+
+def test_the_lock_of_a_device_truncates_no_file_behind_a_link(shared: Path) -> None:
+    victim = shared / "thesis.txt"
+    victim.write_text("years of work")
+    (private_folder("devices") / "0").symlink_to(victim)
+    with pytest.raises(OSError, match="0"), lock_gpus(["0"], 1, time.sleep):
+        pass
+    assert victim.read_text() == "years of work"
+
+
+@pytest.fixture(autouse=True)
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("what", "error"), [("bad-rank", InputError), ("killed-rank", Failed)])
+def test_where_one_rank_fails_the_others_are_ended(tmp_path: Path, what: str, error: type[Exception]) -> None:
+    before = time.monotonic()
+    with local(tmp_path) as jobs:
+        found = events(jobs, job(tmp_path, "a", what, waits=True, devices=2))
+    assert type(found["a"][-1].error) is error
+    assert time.monotonic() - before < PATIENCE_SECONDS
+    assert not alive(int((tmp_path / "a").read_text()))
+
+
+def test_no_process_takes_modules_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / "somebody's"
+    here.mkdir()
+    (here / "ctypes.py").write_text("open('marker', 'w')")
+    (tmp_path / "uses.py").write_text("import ctypes, sys; print(sys.path[0])")
+    monkeypatch.chdir(here)
+    child = started("uses", [], tmp_path / "log.txt", {})
+    until(lambda: child.poll() is not None)
+    assert child.poll() == 0, (tmp_path / "log.txt").read_text()
+    assert [path.name for path in here.iterdir()] == ["ctypes.py"]

@@ -24,10 +24,10 @@ from tests.flows.small_study import PROJECT, small_study
 from tests.waiting import until
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Return environment variables that give Prefect a home of its own and a server that ends with the test."""
-    home = {"PREFECT_HOME": str(tmp_path / "prefect"), "NO_PROXY": "127.0.0.1,localhost"}
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Return environment variables that give Prefect a home of its own and a server that ends with the tests."""
+    home = {"PREFECT_HOME": str(tmp_path_factory.mktemp("prefect")), "NO_PROXY": "127.0.0.1,localhost"}
     with process_environment(home), own_server() as (server, address):
         await_server(server, address)
         # Of which `prefect deploy` imports the flow.
@@ -62,8 +62,8 @@ class Webhook:
         Thread(target=self.server.serve_forever, daemon=True).start()
 
 
-@pytest.fixture
-def worker(environment: dict[str, str], tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def worker(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A pool with a limit of one run, all deployments, and a worker; yields the worker's log."""
     for command in (
         ["work-pool", "create", "study", "--type", "process"],
@@ -72,13 +72,14 @@ def worker(environment: dict[str, str], tmp_path: Path) -> Iterator[Path]:
     ):
         done = prefect(environment, *command)
         assert done.returncode == 0, done.stdout + done.stderr
-    with (tmp_path / "worker.log").open("wb") as log:
+    place = tmp_path_factory.mktemp("worker") / "log"
+    with place.open("wb") as log:
         command = [PREFECT, "worker", "start", "--pool", "study"]
         process = subprocess.Popen(
             command, env=environment, cwd=PROJECT, stdout=log, stderr=log, start_new_session=True
         )
     try:
-        yield tmp_path / "worker.log"
+        yield place
     finally:
         process.kill()  # idle now; asked to end, Prefect's worker sometimes goes on waiting for an event of its own
         process.wait()
@@ -130,10 +131,10 @@ def test_a_killed_worker_ends_no_study(environment: dict[str, str], worker: Path
     started = prefect(environment, "deployment", "run", "full-study", "--params", parameters)
     assert started.returncode == 0, started.stdout + started.stderr
     until(lambda: trains(root), log=worker)
-    (killed,) = started_for(tmp_path / "prefect", "worker start")
+    (killed,) = started_for(environment["PREFECT_HOME"], "worker start")
     os.kill(killed, signal.SIGKILL)
     ended = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
-    until(lambda: flow_runs(environment)[0]["state_type"] in ended, log=worker, pause=2)
-    state = flow_runs(environment)[0]["state"]
+    until(lambda: flow_runs(environment)[-1]["state_type"] in ended, log=worker, pause=2)
+    state = flow_runs(environment)[-1]["state"]
     assert state["type"] == "COMPLETED", state["message"]
     assert (root / "report" / "index.html").exists()

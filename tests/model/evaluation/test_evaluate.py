@@ -18,6 +18,7 @@ import tokenizers
 import torch
 
 from model.evaluate import evaluate, main
+from model.evaluation.harness_tasks import HarnessTask
 from model.evaluation.job import read_job
 from model.evaluation.language_model import LanguageModel, load_language_model
 from model.evaluation.metrics import MetricValues, TaskScores, bits_per_unit, perplexity, tables
@@ -116,6 +117,10 @@ def test_lm_eval_and_plain_items_agree(place: Path) -> None:
     gold = [row for row in found[0][0]["evaluations"] if row["metric"] == "gold_bits_per_byte"]
     assert [row["task"] for row in gold] == ["world_choice", "world_long", "world_short"]
     assert all(row["value"] > 0 and row["stderr"] > 0 for row in gold)
+    short = world_specifications(place / "world")[0]
+    written = [f" {item['target']} \n" for item in read_items(Path(short["plain"]))]
+    scored = HarnessTask(short, cache=place).score({"generate_until": written, "loglikelihood": [(-1.0, True)] * ITEMS})
+    assert set(scored.measures[0].findings.values()) == {1.0}, "the harness removes white space, too"
 
 
 def test_plain_scores(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from tests.model.evaluation.evaluation_world import evaluated, plain_specificati
 from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
+MANY = 24
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +30,18 @@ def start(path: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def many_tasks(place: Path) -> list[dict[str, Any]]:
-    """Many benchmarks to be killed between, each of them a little work."""
-    return [
-        {**plain_specifications(place)[number % 4], "benchmark": f"b{number}", "task": f"b{number}"}
-        for number in range(24)
-    ]
+def write_long_job(place: Path, name: str) -> Path:
+    """Write a job of two checkpoints and many benchmarks to be killed between, each of them a little work."""
+    four = plain_specifications(place)
+    tasks = [{**four[number % 4], "benchmark": f"b{number}", "task": f"b{number}"} for number in range(MANY)]
+    checkpoints = [{"run_id": "run", "tokens": i, "path": f"checkpoint-{i}"} for i in range(2)]
+    return write_job(place, name, tasks=tasks, checkpoints=checkpoints)
+
+
+@pytest.fixture(scope="module")
+def quiet(place: Path) -> list[Path]:
+    """What a run writes that nobody kills."""
+    return evaluated(write_long_job(place, "undisturbed"))
 
 
 def test_processes_share_a_job(place: Path) -> None:
@@ -53,12 +59,11 @@ def test_processes_share_a_job(place: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_kill_loses_the_benchmark_in_hand_and_nothing_else(place: Path, number: signal.Signals) -> None:
+def test_a_kill_loses_the_benchmark_in_hand_and_nothing_else(
+    place: Path, quiet: list[Path], number: signal.Signals
+) -> None:
     """What was done is not asked again, here or by another that waits, and the rows are those of a quiet run."""
-    tasks = many_tasks(place)
-    checkpoints = [{"run_id": "run", "tokens": i, "path": f"checkpoint-{i}"} for i in range(2)]
-    quiet = evaluated(write_job(place, f"undisturbed-{number.value}", tasks=tasks, checkpoints=checkpoints))
-    path = write_job(place, f"killed-{number.value}", tasks=tasks, checkpoints=checkpoints)
+    path = write_long_job(place, f"killed-{number.value}")
     run = path.with_suffix("") / "run"
     kept: dict[Path, int] = {}
     for count in (2, 30):
@@ -76,7 +81,7 @@ def test_a_kill_loses_the_benchmark_in_hand_and_nothing_else(place: Path, number
             _, err = waiting.communicate(timeout=PATIENCE_SECONDS)
             assert waiting.returncode == 0, err
         else:
-            assert len(there) < len(tasks)
+            assert len(there) < MANY
     folders = evaluated(path)
     assert all(folder.stat().st_ino == number for folder, number in kept.items())
     assert [[rows(folder, name) for name in ("evaluations", "items")] for folder in folders] == [

@@ -1,13 +1,21 @@
-"""Problems that look alike: copies in another style are found, other problems of like wording stay."""
+"""Documents that look like items: which are meant, which are no cause, which are shown."""
 
+import random
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from pipeline.decontaminate.agreement import Target
 from pipeline.decontaminate.omissions import sentences, without_closing
-from tests.pipeline.decontaminate.items import item_table
+from pipeline.decontaminate.sample import sample_documents
+from pipeline.storage.documents import find_shards
+from pipeline.text.words import Words, text_column, word_blocks
+from tests.pipeline.decontaminate.items import WORDS, item_table
 from tests.pipeline.decontaminate.test_stage import grades, run
+from tests.pipeline.documents import table, write
 
 FIGURE = "[asy] draw((0,0)--(9,0)--(9,40)--cycle); [/asy]"
 TRIANGLE = r"Point D lies on side BC of \triangle ABC with \angle BAD = 25 and BD = 7. How long is DC if BC is 19?"
@@ -163,3 +171,68 @@ def test_a_closing_sentence_that_asks_is_no_formality(tmp_path: Path) -> None:
     assert sentences(r"Let $a = 3. 5$ and \(b. c\) be. It costs $5. Find $c$.")[1:] == ["It costs $5. ", "Find $c$."]
     phrases = ["So? Round your answer to tenths.", "So? Write your answer as $a/b$ and find $a+b$."]
     assert without_closing(phrases) == ["So? ", phrases[1]]
+
+
+ALPHABET = [f"{a}{b}{c}" for a in ("ba", "ke", "lo") for b in ("ra", "to", "nu") for c in ("sol", "dim", "xen")]
+
+
+def parts(words: list[str]) -> Words:
+    ((_, found),) = word_blocks(text_column(pa.array([" ".join(words)])))
+    return found
+
+
+def agrees(passage: list[str], last: int, document: list[str]) -> bool:
+    words, item = parts(document), parts(passage)
+    return Target(item.ids, item.kinds, last).agrees(words, slice(0, len(words.ids)))
+
+
+def exchanged(passage: list[str], places: list[int]) -> list[str]:
+    """Exchange the words at these places, each for another new word."""
+    return [f"new{'abcdefgh'[places.index(at)]}" if at in places else word for at, word in enumerate(passage)]
+
+
+@pytest.mark.parametrize(("words", "copy"), [(2, True), (3, False)])
+def test_one_word_in_nine_may_be_exchanged(words: int, copy: bool) -> None:
+    assert agrees(ALPHABET[:18], 4, exchanged(ALPHABET[:18], [2, 6, 10][:words])) == copy
+
+
+@pytest.mark.parametrize(("times", "copy"), [(6, True), (7, False)])
+def test_seven_words_in_ten_are_kept_where_one_is_exchanged_throughout(times: int, copy: bool) -> None:
+    passage = [word for other in ALPHABET[:times] for word in ("ann", other)] + ALPHABET[times : 20 - times]
+    assert len(passage) == 20
+    assert agrees(passage, 3, ["eva" if word == "ann" else word for word in passage]) == copy
+
+
+@pytest.mark.parametrize(("words", "copy"), [(2, True), (3, False)])
+def test_three_quarters_of_what_is_asked_are_kept(words: int, copy: bool) -> None:
+    assert agrees(ALPHABET, 8, exchanged(ALPHABET, [20, 22, 24][:words])) == copy
+    assert agrees(ALPHABET, 8, exchanged(ALPHABET, [4, 8, 12][:words]))  # before the last sentence
+
+
+TEMPLATE = "{} keeps {} hens behind the old mill and sells them to the baker at the corner of the long street"
+
+
+def write_sources(folder: Path, sources: list[str]) -> None:
+    for place, source in enumerate(sources):
+        draw = random.Random(source)
+        texts = [" ".join(draw.choices(WORDS, k=30)) for _ in range(4000)]
+        if source == "template":
+            texts = [TEMPLATE.format(draw.choice(WORDS), draw.randrange(50)) for _ in range(600)]
+        parts = [table(((text, "") for text in texts[i : i + 500]), source, i) for i in range(0, len(texts), 500)]
+        write(folder, *parts, prefix=f"{place}-", shard_bytes=100_000)
+
+
+def test_every_source_has_its_share_in_any_order(tmp_path: Path) -> None:
+    samples = []
+    for sources in (["plain", "template", "other"], ["template", "other", "plain"]):
+        folder = tmp_path / sources[0]
+        write_sources(folder, sources)
+        batches = list(sample_documents(find_shards([folder]), 2000, ["source", "row"]))
+        samples.append(sorted((row["source"], row["row"]) for batch in batches for row in batch.to_pylist()))
+    rows, others = samples
+    assert rows == others
+    counts = Counter(source for source, _ in rows)
+    assert counts["template"] == pytest.approx(500, abs=20)  # more than its share of 140: n-grams of few must show
+    assert counts["plain"] == counts["other"] == pytest.approx(930, abs=30)
+    plain = [row for name, row in rows if name == "plain"]
+    assert max(b - a for a, b in pairwise(plain)) <= 6  # evenly

@@ -5,7 +5,6 @@ import random
 import shutil
 import signal
 import sys
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
+from tests.copies import exit_status
 from tests.full_disk import no_space
 from tests.pipeline.decontaminate.items import item_table
 from tests.pipeline.documents import read, table, write
@@ -74,10 +74,7 @@ def run_and_die(stage: str, folder: Path, items: pa.Table, calls: int, doomed: s
 
 def attempt(stage: str, folder: Path, items: pa.Table, *, calls: int = 0, doomed: str = "") -> int | None:
     """Exit status of a process that kills itself at a call of progress, or when a file written gets its final name."""
-    process = get_context("spawn").Process(target=run_and_die, args=(stage, folder, items, calls, doomed))
-    process.start()
-    process.join(300)
-    return process.exitcode
+    return exit_status(run_and_die, stage, folder, items, calls, doomed)
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from pipeline.errors import InputError
 from pipeline.tokens.random_numbers import LEFT_OUT
 from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import read_meta, read_tokenizer, take_tokenizer, training_parts
-from tests.full_disk import no_space
 from tests.pipeline.tokens.token_documents import DOCUMENTS, files, foreign, unpacked, write
 
 OPTIONS = {"sequence_length": 64, "seed": 5, "shard_bytes": 2000, "validation": 5}
@@ -118,18 +117,6 @@ def test_an_interrupted_packing_goes_on_where_it_was(tokenizer: Path, tmp_path: 
     finished = (tmp_path / "out/tokens-00000.bin").stat().st_ino
     pack(source, tokenizer, tmp_path / "out", **OPTIONS)
     assert (tmp_path / "out/tokens-00000.bin").stat().st_ino == finished, "the finished shard is not made again"
-    assert files(tmp_path / "out") == files(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("missing", [100, 70_000])
-def test_a_full_disk_is_one_line_and_nothing_is_lost(tokenizer: Path, tmp_path: Path, missing: int) -> None:
-    source = write(tmp_path / "in", DOCUMENTS * 20, rows=100)
-    options = {"sequence_length": 64, "seed": 5}
-    pack(source, tokenizer, tmp_path / "whole", **options)
-    largest = max(path.stat().st_size for path in (tmp_path / "whole").iterdir())
-    with no_space(largest - missing), pytest.raises(InputError, match=r"disk is full.*finished shards are kept"):
-        pack(source, tokenizer, tmp_path / "out", **options)
-    pack(source, tokenizer, tmp_path / "out", **options)
     assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 

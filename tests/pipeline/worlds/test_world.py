@@ -1,4 +1,4 @@
-"""The built-in world says the truth about itself: every answer, every planted defect, and what is left clean."""
+"""Built-in problems: their families and their truth."""
 
 from __future__ import annotations
 
@@ -10,16 +10,131 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from random import Random
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipeline.errors import InputError
-from pipeline.worlds.problem import grams, jaccard, words
+from pipeline.worlds import relations, sums, swaps
+from pipeline.worlds.planting import EDITS, edited
+from pipeline.worlds.problem import DIGITS, Problem, grams, jaccard, words
 from pipeline.worlds.settings import WorldSettings
+from pipeline.worlds.sums import GAINS
 from pipeline.worlds.tasks import world_items, world_specifications
 from pipeline.worlds.world import WORLD_SOURCE, write_world
-from tests.pipeline.worlds.solver import solve
+
+
+def solve(question: str) -> list[int]:
+    """Work out the values on the way to the answer, the answer at the end."""
+    if "under cup" in question:
+        return _follow_cups(question)
+    if " than " in question:
+        return _follow_people(question)
+    start, *changes = re.findall(r"(?:\w+ )+?(\w+) (\d)", question)
+    values = [int(start[1])]
+    for verb, change in changes:
+        values.append(values[-1] + (int(change) if verb in GAINS else -int(change)))
+    return values
+
+
+def _follow_people(question: str) -> list[int]:
+    found = {name: (int(number), "", "") for name, number in re.findall(r"(\w+) (?:has|owns) (\d) \w+\.", question)}
+    pattern = r"(\w+) (?:has|owns) (\d) (more|less) than (\w+)\."
+    for name, number, direction, other in re.findall(pattern, question):
+        found[name] = (int(number), direction, other)
+    name = re.findall(r"has (\w+)\?$", question)[0]
+    changes = []
+    while name:
+        number, direction, name = found[name]
+        changes.insert(0, -number if direction == "less" else number)
+    return [sum(changes[: place + 1]) for place in range(len(changes))]
+
+
+def _follow_cups(question: str) -> list[int]:
+    values = [int(re.findall(r"under cup (\d)", question)[0])]
+    for pair in re.findall(r"swaps cups (\d) and (\d)", question):
+        first, second = map(int, pair)
+        values.append({first: second, second: first}.get(values[-1], values[-1]))
+    return values
+
+
+LONG = WorldSettings(longest=12, hops=4, distractors=2, swaps=6)
+ANSWERS = {"sums": DIGITS, "relations": DIGITS, "swaps": tuple(map(str, swaps.CUPS))}
+each_family = pytest.mark.parametrize("family", ANSWERS)
+seeds = st.integers(0, 10**6)
+
+
+def draw(family: str, seed: int, steps: int) -> Problem:
+    return LONG.family(family).draw(Random(seed), steps)
+
+
+@each_family
+@given(seed=seeds, part=st.sampled_from(("all", "short", "long")))
+def test_answers_are_right_and_values_are_possible_answers(family: str, seed: int, part: str) -> None:
+    drawn = LONG.family(family, part)
+    for steps in (drawn.steps[0], drawn.steps[-1]):
+        problem = drawn.draw(Random(seed), steps)
+        values = solve(problem.question)
+        assert len(values) == steps + 1
+        assert {str(value) for value in values} <= set(ANSWERS[family])
+        assert problem.answer == str(values[-1])
+        assert problem.reasoning(Random(seed)).endswith(f" {problem.answer}.")
+        assert problem.numbers == tuple(int(digit) for digit in re.findall(r"\d", problem.question))
+
+
+@each_family
+def test_answers_are_near_uniform(family: str) -> None:
+    drawn = WorldSettings().family(family)
+    random = Random(0)
+    counts = Counter(drawn.draw(random, drawn.steps[number % len(drawn.steps)]).answer for number in range(12_000))
+    assert set(counts) == set(ANSWERS[family])
+    fair = 12_000 / len(counts)
+    assert all(0.85 * fair < count < 1.15 * fair for count in counts.values())
+
+
+@given(seeds, st.integers(1, 3))
+def test_distractors_never_decide_the_answer(seed: int, steps: int) -> None:
+    problem = relations.draw(Random(seed), steps, 2)
+    *sentences, question = problem.question.split(". ")
+    needed = [text for text, place in zip(sentences, problem.order, strict=True) if place <= steps]
+    assert solve(". ".join([*needed, question])) == solve(problem.question)
+    assert len(sentences) in range(1 + steps, 4 + steps)
+
+
+@each_family
+@given(seed=seeds)
+def test_variants_in_other_numbers_keep_the_words_and_are_right(family: str, seed: int) -> None:
+    problem = draw(family, seed, 3)
+    other = problem.with_other_numbers(Random(seed + 1))
+    if other is not None:
+        assert re.sub(r"\d", "#", other.question) == re.sub(r"\d", "#", problem.question)
+        assert solve(other.question)[-1] == int(other.answer)
+        assert {str(value) for value in solve(other.question)} <= set(ANSWERS[family])
+
+
+@each_family
+@settings(max_examples=30)
+@given(seed=seeds, edit=st.sampled_from(EDITS))
+def test_edits_change_no_number_and_no_answer(family: str, seed: int, edit: str) -> None:
+    problem = draw(family, seed, 4)
+    row = edited(Random(seed), problem, edit, "near", "item")
+    assert re.findall(r"\d", row.question) == re.findall(r"\d", problem.question)
+    assert row.problem.answer == problem.answer
+    if edit in ("verbatim", "spacing", "case", "punctuation", "latex"):
+        assert words(row.question) == words(problem.question)
+    else:
+        assert words(row.question) != words(problem.question)
+
+
+@given(seeds)
+def test_sums_of_few_nouns_use_no_others(seed: int) -> None:
+    story = WorldSettings(nouns=6).family("sums").draw(Random(seed), 2)
+    assert story.name in ("Ann", "Mia", "Eva", "Ben", "Tom", "Sam")
+    assert story.thing in sums.THINGS[:6]
+
 
 SMALL = WorldSettings(seed=3, documents=3000, items=40)
 WORLDS = {"sums": SMALL, "families": replace(SMALL, families=("sums", "relations", "swaps"))}
@@ -218,51 +333,3 @@ def test_worlds_that_cannot_be_filled_are_refused(tmp_path: Path) -> None:
         write_world(tmp_path, WorldSettings(documents=100, exact_duplicates=0.6))
     with pytest.raises(InputError, match="near duplicate \\(word\\)"):
         write_world(tmp_path, WorldSettings(documents=500, longest=2, items=5, near_edits=("word",)))
-
-
-# --- evaluation ---
-
-
-def _wrong(item: dict) -> str:
-    return next(choice for choice in item.get("choices", ["7 or so"]) if choice != item["target"])
-
-
-@pytest.mark.slow
-def test_lm_eval_asks_and_scores_as_the_plain_items_do(world: Path, tmp_path: Path) -> None:
-    from lm_eval import simple_evaluate
-    from lm_eval.api.model import LM
-    from lm_eval.api.task import ConfigurableTask
-    from lm_eval.tasks import TaskManager
-
-    class Oracle(LM):
-        """Knows all but every fourth answer."""
-
-        def __init__(self, answers: dict[str, str]) -> None:
-            super().__init__()
-            self.answers = answers
-
-        def generate_until(self, requests, disable_tqdm=False):
-            return [f" {self.answers[request.args[0]]} \n" for request in requests]
-
-        def loglikelihood(self, requests, disable_tqdm=False):
-            return [(-float(request.args[1] != f" {self.answers[request.args[0]]}"), True) for request in requests]
-
-        def loglikelihood_rolling(self, requests, disable_tqdm=False):
-            return [-float(len(request.args[0].split())) for request in requests]
-
-    for each in world_specifications(world):
-        plain = read(Path(each["plain"]))
-        config = {**yaml.safe_load(Path(each["yaml"]).read_text()), "dataset_path": each["dataset_path"]}
-        task = ConfigurableTask(config={**config, "dataset_kwargs": {"cache_dir": str(tmp_path)}})
-        answers = {item["prompt"]: item["target"] if number % 4 else _wrong(item) for number, item in enumerate(plain)}
-        results = simple_evaluate(
-            Oracle(answers), tasks=[task], task_manager=TaskManager(include_defaults=False), bootstrap_iters=0
-        )
-        value = results["results"][each["task"]][f"{each['metric']},{each['filter']}"]
-        samples = results["samples"][each["task"]]
-        if each["task"] == "world_text":
-            assert value == pytest.approx(2.718281828)
-            assert [sample["arguments"][0][0] for sample in samples] == [item["target"] for item in plain]
-        else:
-            assert value == 0.75
-            assert [sample["arguments"][0][0] for sample in samples] == [item["prompt"] for item in plain]

@@ -1,7 +1,8 @@
-"""How the C libraries are loaded and called."""
+"""The C engine: built, loaded, and of one signature on both sides."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -11,10 +12,59 @@ import pytest
 import torch
 
 from model.ops.native import build, library
+from model.ops.native.functions import NativeAttendDepth, NativeAttendSequence, NativeHeads, NativeRMSNorm
+from model.ops.native.signatures import signatures
 from tests.model.compiler import needs_compiler
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 ROOT = Path(__file__).parents[4]
+
+CPUINFO = {
+    "processor : 0\nflags\t\t: fpu sse4_2 hypervisor avx2 md_clear bmi1\nbugs : none\n": {"sse4_2", "avx2", "bmi1"},
+    "processor : 0\n": set(),
+}
+
+
+@pytest.mark.parametrize("text", CPUINFO)
+def test_instruction_sets_are_those_of_a_processor(text, monkeypatch):
+    monkeypatch.setattr(Path, "read_text", lambda path: text)
+    assert build.processor_features() == CPUINFO[text]
+
+
+def test_a_change_of_sources_or_flags_changes_the_digest(monkeypatch, tmp_path):
+    before = build.source_digest()
+    for source in build.SOURCE.iterdir():
+        (tmp_path / source.name).write_bytes(source.read_bytes())
+    monkeypatch.setattr(build, "SOURCE", tmp_path)
+    assert build.source_digest() == before
+    (tmp_path / "norm.h").write_text("/* empty */")
+    assert build.source_digest() != before
+
+
+def install(tmp_path, **environment):
+    """Build the extension as an installation does, into a folder."""
+    pytest.importorskip("setuptools")
+    folders = ["--build-lib", str(tmp_path / "lib"), "--build-temp", str(tmp_path / "temp")]
+    command = [sys.executable, "setup.py", "-q", "build_ext", *folders]
+    environment = {**os.environ, **environment}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return sorted(path.name for path in (tmp_path / "lib").rglob("*.so")), done.stderr
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_an_installation_compiles_both_libraries(tmp_path):
+    assert install(tmp_path)[0] == ["native_double.so", "native_float.so"]
+
+
+@pytest.mark.parametrize("compiler", ["no-such-compiler", "false"])
+def test_an_installation_without_a_compiler_succeeds(compiler, tmp_path):
+    compiled, warnings = install(tmp_path, CC=compiler)
+    assert compiled == []
+    assert warnings.count("training on a CPU will be slower") == 2
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @needs_compiler
@@ -76,3 +126,47 @@ def test_errors_are_raised_by_optimised_python_and_without_memory():
         "norm_forward: gain is [7], but must be [H] with T = 3, H = 8",
         "attend_forward: no memory for its workspace",
     ], done.stderr
+
+
+def test_signatures_are_those_of_the_c_code():
+    text = "\n".join(path.read_text() for path in build.SOURCE.iterdir())
+    assert len(signatures()) == len(re.findall(r"^int \w+\(", text, re.MULTILINE)) == 19
+    norm = signatures()["norm_forward"]
+    assert norm.sizes == ["T", "H"]
+    assert [each and each.shape for each in norm.parameters] == [None, ("T", "H"), ("H",), ("T", "H"), ("T",)]
+
+
+x = torch.ones
+WRONG = [
+    (ValueError, r"gain is \[7\], but must be \[H\] with T = 3, H = 8", lambda: NativeRMSNorm.apply(x(3, 8), x(7), 1)),
+    (TypeError, "gain is torch.float64 on cpu", lambda: NativeRMSNorm.apply(x(3, 8), x(8).double(), 1)),
+    (TypeError, "no C library for torch.float16", lambda: NativeRMSNorm.apply(x(3, 8).half(), x(8).half(), 1)),
+    (TypeError, "gain is torch.float32 on meta", lambda: NativeRMSNorm.apply(x(3, 8), x(8).to("meta"), 1)),
+    (ValueError, "has 2 rows, but must have 1 or 3", lambda: heads(code=x(2, 1, 2, 2))),
+    (ValueError, r"\(N \+ 2 \* M\) \* K is 17, but must be 16", lambda: heads(projected=x(3, 17))),
+    (ValueError, r"key is \[3, 2, 5\], but must be", lambda: attend(key=x(3, 2, 5))),
+    (TypeError, "starts is torch.int32", lambda: attend(starts=torch.zeros(3, dtype=torch.int32))),
+    (ValueError, "4 query heads are no multiple of 3 key heads", lambda: attend(key=x(3, 3, 4), value=x(3, 3, 4))),
+    (ValueError, r"values is \[3, 1, 4\]", lambda: NativeAttendDepth.apply(x(3, 4, 4), x(3, 2, 4), x(3, 1, 4))),
+    (ValueError, "values are 2, but must be 1", lambda: NativeAttendDepth.apply(x(3, 4, 4), *[x(3, 2, 4)] * 3)),
+    (ValueError, "keys are 0", lambda: NativeAttendDepth.apply(x(3, 4, 4))),
+    (ValueError, "must be contiguous", lambda: library.call("transpose_weights", x(2, 4, 3).mT, x(2, 4, 3))),
+]
+
+
+def heads(projected=None, code=None):
+    projected, code = x(3, 16) if projected is None else projected, x(1, 1, 2, 2) if code is None else code
+    return NativeHeads.apply(projected, x(4), x(4), code, 1e-6, 2, 1)
+
+
+def attend(**changes):
+    inputs = {"query": x(3, 4, 4), "key": x(3, 2, 4), "value": x(3, 2, 4), "starts": torch.zeros(3, dtype=torch.long)}
+    return NativeAttendSequence.apply(*{**inputs, **changes}.values())
+
+
+@needs_compiler
+@pytest.mark.parametrize(("error", "message", "function"), WRONG)
+def test_tensors_that_do_not_fit_raise_errors(error, message, function):
+    heads(), attend()
+    with pytest.raises(error, match=message):
+        function()

@@ -1,10 +1,16 @@
-"""AdamW with clipping against torch.optim's class and torch's clipping."""
+"""The optimiser and the average of weights."""
 
 import pytest
 import torch
 from torch import nn
 
+from model.checkpoint import newest_state
+from model.train import train
+from model.training.config import read_run
+from model.training.step.averaging import WeightAverage, newest_share
 from model.training.step.optimizer import AdamW, warmed_up
+from model.training.trainer import Trainer
+from tests.model.packed_folder import write_run
 
 
 def parameters():
@@ -71,3 +77,66 @@ def test_state_by_name_goes_on_to_the_bit():
 def test_warm_up_is_linear_then_constant():
     assert [warmed_up(1.0, 4, step) for step in range(1, 7)] == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
     assert warmed_up(0.5, 0, 1) == 0.5
+
+
+def weights():
+    torch.manual_seed(0)
+    return {"matrix": torch.randn(3, 2), "bias": torch.zeros(4), "counts": torch.arange(4)}
+
+
+def test_the_first_step_replaces_the_average_and_later_ones_move_it():
+    trained = weights()
+    average = WeightAverage(trained, 2.0)
+    seen = []
+    for step in range(1, 5):
+        trained["matrix"] += step
+        seen.append(trained["matrix"].clone())
+        average.update(step)
+        if step == 1:
+            assert torch.equal(average.tensors["matrix"], seen[0])
+    expected = seen[0]
+    for step, tensor in enumerate(seen[1:], start=2):
+        keep = (1 - 1 / step) ** 2
+        expected = keep * expected + (1 - keep) * tensor
+    torch.testing.assert_close(average.tensors["matrix"], expected)
+
+
+def test_the_window_is_a_share_of_the_steps():
+    """With power p the mean age of what is averaged is 1 / (p + 1) of the steps."""
+    for steps in (1000, 10_000):
+        age = 0.0
+        for step in range(1, steps + 1):
+            age = (1 - newest_share(step, 18.0)) * (age + 1)
+        assert age / steps == pytest.approx(1 / 19, rel=0.02)
+
+
+def test_whole_numbers_have_no_average_and_power_0_keeps_none():
+    assert WeightAverage(weights(), 18.0).tensors.keys() == {"matrix", "bias"}
+    none = WeightAverage(weights(), 0.0)
+    none.update(1)
+    assert none.tensors == {}
+
+
+def test_training_averages_what_every_step_has_left(tmp_path):
+    """Parameters and balance biases, after the biases have moved; shown on the weights of every single step."""
+    trainer = Trainer(read_run(write_run(tmp_path, averaging=3.0)))
+    expected = {}
+    for step in range(1, 8):
+        trainer.train_step()
+        for name, tensor in trainer.model.state_dict().items():
+            if tensor.is_floating_point():
+                new = tensor.double().clone()
+                expected[name] = torch.lerp(expected.get(name, new), new, newest_share(step, 3.0))
+    assert expected.keys() == trainer.average.tensors.keys()
+    assert any(name.endswith("bias") and tensor.any() for name, tensor in expected.items())
+    for name, tensor in trainer.average.tensors.items():
+        torch.testing.assert_close(tensor.double(), expected[name], rtol=1e-5, atol=1e-6, msg=name)
+    assert not torch.equal(trainer.average.tensors["head"], trainer.model.head)
+
+
+def test_without_averaging_nothing_is_kept(tmp_path):
+    folder = write_run(tmp_path, averaging=0, tokens=200, checkpoints=[])
+    train(folder)
+    assert not [name for name in newest_state(folder / "state").tensors if name.startswith("average.")]
+    (checkpoint,) = (folder / "checkpoints").iterdir()
+    assert [path.name for path in checkpoint.glob("*.safetensors")] == ["model.safetensors"]

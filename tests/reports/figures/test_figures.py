@@ -1,0 +1,386 @@
+"""Figures hold what their frames hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import ttest_1samp
+
+from reports.figures.accuracy import accuracy, accuracy_at_other_depths
+from reports.figures.answer import answer
+from reports.figures.balance import balance, concentration
+from reports.figures.curation import kept_and_dropped
+from reports.figures.depth_attention import depth_attention
+from reports.figures.efficiency import crossing_factors, mean_factors
+from reports.figures.experts import experts_of_depths, order_of_experts, selections
+from reports.figures.rendering import Figure, Panel, composed, page_drawing
+from reports.figures.targets import by_target
+from reports.figures.training import course, loss
+from reports.style.theme import styles
+from reports.tables.curation import funnel
+from reports.tables.results import other_depths
+from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, MODEL_RUNS, NO_RAW, RUNS, SCORES, curve, data
+
+CURVES, NO_LOSSES = curve(), curve().iloc[:0].rename(columns={"accuracy": "value"})
+CHOSEN = pd.DataFrame({"variant": ["DR"], "depth": 4, "task": "average", "metric": "accuracy", "factor": [2.0]})
+CHOSEN = CHOSEN.assign(within_noise=False, baseline="LA")
+MODELS = pd.DataFrame({"variant": ["LA", "DR"], "depth": 4, "config": None})
+TARGETS = pd.DataFrame({"target": np.linspace(0.3, 0.4, 25), "factor": np.linspace(1.5, 2.6, 25)})
+TARGETS = TARGETS.assign(variant="DR", depth=4, task="average", metric="accuracy", variant_tokens=2e6)
+TARGETS = TARGETS.assign(baseline_tokens=TARGETS["variant_tokens"] * TARGETS["factor"])
+
+
+def bars(chosen: pd.DataFrame, targets: pd.DataFrame) -> list[dict[str, str]]:
+    """The bars of the only panel, with both ends in tokens."""
+    drawn = answer(chosen, CURVES, NO_LOSSES, targets, MODELS, STYLES)
+    return [row for rows in data(drawn.panels[0].specification) if "to" in rows[0] for row in rows]
+
+
+def span(bar: dict[str, str]) -> float:
+    return float(bar["to"]) / float(bar["tokens"])
+
+
+STYLES = styles(["LA", "DR", "DR+DA"])
+# Factors by target as curves of a study have them: far from the mean nearly everywhere, and through the mean in a jump.
+JUMP = np.repeat([0.75, 0.95], [10, 15])
+COURSES = {
+    "even": np.linspace(1.5, 2.6, 25),
+    "a jump": JUMP,
+    "two jumps": np.repeat([3, 1.2, 3], [5, 15, 5]),
+    "flat": np.full(25, 1.7),
+    "falling": np.linspace(0.9, 0.5, 25),
+}
+
+
+@pytest.mark.parametrize("course", COURSES)
+def test_a_bar_spans_what_its_label_says(course: str) -> None:
+    factors = COURSES[course]
+    mean = float(np.exp(np.log(factors).mean()))
+    targets = TARGETS.assign(factor=factors, baseline_tokens=TARGETS["variant_tokens"] * factors)
+    (bar,) = bars(CHOSEN.assign(factor=mean), targets)
+    said = float(bar["label"].split("×")[0])
+    assert said == pytest.approx(max(mean, 1 / mean), rel=0.01)
+    assert span(bar) == pytest.approx(said, rel=0.03)
+    assert 0.3 <= float(bar["value"]) <= 0.4
+
+
+def test_a_mean_that_no_height_has_is_not_drawn() -> None:
+    assert bars(CHOSEN.assign(factor=3.0), TARGETS) == []
+
+
+def test_two_bars_of_nearly_one_height_are_drawn_apart_and_keep_their_spans() -> None:
+    both = pd.concat([CHOSEN.assign(factor=0.85), CHOSEN.assign(variant="DR+DA", factor=0.8)])
+    targets = TARGETS.assign(factor=JUMP, baseline_tokens=TARGETS["variant_tokens"] * JUMP)
+    first, second = sorted(bars(both, pd.concat([targets, targets.assign(variant="DR+DA")])), key=span)
+    assert span(first) == pytest.approx(1 / 0.85, rel=0.03)
+    assert span(second) == pytest.approx(1 / 0.8, rel=0.03)
+    assert abs(float(first["value"]) - float(second["value"])) > 0.02
+
+
+def test_no_headline_no_figure() -> None:
+    assert answer(CHOSEN.iloc[:0], CURVES, NO_LOSSES, TARGETS, MODELS, STYLES) is None
+
+
+# Two experts: the most selected has three quarters of the selections.
+POINTS = pd.DataFrame({"experts": [1, 2], "share": [0.75, 1]})
+BALANCE_CURVES = pd.concat([POINTS.assign(depth=depth) for depth in (1, 2, None)]).assign(
+    model_depth=2, tokens=5, baseline="LA"
+)
+GINI = pd.DataFrame({"run_id": ["s", "a"], "tokens": 5, "depth": None, "gini": [0.25, 0.5]})
+
+
+def test_a_panel_has_the_depths_the_whole_model_and_the_baseline() -> None:
+    runs = pd.concat([MODEL_RUNS, MODEL_RUNS.iloc[1:2].assign(run_id="a", variant="LA")])
+    curves = pd.concat(
+        [BALANCE_CURVES.assign(run_id="s", variant="DR"), BALANCE_CURVES.assign(run_id="a", variant="LA")]
+    )
+    drawn = concentration(curves, GINI, runs, DRAWN)
+    assert drawn.finding == "DR, depth 2: Gini coefficient DR 0.250 and LA 0.500."
+    (panel,) = drawn.panels
+    assert panel.title == "DR, depth 2"
+    assert panel.description.endswith("Gini coefficient DR 0.250 and LA 0.500.")
+    lines = [[(row.get("depth"), row["experts"], row["share"]) for row in rows] for rows in data(panel.specification)]
+    most, all_of_them = ("1", "0.75"), ("2", "1")
+    assert [(None, *most), (None, *all_of_them)] in lines
+    assert [(depth, *point) for depth in ("1", "2") for point in (most, all_of_them)] in lines
+    assert panel.specification["layer"][0]["encoding"]["y"]["scale"]["type"] == "log"
+
+
+def test_the_baseline_alone_has_a_panel() -> None:
+    drawn = concentration(BALANCE_CURVES.assign(run_id="s", variant="LA"), GINI, MODEL_RUNS.assign(variant="LA"), DRAWN)
+    assert [one.title for one in drawn.panels] == ["LA, depth 2"]
+
+
+def test_balance_shows_the_whole_model_over_training_and_each_depth_against_the_baseline() -> None:
+    gini = pd.DataFrame({"depth": [None, None, 1], "tokens": [1e6, 2e6, 2e6], "gini": [0.2, 0.1, 0.5]})
+    gini = gini.assign(variant="DR", model_depth=2, run_id="s")
+    ratios = pd.DataFrame({"variant": ["LA", "DR", "DR"], "depth": [1, 1, 2], "ratio": [1, 2.5, 11]})
+    ratios = ratios.assign(baseline="LA", model_depth=2, experts_for_90=5.0, baseline_experts_for_90=2.0)
+    drawn = balance(gini, ratios, DRAWN)
+    assert drawn.finding == "Gini coefficient of expert selection at depth 2, at the end: DR 0.100."
+    assert [one.title for one in drawn.panels] == ["Depth 2: Gini coefficient", "Depth 2: experts used, against LA"]
+    assert "at the end: DR 0.100" in drawn.panels[0].description
+    assert "experts used, against LA’s: DR 2.5 to 11 times" in drawn.panels[1].description
+    assert balance(gini.iloc[2:], ratios.iloc[:1], DRAWN) is None
+
+
+FUNNEL = pd.DataFrame(
+    {"study_id": "a", "stage": ["clean", "tokens"], "documents": [10, 6], "kept": [6, 6], "share_kept": [0.6, 1.0]}
+    | {"characters_kept": [600, 600], "tokens_kept": [None, 150]}
+).astype({"tokens_kept": float})
+CURATION = pd.DataFrame(
+    {"study_id": "a", "source": ["a", "b", "a"], "stage": "clean", "reason": ["too_short", "too_short", "kept"]}
+    | {"documents": [1, 3, 6], "characters": [10, 30, 600], "tokens": [None, None, None]}
+).astype({"tokens": float})
+
+
+def test_the_funnel_is_told_in_documents_and_in_text() -> None:
+    drawn = kept_and_dropped(FUNNEL, CURATION)
+    assert drawn.finding == "Of 10 documents 6 are left (60.0%)."
+    assert [one.title for one in drawn.panels] == ["Documents by stage", "Characters by stage"]
+    assert "Clean kept 600 and dropped 40" in drawn.panels[1].description
+    counted = FUNNEL.assign(tokens_kept=[200.0, 150.0])
+    assert kept_and_dropped(counted, CURATION).panels[1].title == "Tokens by stage"
+    rows = [[cell.text for cell in row.cells] for row in funnel(FUNNEL, CURATION).rows]
+    assert rows == [
+        ["Clean", "6", "60.0%", "600", "–"],
+        ["− too short", "4", "40.0%", "40", "–"],
+        ["Tokenise and pack", "6", "100.0%", "600", "150"],
+    ]
+
+
+def test_every_row_of_a_depth_attention_map_is_scaled_by_its_strongest() -> None:
+    drawn = depth_attention(SCORES, MODEL_RUNS, DRAWN)
+    assert drawn.finding == (
+        "DR, depth 2: of 1 depth after the first, most attention goes to the depth itself in 1, to the depth before "
+        "in 0."
+    )
+    (rows,) = data(drawn.panels[0].specification)
+    assert [float(row["strength"]) for row in rows] == pytest.approx([1, 3 / 7, 1], rel=1e-4)
+    drawing = page_drawing(drawn.panels[0], 1)
+    assert all(f">{label}</text>" in drawing for label in ("100", "30", "70"))
+    assert "1 to 1 (100%) and 2 to 2 (70%)" in drawn.panels[0].description
+
+
+def factors_of(drawn: Figure | None) -> list[dict[str, str]]:
+    """The rows of the only panel that the factors are drawn from."""
+    return next(rows for rows in data(drawn.panels[0].specification) if "label" in rows[0])
+
+
+def test_factors_by_the_papers_rule_have_a_bound_and_no_interval() -> None:
+    drawn = crossing_factors(FACTORS, DRAWN)
+    rows = factors_of(drawn)
+    assert [(row["variant"], row["label"]) for row in rows] == [("DR", "≥ 2.0×"), ("DR", "≤ 1.0×")]
+    assert {row["low"] + row["high"] for row in rows} == {""}
+    assert {style.shape for style in drawn.marks} == {"circle"}
+
+
+def test_factors_that_are_missing_or_all_the_baseline_give_no_figure() -> None:
+    assert crossing_factors(FACTORS[FACTORS["variant"] == "LA"], DRAWN) is None
+    assert crossing_factors(FACTORS.assign(factor=float("nan")), DRAWN) is None
+
+
+def test_bounds_keep_their_shapes_beside_the_legend() -> None:
+    drawn = crossing_factors(FACTORS, DRAWN)
+    resolved = composed(drawn)
+    assert resolved["resolve"]["scale"]["shape"] == resolved["vconcat"][1]["resolve"]["scale"]["shape"] == "independent"
+
+
+MEANS = pd.DataFrame(
+    {"depth": 4, "variant": "DR", "task": ["average", "gsm8k", "average"], "metric": ["accuracy", "accuracy", "loss"]}
+    | {"baseline": "LA", "factor": [1.24, 1.1, 1.3], "low": [1.1, np.nan, 0.9], "high": [1.4, np.nan, 1.8]}
+    | {"within_noise": [False, True, False]}
+)
+
+
+def test_mean_factors_show_the_averages_first_and_both_measures() -> None:
+    drawn = mean_factors(MEANS, DRAWN)
+    assert (
+        drawn.finding
+        == "Intervals that lie above 1: 1 of 3 factors; below 1: 0. The study does not decide the other 2."
+    )
+    assert [(row["name"], row["label"]) for row in factors_of(drawn)] == [
+        ("Average accuracy", "1.24×"),
+        ("Average loss", "1.30×"),
+        ("GSM8K", "1.10×"),
+    ]
+    assert mean_factors(MEANS.assign(factor=np.nan), DRAWN) is None
+
+
+COUNTS = {(1, 0): 50, (2, 0): 50, (1, 1): 0, (2, 1): 100, (1, 2): 100, (2, 2): 0, (1, 3): 0, (2, 3): 0}
+FRAME = pd.DataFrame([{"depth": d, "expert": e, "selections": n} for (d, e), n in COUNTS.items()])
+FRAME = FRAME.assign(variant="DR", model_depth=2, run_id="s", tokens=5)
+
+
+def map_of(panel: Panel) -> np.ndarray:
+    """The shares [depth, expert] of a map."""
+    (rows,) = data(panel.specification)
+    cells = pd.DataFrame(rows).astype(float)
+    assert not cells.duplicated(["depth", "expert"]).any()
+    return cells.pivot_table(index="depth", columns="expert", values="share").to_numpy()
+
+
+def test_experts_are_ordered_from_those_of_few_depths_to_those_of_many() -> None:
+    drawn = selections(FRAME, MODEL_RUNS, DRAWN)
+    # Experts 2 and 1 have one depth, the first and the second; expert 0 has both; expert 3 was never selected.
+    assert map_of(drawn.panels[0]).tolist() == [[1, 0, 0.5], [0, 1, 0.5]]
+    assert "each of 3 experts" in drawn.panels[0].description
+    assert selections(FRAME.iloc[:0], MODEL_RUNS, DRAWN) is None
+
+
+def test_the_experts_of_a_depth_are_shares_of_its_selections() -> None:
+    drawn = experts_of_depths(FRAME, MODEL_RUNS, DRAWN)
+    # Both depths make 150 selections: 100 of an expert of their own, 50 of expert 0.
+    assert map_of(drawn.panels[0]) == pytest.approx(np.array([[2, 0, 1], [0, 2, 1]]) / 3, abs=1e-5)
+    assert "gives one expert 66.7% of its selections, where even use would be 33.33%" in drawn.panels[0].description
+
+
+def test_groups_of_experts_are_sorted_by_depths_drawn_from_their_selections() -> None:
+    shares = np.zeros((4, 60))
+    shares[np.arange(60) % 4, np.arange(60)] = 1  # one depth each
+    order = order_of_experts(shares)
+    depths = shares[:, order].argmax(axis=0)
+    assert depths.tolist() == sorted(depths.tolist())
+    even = np.full((4, 400), 0.25)
+    assert len(set(order_of_experts(even).tolist())) == 400
+    mixed = order_of_experts(np.hstack([even, shares]))
+    assert set(mixed[:60]) == set(range(400, 460)), "experts of one depth come first"
+
+
+def test_factors_by_target_have_a_panel_for_each_measure() -> None:
+    rows = pd.concat(
+        pd.DataFrame({"depth": 4, "variant": "DR", "task": "average", "metric": metric, "target": [0.2, 0.8]}).assign(
+            factor=[1.0, 1.5], baseline="LA"
+        )
+        for metric in ("accuracy", "loss")
+    )
+    drawn = by_target(rows, DRAWN)
+    assert drawn.finding == (
+        "Average accuracy, depth 4, by best estimate from the easiest to the hardest value: DR from 1.00 to 1.50."
+    )
+    assert [one.title for one in drawn.panels] == ["Average accuracy, depth 4", "Average loss, depth 4"]
+    assert "DR from 1.00 to 1.50" in drawn.panels[0].description
+    assert by_target(rows.iloc[:0], DRAWN) is None
+
+
+RUN_CURVES = pd.DataFrame({"tokens": [1e6, 4e6, 8e6], "loss": [5.0, 3.0, 2.9], "gradient_norm": 0.5})
+RUN_CURVES = RUN_CURVES.assign(tokens_per_second=[None, 900.0, 1100.0], mfu=None, losses_not_finite=0)
+RUN_CURVES = RUN_CURVES.assign(depth=4, variant="LA", run_id="r", seed=0, status="complete").astype({"mfu": float})
+
+
+def test_the_later_half_has_a_panel_of_its_own() -> None:
+    drawn = loss(RUN_CURVES, DRAWN)
+    assert drawn.finding == "Depth 4, at the end, mean over the runs: LA 2.900."
+    assert [one.title for one in drawn.panels] == ["Depth 4", "Depth 4, later half"]
+    (whole,), (late,) = (data(one.specification) for one in drawn.panels)
+    assert [row["loss"] for row in whole] == ["5", "3", "2.9"]
+    assert [row["loss"] for row in late] == ["3", "2.9"]
+    assert loss(RUN_CURVES.assign(loss=float("nan")), DRAWN) is None
+
+
+def test_the_mean_at_the_end_is_over_runs_that_have_ended() -> None:
+    for status, mean in (("evaluating", "2.950"), ("training", "2.900"), ("failed", "2.900"), ("screened", "2.900")):
+        other = RUN_CURVES.assign(run_id="other", seed=1, status=status, loss=RUN_CURVES["loss"] + 0.1)
+        drawn = loss(pd.concat([RUN_CURVES, other]), DRAWN)
+        assert drawn is not None
+        assert drawn.finding == f"Depth 4, at the end, mean over the runs: LA {mean}."
+
+
+def test_losses_that_are_no_numbers_are_said() -> None:
+    drawn = loss(RUN_CURVES.assign(losses_not_finite=[0, 0, 7]), DRAWN)
+    assert "The loss was not a finite number in r (7 steps)" in drawn.caption
+
+
+def test_gradients_and_speed_are_drawn_where_they_were_recorded() -> None:
+    drawn = course(RUN_CURVES, DRAWN)
+    assert drawn.finding == "Gradient norm, depth 4, on average: LA 0.5."
+    assert [one.title for one in drawn.panels] == ["Gradient norm, depth 4", "Tokens per second, depth 4"]
+    assert drawn.panels[1].description == "Tokens per second, depth 4, on average: LA 1K."
+
+
+def test_the_average_is_the_first_panel() -> None:
+    drawn = accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
+    assert [one.title for one in drawn.panels] == ["Average", "GSM8K"]
+    assert "at best: LA 40.0% and DR 50.0%, each at 16M tokens" in drawn.panels[0].description
+    assert accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=8) is None
+
+
+def bands(**columns: Any) -> list[tuple[float, float]]:
+    """The ends of the bands of the average, point by point."""
+    drawn = accuracy(curve(**columns), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
+    rows = next(rows for rows in data(drawn.panels[0].specification) if "low" in rows[0])
+    return [(float(row["low"]), float(row["high"])) for row in rows]
+
+
+def test_the_band_of_one_seed_is_of_the_items_within_what_is_possible() -> None:
+    low, high = zip(*bands(stderr=[0.2, 0.05, 0.02, 0.4]), strict=True)
+    assert low == pytest.approx([0, 0.302, 0.2608, 0])
+    assert high == pytest.approx([0.592, 0.498, 0.3392, 1])
+
+
+def test_the_band_of_seeds_is_the_t_interval_of_their_mean() -> None:
+    seeds = np.array([0.38, 0.43, 0.39])
+    error = seeds.std(ddof=1) / np.sqrt(3)
+    expected = ttest_1samp(seeds, 0).confidence_interval(0.95)
+    assert bands(seeds=3, seed_error=error)[1] == pytest.approx(tuple(expected), rel=1e-5)
+
+
+def test_the_caption_says_what_the_bands_are_of() -> None:
+    captions = [
+        accuracy(curve(seeds=seeds), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4).caption
+        for seeds in (1, 3, [3, 3, 1, 1])
+    ]
+    assert ["Bands are 95% t-intervals" in words for words in captions] == [False, True, True]
+    assert ["says nothing of other seeds" in words for words in captions] == [True, False, True]
+    assert ["Faint lines are the seeds" in words for words in captions] == [False, True, True]
+
+
+def test_raw_weights_are_drawn_where_they_were_evaluated() -> None:
+    raw = pd.DataFrame({"depth": 4, "variant": "DR", "task": "gsm8k", "tokens": [1e6, 16e6], "accuracy": [0.2, 0.4]})
+    drawn = accuracy(curve(), RUNS, FACTORS, raw, COUNTED, DRAWN, depth=4)
+    average, gsm8k = (data(one.specification) for one in drawn.panels)
+    line = [{"variant": "DR", "tokens": t, "accuracy": a} for t, a in (("1e+06", "0.2"), ("1.6e+07", "0.4"))]
+    assert line in gsm8k
+    assert line not in average
+    assert "Dotted coloured lines are the raw weights" in drawn.caption
+
+
+def test_documents_seen_before_are_said_with_the_curves() -> None:
+    said = [
+        accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, 4, second_epoch_from=beyond).caption
+        for beyond in (None, 2e6, 17e6)
+    ]
+    assert ["From 2M tokens on the models had seen all documents before." in words for words in said] == [
+        False,
+        True,
+        False,
+    ]
+
+
+OTHER_DEPTHS = pd.DataFrame({"depth": [1, 2, 3], "accuracy": [0.1, 0.4, 0.3]})
+OTHER_DEPTHS = OTHER_DEPTHS.assign(
+    study_id="a", variant="DR", model_depth=2, run_id="s", task="gsm8k", stderr=0.1, chance=0, items=9
+)
+
+
+def test_other_depths_show_the_mean_of_the_seeds_and_each_seed() -> None:
+    rows = pd.concat([OTHER_DEPTHS, OTHER_DEPTHS.assign(run_id="t", accuracy=[0.3, 0.6, 0.3])])
+    drawn = accuracy_at_other_depths(rows, DRAWN)
+    assert drawn.panels[0].description.endswith("at best: DR 50.0% at depth 2.")
+    (seeds,) = (part for part in data(drawn.panels[0].specification) if "run_id" in part[0])
+    assert {row["run_id"] for row in seeds} == {"s", "t"}
+    (row,) = other_depths(rows, DRAWN).rows
+    assert [cell.text for cell in row.cells[2:]] == ["20.0% ± 10.0", "50.0% ± 10.0", "30.0% ± 10.0"]
+
+
+def test_accuracy_at_other_depths_marks_the_trained_one() -> None:
+    drawn = accuracy_at_other_depths(OTHER_DEPTHS, DRAWN)
+    rings = next(rows for rows in data(drawn.panels[0].specification) if {*rows[0]} == {"variant", "depth", "accuracy"})
+    assert [row["depth"] for row in rings] == ["2"]
+    assert drawn.panels[0].description.endswith("at best: DR 40.0% at depth 2.")
+    cells = [cell.text for cell in other_depths(OTHER_DEPTHS, DRAWN).rows[0].cells]
+    assert cells == ["DR", "GSM8K", "10.0% ± 10.0", "40.0% ± 10.0", "30.0% ± 10.0"]
+    assert accuracy_at_other_depths(OTHER_DEPTHS[OTHER_DEPTHS["depth"] == 2], DRAWN) is None

@@ -1,0 +1,118 @@
+"""The page from its parts: menus, summary, and the server that shows it as results change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from pipeline.errors import InputError
+from reports.data import read_study
+from reports.figures.accuracy import accuracy
+from reports.page.serving import refresh, server
+from reports.page.summary import summary
+from reports.page.toolbar import toolbar
+from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, NO_RAW, RUNS, curve
+from tests.reports.small_results import ITEMS, POINTS, RIGHT, STUDY, entered, model_row, run_row, study, whole_study
+
+
+def test_a_menu_needs_two_things_to_choose_from() -> None:
+    figure = accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
+    made = toolbar([figure], DRAWN)
+    assert [style.variant for style in made.variants] == ["LA", "DR"]
+    assert [menu.name for menu in made.menus] == ["task", "scale"]
+    assert made.menus[0].options == (("", "all benchmarks"), ("average", "Average"), ("gsm8k", "GSM8K"))
+    assert not made.seeds
+
+
+def test_seeds_and_raw_weights_are_offered_where_they_are_drawn() -> None:
+    raw = curve()[["depth", "variant", "task", "tokens", "accuracy"]]
+    figure = accuracy(curve(seeds=2), RUNS, FACTORS, raw, COUNTED, DRAWN, depth=4)
+    made = toolbar([figure], DRAWN)
+    assert made.seeds
+    assert "weights" in [menu.name for menu in made.menus]
+
+
+def test_the_answer_the_factors_and_the_curves(tmp_path: Path) -> None:
+    text = summary(read_study(whole_study(tmp_path / "results.duckdb"), STUDY))
+    lines = text.splitlines()
+    assert lines[0] == f"# {STUDY}"
+    assert "needed" in lines[2]
+    factors = [line for line in lines if line.startswith("| 4 |")]
+    # DR+DA is better everywhere: no accuracy that both curves cover, so no mean factor, and a sentence instead.
+    assert [line.split(" | ")[1] for line in factors if "Average" in line] == ["DR", "tiny"]
+    start = lines.index("Accuracy at depth 4, Average:")
+    models = lines[start + 2].strip("| ").split(" | ")[1:]
+    assert set(models) == set(RIGHT)
+    first = [f"{RIGHT[model][0] / ITEMS:.3g}" for model in models]
+    assert lines[start + 4] == f"| {' | '.join(['1M', *first])} |"
+    assert len([line for line in lines[start + 4 :] if line.startswith("| ")]) == len(POINTS)
+
+
+def test_a_study_without_results_and_with_odd_names(tmp_path: Path) -> None:
+    odd = "a|b*c"
+    tables = {"studies": [study()], "models": [model_row(odd, odd, 4)], "runs": [run_row("r", odd)]}
+    text = summary(read_study(entered(tmp_path / "results.duckdb", tables), STUDY))
+    assert text.startswith(f"# {STUDY}\n\nThere is no answer yet")
+    assert "|" not in text.replace("\\|", "")
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    page = tmp_path / "index.html"
+    page.write_text("<html><body>Tokens</body></html>")
+    return page
+
+
+@pytest.fixture
+def port(page: Path) -> Iterator[int]:
+    with server({"": page, "named": page}.get) as serving:
+        Thread(target=serving.serve_forever, daemon=True).start()
+        yield serving.server_port
+        serving.shutdown()
+
+
+def get(port: int, path: str, host: str = "127.0.0.1") -> HTTPResponse:
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", path, headers={"Host": host})
+    return connection.getresponse()
+
+
+def test_the_page_asks_for_its_version(port: int, page: Path) -> None:
+    text = get(port, "/").read().decode()
+    assert text.startswith("<html><body>Tokens<script>")
+    assert 'fetch("version")' in text
+    assert get(port, "/named/").read().decode() == text
+    before = get(port, "/version").read()
+    assert get(port, "/named/version").read() == before
+    os.utime(page, (1, 1))
+    assert get(port, "/version").read() != before
+
+
+@pytest.mark.parametrize(
+    ("path", "host", "status"),
+    [("/../secret", "localhost", 404), ("/other/", "localhost", 404), ("/", "evil.example", 403)],
+)
+def test_nothing_else_is_answered(port: int, path: str, host: str, status: int) -> None:
+    assert get(port, path, host).status == status
+
+
+def test_newer_results_make_a_new_page(tmp_path: Path) -> None:
+    database, written = tmp_path / "results.duckdb", []
+    database.touch()
+    os.utime(database, ns=(100, 100))
+    assert refresh(database, 200, lambda: written.append(1)) == (200, "")
+    assert not written
+    assert refresh(database, 50, lambda: written.append(1)) == (100, "")
+    assert written == [1]
+
+    def locked() -> None:
+        raise InputError("results.duckdb: another process writes")
+
+    assert refresh(database, 50, locked) == (50, "results.duckdb: another process writes")
+    database.unlink()
+    assert refresh(database, 50, locked)[0] == 50

@@ -1,0 +1,352 @@
+"""The answer in words: factors, losses, numbers, names and what makes them weak."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reports.data import StudyData, read_study
+from reports.page.sections import data_blocks
+from reports.text.answer import answers, times
+from reports.text.crossings import crossing
+from reports.text.limitations import data_doubts
+from reports.text.mean_factors import headline, mean_finding
+from reports.text.names import variants_in_words
+from reports.text.numbers import duration, factor, fine_interval, listed, percent, tokens
+from reports.text.token_stream import epochs, repetition, streams
+from tests.reports.small_results import STUDY, curation, entered, model_row, study
+
+ANSWER_ROW = {"metric": "accuracy", "task": "average", "depth": 4, "seeds": 5, "within_noise": False, "baseline": "LA"}
+NO_OTHERS = pd.DataFrame({"depth": []})
+OPEN = "The study cannot tell whether "
+
+
+def sentences(*rows: dict[str, Any]) -> list[str]:
+    return answers(pd.DataFrame([{**ANSWER_ROW, "low": None, "high": None, **row} for row in rows]), NO_OTHERS)
+
+
+def test_what_is_decided_comes_before_what_is_not_in_one_text_for_each_depth() -> None:
+    mixed, single = sentences(
+        {"variant": "DR+DA", "factor": 0.8, "low": 0.5, "high": 1.25},
+        {"variant": "DR", "factor": 2.5, "low": 1.9, "high": 3.4},
+        {"variant": "DR", "factor": 1.1, "depth": 8, "metric": "loss"},
+    )
+    assert mixed == (
+        "At depth 4, for equal average accuracy, DR needed 2.50 times fewer training tokens than LA (95% interval 1.90 "
+        "to 3.40). The study cannot tell whether DR+DA needed fewer or more: 1.25 times as many (0.80 to 2.00)."
+    )
+    assert single.startswith("At depth 8, for equal average loss of the right answers, DR needed 1.10 times fewer")
+    assert single.endswith("(no interval).")
+
+
+def test_models_that_are_not_decided_share_a_sentence() -> None:
+    (text,) = sentences(
+        {"variant": "DR", "factor": 1.05, "low": 0.9, "high": 1.2},
+        {"variant": "DR+DA", "factor": 0.8, "low": 0.5, "high": 1.25},
+    )
+    assert text.startswith(f"{OPEN}DR or DR+DA ")
+    assert text.count("cannot tell") == 1
+
+
+def test_a_factor_of_noise_decides_nothing() -> None:
+    assert sentences({"variant": "DR", "factor": 0.5, "within_noise": True})[0].startswith(OPEN)
+
+
+@given(st.floats(0.05, 20), st.floats(1, 3), st.floats(1, 3))
+def test_the_interval_holds_the_figure_of_its_sentence(value: float, below: float, above: float) -> None:
+    (sentence,) = sentences({"variant": "DR", "factor": value, "low": value / below, "high": value * above})
+    figure = float(re.search(r"([\d.]+) times (?:fewer|as many)", sentence)[1])
+    low, high = map(float, re.search(r"95% interval ([\d.]+) to ([\d.]+)", sentence).groups())
+    assert low <= figure <= high
+    assert sentence.startswith(OPEN) == (value / below < 1 < value * above)
+
+
+@pytest.mark.parametrize(("value", "words"), [(2.4, "2.40× fewer"), (0.5, "2.00× as many"), (1.0, "1.00× fewer")])
+def test_the_unit_is_above_one(value: float, words: str) -> None:
+    assert times(value) == words
+
+
+CROSSING_ROW = {
+    "variant": "DR",
+    "baseline": "LA",
+    "depth": 16,
+    "task": "average",
+    "baseline_accuracy": 0.323,
+    "baseline_tokens": 100e9,
+    "variant_tokens": 25e9,
+    "factor": 4.0,
+    "bound": "exact",
+    "near_chance": False,
+    "own_best": 0.457,
+    "tokens_trained": 100e9,
+    "baseline_bound": "exact",
+}
+NEVER = {"bound": "at most", "variant_tokens": None}
+
+
+def test_the_example() -> None:
+    found = crossing(CROSSING_ROW)
+    assert (found.figure, found.unit, found.interval, found.doubts) == ("4.0×", "fewer training tokens", "", ())
+    assert found.sentence == (
+        "DR reached LA’s best average accuracy (32.3%) with 4.0 times fewer training tokens: 25B instead of 100B."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "figure", "said"),
+    [
+        pytest.param({"factor": 0.5, "variant_tokens": 200e9}, "0.50×", "2.0 times as many", id="more tokens"),
+        pytest.param({"factor": 1.0, "variant_tokens": 100e9}, "1.0×", "with as many", id="as many"),
+        pytest.param({"factor": 1.04, "variant_tokens": 96e9}, "1.0×", "with about as many", id="about as many"),
+        pytest.param({"bound": "at least"}, "≥\u202f4.0×", "at least 4.0 times fewer", id="at the first checkpoint"),
+        pytest.param({"bound": "at least", "factor": 0.9}, "≥\u202f0.90×", "too far apart", id="LA even earlier"),
+        pytest.param(NEVER | {"factor": 0.8}, "≤\u202f0.80×", "more than 1.25 times LA’s", id="never reached"),
+        pytest.param(NEVER | {"factor": 1.0}, "≤\u202f1.0×", "more tokens than LA", id="never, with as many"),
+        pytest.param(NEVER | {"factor": 3.0}, "≤\u202f3.0×", "too few tokens to say", id="ended too early"),
+    ],
+)
+def test_the_figure_and_the_sentence_say_the_bound(changed: dict[str, Any], figure: str, said: str) -> None:
+    found = crossing(CROSSING_ROW | changed)
+    assert found.figure == figure
+    assert said in found.sentence
+
+
+def test_near_chance_nothing_is_told_and_doubts_stand_beside_the_factor() -> None:
+    found = crossing(CROSSING_ROW | {"near_chance": True, "baseline_bound": "at least"})
+    assert found.sentence.startswith("The study cannot tell")
+    assert len(found.doubts) == 2
+
+
+def test_a_missing_factor_claims_nothing() -> None:
+    found = crossing(CROSSING_ROW | {"factor": float("nan"), "bound": None})
+    assert (found.figure, found.doubts) == ("–", ())
+    assert "cannot be compared" in found.sentence
+
+
+MEAN_ROW = {
+    "variant": "DR",
+    "baseline": "LA",
+    "depth": 4,
+    "task": "average",
+    "metric": "accuracy",
+    "factor": 1.24,
+    "low": 1.05,
+    "high": 1.46,
+    "seeds": 5,
+    "range_low": 0.31,
+    "range_high": 0.88,
+    "within_noise": False,
+}
+
+
+def test_a_factor_has_its_interval_and_what_it_is_a_mean_over() -> None:
+    found = mean_finding(MEAN_ROW)
+    assert (found.figure, found.unit, found.interval) == ("1.24×", "fewer training tokens", "95% interval 1.05 to 1.46")
+    assert "every average accuracy from 31.0% to 88.0%" in found.sentence
+    assert "5 seeds" in found.sentence
+    assert found.doubts == ()
+
+
+def test_a_factor_below_one_is_said_in_times_as_many_too() -> None:
+    found = mean_finding({**MEAN_ROW, "factor": 0.8, "low": 0.64, "high": 0.96})
+    assert (found.figure, found.unit) == ("0.80×", "that is, 1.25 times as many training tokens")
+    assert found.interval == "95% interval 0.64 to 0.96"
+
+
+def test_one_seed_has_no_interval() -> None:
+    found = mean_finding({**MEAN_ROW, "low": math.nan, "high": math.nan, "seeds": 1})
+    assert found.interval == ""
+    assert len(found.doubts) == 1
+
+
+def test_losses_are_named() -> None:
+    row = {**MEAN_ROW, "metric": "loss", "range_low": 0.412, "range_high": 1.25}
+    assert "every average loss from 1.25 bits per byte to 0.41 bits per byte" in mean_finding(row).sentence
+
+
+def test_the_headline_is_a_loss_where_accuracy_is_within_noise() -> None:
+    loss = {**MEAN_ROW, "metric": "loss", "task": "validation", "factor": 1.1}
+    other = {**MEAN_ROW, "task": "gsm8k"}
+    rows = [loss, MEAN_ROW, other, {**MEAN_ROW, "variant": "LA", "factor": 1.0}]
+    assert headline(pd.DataFrame(rows))[["variant", "metric", "task"]].to_numpy().tolist() == [
+        ["DR", "accuracy", "average"]
+    ]
+    weak = [loss, {**MEAN_ROW, "within_noise": True}, other]
+    assert headline(pd.DataFrame(weak))["task"].tolist() == ["validation"]
+    nothing = [{**MEAN_ROW, "within_noise": True}, {**loss, "factor": math.nan}]
+    assert headline(pd.DataFrame(nothing))["metric"].tolist() == ["accuracy"]
+    noisy = [{**MEAN_ROW, "factor": math.nan}, {**loss, "within_noise": True}]
+    assert headline(pd.DataFrame(noisy))["metric"].tolist() == ["loss"], "a noisy factor is better than none"
+
+
+def nearly_emptied(dropped: int, unmarked: int = 0) -> StudyData:
+    """A study that names one source, of whose 100 documents the cleaning dropped so many, others without marks."""
+    rows = [("kept", 100 - dropped), ("too_short", dropped)]
+    frame = pd.DataFrame([{"source": "web", "stage": "clean", "reason": r, "documents": n} for r, n in rows])
+    without = pd.DataFrame([{"source": "web", "unmarked": float(unmarked)}])
+    config = {"study": {"data": {"sources": ["web"]}}}
+    return StudyData({"config": json.dumps(config)}, {"curation": frame, "unmarked": without[without["unmarked"] > 0]})
+
+
+def test_a_source_that_lost_most_of_its_documents_for_one_reason_is_named() -> None:
+    said = ["Clean dropped 51.0% of what came from web for one reason: too short (51 of 100 documents)."]
+    assert data_doubts(nearly_emptied(51)) == said
+    assert data_doubts(nearly_emptied(50)) == []
+
+
+def test_a_source_without_marks_of_reasoning_is_named() -> None:
+    (said,) = data_doubts(nearly_emptied(0, unmarked=20))
+    assert said.startswith("Responses without marks of a trace stay whole")
+    assert said.endswith(": 20 of web.")
+    assert data_doubts(nearly_emptied(0)) == []
+
+
+def test_each_variant_is_said_by_its_configuration_and_not_by_its_name() -> None:
+    configurations = {
+        "X": json.dumps({"recurrent": False, "depth_attention": False}),
+        "Y": json.dumps({"recurrent": True, "depth_attention": True}),
+        "GPT": json.dumps({"module": "my_models.py:GPT"}),
+        "from elsewhere": None,
+    }
+    said = variants_in_words(pd.DataFrame({"variant": configurations.keys(), "config": configurations.values()}))
+    assert said.startswith("X: a layer of its own for each depth. Y: one layer used at every depth, attention over")
+    assert said.endswith("GPT: my_models.py:GPT.")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0"),
+        (512, "512"),
+        (999, "999"),
+        (1000, "1K"),
+        (1_430_000, "1.43M"),
+        (999_700, "1M"),
+        (25e9, "25B"),
+        (3e16, "30,000T"),
+    ],
+)
+def test_token_counts_are_short(count: float, text: str) -> None:
+    assert tokens(count) == text
+
+
+@given(st.integers(1, 10**14))
+def test_token_counts_keep_three_digits(count: int) -> None:
+    text = tokens(count)
+    sizes = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+    value = float(text.rstrip("KMBT").replace(",", "")) * sizes.get(text[-1], 1)
+    assert math.isclose(value, count, rel_tol=0.0051)
+
+
+def test_nothing_is_a_dash() -> None:
+    assert [show(None) for show in (tokens, percent, factor, duration)] == ["–"] * 4
+    assert factor(float("nan")) == "–"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(2.44, "2.4"), (1, "1.0"), (0.999, "1.0"), (0.917, "0.92"), (12.34, "12.3"), (math.inf, "∞")]
+)
+def test_factors_have_the_decimals_that_matter(value: float, text: str) -> None:
+    assert factor(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (4, "4\u202fs"),
+        (0.26, "under 1\u202fs"),
+        (600, "10.0\u202fmin"),
+        (9000, "2.5\u202fh"),
+        (259200, "3.0\u202fdays"),
+    ],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text", "inverted"),
+    [(0.5, 1.25, "0.50 to 1.25", "0.80 to 2.00"), (8, 12.5, "8.00 to 12.5", "0.08 to 0.12"), (None, 3, "", "")],
+)
+def test_an_interval_has_two_decimals_and_its_ends_change_places_in_the_inverse(
+    low: float | None, high: float, text: str, inverted: str
+) -> None:
+    row = {"low": low, "high": high}
+    assert (fine_interval(row), fine_interval(row, inverted=True)) == (text, inverted)
+
+
+def test_lists() -> None:
+    assert [listed(["a", "b", "c"][:n]) for n in (1, 2, 3)] == ["a", "a and b", "a, b and c"]
+
+
+def read(*runs: tuple[str, int, str]) -> StudyData:
+    """A study of runs (variant, seed, status) of depth 4; runs of one seed have read the same tokens."""
+    checkpoints = [
+        {"run_id": f"{variant}-{seed}", "variant": variant, "depth": 4, "seed": seed, "status": status}
+        | {"tokens": 1000, "stream_hash": f"hash {seed}"}
+        for variant, seed, status in runs
+    ]
+    return StudyData({}, {"checkpoints": pd.DataFrame(checkpoints), "mismatches": pd.DataFrame()})
+
+
+def test_a_failed_run_is_none_that_went_on() -> None:
+    failed = read(("LA", 0, "complete"), ("LA", 1, "failed"), ("DR", 0, "failed"), ("DR", 1, "complete"))
+    assert "The models that went on are of different seeds (DR 1 and LA 0)" in streams(failed)
+    whole = read(*((variant, seed, "complete") for variant in ("LA", "DR") for seed in (0, 1)))
+    assert streams(whole).startswith("All models read the same tokens in the same order, another order for each seed")
+
+
+def mixed(sources: object, epoch: float | None) -> StudyData:
+    """A study of these sources whose run of 600 tokens ended in that epoch; curation kept 900 tokens."""
+    frames = {
+        "runs": pd.DataFrame({"tokens": [600]}),
+        "checkpoints": pd.DataFrame({"tokens": [300, 600], "epoch": [epoch and epoch / 2, epoch]}),
+        "funnel": pd.DataFrame({"tokens_kept": [900.0]}),
+    }
+    return StudyData({"config": json.dumps({"study": {"data": {"sources": sources}}})}, frames)
+
+
+@pytest.mark.parametrize("sources", [["mine"], [{"name": "mine", "weight": 0.5}], None, "mine"])
+def test_documents_of_weights_up_to_1_are_seen_once_in_an_epoch(sources: object) -> None:
+    assert epochs(mixed(sources, 0.5)) == (
+        "No document was seen twice: the longest run read 50% of the packed data (600 tokens of training, 900 in the "
+        "data)."
+    )
+    assert epochs(mixed(sources, None)).startswith("No document was seen twice: the longest run read 67%")
+
+
+def test_repeated_sources_are_named_and_no_tokens_given_for_packed_ones() -> None:
+    weights = [{"name": "mine", "weight": 3}, {"name": "gsm8k", "weight": 2.25}, "mathqa"]
+    packed = (
+        "In one epoch documents are packed more than once: those of mine 3 times and those of gsm8k 2.25 times on "
+        "average."
+    )
+    assert epochs(mixed(weights, 0.5)) == f"The longest run read 50% of the packed data. {packed}"
+    assert epochs(mixed(weights, None)) == packed
+    twice = epochs(mixed(weights, 1.5))
+    assert "From the checkpoint at 600 tokens on, models had seen all documents before." in twice
+    assert twice.endswith(packed)
+    assert "900" not in twice
+
+
+def test_tokens_of_the_data_count_each_document_once(tmp_path: Path) -> None:
+    config = {"study": {"data": {"sources": [{"name": "world", "weight": 3.0}]}}}
+    tables = {"studies": [study(config)], "models": [model_row("LA", "LA", 4)], "curation": curation()}
+    first = data_blocks(read_study(entered(tmp_path / "results.duckdb", tables), STUDY))[0].content
+    assert first.endswith(
+        "700 went into training as 9M tokens, each document counted once. In one epoch documents are packed more than "
+        "once: those of world 3 times."
+    )
+
+
+@pytest.mark.parametrize(("epoch", "said"), [(41.2, "Few data: the longest run read them 41.2 times over."), (40, "")])
+def test_data_read_too_often_make_an_answer_weak(epoch: float, said: str) -> None:
+    assert repetition(mixed(["mine"], epoch)) == said
