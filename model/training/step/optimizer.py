@@ -19,8 +19,8 @@ from model.training.config import TrainingConfig
 def scheduled_rate(config: TrainingConfig, step: int, tokens: int) -> float:
     """Return the learning rate of optimiser step 1, 2, ..., before which the run has trained on so many tokens.
 
-    Linear warm-up, then constant (Table 3), or a decay that ends at 0 at `config.tokens`. The decay begins at the tokens
-    that the steps of the warm-up read at most, so that padding makes no rate higher.
+    Linear warm-up, then constant (Table 3), or a decay that ends at 0 at `config.tokens`. It begins at the tokens that
+    the warm-up reads where no row is padded.
     """
     warmed_up = config.learning_rate * min(1.0, step / max(1, config.warmup_steps))
     start = min(config.warmup_steps * config.batch_tokens, config.tokens - 1)
