@@ -280,11 +280,11 @@ def choose_rates(plan: Plan, search: list[Run]) -> None:
 
     Nothing is chosen while a model has no rate at which every training ended well.
     """
+    if not plan.search_ended(search) or len(plan.tuning_runs) > len(search):  # the grid may have grown just now
+        return
     rows, tried = plan.searched(search), sorted({run.learning_rate for run in search})
     chosen = best_rates(rows)
-    if not plan.search_ended(search) or len(chosen) < len({run.model.model_id for run in search}):
-        return
-    if len(plan.tuning_runs) > len(search):  # the last of the grid has ended just now, and the grid grows
+    if len(chosen) < len({run.model.model_id for run in search}):
         return
     rows = [{**row, "chosen": chosen[row["variant"], row["depth"]] == row["learning_rate"]} for row in rows]
     plan.rates_decision.parent.mkdir(parents=True, exist_ok=True)
