@@ -92,17 +92,25 @@ def checkpoint_bytes(study: Study, planned: Sequence[PlannedModel]) -> int:
 
     A seed that is screened writes checkpoints too, up to the point at which the best seed is chosen.
     """
-    training = study.training
-    of_others = sum(point <= (training.stop_at or training.tokens) for point in training.points)
-    checkpoints = len(training.points) + (len(training.seeds) - 1) * of_others
-    copies = 1 if not training.averaging or study.evaluation.weights == "averaged" else 2
-    return sum(4 * model.parameters * copies * checkpoints for model in planned)
+    training, total = study.training, 0
+    for model in planned:
+        seeds = len(study.seeds_of(model.variant))
+        of_others = sum(point <= (training.stop_at(seeds) or training.tokens) for point in training.points)
+        total += model.parameters * (len(training.points) + (seeds - 1) * of_others + _searched(study))
+    return 4 * total * (1 if not training.averaging or study.evaluation.weights == "averaged" else 2)
 
 
-def state_bytes(study: Study, planned: Sequence[PlannedModel]) -> int:
-    """Count the bytes to resume all runs from: weights, two moments, and the average where one is kept."""
-    copies = 4 if study.training.averaging else 3
-    return sum(4 * model.parameters * copies * len(study.training.seeds) for model in planned)
+def _searched(study: Study) -> int:
+    """Count the trainings of a model in the search for its learning rate."""
+    tune = study.training.tune
+    return len(tune.learning_rate) * len(tune.seeds) if tune else 0
+
+
+def state_bytes(study: Study, planned: Sequence[PlannedModel], runs: int | None = None) -> int:
+    """Count the bytes to resume all runs from, or so many: weights, two moments, and the average where one is kept."""
+    counts = [runs or len(study.seeds_of(model.variant)) + _searched(study) for model in planned]
+    size = 4 * (4 if study.training.averaging else 3)
+    return sum(size * model.parameters * count for model, count in zip(planned, counts, strict=True))
 
 
 def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:

@@ -17,7 +17,6 @@ class Followed:
     """Report the progress of jobs, and name processes that have written nothing for too long."""
 
     def __init__(self, plan: Plan) -> None:
-        self._expected = len(plan.study.training.points)
         self._evaluated = Counter({f"evaluate {run.name}": _evaluated(plan, run) for run in plan.runs})
         self._started: dict[Job, float] = {}
         self._failed: dict[str, str] = {}  # the first failure of each run's evaluations
@@ -46,8 +45,8 @@ class Followed:
         rate = f", {state['items_per_second']:,.0f} items/s" if not event.ends and "items_per_second" in state else ""
         if event.kind == "failed":
             self._failed.setdefault(key, f"failed: {event.error}")
-        words = self._failed.get(key, f"{done} of {self._expected} checkpoints{rate}{silent}")
-        progress.report(key, done / self._expected, words)
+        words = self._failed.get(key, f"{done} of {event.job.goal} checkpoints{rate}{silent}")
+        progress.report(key, done / event.job.goal, words)
 
 
 def training_words(job: Job) -> tuple[float, str]:

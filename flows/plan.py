@@ -4,13 +4,15 @@ A plan knows every data output, model, run, checkpoint and evaluation with its k
 A plan reads files and writes none but texts of benchmarks for lm-eval. Running a study and `dreamer plan`, `status`,
 `verify`, `clean` and `checkpoints` ask the plan.
 
-What is known only after work is a decision: the vocabulary (in the manifest of the tokenizer), and which seed of a race
-goes on (`choose_seed`). A plan that is asked again after a decision knows what follows from it.
+What is known only after work is a decision: the vocabulary (in the manifest of the tokenizer), the learning rates that
+a search has chosen (`best_rates`), and which seed of a race goes on (`choose_seed`). A plan that is asked again
+after a decision knows what follows from it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +20,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import pyarrow.parquet as pq
 
 from flows.models import Answer, PlannedModel, Sizing, plan_models, size
 from flows.study.configuration import BUILTIN, Study
@@ -28,6 +32,7 @@ from model.checksums import newest_values
 from model.evaluation.job import INTROSPECTION
 from model.module import read_architecture
 from model.training.config import HOW_FAR, HOW_IT_RUNS
+from model.training.recording.records import further_rates
 from pipeline.benchmarks.benchmark import PERPLEXITIES, Benchmark
 from pipeline.benchmarks.items import task_specifications
 from pipeline.errors import InputError
@@ -39,7 +44,7 @@ from pipeline.storage.integrity import read_sealed
 from pipeline.storage.store import Output, Store
 from pipeline.tokens.funnel import EXACT_CHARACTERS
 from pipeline.tokens.tokenizer import SAMPLE_CHARACTERS
-from pipeline.tokens.validation import validation_specification
+from pipeline.tokens.validation import TUNING, VALIDATION, held_out_specification
 from pipeline.worlds.tasks import world_specifications
 from pipeline.worlds.world import WORLD_SOURCE
 
@@ -134,7 +139,8 @@ class Run:
 
     `content` decides the trajectory (run.json without the data's place), `points` are the planned tokens of the
     study's checkpoints, `goal` the tokens to which the study trains the run, as far as is decided. `status` is
-    'racing' (which seed goes on is not decided), 'screened' (another one has gone on) or 'chosen'.
+    'tuning' (of the search for learning rates), 'racing' (which seed goes on is not decided), 'screened' (another one
+    has gone on) or 'chosen'.
     """
 
     run_id: str
@@ -149,8 +155,14 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Model and seed, in words."""
-        return f"{self.model.model_id} seed {self.seed}"
+        """Model and seed, in words; in the search for learning rates also the rate."""
+        rate = f" rate {self.learning_rate:g}" if self.status == "tuning" else ""
+        return f"{self.model.model_id} seed {self.seed}{rate}"
+
+    @property
+    def learning_rate(self) -> float:
+        """The highest learning rate of the run."""
+        return self.content["training"]["learning_rate"]
 
     @property
     def tokens(self) -> int:
@@ -227,6 +239,8 @@ class Plan:
     def __init__(self, study: Study) -> None:
         """Raises InputError for the folder of a study that an earlier layout of this program has written."""
         self.study = study
+        self._known: list[list[Run]] = []
+        self._rates: list[dict[str, Any]] = []
         self.store = Store(study.store_folder, tell=write_line)
         if (study.store_folder / "training").exists() or (study.folder / "prepared.json").exists():
             raise InputError(
@@ -279,7 +293,8 @@ class Plan:
         """The settings by which the tokens are packed."""
         data = self.study.data
         shape = {"sequence_length": self.study.training.sequence_length, "seed": data.seed}
-        held_out = {"validation": data.validation, **({"tuning": data.tuning} if data.tuning else {})}
+        tuning = self.study.tuning_documents
+        held_out = {"validation": data.validation, **({"tuning": tuning} if tuning else {})}
         sources = (resolve_source(WORLD_SOURCE if entry == BUILTIN else entry) for entry in data.sources)
         weights = {source.name: source.weight for source in sources if source.weight != 1}
         return {**shape, **held_out, **({"weights": weights} if weights else {})}
@@ -390,12 +405,14 @@ class Plan:
 
     @property
     def runs(self) -> list[Run]:
-        """The runs of the study: model by model, seed by seed, as far as is decided which seeds go on."""
-        return [run for place in range(len(self.models)) for run in self._runs_of(place)]
+        """The runs of the study: model by model, seed by seed, as far as is decided which seeds go on.
 
-    def _runs_of(self, place: int) -> list[Run]:
-        training, stop_at = self.study.training, self.study.training.stop_at
-        described = self._described[place]
+        There are none while learning rates are searched for (`tuning_runs`).
+        """
+        return [run for place, described in enumerate(self._described) for run in self._runs_of(place, described)]
+
+    def _runs_of(self, place: int, described: list[Run]) -> list[Run]:
+        training, stop_at = self.study.training, self.study.training.stop_at(len(described))
         chosen = self.chosen_seed(described) if stop_at else None
         found = []
         for number, run in enumerate(described):
@@ -406,14 +423,21 @@ class Plan:
             found.append(dataclasses.replace(run, goal=goal, status=status, priority=(1, number, -place)))
         return found
 
-    @cached_property
+    @property
     def _described(self) -> list[list[Run]]:
         """The runs of each model, without what is decided later."""
-        return [[self._describe(model, seed) for seed in self.study.training.seeds] for model in self.models]
+        if not self._known and not self.tuning_runs:
+            for model in self.models:
+                rate, points = self._rate(model), self.study.training.points
+                seeds = self.study.seeds_of(model.variant)
+                self._known.append([self._describe(model, seed, rate, points) for seed in seeds])
+        return self._known
 
-    def _describe(self, model: PlannedModel, seed: int) -> Run:
-        training = self.study.training
-        recipe = {**training.recipe(seed), "raw_checkpoints": self.study.evaluation.weights != "averaged"}
+    def _describe(self, model: PlannedModel, seed: int, rate: float, points: tuple[int, ...]) -> Run:
+        own = {**self.study.variant(model.variant).training, "learning_rate": rate}
+        own |= {"tokens": points[-1], "checkpoints": list(points)}
+        raw = self.study.evaluation.weights != "averaged"
+        recipe = {**self.study.training.recipe(seed), **own, "raw_checkpoints": raw}
         content = {
             "variant": model.variant,
             "depth": model.depth,
@@ -422,18 +446,86 @@ class Plan:
             "training": recipe,
         }
         decisive = {name: value for name, value in recipe.items() if name not in (*HOW_IT_RUNS, *HOW_FAR)}
+        if recipe["schedule"] == "constant":
+            del decisive["schedule"]  # runs from before there were others keep their names
         identity = {**content, "training": decisive}
         key = self.store.key("runs", VERSIONS["runs"], identity, [self.data.packed.name])
         run_id = f"{model.model_id}-s{seed}-{key[:8]}"
         folder = self.store.root / "runs" / run_id
-        return Run(run_id, folder, model, seed, content, training.points, training.tokens, "chosen", ())
+        return Run(run_id, folder, model, seed, content, points, points[-1], "chosen", ())
+
+    # --- the search for learning rates ---
+
+    def _rate(self, model: PlannedModel) -> float:
+        """Return the learning rate of a model: its own, a multiple of another's, the chosen one, or that of all."""
+        own = self.study.variant(model.variant).training.get("learning_rate")
+        if isinstance(own, Mapping):
+            other = next(one for one in self.models if (one.variant, one.depth) == (own["of"], model.depth))
+            return own["times"] * self._rate(other)
+        key = model.variant, model.depth
+        chosen = {(row["variant"], row["depth"]): row["learning_rate"] for row in self.search if row["chosen"]}
+        return own or chosen.get(key, self.study.training.learning_rate)
+
+    @property
+    def tuning_runs(self) -> list[Run]:
+        """The runs of the search for learning rates, as far as they are known; none once the rates are chosen."""
+        tune = self.study.training.tune
+        if not tune or self.search:
+            return []
+        first = self._search(tune.learning_rate)
+        further = further_rates(tune.learning_rate, self.searched(first)) if self.search_ended(first) else []
+        return [*first, *self._search(further)]
+
+    def _search(self, rates: Sequence[float]) -> list[Run]:
+        """Describe the runs of the search at some rates: of each model without a rate of its own, with each seed."""
+        tune, found = self.study.training.tune, []
+        if not self.data.packed.results[TUNING]:
+            raise InputError("training.tune: too few documents to hold some out (data.tuning); give at least 50")
+        for place, model in enumerate(self.models):
+            own = self.study.variant(model.variant).training
+            for number, (rate, seed) in enumerate(itertools.product(rates, tune.seeds)):
+                run = self._describe(model, seed, rate, (tune.tokens,))
+                run = dataclasses.replace(run, status="tuning", priority=(1, number, -place))
+                found += [] if "learning_rate" in own else [run]
+        return found
+
+    def search_ended(self, runs: Sequence[Run]) -> bool:
+        """Check that each of these runs of the search has failed, or has been trained and evaluated."""
+        return all(run.failure or (run.done and all(one.done for one in self.evaluations(run))) for run in runs)
+
+    def searched(self, runs: Sequence[Run]) -> list[dict[str, Any]]:
+        """Make the rows of the table `tuning` for these runs, before a rate is chosen."""
+        found = []
+        for run in runs:
+            known = {"variant": run.model.variant, "depth": run.model.depth, "learning_rate": run.learning_rate}
+            folder = next((one.folder for one in self.evaluations(run) if one.done and not run.failure), None)
+            rows = pq.read_table(folder / "evaluations.parquet").to_pylist() if folder else []
+            loss = next((row["value"] for row in rows if row["metric"] == "bits_per_byte"), None)
+            found.append({**known, "seed": run.seed, "tokens": run.goal, "loss": loss, "chosen": False})
+        return found
+
+    @property
+    def rates_decision(self) -> Path:
+        """The file of the decision which learning rates the search has chosen."""
+        tune = self.study.training.tune
+        configuration = {"tune": tune.model_dump(), "weights": self.study.evaluation.weights}
+        inputs = [f"runs/{run.run_id}" for run in self._search(tune.learning_rate)]
+        key = self.store.key("decisions", VERSIONS["decisions"], configuration, inputs)
+        return self.store.root / "decisions" / f"{key}.json"
+
+    @property
+    def search(self) -> list[dict[str, Any]]:
+        """The rows of the table `tuning` once the rates are chosen; none before."""
+        if not self._rates and self.study.training.tune and (path := self.rates_decision).exists():
+            self._rates = read_sealed(path)["rows"]
+        return self._rates
 
     # --- decisions ---
 
     def decision(self, runs: Sequence[Run]) -> Path:
         """Return the file of the decision which of a model's seeds goes on after a race."""
         inputs = [f"runs/{run.run_id}" for run in runs]
-        configuration = {"race": self.study.training.stop_at}
+        configuration = {"race": self.study.training.stop_at(len(runs))}
         key = self.store.key("decisions", VERSIONS["decisions"], configuration, inputs)
         return self.store.root / "decisions" / f"{key}.json"
 
@@ -445,7 +537,7 @@ class Plan:
     @property
     def undecided(self) -> list[list[Run]]:
         """The races whose runs have all ended or failed, and in which no seed is chosen: the runs of each."""
-        races = [self._runs_of(place) for place in range(len(self.models))]
+        races = [self._runs_of(place, described) for place, described in enumerate(self._described)]
         return [
             runs
             for runs in races
@@ -466,9 +558,15 @@ class Plan:
             found += [task for task in world_specifications(world.path) if learned or task["benchmark"] != WORLD_TEXT]
         for benchmark in study.own_benchmarks:
             found += self.specifications(benchmark)
-        if packed.results["validation"]:
-            found.append(validation_specification(packed.path, study.training.loss_on))
+        if packed.results[VALIDATION]:
+            found.append(held_out_specification(packed.path, study.training.loss_on))
         return found
+
+    def tasks_of(self, run: Run) -> list[dict[str, Any]]:
+        """Return the specifications of a run's tasks: in the search for learning rates the tuning split alone."""
+        tuning = run.status == "tuning"
+        packed, loss_on = self.data.packed.path, self.study.training.loss_on
+        return [held_out_specification(packed, loss_on, TUNING)] if tuning else self.tasks
 
     def specifications(self, benchmark: Benchmark) -> list[dict[str, Any]]:
         """Describe the tasks of a benchmark; texts that lm-eval reads from a file of ours are written once."""
@@ -481,9 +579,16 @@ class Plan:
     @cached_property
     def _decisive(self) -> dict[str, Any]:
         """List what the scores of each benchmark depend on besides the checkpoint, in the order of the tasks."""
+        found = self._contents(self.tasks)
+        if self.study.evaluation.introspect:
+            texts = [task["benchmark"] for task in self.tasks if task["metric"] in PERPLEXITIES]
+            found = {INTROSPECTION: [found[name] for name in texts]} | found
+        return found
+
+    def _contents(self, tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         by_name = {one.name: one for one in self.study.own_benchmarks}
         found: dict[str, Any] = {}
-        for task in self.tasks:
+        for task in tasks:
             name = task["benchmark"]
             files = {part: self.store.file_digest(Path(task[part])) for part in ("plain", "yaml") if task.get(part)}
             named = {part: task[part] for part in ("task", "metric", "filter", "chance", "left_out") if part in task}
@@ -492,9 +597,6 @@ class Plan:
             if name not in found:
                 found[name] = {"tasks": [], "data": self._digests(by_name[name]) if name in by_name else []}
             found[name]["tasks"].append({**named, **files, "overrides": overrides})
-        if self.study.evaluation.introspect:
-            texts = [task["benchmark"] for task in self.tasks if task["metric"] in PERPLEXITIES]
-            found = {INTROSPECTION: [found[name] for name in texts]} | found
         return plain(found)
 
     @property
@@ -504,17 +606,18 @@ class Plan:
 
     def evaluations(self, run: Run) -> list[Evaluation]:
         """List the evaluations of a run's checkpoints that are there; none of a run that may not go on to the end."""
-        if run.status != "chosen":
+        if run.status not in ("chosen", "tuning"):
             return []
         return [one for checkpoint in run.checkpoints for one in self.evaluations_of(run, checkpoint)]
 
     def evaluations_of(self, run: Run, checkpoint: Checkpoint) -> list[Evaluation]:
         """List the evaluations of one checkpoint, one for each benchmark."""
-        settings, config = self.study.evaluation, run.model.config
-        depths = config.other_depths(settings.depths) if checkpoint.point == run.points[-1] else ()
+        settings, config, tuning = self.study.evaluation, run.model.config, run.status == "tuning"
+        last = checkpoint.point == run.points[-1] and not tuning
+        depths = config.other_depths(settings.depths) if last else ()
         decisive = {"limit": settings.limit, "max_new_tokens": settings.max_new_tokens, "weights": settings.weights}
         found = []
-        for benchmark, content in self._decisive.items():
+        for benchmark, content in (self._contents(self.tasks_of(run)) if tuning else self._decisive).items():
             scored = {} if benchmark == INTROSPECTION else {**decisive, "depths": list(depths)}
             configuration = {"tokens": checkpoint.tokens, "benchmark": benchmark, "content": content, **scored}
             key = self.store.key("evaluations", VERSIONS["evaluations"], configuration, [f"runs/{run.run_id}"])
@@ -527,10 +630,10 @@ class Plan:
 
     @property
     def trained(self) -> bool:
-        """Whether every run has been trained as far as the study wants, and every race is decided."""
-        return self.sized and all(
-            run.status == "screened" or (run.done and run.status == "chosen") for run in self.runs
-        )
+        """Whether every run has been trained as far as the study wants, and every rate and race is decided."""
+        if not self.sized or self.tuning_runs:
+            return False
+        return all(run.status == "screened" or (run.done and run.status == "chosen") for run in self.runs)
 
     @property
     def evaluated(self) -> bool:
@@ -543,11 +646,12 @@ class Plan:
             return
         yield from (output.name for output in self.data.outputs)
         if self.sized:
-            for run in self.runs:
+            for run in (*self.tuning_runs, *self.runs):
                 yield f"runs/{run.run_id}"
                 yield from (f"evaluations/{one.key}" for one in self.evaluations(run))
-            if self.study.training.stop_at:
-                yield from (f"decisions/{self.decision(runs).stem}" for runs in self._described)
+            races = [runs for runs in self._described if self.study.training.stop_at(len(runs))]
+            searches = [self.rates_decision] if self.study.training.tune else []
+            yield from (f"decisions/{path.stem}" for path in (*searches, *map(self.decision, races)))
 
 
 def splits_of(entry: Wanted) -> tuple[str, ...]:

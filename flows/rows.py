@@ -19,6 +19,7 @@ from flows.prepare import curation_counts
 from flows.watching.progress import read_progress
 from model.checksums import read_checkpoint
 from model.evaluation.metrics import COLUMNS
+from model.training.config import HOW_FAR, HOW_IT_RUNS
 from model.training.origins.provenance import package_version
 from model.training.recording.records import read_record
 from pipeline.benchmarks.benchmark import PERPLEXITIES
@@ -41,7 +42,8 @@ PATIENCE = 5.0  # seconds that a writer waits for the results file before the ro
 
 def outputs_of(plan: Plan) -> list[dict[str, Any]]:
     """List the outputs that have rows in the results of a study, as sql/ledger.py knows them."""
-    study = [{"output": name, "task": name} for name in ("study", "claims", "computed_factors")]
+    names = ("study", "claims", "computed_factors", *(["tuning"] if plan.study.training.tune else []))
+    study = [{"output": name, "task": name} for name in names]
     runs = [_run_output(run) for run in plan.runs]
     evaluations = [_evaluation_output(one) for run in plan.runs for one in plan.evaluations(run) if one.done]
     return [{"study_id": plan.study.study_id, **output} for output in (*study, *runs, *evaluations)]
@@ -91,13 +93,14 @@ def enter_study(plan: Plan) -> None:
 def enter_runs(plan: Plan) -> None:
     """Enter the rows of runs and of what is recorded of them, and `claims`: which evaluations are the study's."""
     runs = plan.runs
-    records = [read_record(run.folder) for run in runs]
+    records, apart = [read_record(run.folder) for run in runs], ("seed", *HOW_FAR, *HOW_IT_RUNS)
     rows = [_run_row(plan, run, recorded) for run, (recorded, _) in zip(runs, records, strict=True)]
     details = [
         {
             "run_id": run.run_id,
             "devices": read_progress(run.folder / "progress.json").get("ranks"),
             "failure": run.failure or None,
+            "recipe": canonical({key: value for key, value in run.content["training"].items() if key not in apart}),
         }
         for run in runs
     ]
@@ -105,7 +108,8 @@ def enter_runs(plan: Plan) -> None:
     tables: dict[str, Any] = {"runs": _table(rows), "run_details": _table(details)}
     if checkpoints:
         tables["checkpoints"] = _table(checkpoints)
-    tables["steps"] = pa.concat_tables([steps for _, steps in records], promote_options="default")
+    if records:
+        tables["steps"] = pa.concat_tables([steps for _, steps in records], promote_options="default")
     _enter(plan, tables, [_run_output(run) for run in runs])
     claimed = [
         {"study_id": plan.study.study_id, "run_id": run.run_id, "tokens": one.checkpoint.tokens, "task": one.benchmark}
@@ -117,6 +121,9 @@ def enter_runs(plan: Plan) -> None:
     with closing(connect(_database(plan), wait=PATIENCE)) as connection:
         claims = pd.DataFrame(claimed, columns=["study_id", "run_id", "tokens", "task"])
         replace_computed(connection, "claims", plan.study.study_id, claims)
+        if plan.study.training.tune:
+            searched = pd.DataFrame(plan.search or plan.searched(plan.tuning_runs))
+            replace_computed(connection, "tuning", plan.study.study_id, searched.assign(study_id=plan.study.study_id))
 
 
 def enter_evaluations(plan: Plan, evaluations: Sequence[Evaluation]) -> None:
@@ -162,7 +169,7 @@ def _run_row(plan: Plan, run: Run, recorded: Mapping[str, Any]) -> dict[str, Any
     if run.done and run.status == "chosen" and (further := _checkpoints(run)[-1])["tokens"] < recorded.get("tokens", 0):
         ends = {name: further[name] for name in ("tokens", "seconds", "stream_hash")}
     known = {"run_id": run.run_id, "seed": run.seed, "model_id": run.model.model_id, "study_id": plan.study.study_id}
-    return {**recorded, **ends, **known, "status": status_of(plan, run)}
+    return {**recorded, **ends, **known, "status": status_of(plan, run), "learning_rate": run.learning_rate}
 
 
 def _checkpoints(run: Run) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ from flows.watching import progress
 from flows.watching.looks import found_in
 from model.code import FOLDER as CODE
 from model.code import copy_code
-from model.training.recording.records import choose_seed
+from model.training.recording.records import best_rates, choose_seed
 from pipeline.errors import InputError
 from pipeline.storage.files import atomic_folder, write_text_atomically
 from pipeline.storage.integrity import check, sealed
@@ -75,11 +75,7 @@ def run_study(plan: Plan, jobs: Jobs, shown: Shown, options: Options = Options()
     register_user(plan)
     prepare_data(plan, shown.call)
     shown.call("match", "match models", partial(size_models, plan, options))
-    for run in plan.runs:
-        check_checkpoints(run)
-        if not run.folder.exists():
-            tell_changed_code(run)
-        write_run(plan, run)
+    write_runs(plan)
     register_user(plan)
     path, failures = None, {}
     if options.until != "prepare":
@@ -110,13 +106,16 @@ def train_and_evaluate(
             check(output.path)  # trainings and evaluations read these files
     followed, failures = Followed(plan), dict[str, BaseException]()
     asked: set[str] = set()
-    for run in plan.runs:
+    for run in (*plan.tuning_runs, *plan.runs):
         (run.folder / FAILURE).unlink(missing_ok=True)  # of an earlier attempt
         if run.status == "racing" and run.tokens > run.goal:
             progress.write_line(f"{run.model.model_id}: the race of its seeds is held again, at {run.goal:,} tokens")
 
     def submit() -> None:
-        """Submit the work that is left and was not submitted, after the races that have ended are decided."""
+        """Submit the work that is left and was not submitted, after what has ended is decided: searches and races."""
+        if search := plan.tuning_runs:
+            choose_rates(plan, search)
+            write_runs(plan)
         for runs in plan.undecided:
             decide(plan, runs)
         for name, describe in work_left(plan, options, jobs.gpus):
@@ -156,7 +155,7 @@ def work_left(plan: Plan, options: Options, gpus: Sequence[int]) -> Iterator[tup
 
     Yields the name of each job, and the function that describes the job, and writes its file where it has one.
     """
-    runs = plan.runs
+    runs = plan.tuning_runs or plan.runs
     racing = any(run.status == "racing" for run in runs)
     going_on = [run for run in runs if run.status == "chosen"]
     of_all, of_chosen = (share_ranks(plan.study, count, gpus) for count in (len(runs), max(1, len(going_on))))
@@ -167,7 +166,7 @@ def work_left(plan: Plan, options: Options, gpus: Sequence[int]) -> Iterator[tup
             alone = run.status == "chosen" and len(going_on) < len(runs) and not racing
             ranks = of_chosen[going_on.index(run)] if alone else of_all[place]
             yield training_name(run), partial(training_job, run, ranks, options)
-        if options.until in ("evaluate", "report"):
+        if options.until in ("evaluate", "report") or run.status == "tuning":
             missing: dict[Checkpoint, list[Evaluation]] = defaultdict(list)
             for one in plan.evaluations(run):
                 if not one.done:
@@ -179,7 +178,7 @@ def work_left(plan: Plan, options: Options, gpus: Sequence[int]) -> Iterator[tup
 
 def training_name(run: Run) -> str:
     """Name the training of a run to its goal."""
-    return f"{'train' if run.status == 'chosen' else 'screen'} {run.name}"
+    return f"{ {'chosen': 'train', 'tuning': 'tune'}.get(run.status, 'screen') } {run.name}"
 
 
 def training_job(run: Run, ranks: int, options: Options) -> Job:
@@ -217,7 +216,7 @@ def evaluation_job(
             }
         ],
         "tokenizer": str(plan.data.tokenizer.path.resolve()),
-        "tasks": plan.tasks,
+        "tasks": plan.tasks_of(run),
         "trust_code": options.trust_code,
         "observe": str(plan.data.packed.path.resolve()) if study.evaluation.introspect else None,
         "output": str(folder),
@@ -237,6 +236,7 @@ def evaluation_job(
         folder,
         folder / "log.txt",
         EVALUATION_FIRST,
+        goal=len(run.points),
         environment=environment,
     )
 
@@ -275,13 +275,31 @@ def check_checkpoints(run: Run) -> None:
         )
 
 
+def write_runs(plan: Plan) -> None:
+    """Write `run.json` of every run that is known. Raises InputError for a run that cannot go where the study wants."""
+    for run in (*plan.tuning_runs, *plan.runs):
+        check_checkpoints(run)
+        if not run.folder.exists():
+            tell_changed_code(run)
+        write_run(plan, run)
+
+
 def write_run(plan: Plan, run: Run) -> None:
-    """Write `run.json`: what decides the run, where its data lie, and how far any study has wanted it."""
-    path, training = run.folder / "run.json", dict(run.content["training"])
+    """Write `run.json`: what decides the run, where its data lie, and how far any study has wanted it.
+
+    Raises InputError for other tokens than before where the learning rate decays over them.
+    """
+    path, training, before = run.folder / "run.json", dict(run.content["training"]), {}
     with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged file is written again
         before = json.loads(path.read_bytes())["training"]
-        training["tokens"] = max(before["tokens"], training["tokens"])
         training["checkpoints"] = sorted({*before["checkpoints"], *training["checkpoints"]})
+    known = before.get("tokens", training["tokens"])
+    if known != training["tokens"] and training["schedule"] != "constant":
+        raise InputError(
+            f"{run.name}: its learning rate decays ({training['schedule']}) over {known:,} tokens, so it cannot be "
+            f"trained over {training['tokens']:,}; keep to {known:,} tokens, or name another root and store"
+        )
+    training["tokens"] = max(known, training["tokens"])
     run.folder.mkdir(parents=True, exist_ok=True)
     if not (run.folder / CODE).exists():
         with atomic_folder(run.folder / CODE) as unfinished:
@@ -290,6 +308,27 @@ def write_run(plan: Plan, run: Run) -> None:
     text = json.dumps({"run_id": run.run_id, **run.content, "training": training, "data": data}, indent=1)
     if not path.exists() or path.read_bytes() != text.encode():
         write_text_atomically(path, text)
+
+
+def choose_rates(plan: Plan, search: list[Run]) -> None:
+    """Choose each model's learning rate once every training of the search has been evaluated or has failed.
+
+    Nothing is chosen while a model has no rate at which every training ended well.
+    """
+    if not plan.search_ended(search) or len(plan.tuning_runs) > len(search):  # the grid may have grown just now
+        return
+    rows, tried = plan.searched(search), sorted({run.learning_rate for run in search})
+    chosen = best_rates(rows)
+    if len(chosen) < len({run.model.model_id for run in search}):
+        return
+    rows = [{**row, "chosen": chosen[row["variant"], row["depth"]] == row["learning_rate"]} for row in rows]
+    plan.rates_decision.parent.mkdir(parents=True, exist_ok=True)
+    write_text_atomically(plan.rates_decision, sealed({"rows": rows}))
+    for (variant, depth), rate in chosen.items():
+        edge = ", at the edge: a better one may lie beyond" if rate in (tried[0], tried[-1]) else ""
+        progress.write_line(
+            f"{variant}-{depth}: learning rate {rate:g} of {', '.join(map('{:g}'.format, tried))}{edge}"
+        )
 
 
 def decide(plan: Plan, runs: list[Run]) -> None:

@@ -60,13 +60,13 @@ def read_states(plan: Plan) -> list[State]:
     stages = [stage for stage in DATA_STAGES if stage != "world" or study.needs_world]
     states = [_data_stage(plan, stage, record, prepared, since) for stage in stages]
     if prepared:
-        runs = plan.runs
+        runs = plan.tuning_runs or plan.runs
         states += [_training(run, since) for run in runs]
         going_on = [run for run in runs if run.status != "screened" and not run.failure]
         states += [_evaluation(plan, run, record, since) for run in going_on]
-    else:
-        models = [f"{variant.name}-{depth}" for depth in study.models.depths for variant in study.models.variants]
-        waiting = [(model, seed) for model in models for seed in study.training.seeds]
+    if not prepared or plan.tuning_runs:
+        models = [(one.name, f"{one.name}-{depth}") for depth in study.models.depths for one in study.models.variants]
+        waiting = [(model, seed) for name, model in models for seed in study.seeds_of(name)]
         states += [State(stage, model, seed) for stage in ("train", "evaluate") for model, seed in waiting]
     written = study.report.exists() and report_mark(study).exists()
     written = written and all(state.state in (COMPLETE, SCREENED) for state in states)
@@ -109,10 +109,11 @@ def _reported(stage: str, reports: list[Reported | None], expected: int, since: 
 def _training(run: Run, since: float | None) -> State:
     path = run.folder / "progress.json"
     found, trained = read_progress(path), min(run.tokens / run.content["training"]["tokens"], 1.0)
-    state = partial(State, "train", run.model.model_id, run.seed)
+    tuning = run.status == "tuning"
+    state = partial(State, "tune" if tuning else "train", run.model.model_id, run.seed)
     lives = _lives(path, since) and found.get("state") in ("starting", "running")
     if run.done and run.status != "racing" and not lives:
-        return state(state=COMPLETE if run.status == "chosen" else SCREENED, progress=trained)
+        return state(state=SCREENED if run.status == "screened" else COMPLETE, progress=trained)
     if run.failure and not lives:
         return state(state=FAILED, progress=trained, detail=f"{run.failure} (see {run.folder / 'log.txt'})")
     if not found:
@@ -122,7 +123,7 @@ def _training(run: Run, since: float | None) -> State:
         return state(state=STOPPED if since is None else WAITING, progress=share)
     rate = found.get("tokens_per_second")
     loss = f"loss {found['loss']:.3f}" if found.get("loss") is not None else ""
-    words = [loss, found.get("note", ""), silence(path, "training")]
+    words = [f"rate {run.learning_rate:g}" * tuning, loss, found.get("note", ""), silence(path, "training")]
     return state(
         state=RUNNING,
         progress=share,
@@ -137,7 +138,8 @@ def _evaluation(plan: Plan, run: Run, record: Mapping[str, Reported], since: flo
     key = f"evaluate {run.name}"
     state = partial(State, "evaluate", run.model.model_id, run.seed)
     evaluations = plan.evaluations(run)
-    share = sum(one.done for one in evaluations) / max(1, len(plan.benchmark_names) * len(run.points))
+    wanted = 1 if run.status == "tuning" else len(plan.benchmark_names) * len(run.points)
+    share = sum(one.done for one in evaluations) / max(1, wanted)
     if share >= 1:
         return state(state=COMPLETE, progress=1.0)
     told = record.get(key)

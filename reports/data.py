@@ -54,9 +54,11 @@ QUERIES = {
     "curation": "from curation where study_id = ?",
     "sources": "from table_4 where study_id = ?",
     "unmarked": "select source, unmarked from sources where study_id = ? and unmarked > 0 order by source",
-    "runs": "select r.*, m.variant, m.depth from runs r join internal.model_runs m using (study_id, run_id) "
+    "runs": "select r.*, m.variant, m.depth, recipe from runs r join internal.model_runs m using (study_id, run_id) "
+    "left join internal.run_details using (run_id) "
     "join internal.variants v on (v.study_id, v.variant) = (m.study_id, m.variant) where r.study_id = ? "
     "order by m.depth, v.place, r.seed, r.run_id",
+    "tuning": "select * replace (coalesce(chosen, false) as chosen) from tuning where study_id = ? order by all",
     "training_curves": "from internal.training_curves where study_id = ?",
     "failures": "select variant, depth, run_id, failure from internal.run_details "
     "join internal.model_runs using (run_id) where study_id = ? and failure is not null order by run_id",

@@ -33,7 +33,7 @@ class Job:
 
     The process writes `folder/progress.json`, and a training its checkpoints to `folder/checkpoints`. What the process
     prints is appended to `log`. The job with the smallest `priority` starts next; it takes `devices` GPUs, or cores.
-    `goal` is the number of tokens to which a training goes.
+    `goal` is the number of tokens to which a training goes, or of the checkpoints of the run that is evaluated.
     """
 
     kind: Literal["training", "evaluation"]

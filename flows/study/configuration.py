@@ -11,16 +11,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
-from flows.study.section import Section, distinct, settings_section
+from flows.study.section import Section, check_keys, distinct, settings_section
 from model.code import digests
 from model.evaluation.job import EvaluationSettings
-from model.training.config import HOW_IT_RUNS, TrainingConfig
+from model.training.config import HOW_FAR, HOW_IT_RUNS, Positive, TrainingConfig
 from model.training.recording.records import FEWEST_LOSSES
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.dedup.settings import DedupSettings
+from pipeline.errors import InputError
 from pipeline.sources.source import Source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.digests import digest
@@ -35,6 +36,8 @@ LONGEST_SEQUENCE = 2**20
 MOST_RANKS = 256  # beyond every machine
 LEAST_MEMORY = 10**8
 BUILTIN = "builtin"  # names the built-in world in a study file, as a source and as benchmarks
+OF_ALL = ("seed", *HOW_FAR, "batch_tokens", "loss_on", "device", "raw_checkpoints")  # no variant has its own
+TUNING_DOCUMENTS = 1000  # held out to choose learning rates on, where data.tuning does not say how many
 
 
 class Tokenizer(Section):
@@ -140,6 +143,16 @@ class Variant(Section):
         None,
         description="to the baseline: sizes by name, or true (the default of a family) for experts and their size",
     )
+    training: dict[str, Any] = Field(
+        default_factory=dict,
+        description="settings of its own; a learning_rate, also {times: 0.25, of: LA}, is not tuned",
+    )
+    seeds: list[int] | None = Field(None, min_length=1, description="of its own; default: training.seeds")
+
+    @field_validator("training")
+    @classmethod
+    def _of_its_own(cls, training: dict[str, Any]) -> dict[str, Any]:
+        return check_keys(training, [name for name in TrainingConfig.__dataclass_fields__ if name not in OF_ALL])
 
     @model_validator(mode="after")
     def _one_origin(self) -> Variant:
@@ -217,8 +230,23 @@ class Models(Section):
         return distinct(depths, "depths")
 
 
+class Tuning(Section):
+    """A search over learning rates for every variant without its own: the same rates, seeds and tokens for each."""
+
+    learning_rate: list[Positive] = Field(
+        min_length=2, description="at a best edge one more is tried, at the same ratio"
+    )
+    seeds: list[int] = Field(min_length=1, description="of the search alone")
+    tokens: int = Field(ge=1, description="of each training of the search")
+
+    @field_validator("learning_rate")
+    @classmethod
+    def _in_order(cls, rates: list[float]) -> list[float]:
+        return sorted(distinct(rates, "learning rates"))
+
+
 class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoints"])):
-    """The settings of TrainingConfig, the same for every model, and what a study adds to them."""
+    """The settings of TrainingConfig, the same for every model without its own, and what a study adds to them."""
 
     batch_tokens: int = Field(2**20, description="of one optimiser step, padding included")
     save_every_seconds: float = Field(60, description="between two states to resume from")
@@ -232,6 +260,9 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
     seeds: list[int] = Field(default=[0, 1], min_length=1, description="each model is trained once with each")
     screening: float = Field(
         0.0, ge=0, lt=1, description="train all seeds this far, the best goes on (the paper's race); 0: all to the end"
+    )
+    tune: Tuning | None = Field(
+        None, description="choose each model's learning rate, by its loss on documents held out beside the validation"
     )
     ranks: int | None = Field(
         None,
@@ -262,8 +293,9 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
             TrainingConfig(**self.recipe(seed))
         if "warmup_steps" in self.model_fields_set and self.warmup_steps * self.batch_tokens >= 2 * self.tokens:
             raise ValueError(f"warmup_steps={self.warmup_steps:,} are more than {self.tokens:,} tokens take in all")
-        deciding = (self.stop_at or 0) // (10 * self.batch_tokens)  # steps of the final tenth, which decides the race
-        if self.stop_at and self.log_every > 1 and deciding < FEWEST_LOSSES * self.log_every:
+        stop_at = self.stop_at(len(self.seeds))
+        deciding = (stop_at or 0) // (10 * self.batch_tokens)  # steps of the final tenth, which decides the race
+        if stop_at and self.log_every > 1 and deciding < FEWEST_LOSSES * self.log_every:
             raise ValueError(
                 f"log_every={self.log_every:,}: about {deciding:,} steps decide which seed goes on, and of these "
                 f"{FEWEST_LOSSES} must be logged; give at most {max(1, deciding // FEWEST_LOSSES)}"
@@ -272,15 +304,13 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
 
     def recipe(self, seed: int) -> dict[str, Any]:
         """Return the fields of TrainingConfig for one seed."""
-        apart = {"seeds", "screening", "checkpoints", "checkpoint_every", "sequence_length", "ranks"}
+        apart = {"seeds", "screening", "tune", "checkpoints", "checkpoint_every", "sequence_length", "ranks"}
         kept = self.model_dump(exclude=apart, exclude_none=True)
         return {**kept, "seed": seed, "checkpoints": list(self.points)}
 
-    @property
-    def stop_at(self) -> int | None:
-        """The tokens at which all seeds stop and the best one goes on; None where every seed is trained to the end."""
-        screened = len(self.seeds) > 1 and self.screening > 0
-        return round(self.tokens * self.screening) if screened else None
+    def stop_at(self, seeds: int) -> int | None:
+        """Return the tokens at which the race of so many seeds of a model ends; None: all are trained to the end."""
+        return round(self.tokens * self.screening) if seeds > 1 and self.screening > 0 else None
 
     @property
     def points(self) -> tuple[int, ...]:
@@ -345,12 +375,62 @@ class Study(Section):
 
     @model_validator(mode="after")
     def _has_the_weights_it_evaluates(self) -> Study:
-        if not self.training.averaging and self.evaluation.weights != "raw":
+        own = [variant.training.get("averaging", 1) for variant in self.models.variants]
+        if not all([self.training.averaging, *own]) and self.evaluation.weights != "raw":
             raise ValueError(
                 f"evaluation.weights is {self.evaluation.weights!r}, but training.averaging is 0 and keeps no average; "
                 "set evaluation.weights to raw, or training.averaging above 0"
             )
         return self
+
+    @model_validator(mode="after")
+    def _trains_each_variant(self) -> Study:
+        training, variants, before = self.training, self.models.variants, list[tuple[str, set[int], dict[str, Any]]]()
+        if training.tune and (shared := {*training.tune.seeds} & {*self.seeds}):
+            raise ValueError(f"training.tune.seeds: {min(shared)} also trains a model that is measured; name another")
+        rates = {variant.name: variant.training.get("learning_rate") for variant in variants}
+        for variant in variants:
+            where, own, rate = f"models.variants: {variant.name}", dict(variant.training), rates[variant.name]
+            if isinstance(rate, dict):
+                if rate.keys() != {"times", "of"} or isinstance(rates.get(rate["of"], {}), dict):
+                    raise ValueError(f"{where}: learning_rate is a number, or {{times: 0.25, of: a variant with one}}")
+                own["learning_rate"] = rate["times"]
+            seeds = set(distinct(self.seeds_of(variant.name), f"{where}: seeds"))
+            try:
+                for seed in seeds:
+                    TrainingConfig(**{**training.recipe(seed), **own})
+            except InputError as error:
+                raise ValueError(f"{where}: {error}") from None
+            kind = {
+                **variant.model_dump(exclude={"name", "seeds"}),
+                "training": {**training.recipe(0), **own, "of": rate},
+            }
+            for name, others, other in before:
+                if other == kind and (twice := seeds & others):
+                    raise ValueError(
+                        f"{where} is {name} again, with the same architecture, recipe and seed {min(twice)}: give it "
+                        "`seeds` of its own, or leave it out"
+                    )
+            before.append((variant.name, seeds, kind))
+        return self
+
+    def variant(self, name: str) -> Variant:
+        """Return the variant of a name."""
+        return next(variant for variant in self.models.variants if variant.name == name)
+
+    def seeds_of(self, variant: str) -> list[int]:
+        """Return the seeds with which the models of a variant are trained."""
+        return self.variant(variant).seeds or self.training.seeds
+
+    @property
+    def seeds(self) -> list[int]:
+        """All seeds with which any model is trained."""
+        return sorted({seed for variant in self.models.variants for seed in self.seeds_of(variant.name)})
+
+    @property
+    def tuning_documents(self) -> int:
+        """How many documents are held out to choose settings on."""
+        return self.data.tuning or (TUNING_DOCUMENTS if self.training.tune else 0)
 
     @property
     def arguments(self) -> str:
@@ -370,6 +450,8 @@ class Study(Section):
         content = self.model_dump(mode="json", exclude=apart)
         if files := [name for variant in self.models.variants for name in variant.code_files]:
             content["code"] = digests(self.place, files)
+        for variant in content["models"]["variants"]:
+            variant["training"] = {key: value for key, value in variant["training"].items() if key not in HOW_IT_RUNS}
         return f"{self.name}-{digest(content)[:8]}"
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -94,7 +95,7 @@ def _read_content(study: str) -> dict[str, Any]:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Load plain values only. A key given twice is an error, where YAML would let the second one win."""
+    """Load plain values only; 3e-4 is a number. A key given twice is an error, where YAML would let the second win."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
@@ -102,6 +103,9 @@ class _StrictLoader(yaml.SafeLoader):
             if keys.count(key) > 1:
                 raise yaml.YAMLError(f"the key {key!r} is given twice, {str(node.start_mark).strip()}")
         return super().construct_mapping(node, deep)
+
+
+_StrictLoader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+e[-+]?\d+$"), list("-+0123456789"))
 
 
 def read_yaml(where: str, text: str | bytes) -> Any:

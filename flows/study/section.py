@@ -25,7 +25,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, value: Any) -> Any:
-        return _check_keys(value, cls.model_fields)
+        return check_keys(value, cls.model_fields)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -33,7 +33,8 @@ class Section(BaseModel):
         return _check_plain(value, cls.model_fields[str(info.field_name)].annotation)
 
 
-def _check_keys(value: Any, valid: Iterable[str]) -> Any:
+def check_keys(value: Any, valid: Iterable[str]) -> Any:
+    """Return a value unchanged. Raises ValueError for a mapping with a key that is not valid, naming the nearest."""
     valid = list(valid)
     for key in value if isinstance(value, Mapping) else ():
         if key not in valid:
@@ -50,7 +51,7 @@ def _check_plain(value: Any, hint: Any, where: str = "") -> Any:
     """
     if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
         hints = typing.get_type_hints(hint)
-        return {name: _check_plain(one, hints[name], f"{name}: ") for name, one in _check_keys(value, hints).items()}
+        return {name: _check_plain(one, hints[name], f"{name}: ") for name, one in check_keys(value, hints).items()}
     for one in value if isinstance(value, list) else [value]:
         if isinstance(one, bool) and not re.search(r"\b(bool|Any)\b", str(hint)):
             raise ValueError(f"{where}{str(one).lower()} is no number, nor a word")

@@ -27,7 +27,8 @@ HOW_IT_RUNS = (
 """Fields of TrainingConfig that are no part of a run's identity: they change its results by rounding at most."""
 
 HOW_FAR = ("tokens", "checkpoints")
-"""Fields of TrainingConfig that say how far a run is trained: a run of more tokens goes through the same steps."""
+"""Fields of TrainingConfig that say how far a run is trained: a run of more tokens goes through the same steps, unless
+its learning rate decays (`schedule`)."""
 
 NotNegative = Annotated[int, Field(ge=0, lt=2**63)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -48,6 +49,7 @@ class TrainingConfig:
     seed: NotNegative = 0  # of initialisation and data order
     learning_rate: Positive = 4e-4
     warmup_steps: NotNegative = 500
+    schedule: Literal["constant", "linear", "cosine"] = "constant"  # after warm-up; a decay ends at 0 at `tokens`
     beta1: Decay = 0.9
     beta2: Decay = 0.999
     epsilon: Positive = 1e-8

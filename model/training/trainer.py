@@ -28,7 +28,7 @@ from model.training.origins.provenance import source_digests
 from model.training.ranks.distributed import Ranks
 from model.training.saving import StateWriter, part_of, write_state
 from model.training.step.averaging import WeightAverage
-from model.training.step.optimizer import AdamW, warmed_up
+from model.training.step.optimizer import AdamW, scheduled_rate
 from model.training.step.wrapping import compiles
 from model.training.stream import IGNORED, START_HASH, Batch, data_digest, extend_hash, open_stream
 from pipeline.errors import InputError
@@ -138,7 +138,7 @@ class Trainer:
             self._batch(self.step + 1)  # built while the device is at work
         loss_value, norm_value = torch.stack((total, norm)).tolist()
         self._check(loss_value, norm_value)
-        learning_rate = warmed_up(self.config.learning_rate, self.config.warmup_steps, self.step + 1)
+        learning_rate = scheduled_rate(self.config, self.step + 1, self.tokens)
         self.optimizer.step(learning_rate, norm, self.config.clip)
         self.optimizer.clear()
         self.model.update_balance()

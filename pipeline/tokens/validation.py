@@ -111,13 +111,13 @@ def _item(document: dict[str, Any], loss_on: str) -> dict[str, str]:
     return {"id": document["id"], "prompt": prompt, "target": document["response"]}
 
 
-def validation_specification(packed: Path, loss_on: str) -> dict[str, Any]:
-    """Describe the task for evaluation; always asked from plain items, with or without lm-eval."""
+def held_out_specification(packed: Path, loss_on: str, split: str = VALIDATION) -> dict[str, Any]:
+    """Describe the task of a split for evaluation; always asked from plain items, with or without lm-eval."""
     return {
-        "benchmark": VALIDATION,
-        "task": VALIDATION,
+        "benchmark": split,
+        "task": split,
         "metric": "bits_per_byte",
         "filter": "none",
         "chance": None,
-        "plain": str(items_file(packed, loss_on).resolve()),
+        "plain": str(items_file(packed, loss_on, split).resolve()),
     }

@@ -9,7 +9,7 @@ import pandas as pd
 
 from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
-from reports.style.theme import Style, present
+from reports.style.theme import Style, ordered, present
 from reports.text.names import depth_name, task_name
 from reports.text.numbers import counted, listed, percent, tokens
 
@@ -91,6 +91,37 @@ def course(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         shown,
         finding="".join(findings[:1]),
     )
+
+
+def rates(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
+    """Draw the loss (y) at each learning rate of the search (x), mean over its seeds, with a ring at the chosen one.
+
+    A line for each variant, a panel for each depth. `rows` are those of `tuning`. None without a search.
+    """
+    keys = ["depth", "variant", "learning_rate", "chosen"]
+    rows = rows.groupby(keys, as_index=False)["loss"].agg(lambda losses: losses.mean(skipna=False)).dropna()
+    shown, panels, findings = present(styles, rows), [], []
+    edges = (rows["learning_rate"].min(), rows["learning_rate"].max())
+    for depth, part in rows.groupby("depth"):
+        chosen = part[part["chosen"]]
+        at_edge = " (at the edge: a better one may lie beyond)"
+        words = [
+            f"{row.variant} {row.learning_rate:g}{at_edge * (row.learning_rate in edges)}"
+            for row in ordered(chosen, shown).itertuples()
+        ]
+        findings.append(f"{depth_name(depth)}, chosen: {listed(words)}.")
+        axis = alt.Axis(format=".2~g", values=sorted(part["learning_rate"].unique()), labelOverlap=True)
+        x = alt.X("learning_rate:Q", title="learning rate", scale=alt.Scale(type="log", nice=False), axis=axis)
+        data = chart.records(part, ["variant", "learning_rate", "loss"])
+        base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(
+            x=x, y=chart.y_axis("loss"), color=chart.colour(shown)
+        )
+        told = chart.tooltip(("variant:N",), ("learning_rate:Q", "~g"), ("loss:Q", ".3f"))
+        lines = chart.line_and_markers(base, shown, told)
+        drawn = chart.layered(*lines, *chart.rings(chosen, x, chart.y_axis("loss"), shown))
+        panels.append(panel(depth_name(depth), findings[-1], drawn, depth=depth))
+    caption = "Bits per byte of documents held out for the search, at its end; every model had the same search."
+    return figure("tuning", "Loss by learning rate", caption, panels, shown, finding=" ".join(findings))
 
 
 def _lines(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, axis: alt.Axis) -> chart.Specification:

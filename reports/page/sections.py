@@ -77,7 +77,7 @@ def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 
 def _resources(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show what the models cost, and the hyperparameters."""
-    chosen = table_block(data, "models", hyperparameters, data.config("study", "training"), styles)
+    chosen = table_block(data, "models runs", hyperparameters, data.config("study", "training"), styles)
     return [
         *table_block(data, "resources", result_tables.resources, styles),
         *table_block(data, "compute", factor_tables.compute, styles),
@@ -91,6 +91,7 @@ def _training(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     return [
         drawing_block(data, "training_curves", "training.loss", styles),
         drawing_block(data, "training_curves", "training.course", styles),
+        drawing_block(data, "tuning", "training.rates", styles),
         *(Block("prose", text) for text in texts if text),
         *details_block("Every run", table_block(data, "runs", run_tables.runs, styles)),
     ]

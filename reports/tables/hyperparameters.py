@@ -21,7 +21,7 @@ Value = str | tuple[str, str] | Callable[[Configuration], Any]
 OF_MODELS: dict[str, Value] = {
     "Class, or type": "module",
     "Layers": lambda c: 1 if c.get("recurrent") else c.get("depth"),
-    "Iterations of a layer": lambda c: c["depth"] if c.get("recurrent") else None,
+    "Iterations of a layer": lambda c: c.get("depth") if c.get("recurrent", True) else 1,
     "EA: intermediate size of an expert": "expert_size",
     "EA: experts": "experts",
     "EA: active experts": "active_experts",
@@ -43,43 +43,45 @@ OF_MODELS: dict[str, Value] = {
     "Hidden size": "hidden_size",
     "Vocabulary": "vocabulary_size",
 }
-OF_TRAINING = {
+OF_TRAINING: dict[str, Value] = {
     "Learning rate": "learning_rate",
     "Warm-up steps": "warmup_steps",
+    "Learning rate after warm-up": "schedule",
     "Weight decay": "weight_decay",
     "AdamW: first beta": "beta1",
     "AdamW: second beta": "beta2",
     "AdamW: epsilon": "epsilon",
     "Largest gradient norm": "clip",
-    "Batch": "batch_tokens",
-    "Tokens": "tokens",
+    "Batch": lambda c: c.get("batch_tokens") and tokens(c["batch_tokens"]),
+    "Tokens": lambda c: c.get("tokens") and tokens(c["tokens"]),
     "Precision": "precision",
     "Loss on": "loss_on",
     "Averaging": "averaging",
     "Seeds": "seeds",
 }
-COUNTS = ("batch_tokens", "tokens")
 
 
-def hyperparameters(models: pd.DataFrame, training: Configuration, styles: Mapping[str, Style]) -> Table:
+def hyperparameters(
+    models: pd.DataFrame, runs: pd.DataFrame, training: Configuration, styles: Mapping[str, Style]
+) -> Table:
     """Tabulate a row for each hyperparameter and a column for each model; equal values stand once, for all models.
 
-    `models` has variant, depth and configuration (JSON) of every model, `training` the section of
-    the study file. Models without a configuration have no column.
+    `models` has variant, depth and configuration (JSON) of every model, `runs` the seeds and recipes (JSON) with which
+    each was trained, `training` the section of the study file. Models without a configuration have no column.
     """
+    trained = {
+        model: {**_read(part["recipe"].iloc[0]), "seeds": sorted(part["seed"].dropna().astype(int))}
+        for model, part in runs.groupby(["variant", "depth"])
+    }
     rows = ordered(models, styles).to_dict("records")
     known = [(row, configuration) for row in rows if (configuration := _configuration(row["config"]))]
+    settings = [{**training, **trained.get((row["variant"], row["depth"]), {}), **one} for row, one in known]
     body = []
     own = {name: name for _, one in known for name in one.get("config", ())}  # arguments of other architectures
-    for name, value in {**OF_MODELS, **own}.items() if known else ():
-        shown = [_shown(_value(configuration, value)) for _, configuration in known]
+    for name, value in {**OF_MODELS, **own, **OF_TRAINING}.items():
+        shown = [_shown(_value(one, value)) for one in settings or [training]]
         if set(shown) != {NOTHING}:
-            body.append(_row(name, shown[:1] if len(set(shown)) == 1 else shown, len(known)))
-    for name, field in OF_TRAINING.items():
-        if training.get(field) is not None:
-            value = training[field]
-            text = tokens(value) if field in COUNTS else _shown(value)
-            body.append(_row(name, [text], max(1, len(known))))
+            body.append(_row(name, shown[:1] if len(set(shown)) == 1 else shown, len(shown)))
     heads = [
         Cell(row["variant"], note=depth_name(row["depth"]), scope="col", mark=styles.get(row["variant"]))
         for row, _ in known
@@ -101,11 +103,17 @@ def _row(name: str, values: list[str], columns: int) -> Row:
 
 def _configuration(text: Any) -> Configuration:
     """Read a model's configuration; empty where it is not that of a model of this project."""
+    found = _read(text)
+    return {**found, **found.get("config", {})} if "vocabulary_size" in found else {}
+
+
+def _read(text: Any) -> Configuration:
+    """Read a JSON object; empty where the text is none."""
     try:
         found = json.loads(text)
     except (TypeError, ValueError):
         return {}
-    return {**found, **found.get("config", {})} if isinstance(found, dict) and "vocabulary_size" in found else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _value(configuration: Configuration, value: Value) -> Any:

@@ -3,6 +3,7 @@ delete from studies where study_id in (select study_id from outputs where task =
 delete from curation where study_id in (select study_id from outputs where task = 'study');
 delete from sources where study_id in (select study_id from outputs where task = 'study');
 delete from models where study_id in (select study_id from outputs where task = 'study');
+delete from tuning where study_id in (select study_id from outputs where task = 'tuning');
 delete from internal.claims where study_id in (select study_id from outputs where task = 'claims');
 delete from internal.computed_factors where study_id in (select study_id from outputs where task = 'computed_factors');
 delete from runs where (study_id, run_id) in (select study_id, run_id from outputs where task is null);

@@ -5,6 +5,7 @@ with entered as (
     union all by name select study_id, 'study' as task, hash(one) as row from curation as one
     union all by name select study_id, 'study' as task, hash(one) as row from sources as one
     union all by name select study_id, 'study' as task, hash(one) as row from models as one
+    union all by name select study_id, 'tuning' as task, hash(one) as row from tuning as one
     union all by name select study_id, 'claims' as task, hash(one) as row from internal.claims as one
     union all by name select study_id, 'computed_factors' as task, hash(one) as row from internal.computed_factors as one
     union all by name select study_id, run_id, hash(one) as row from runs as one

@@ -50,7 +50,21 @@ create table if not exists runs ( -- One row: a training run of a study: a model
     tokens_per_second double, -- of training, all devices together
     mfu double, -- share of the device's peak FLOPs that training used, 0 to 1
     stream_hash varchar, -- of all tokens seen: equal for runs that saw the same tokens in the same order
+    learning_rate double, -- the highest of the run: of its recipe, or chosen by the study (tuning)
     primary key (study_id, run_id)
+);
+
+-- These trainings have no rows in other tables: they are measured on other documents, and no factor may count them.
+create table if not exists tuning ( -- One row: a training of a study's search for learning rates, the same for each model.
+    study_id varchar,
+    depth integer,
+    variant varchar,
+    learning_rate double, -- the highest of the training
+    seed bigint, -- of the search alone
+    tokens bigint check (tokens >= 0), -- training tokens
+    loss double, -- bits per byte of documents held out for the search; null where the training failed or goes on
+    chosen boolean, -- whether the model's runs have this learning rate: the lowest mean loss over the seeds
+    primary key (study_id, depth, variant, learning_rate, seed)
 );
 
 create table if not exists steps ( -- One row: an optimiser step of a run.
@@ -160,7 +174,7 @@ create table if not exists sources ( -- One row: a data set of a study (table_4)
 -- were changed are entered again.
 create table if not exists ingested ( -- One row: what of the store has its rows in this file.
     study_id varchar,
-    output varchar, -- evaluations/<key>, runs/<run_id>; 'study', 'claims' and 'computed_factors' of the study itself
+    output varchar, -- evaluations/<key>, runs/<run_id>; and of the study 'study', 'claims', 'tuning', 'computed_factors'
     rows bigint, -- number
     digest varchar, -- of the output in the store and of its rows here
     primary key (study_id, output)

@@ -73,13 +73,16 @@ def train(run: Run, tokens: int | None = None) -> None:
     write_state(run.folder, (tokens or run.goal) + BEYOND)
 
 
-def evaluate(path: Path) -> None:
-    """Do the job of an evaluation by hand."""
+def evaluate(path: Path, losses: Callable[[dict[str, Any]], float] = lambda run: 1.0) -> None:
+    """Do the job of an evaluation by hand; `losses` says the loss on the tuning split, by run.json."""
     (checkpoint,) = json.loads(path.read_text())["checkpoints"]
     for benchmark, output in checkpoint["outputs"].items():
         assert (Path(checkpoint["path"]) / "checkpoint.json").exists()
         key = {"run_id": checkpoint["run_id"], "tokens": checkpoint["tokens"], "task": benchmark}
         row = {**key, "metric": "acc", "filter": "none", "value": 0.5, "items": 4}
+        if benchmark == "tuning":
+            run = json.loads((Path(checkpoint["path"]).parents[1] / "run.json").read_text())
+            row |= {"metric": "bits_per_byte", "value": losses(run)}
         rows = {} if benchmark == "introspection" else {"evaluations": pa.Table.from_pylist([row])}
         write_rows(Path(output["folder"]), rows, output["configuration"])
 
@@ -90,8 +93,13 @@ class JobsByHand:
     `losses` are those of trainings, by the seed; `submitted` keeps every job.
     """
 
-    def __init__(self, errors: dict[str, Exception] | None = None, losses: dict[int, float] | None = None) -> None:
-        self.errors, self.losses = errors or {}, losses or {}
+    def __init__(
+        self,
+        errors: dict[str, Exception] | None = None,
+        losses: dict[int, float] | None = None,
+        tuning: Callable[[dict[str, Any]], float] = lambda run: 1.0,
+    ) -> None:
+        self.errors, self.losses, self.tuning = errors or {}, losses or {}, tuning
         self.submitted: list[Job] = []
         self.waiting: list[tuple[tuple[int, ...], int, Job]] = []
         self.told: list[str] = []  # what happened, and which jobs were submitted thereupon
@@ -117,7 +125,7 @@ class JobsByHand:
             if job.kind == "training":
                 yield from self._train(job)
             else:
-                evaluate(Path(job.arguments[0]))
+                evaluate(Path(job.arguments[0]), self.tuning)
             self.told.append(f"finished: {job.name}")
             yield Event(job, "finished")
 

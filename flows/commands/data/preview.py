@@ -30,8 +30,8 @@ def preview(options: argparse.Namespace) -> None:
     study, rows, seed = load_study(options.study, root=options.root), options.rows, options.seed
     if rows < 1:
         raise InputError(f"--rows is {rows}: it must be at least 1")
-    if seed is not None and seed not in study.training.seeds:
-        seeds = ", ".join(map(str, study.training.seeds))
+    if seed is not None and seed not in study.seeds:
+        seeds = ", ".join(map(str, study.seeds))
         raise InputError(f"--seed is {seed}, but {study.name} trains with the seeds {seeds}")
     data = Plan(study).data
     packed, tokenizer = data.packed, data.tokenizer

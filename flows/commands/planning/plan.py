@@ -16,6 +16,7 @@ from flows.commands.planning.time_plan import (
     GPU_FLOPS,
     Times,
     estimate_times,
+    phases,
     scored_by,
     unknown_benchmarks,
 )
@@ -72,12 +73,14 @@ def plan(options: argparse.Namespace) -> None:
     times = estimate_times(study, planned, rate, options.gpus)
     lines = {
         **data,
-        "": f"{amount(state_bytes(study, planned[-1:]) / len(training.seeds))} for the state of a training of "
+        "": f"{amount(state_bytes(study, planned[-1:], 1))} for the state of a training of "
         f"{planned[-1].model_id}, gradients and activations on top",
         "tokens": f"{training.tokens:,} for each model, in steps of {training.batch_tokens:,}; "
         f"{len(training.points)} checkpoints",
         "seeds": f"{len(training.seeds)}"
-        + (f", all to {training.screening:.0%} of the tokens, the best to the end" if training.stop_at else ""),
+        + "".join(f", {len(one.seeds)} of {one.name}" for one in study.models.variants if one.seeds)
+        + (f", all to {training.screening:.0%} of the tokens, the best to the end" if training.screening else ""),
+        "tuning": _search(study),
         "compute": f"{_flops(study, planned):.3g} FLOPs of training",
         **_times(study, times, options.price, on_gpu=on_gpu),
         "tells": _resolution(study),
@@ -102,17 +105,29 @@ def _left(study: Study) -> str | None:
     plan = Plan(study)
     if not plan.sized:
         return "data, then every training and every evaluation; `dreamer status` shows each stage"
-    going_on = [run for run in plan.runs if run.status != "screened"]
+    runs = plan.tuning_runs or plan.runs
+    going_on = [run for run in runs if run.status != "screened"]
     evaluations = [one for run in going_on for one in plan.evaluations(run)]  # of the checkpoints that are there
-    trainings = f"{sum(not run.done for run in plan.runs)} of {len(plan.runs)} trainings"
+    trainings = (
+        f"{sum(not run.done for run in runs)} of {len(runs)} trainings{' of the search' * bool(plan.tuning_runs)}"
+    )
     return f"{trainings}, {sum(not one.done for one in evaluations):,} evaluations of checkpoints that are there"
 
 
 def _flops(study: Study, planned: list[PlannedModel]) -> float:
-    """Count the FLOPs of all trainings: of every seed to the end, or to where the best goes on alone."""
-    training = study.training
-    tokens = training.tokens + (len(training.seeds) - 1) * (training.stop_at or training.tokens)
-    return sum(model.training_flops(training.sequence_length) * tokens for model in planned)
+    """Count the FLOPs of all trainings, those of a search for learning rates too."""
+    length = study.training.sequence_length
+    trainings = (training for phase in phases(study, planned) for training in phase)
+    return sum(model.training_flops(length) * tokens for model, tokens in trainings)
+
+
+def _search(study: Study) -> str | None:
+    """Say what the search for learning rates trains; None without one."""
+    if not (tune := study.training.tune):
+        return None
+    rates, seeds = len(tune.learning_rate), len(tune.seeds)
+    trainings = f"{rates} learning rates with {seeds} seed{'s' * (seeds > 1)}, {tune.tokens:,} tokens each"
+    return f"{trainings}, for each model without a rate of its own; up to {rates + 2} rates where an edge is best"
 
 
 def _times(study: Study, times: Times, price: float | None, *, on_gpu: bool) -> dict[str, str]:
@@ -146,7 +161,8 @@ def _disk(study: Study, planned: list[PlannedModel]) -> str:
 
 def _resolution(study: Study) -> str:
     """Say which mean factor the study tells from 1, and with one more seed."""
-    measured, seeds = noise_of(study), 1 if study.training.stop_at else len(study.training.seeds)
+    fewest = min(len(one.seeds or study.training.seeds) for one in study.models.variants)
+    measured, seeds = noise_of(study), 1 if study.training.stop_at(fewest) else fewest
     items = 0 if unknown_benchmarks(study) else sum(scored.items for scored in scored_by(study))
     noise = measured.with_items(items)
     told, more = (smallest_factor(noise, count) for count in (seeds, seeds + 1))

@@ -80,33 +80,48 @@ def estimate_times(study: Study, planned: Sequence[PlannedModel], rate: float, d
     Trainings begin in their order as devices become free, each with its ranks. Evaluations share their checkpoints
     among all devices, and compute forward passes as fast as a training.
     """
-    training, slots, length = study.training, devices or concurrency(study), study.training.sequence_length
+    slots, length = devices or concurrency(study), study.training.sequence_length
     found = [devices if devices is not None else gpus(study)]
 
-    def phase(models: Sequence[PlannedModel], tokens: int) -> tuple[float, float]:
-        """Return the seconds until all models are trained on so many tokens, and the devices' seconds of work."""
-        work = [model.training_flops(length) * tokens / rate for model in models]
-        ranks = share_ranks(study, len(models), found)
+    def phase(trainings: Sequence[tuple[PlannedModel, int]]) -> tuple[float, float]:
+        """Return the seconds until these models are trained on so many tokens, and the devices' seconds of work."""
+        work = [model.training_flops(length) * tokens / rate for model, tokens in trainings]
+        ranks = share_ranks(study, len(trainings), found)
         jobs = [(count, seconds / count) for count, seconds in zip(ranks, work, strict=True)]
         return _makespan(jobs, slots), sum(work)
 
-    first = training.stop_at or training.tokens
-    spent, trained = phase([model for model in planned for _ in training.seeds], first)
-    if training.stop_at:
-        more = phase(planned, training.tokens - first)
-        spent, trained = spent + more[0], trained + more[1]
-    complete = 1 if training.stop_at else len(training.seeds)
+    spent, trained = map(sum, zip(*(phase(trainings) for trainings in phases(study, planned)), strict=True))
     passes = sum(_evaluations(study, model) * model.training_flops(length) / 3 for model in planned)
     scored_tokens = sum(scored.items * scored.tokens for scored in scored_by(study))
-    evaluated = complete * scored_tokens * passes / rate
+    evaluated = scored_tokens * passes / rate
     return Times(spent, evaluated / slots, slots, trained + evaluated)
 
 
+def phases(study: Study, planned: Sequence[PlannedModel]) -> list[list[tuple[PlannedModel, int]]]:
+    """List the trainings of a study, model and tokens of each, in phases: search, all seeds, who goes on after a race.
+
+    A search is counted without the rates by which its grid may grow.
+    """
+    training, tune = study.training, study.training.tune
+    searched = [model for model in planned if "learning_rate" not in study.variant(model.variant).training]
+    first, further = [], []
+    for model in planned:
+        seeds = len(study.seeds_of(model.variant))
+        stop_at = training.stop_at(seeds)
+        first += [(model, stop_at or training.tokens)] * seeds
+        further += [(model, training.tokens - stop_at)] if stop_at else []
+    search = (
+        [(model, tune.tokens) for model in searched for _ in tune.learning_rate for _ in tune.seeds] if tune else []
+    )
+    return [phase for phase in (search, first, further) if phase]
+
+
 def _evaluations(study: Study, model: PlannedModel) -> int:
-    """Count the evaluations of one run: each checkpoint with each kind of weights, and the last at other depths."""
+    """Count the evaluations of a model: each checkpoint with each kind of weights, and the last at other depths."""
     kinds = 2 if study.evaluation.weights == "both" else 1
     others = model.config.other_depths(study.evaluation.depths)
-    return len(study.training.points) * kinds + len(others)
+    seeds = len(study.seeds_of(model.variant))
+    return (1 if study.training.stop_at(seeds) else seeds) * (len(study.training.points) * kinds + len(others))
 
 
 def _makespan(jobs: Sequence[tuple[int, float]], slots: int) -> float:

@@ -9,9 +9,10 @@ import json
 import os
 import socket
 import zlib
-from collections import deque
-from collections.abc import Mapping
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pyarrow as pa
@@ -122,6 +123,28 @@ def choose_seed(runs: Mapping[int, Path], stop_at: int) -> int:
     `runs` are the run folders by seed; of equal losses the lower seed is chosen. Raises what `screening_loss` raises.
     """
     return min(runs, key=lambda seed: (screening_loss(runs[seed], stop_at), seed))
+
+
+def best_rates(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], float]:
+    """Find for each variant and depth the learning rate of the lowest mean loss over seeds, the lower one of equals.
+
+    `rows` are those of the table `tuning`. A rate at which a training failed, and so has no loss, is none.
+    """
+    losses: dict[tuple[str, int, float], list[float | None]] = defaultdict(list)
+    for row in rows:
+        losses[row["variant"], row["depth"], row["learning_rate"]].append(row["loss"])
+    means = [(*model, fmean(of_rate), rate) for (*model, rate), of_rate in losses.items() if None not in of_rate]
+    return {(variant, depth): rate for variant, depth, _, rate in sorted(means, reverse=True)}  # the lowest comes last
+
+
+def further_rates(grid: Sequence[float], rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return the rates by which a rising grid grows: one beyond each edge at which a model has its best rate.
+
+    It lies as far beyond as the edge's neighbour within: [1, 2, 8] grows by 0.5, by 32, by both or not at all.
+    """
+    best = set(best_rates(rows).values())
+    beyond = {grid[0]: grid[0] ** 2 / grid[1], grid[-1]: grid[-1] ** 2 / grid[-2]}
+    return [float(f"{further:.6g}") for edge, further in beyond.items() if edge in best]
 
 
 class Progress:

@@ -6,16 +6,27 @@ which takes seconds, and its state is numbered, not named, so that reordering th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
+from model.training.config import TrainingConfig
 
-def warmed_up(learning_rate: float, warmup_steps: int, step: int) -> float:
-    """Return the learning rate of optimiser step 1, 2, ...: linear warm-up, then constant (Table 3)."""
-    return learning_rate * min(1.0, step / max(1, warmup_steps))
+
+def scheduled_rate(config: TrainingConfig, step: int, tokens: int) -> float:
+    """Return the learning rate of optimiser step 1, 2, ..., before which the run has trained on so many tokens.
+
+    Linear warm-up, then constant (Table 3), or a decay that ends at 0 at `config.tokens`. It begins at the tokens that
+    the warm-up reads where no row is padded.
+    """
+    warmed_up = config.learning_rate * min(1.0, step / max(1, config.warmup_steps))
+    start = min(config.warmup_steps * config.batch_tokens, config.tokens - 1)
+    done = min(max((tokens - start) / (config.tokens - start), 0.0), 1.0)
+    left = {"constant": 1.0, "linear": 1.0 - done, "cosine": 0.5 + 0.5 * math.cos(math.pi * done)}
+    return warmed_up * left[config.schedule]
 
 
 class AdamW:

@@ -13,5 +13,6 @@ create table if not exists internal.evaluation_versions ( -- One row: the code, 
 create table if not exists internal.run_details ( -- One row: what is known of a run beside its row in `runs`.
     run_id varchar primary key,
     devices bigint check (devices > 0), -- that trained the run together, at its end
-    failure varchar -- why a run of status 'failed' ended
+    failure varchar, -- why a run of status 'failed' ended
+    recipe varchar -- JSON: the settings of training that decide the run, but seed and tokens
 );

@@ -85,9 +85,10 @@ def test_without_an_average_raw_weights_are_evaluated() -> None:
 
 
 def test_every_seed_goes_to_the_end_unless_a_race_is_asked_for(tmp_path: Path) -> None:
-    assert load_study(TINY).training.stop_at == 6000
-    assert changed(tmp_path, "  screening: 0.25\n", "").training.stop_at is None
-    races = {name for name in presets() if load_study(name).training.stop_at}
+    assert load_study(TINY).training.stop_at(2) == 6000
+    assert load_study(TINY).training.stop_at(1) is None
+    assert changed(tmp_path, "  screening: 0.25\n", "").training.stop_at(2) is None
+    races = {name for name in presets() if load_study(name).training.stop_at(2)}
     assert races == {"paper-16", "paper-32", "paper-mini"}
 
 

@@ -53,18 +53,24 @@ def test_equal_values_stand_once_and_others_under_their_model() -> None:
             for name, one in configurations.items()
         ]
     )
-    made = hyperparameters(models, {"learning_rate": 4e-4, "tokens": 100_000_000_000}, styles(["LA", "DR"]))
+    recipe = json.dumps({"learning_rate": 8e-4, "schedule": "constant"})
+    runs = pd.DataFrame({"variant": "DR", "depth": 16, "seed": [1, 0], "recipe": recipe})
+    training = {"learning_rate": 4e-4, "tokens": 100_000_000_000, "schedule": "constant", "seeds": [0]}
+    made = hyperparameters(models, runs, training, styles(["LA", "DR"]))
     rows = {row.cells[0].text: [cell.text for cell in row.cells[1:]] for row in made.rows}
     assert rows["Layers"] == ["16", "1"]
     assert rows["EA: experts"] == ["32", "517"]
     assert rows["EA: intermediate size of an expert"] == ["512", "504"]
     assert rows["SA and DA: experts of the projections"] == ["–", "16"]
     assert rows["Hidden size"] == ["1,024"]
-    assert rows["Learning rate"] == ["0.0004"]
+    assert rows["Learning rate"] == ["0.0004", "0.0008"], "what DR was trained with"
+    assert rows["Learning rate after warm-up"] == ["constant"]
+    assert rows["Seeds"] == ["0", "0, 1"]
     assert rows["Tokens"] == ["100B"]
     assert "DA: query heads" not in rows, "no model has depth attention"
 
 
 def test_models_from_elsewhere_have_no_hyperparameters() -> None:
     models = pd.DataFrame({"variant": "LA", "depth": 16, "config": ["{}", None, "not json"]})
-    assert hyperparameters(models, {}, styles(["LA"])).rows == ()
+    runs = pd.DataFrame({"variant": ["LA"], "depth": 16, "seed": None, "recipe": None})
+    assert hyperparameters(models, runs, {}, styles(["LA"])).rows == ()

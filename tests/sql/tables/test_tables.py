@@ -12,7 +12,8 @@ AGREED = {
     "studies": "study_id, name, config, code_version, created_at, baseline",
     "curation": "study_id, source, stage, reason, documents, characters, tokens",
     "models": "study_id, model_id, variant, depth, parameters, flops_per_token, memory_bytes, config, place",
-    "runs": "run_id, study_id, model_id, seed, status, tokens, seconds, device, tokens_per_second, mfu, stream_hash",
+    "runs": "run_id, study_id, model_id, seed, status, tokens, seconds, device, tokens_per_second, mfu, stream_hash, "
+    "learning_rate",
     "steps": "run_id, step, tokens, loss, learning_rate, gradient_norm, seconds",
     "evaluations": "run_id, tokens, task, metric, filter, value, stderr, items, chance, task_version",
     "items": "run_id, tokens, task, metric, filter, item_id, value",
@@ -34,7 +35,7 @@ def test_a_study_entered_by_position_has_its_factors(sql):
     sql.execute("insert into studies values ('s', 'by hand', null, null, null, 'LA')")
     for variant, curve in (("LA", {10: 0.1, 20: 0.5}), ("DR", {10: 0.5, 20: 0.6})):
         sql.execute("insert into models values ('s', $1, $1, 16, null, null, null, null, null)", [variant])
-        nothing = ", ".join(["null"] * 8)
+        nothing = ", ".join(["null"] * 9)
         sql.execute(f"insert into runs values ($1, 's', $1, {nothing})", [variant])
         for tokens, value in curve.items():
             row = [variant, tokens, value]

@@ -6,9 +6,9 @@ from torch import nn
 
 from model.checkpoint import newest_state
 from model.train import train
-from model.training.config import read_run
+from model.training.config import TrainingConfig, read_run
 from model.training.step.averaging import WeightAverage, newest_share
-from model.training.step.optimizer import AdamW, warmed_up
+from model.training.step.optimizer import AdamW, scheduled_rate
 from model.training.trainer import Trainer
 from tests.model.packed_folder import write_run
 
@@ -74,9 +74,23 @@ def test_state_by_name_goes_on_to_the_bit():
     assert all(torch.equal(through[name], halfway[name]) for name in through)
 
 
-def test_warm_up_is_linear_then_constant():
-    assert [warmed_up(1.0, 4, step) for step in range(1, 7)] == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
-    assert warmed_up(0.5, 0, 1) == 0.5
+def rates(schedule: str, tokens: int = 800, warmup_steps: int = 2) -> list[float]:
+    config = TrainingConfig(
+        tokens=tokens, batch_tokens=100, learning_rate=1.0, warmup_steps=warmup_steps, schedule=schedule
+    )
+    return [scheduled_rate(config, step, 100 * (step - 1)) for step in range(1, 9)]
+
+
+def test_the_learning_rate_warms_up_then_stays_or_decays_to_zero_at_the_end():
+    assert rates("constant", warmup_steps=4) == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0]
+    assert rates("constant", warmup_steps=0)[0] == 1.0
+    assert rates("linear") == pytest.approx([0.5, 1, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
+    cosine = rates("cosine")
+    assert cosine[:3] == [0.5, 1.0, 1.0]
+    assert cosine[5] == pytest.approx(0.5), "half of it in the middle"
+    assert cosine[3:] == sorted(cosine[3:], reverse=True)
+    assert rates("linear", tokens=600)[6:] == [0, 0], "a batch beyond the end moves nothing"
+    assert rates("linear", tokens=100, warmup_steps=9)[0] > 0
 
 
 def weights():
