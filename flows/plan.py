@@ -241,6 +241,7 @@ class Plan:
         self.study = study
         self._known: list[list[Run]] = []
         self._rates: list[dict[str, Any]] = []
+        self._sizings: list[Path] = []
         self.store = Store(study.store_folder, tell=write_line)
         if (study.store_folder / "training").exists() or (study.folder / "prepared.json").exists():
             raise InputError(
@@ -385,6 +386,7 @@ class Plan:
         if sizing.by_formula:
             return size(sizing)
         path = self.sizing(sizing)
+        self._sizings.append(path)
         if not path.exists():
             raise Unsized(sizing)
         values = read_sealed(path)
@@ -651,7 +653,7 @@ class Plan:
                 yield from (f"evaluations/{one.key}" for one in self.evaluations(run))
             races = [runs for runs in self._described if self.study.training.stop_at(len(runs))]
             searches = [self.rates_decision] if self.study.training.tune else []
-            yield from (f"decisions/{path.stem}" for path in (*searches, *map(self.decision, races)))
+            yield from (f"decisions/{path.stem}" for path in (*self._sizings, *searches, *map(self.decision, races)))
 
 
 def splits_of(entry: Wanted) -> tuple[str, ...]:

@@ -18,10 +18,9 @@ import pytest
 from flows.commands import cli
 from flows.commands.cli import main
 from flows.commands.parser import GROUPS, parser
-from flows.commands.planning import time_plan
 from flows.commands.planning.data_plan import data_bytes, data_tables
 from flows.commands.planning.time_plan import estimate_times, scored_by, unknown_benchmarks
-from flows.models import plan_models
+from flows.models import PlannedModel, plan_models
 from flows.plan import Plan
 from flows.prepare import prepare_data
 from flows.study.configuration import Study
@@ -237,17 +236,16 @@ def scored_tokens(chosen: Study) -> float:
 def times(on: int = 2, **changed: object) -> tuple[float, float, float]:
     """Seconds of training, of evaluation and of work where every model trains as fast."""
     chosen = study(Path("run"), **changed)
-    with pytest.MonkeyPatch.context() as patched:  # 10 tokens trained in a second, an evaluation in three
-        patched.setattr(time_plan, "training_flops_per_token", lambda config, length: 1)
-        patched.setattr(time_plan, "flops_per_token", lambda config, length: 30 / scored_tokens(chosen))
+    with pytest.MonkeyPatch.context() as patched:  # 10 tokens are trained in a second, 30 evaluated
+        patched.setattr(PlannedModel, "training_flops", lambda model, length: 1)
         found = estimate_times(chosen, plan_models(chosen, 400), 10.0, on)
     return found.training, pytest.approx(found.evaluation), pytest.approx(found.busy)
 
 
 def test_runs_in_turn_on_the_devices() -> None:
     # 3 models of 2 seeds take 100 s each; of 2 recurrent ones the last of 2 checkpoints is read at 2 more depths.
-    evaluations = 3 * 2 * 2 + 2 * 2 * 2
-    assert times() == (300.0, evaluations * 3 / 2, 600 + evaluations * 3)
+    evaluated = (3 * 2 * 2 + 2 * 2 * 2) * scored_tokens(study(Path("run"))) / 30
+    assert times() == (300.0, evaluated / 2, 600 + evaluated)
     assert times(seeds=[0])[0] == 200.0  # three runs on two devices
     assert times(on=4)[0] == 200.0  # six runs on four
 
