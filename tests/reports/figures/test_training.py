@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from reports.figures.training import course, loss
+from reports.figures.training import course, loss, rates
 from tests.reports.figures.frames import DRAWN, data
 
 CURVES = pd.DataFrame({"tokens": [1e6, 4e6, 8e6], "loss": [5.0, 3.0, 2.9], "gradient_norm": 0.5})
@@ -40,3 +40,14 @@ def test_gradients_and_speed_are_drawn_where_they_were_recorded() -> None:
     assert drawn.finding == "Gradient norm, depth 4, on average: LA 0.5."
     assert [one.title for one in drawn.panels] == ["Gradient norm, depth 4", "Tokens per second, depth 4"]
     assert drawn.panels[1].description == "Tokens per second, depth 4, on average: LA 1K."
+
+
+def test_the_search_for_learning_rates_is_a_line_over_means_with_a_ring_at_what_was_chosen() -> None:
+    rows = pd.DataFrame({"learning_rate": [1e-3, 2e-3, 4e-3], "loss": [3.0, 2.0, None], "chosen": [False, True, False]})
+    rows = rows.assign(depth=4, variant="LA")
+    drawn = rates(pd.concat([rows, rows.assign(loss=[3.2, 2.2, 1.0])]), DRAWN)
+    line, ring = data(drawn.panels[0].specification)
+    assert [(row["learning_rate"], row["loss"]) for row in line] == [("0.001", "3.1"), ("0.002", "2.1")], "none failed"
+    assert [row["learning_rate"] for row in ring] == ["0.002"]
+    assert drawn.finding == "Depth 4, chosen: LA 0.002 (the highest tried)."
+    assert rates(rows[:0], DRAWN) is None
