@@ -106,8 +106,7 @@ def balance(gini: pd.DataFrame, diversity: pd.DataFrame, styles: Mapping[str, St
         "Experts used over training and by depth",
         "Gini coefficient of the experts’ selections over the whole model at each checkpoint, a line for each run: 0 "
         "is even use; in brackets the lowest and the highest of the runs. Experts at a depth: those that together have "
-        "90% of its selections, as a multiple of "
-        f"{baseline_of(diversity)}’s at the same depth, at the last checkpoint.",
+        f"90% of its selections, over {baseline_of(diversity)}’s there, at the end (in the paper 2 to 11 times).",
         panels,
         present(styles, whole, compared),
         finding=panels[0].description if panels else "",

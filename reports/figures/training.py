@@ -9,7 +9,7 @@ import pandas as pd
 
 from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
-from reports.style.theme import Style, ordered, present
+from reports.style.theme import Style, present
 from reports.text.names import depth_name, task_name
 from reports.text.numbers import counted, listed, percent, tokens
 
@@ -98,29 +98,25 @@ def rates(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
 
     A line for each variant, a panel for each depth. `rows` are those of `tuning`. None without a search.
     """
-    keys = ["depth", "variant", "learning_rate", "chosen"]
-    rows = rows.groupby(keys, as_index=False)["loss"].agg(lambda losses: losses.mean(skipna=False)).dropna()
+    means = rows.groupby(["depth", "variant", "learning_rate", "chosen"], as_index=False)["loss"]
+    rows = means.agg(lambda losses: losses.mean(skipna=False)).dropna()
     shown, panels, findings = present(styles, rows), [], []
-    edges = (rows["learning_rate"].min(), rows["learning_rate"].max())
+    edges = {rows["learning_rate"].min(): " (the lowest tried)", rows["learning_rate"].max(): " (the highest tried)"}
     for depth, part in rows.groupby("depth"):
         chosen = part[part["chosen"]]
-        at_edge = " (at the edge: a better one may lie beyond)"
-        words = [
-            f"{row.variant} {row.learning_rate:g}{at_edge * (row.learning_rate in edges)}"
-            for row in ordered(chosen, shown).itertuples()
-        ]
+        best = dict(chosen[["variant", "learning_rate"]].itertuples(index=False))
+        words = [f"{name} {best[name]:g}{edges.get(best[name], '')}" for name in shown if name in best]
         findings.append(f"{depth_name(depth)}, chosen: {listed(words)}.")
         axis = alt.Axis(format=".2~g", values=sorted(part["learning_rate"].unique()), labelOverlap=True)
         x = alt.X("learning_rate:Q", title="learning rate", scale=alt.Scale(type="log", nice=False), axis=axis)
-        data = chart.records(part, ["variant", "learning_rate", "loss"])
-        base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(
-            x=x, y=chart.y_axis("loss"), color=chart.colour(shown)
-        )
-        told = chart.tooltip(("variant:N",), ("learning_rate:Q", "~g"), ("loss:Q", ".3f"))
-        lines = chart.line_and_markers(base, shown, told)
-        drawn = chart.layered(*lines, *chart.rings(chosen, x, chart.y_axis("loss"), shown))
+        y, data = chart.y_axis("loss"), chart.records(part, ["variant", "learning_rate", "loss"])
+        base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(x=x, y=y, color=chart.colour(shown))
+        lines = chart.line_and_markers(base, shown, chart.tooltip(("learning_rate:Q", "~g"), ("loss:Q", ".3f")))
+        drawn = chart.layered(*lines, *chart.rings(chosen, x, y, shown))
         panels.append(panel(depth_name(depth), findings[-1], drawn, depth=depth))
-    caption = "Bits per byte of documents held out for the search, at its end; every model had the same search."
+    caption = (
+        "Bits per byte of documents held out for the search; beyond the lowest or highest rate may lie a better one."
+    )
     return figure("tuning", "Loss by learning rate", caption, panels, shown, finding=" ".join(findings))
 
 

@@ -10,13 +10,13 @@ import yaml
 from reports.data import StudyData
 from reports.page.answer import answer_blocks
 from reports.page.blocks import Block, Section, details_block, drawing_block, table_block
-from reports.style.theme import Style, ordered
+from reports.style.theme import Style
 from reports.tables import curation as curation_tables
 from reports.tables import efficiency as factor_tables
 from reports.tables import results as result_tables
 from reports.tables import runs as run_tables
 from reports.tables.hyperparameters import hyperparameters
-from reports.text import experts, token_stream
+from reports.text import token_stream
 from reports.text.limitations import data_doubts, limitations
 from reports.text.numbers import counted, listed, number, tokens
 
@@ -126,7 +126,6 @@ def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     if len(data.gini):
         blocks += [
             Block("heading", "Balance of the experts"),
-            Block("prose", experts.balance(ordered(data.diversity, styles))),
             drawing_block(data, "concentration gini runs", "balance.concentration", styles),
             drawing_block(data, "gini diversity", "balance.balance", styles),
             *details_block("The balance of every run", table_block(data, "gini", run_tables.experts, styles)),

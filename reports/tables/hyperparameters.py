@@ -13,7 +13,7 @@ from reports.tables.cells import Cell, Row, Table, left
 from reports.text.names import depth_name
 from reports.text.numbers import NOTHING, tokens
 
-Configuration = Mapping[str, Any]
+Configuration, Styles = Mapping[str, Any], Mapping[str, Style]
 
 # Where a hyperparameter is read: a field of the configuration; a field and the switch without which that field means
 # nothing; or a function of the configuration.
@@ -61,9 +61,7 @@ OF_TRAINING: dict[str, Value] = {
 }
 
 
-def hyperparameters(
-    models: pd.DataFrame, runs: pd.DataFrame, training: Configuration, styles: Mapping[str, Style]
-) -> Table:
+def hyperparameters(models: pd.DataFrame, runs: pd.DataFrame, training: Configuration, styles: Styles) -> Table:
     """Tabulate a row for each hyperparameter and a column for each model; equal values stand once, for all models.
 
     `models` has variant, depth and configuration (JSON) of every model, `runs` the seeds and recipes (JSON) with which
@@ -74,7 +72,7 @@ def hyperparameters(
         for model, part in runs.groupby(["variant", "depth"])
     }
     rows = ordered(models, styles).to_dict("records")
-    known = [(row, configuration) for row in rows if (configuration := _configuration(row["config"]))]
+    known = [(row, found) for row in rows if (found := _configuration(row["config"]))]
     settings = [{**training, **trained.get((row["variant"], row["depth"]), {}), **one} for row, one in known]
     body = []
     own = {name: name for _, one in known for name in one.get("config", ())}  # arguments of other architectures

@@ -112,8 +112,7 @@ def _checkpoints(data: StudyData) -> list[str]:
     many = " to ".join(dict.fromkeys(f"{count:.0f}" for count in (counts.min(), counts.max())))
     texts = [
         f"Factors of the paper’s rule are read off at {many} checkpoints: they can only take the values that these "
-        "allow. The first checkpoint that reaches a goal can do so by luck. Mean factors and "
-        "interpolated ones assume a straight line in log tokens between checkpoints."
+        "allow, the first by luck. Mean factors and interpolated ones assume straight lines in log tokens between them."
     ] * bool(len(counts))
     baseline = data.efficiency[data.efficiency["variant"] == data.baseline]
     early = baseline[baseline["bound"] == "at least"]
@@ -126,8 +125,8 @@ def _checkpoints(data: StudyData) -> list[str]:
     if len(late):
         where = sorted({_task(task) for task in late["task"]}, key=str.lower)
         texts.append(
-            f"{data.baseline} was best at its last checkpoint on {listed(where)} and may not have finished "
-            "learning: with more tokens its best, and so the factor, would be another."
+            f"{data.baseline} was best at its last checkpoint on {listed(where)} and may not have finished learning: "
+            "with more tokens its best, and so the factor, would be another."
         )
     return texts
 
@@ -137,10 +136,7 @@ def _benchmarks(data: StudyData) -> list[str]:
     texts, limit = [], data.config("study", "evaluation").get("limit")
     near = data.efficiency[(data.efficiency["variant"] == data.baseline) & data.efficiency["near_chance"]]
     if len(near):
-        texts.append(
-            f"{data.baseline}’s best is within two standard errors of chance on {_places(near)}: those factors say "
-            "little."
-        )
+        texts.append(f"{data.baseline} is within two standard errors of chance on {_places(near)}: factors say little.")
     if isinstance(limit, int):
         texts.append(
             f"Evaluation was limited to the first {limit:,} items of each task of the harness: accuracies are not "

@@ -18,7 +18,7 @@ from reports.figures.efficiency import crossing_factors, mean_factors
 from reports.figures.experts import experts_of_depths, order_of_experts, selections
 from reports.figures.rendering import Figure, Panel, composed, page_drawing
 from reports.figures.targets import by_target
-from reports.figures.training import course, loss
+from reports.figures.training import course, loss, rates
 from reports.style.theme import styles
 from reports.tables.curation import funnel
 from reports.tables.results import other_depths
@@ -384,3 +384,14 @@ def test_accuracy_at_other_depths_marks_the_trained_one() -> None:
     cells = [cell.text for cell in other_depths(OTHER_DEPTHS, DRAWN).rows[0].cells]
     assert cells == ["DR", "GSM8K", "10.0% ± 10.0", "40.0% ± 10.0", "30.0% ± 10.0"]
     assert accuracy_at_other_depths(OTHER_DEPTHS[OTHER_DEPTHS["depth"] == 2], DRAWN) is None
+
+
+def test_the_search_for_learning_rates_is_a_line_over_means_with_a_ring_at_what_was_chosen() -> None:
+    rows = pd.DataFrame({"learning_rate": [1e-3, 2e-3, 4e-3], "loss": [3.0, 2.0, None], "chosen": [False, True, False]})
+    rows = rows.assign(depth=4, variant="LA")
+    drawn = rates(pd.concat([rows, rows.assign(loss=[3.2, 2.2, 1.0])]), DRAWN)
+    line, ring = data(drawn.panels[0].specification)
+    assert [(row["learning_rate"], row["loss"]) for row in line] == [("0.001", "3.1"), ("0.002", "2.1")], "none failed"
+    assert [row["learning_rate"] for row in ring] == ["0.002"]
+    assert drawn.finding == "Depth 4, chosen: LA 0.002 (the highest tried)."
+    assert rates(rows[:0], DRAWN) is None
