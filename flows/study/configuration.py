@@ -401,10 +401,9 @@ class Study(Section):
                     TrainingConfig(**{**training.recipe(seed), **own})
             except InputError as error:
                 raise ValueError(f"{where}: {error}") from None
-            kind = {
-                **variant.model_dump(exclude={"name", "seeds"}),
-                "training": {**training.recipe(0), **own, "of": rate},
-            }
+            recipe = {**training.recipe(0), **own, "of": rate if training.tune or isinstance(rate, dict) else None}
+            kind = variant.model_dump(exclude={"name", "seeds"})
+            kind["training"] = {name: value for name, value in recipe.items() if name not in HOW_IT_RUNS}
             for name, others, other in before:
                 if other == kind and (twice := seeds & others):
                     raise ValueError(

@@ -59,6 +59,14 @@ def test_a_source_that_does_not_fit_its_first_rows_is_told_before_the_world_is_w
     check_study(load_study(study_file(tmp_path, data={"sources": ["builtin", mine]}), root=tmp_path / "run"))
 
 
+TUNE = {"learning_rate": [1e-3, 2e-3], "seeds": [900], "tokens": 6000}
+
+
+def own(**training: Any) -> dict[str, Any]:
+    """A variant as LA is, with settings of training of its own."""
+    return {"models": {"variants": ["LA", {"name": "X", "family": "LA", "training": training}]}}
+
+
 @pytest.mark.parametrize(
     ("sections", "words"),
     [
@@ -76,6 +84,17 @@ def test_a_source_that_does_not_fit_its_first_rows_is_told_before_the_world_is_w
         ({"data": {"world": {"documents": True}}}, "data.world: documents: true is no number"),
         ({"data": {"validation": True}}, "data.validation: true is no number"),
         ({"training": {"tokens": True}}, "training.tokens: true is no number"),
+        (own(learning_rates=1e-3), "training: unknown key 'learning_rates'; did you mean 'learning_rate'?"),
+        (own(tokens=100), "training: unknown key 'tokens'"),
+        (own(batch_tokens=1024), "training: unknown key 'batch_tokens'"),
+        (own(beta1=7), "X: training.beta1 is 7, but it must be less than 1"),
+        (own(learning_rate={"times": 0.5, "of": "X"}), "X: learning_rate is a number, or {times: 0.25, of: a variant"),
+        (own(learning_rate={"times": 0, "of": "LA"}), "X: training.learning_rate is 0, but it must be greater than 0"),
+        (own(averaging=0), "training.averaging is 0 and keeps no average"),
+        (own(keep=3, learning_rate=2e-3), "X is LA again, with the same architecture, recipe and seed 0"),
+        ({"training": {"tune": {**TUNE, "seeds": [0]}}}, "training.tune.seeds: 0 also trains a model that is measured"),
+        ({"training": {"tune": {**TUNE, "learning_rate": [1e-3, 1e-3]}}}, "learning rates must differ"),
+        ({"training": {"tune": {**TUNE, "rates": []}}}, "training.tune: unknown key 'rates'"),
         ({"training": {"seeds": [1, True]}}, "training.seeds: true is no number"),
         ({"training": {"checkpoints": []}}, "[] checkpoints: give 1 to 10,000"),
         ({"training": {"checkpoints": [1000, 1000]}}, "checkpoints must differ"),

@@ -84,6 +84,12 @@ def test_data_are_made_again_by_what_decides_them(tmp_path: Path, changes: dict[
         ({"evaluation": {"max_new_tokens": 7}}, True, False),
         ({"evaluation": {"weights": "both"}}, False, False),  # whose checkpoints hold the raw weights too
         ({"training": {"learning_rate": 1e-3}}, False, False),
+        ({"training": {"schedule": "linear"}}, False, False),
+        (
+            {"models": {"variants": [{"name": "LA", "family": "LA", "training": {"keep": 3}}, "DR", "DR+DA"]}},
+            True,
+            True,
+        ),
         ({"training": {"batch_tokens": 1024}}, False, False),
         ({"training": {"precision": "bfloat16"}}, False, False),
         ({"models": {"dreamer": {"hidden_size": 16}}}, False, False),

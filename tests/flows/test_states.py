@@ -152,7 +152,9 @@ def test_failures_are_named(study: Study) -> None:
     loser = plan.runs[1]
     (loser.folder / "failure.txt").write_text("the loss is not a number")
     shutil.rmtree(loser.folder / "state")
-    evaluation = SimpleNamespace(kind="evaluation", name="evaluate LA-2 seed 0 at 6,007 tokens", folder=study.folder)
+    evaluation = SimpleNamespace(
+        kind="evaluation", name="evaluate LA-2 seed 0 at 6,007 tokens", goal=4, folder=study.folder
+    )
     with recorded(study):
         Followed(plan).tell(Event(evaluation, "failed", Failed("no memory")))
     found = states(study)

@@ -170,7 +170,7 @@ def test_a_rate_at_which_a_training_failed_is_not_chosen_and_the_study_names_it(
     jobs = JobsByHand({name: Failed(f"{name}: the loss is not a number")}, tuning=bowl(LA=2.1e-3))
     with pytest.raises(Failed, match=r"tune LA-2 seed 901 rate 0\.002"):
         run(plan, jobs)
-    assert chosen(plan) == {"LA": 4e-3} or chosen(plan) == {"LA": 1e-3}
+    assert chosen(plan) == {"LA": 4e-3}
     assert query(plan.study.database, "from tuning where loss is null")[["learning_rate", "seed"]].values.tolist() == [
         [0.002, 901]
     ]

@@ -133,7 +133,7 @@ def test_compute_efficiency_weighs_tokens_with_flops_and_the_seconds_of_all_devi
         ("LA", 1.0, 1.0, 1.0, 0.02),
         ("DR", 2.0, pytest.approx(2 / 1.1), 1.0, 0.02),
     ]
-    sql.execute("insert into run_details select run_id, if(model_id = 'LA-4', 1, 4), null from runs")
+    sql.execute("insert into run_details select run_id, if(model_id = 'LA-4', 1, 4), null, null from runs")
     assert sql.execute(asked).fetchall()[1][3:] == (0.25, 0.08)
 
 

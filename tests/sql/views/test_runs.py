@@ -55,7 +55,7 @@ def test_a_training_is_cut_into_stretches_with_its_speed(sql):
 def test_training_to_a_goal_costs_the_seconds_of_all_devices(sql):
     enter(sql, {"LA": {"t": {10: 0.2, 40: 0.4}}, "DR": {"t": {10: 0.2, 20: 0.4}}})
     sql.execute("update runs set tokens_per_second = 2")
-    sql.execute("insert into run_details select run_id, 4, null from runs where model_id = 'DR-4'")
+    sql.execute("insert into run_details select run_id, 4, null, null from runs where model_id = 'DR-4'")
     columns = "variant, baseline_device_seconds, variant_device_seconds"
     found = sql.execute(f"select {columns} from compute_efficiency where task = 't'").fetchall()
     assert found == [("LA", 20, 20), ("DR", 20, 40)]
