@@ -10,17 +10,14 @@ Axes: B batch, S sequence, H hidden, L depth, M key/value heads, K head size, W 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from model import ops
+from model.contract import Network
 from model.ops import Documents, Visible
 from pipeline.errors import InputError
-
-if TYPE_CHECKING:
-    from model.dreamer import Dreamer
 
 
 class Cache:
@@ -29,7 +26,7 @@ class Cache:
     Sequences may have different lengths: each row writes behind its own latest position.
     """
 
-    def __init__(self, model: Dreamer, batch: int, length: int, depth: int | None = None) -> None:
+    def __init__(self, model: Network, batch: int, length: int, depth: int | None = None) -> None:
         config, made = model.config, {"device": model.device, "dtype": model.dtype or model.head.dtype}
         shape = (depth or config.depth, batch, length, config.key_value_heads, config.head_size)
         self.model = model
@@ -74,7 +71,7 @@ class Cache:
 
 
 def read(
-    model: Dreamer,
+    model: Network,
     tokens: Tensor,
     lengths: Tensor | None,
     wanted: Tensor | None,

@@ -20,15 +20,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.code import described, load_class
-from model.module import Architecture, DreamerConfig, ModuleConfig
+from model.code import described
+from model.module import Architecture, ModuleConfig
 from model.ops import Documents
 from pipeline.errors import InputError
 
@@ -102,12 +101,6 @@ class Network(nn.Module):
 
     def update_balance(self) -> None:
         """Do what follows a step of the optimiser, such as balancing experts."""
-
-    def recompute_activations(self) -> None:
-        """Keep fewer activations for the backward pass, and compute them again."""
-
-    def compile_parts(self, **options: Any) -> None:
-        """Let `torch.compile` fuse what gains by it."""
 
     # --- evaluation
 
@@ -211,31 +204,3 @@ class Wrapped(Network):
 def accepted(function: Callable[..., Any]) -> set[str]:
     """Return the names of the parameters of a function."""
     return set(inspect.signature(function).parameters)
-
-
-def build(
-    config: Architecture,
-    dtype: torch.dtype | None = None,
-    *,
-    code: Path | None = None,
-    trust_code: bool = False,
-    empty: bool = False,
-) -> Network:
-    """Build the network of a description, on the current device.
-
-    `code` is the folder of its files, which are run with `trust_code` only. `empty` promises that all weights will be
-    replaced: a Dreamer then has none. Raises InputError where the network cannot be built.
-    """
-    if isinstance(config, DreamerConfig):
-        from model.dreamer import Dreamer
-
-        with torch.device("meta" if empty else torch.get_default_device()):
-            return Dreamer(config, dtype=dtype)
-    kind = load_class(config, code, trust_code=trust_code)
-    sizes = {"vocabulary_size": config.vocabulary_size, "sequence_length": config.sequence_length}
-    try:
-        return Wrapped(kind(**sizes, **config.config), config, dtype)
-    except InputError:
-        raise
-    except Exception as error:  # of the user's code, whatever it is
-        raise InputError(f"{config.module} cannot be built: {described(error)}") from error

@@ -21,8 +21,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from model.accounting import Resources, resources
-from model.contract import Wrapped, build
+from model.contract import Wrapped
 from model.module import Architecture, DreamerConfig, ModuleConfig
+from model.networks import build
 from pipeline.errors import InputError
 
 ELEMENT_BYTES = 2  # bfloat16

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import torch
 from torch import Tensor
 
@@ -15,9 +13,6 @@ from model.cache import Cache, read
 from model.contract import Network
 from model.ops import Documents
 from model.ops.gpu import on_gpu
-
-if TYPE_CHECKING:
-    from model.dreamer import Dreamer
 
 
 class DreamerNetwork(Network):
@@ -30,18 +25,6 @@ class DreamerNetwork(Network):
     def loss(self, states_WH: Tensor, targets_W: Tensor, *, compiled: bool = False) -> Tensor:
         """Sum the cross entropy of the target tokens, with the logits of a few tokens at a time."""
         return ops.cross_entropy_sum(states_WH, self.head.to(states_WH.dtype), targets_W, compiled=compiled)
-
-    def recompute_activations(self) -> None:
-        """Recompute each depth in the backward pass."""
-        from model.training.step.wrapping import recompute_activations
-
-        recompute_activations(self)
-
-    def compile_parts(self, **options: Any) -> None:
-        """Compile all of each block but the attention along the sequence."""
-        from model.training.step.wrapping import compile_parts
-
-        compile_parts(self, **options)
 
     def new_cache(self, batch: int, length: int, depth: int | None = None) -> Cache:
         """Begin a cache of keys and values."""
@@ -67,7 +50,7 @@ class DreamerNetwork(Network):
         cached = 1.5 * config.depth * 2 * config.key_value_heads * config.head_size * bytes_
         return cached + 3 * config.active_experts * (config.hidden_size + 3 * config.expert_size) * bytes_
 
-    def for_inference(self) -> Dreamer:
+    def for_inference(self) -> Network:
         """Merge the shared experts (Eq. 8); on a GPU narrow all but routers and gains, as in training, to bfloat16."""
         model = self.merged()
         if on_gpu(model.device):

@@ -18,7 +18,7 @@ from model import ops
 from model.checked import read_object
 from model.checkpoint import State, load_tensors, newest_state
 from model.code import FOLDER as CODE
-from model.contract import build
+from model.networks import build
 from model.ops.device import choose_device, choose_precision, use_one_core
 from model.ops.gpu import on_gpu, set_up
 from model.training.config import Run
@@ -29,7 +29,7 @@ from model.training.ranks.distributed import Ranks
 from model.training.saving import StateWriter, part_of, write_state
 from model.training.step.averaging import WeightAverage
 from model.training.step.optimizer import AdamW, scheduled_rate
-from model.training.step.wrapping import compiles
+from model.training.step.wrapping import compile_parts, compiles, recompute_activations
 from model.training.stream import IGNORED, START_HASH, Batch, data_digest, extend_hash, open_stream
 from pipeline.errors import InputError
 
@@ -107,7 +107,7 @@ class Trainer:
             self._restore(state)
         self.model.train()
         if self.config.checkpointing:
-            self.model.recompute_activations()
+            recompute_activations(self.model)
         if compiles(self.config.compile, self.device):
             self.compile(dynamic=False)
         self._next: tuple[int, Batch] | None = None
@@ -121,7 +121,7 @@ class Trainer:
     def compile(self, **options: Any) -> None:
         """Let `torch.compile` fuse the model: all shapes are met in one step, after which nothing more is compiled."""
         torch.compiler.set_stance("default")  # of the whole process: an earlier training may have ended with another
-        self.model.compile_parts(**options)
+        compile_parts(self.model, **options)
         self._compiled = True
 
     def train_step(self) -> tuple[float, float, float]:

@@ -12,10 +12,11 @@ import torch
 
 from model.checkpoint import load_model
 from model.code import FOLDER, copy_code, digests
-from model.contract import Network, build
+from model.contract import Network
 from model.evaluation.scoring import log_likelihoods
 from model.generate import generate
 from model.module import ModuleConfig
+from model.networks import build
 from model.train import train
 from pipeline.errors import InputError
 from tests.model import tiny_network

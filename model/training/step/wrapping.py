@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from model import ops
+from model.contract import Network
 from model.dreamer import (
     Block,
     Context,
@@ -31,9 +32,10 @@ from model.ops import Attended, Routing
 from model.ops.gpu import MOST_GRAPHS, on_gpu
 
 
-def recompute_activations(model: Dreamer) -> None:
-    """Recompute each depth in the backward pass instead of keeping its activations (activation checkpointing)."""
-    model.layer = MethodType(_recomputed, model)  # a method, so that a copy of the model recomputes its own layers
+def recompute_activations(model: Network) -> None:
+    """Recompute each depth of Dreamer in the backward pass instead of keeping its activations; of no other model."""
+    if isinstance(model, Dreamer):
+        model.layer = MethodType(_recomputed, model)  # a method, so that a copy of the model recomputes its own layers
 
 
 def _recomputed(model: Dreamer, block: Block, x: Tensor, *others: Any) -> Any:
@@ -67,12 +69,14 @@ def compiles(wanted: bool | None, device: torch.device) -> bool:
     return on_gpu(device) and (find_spec("triton") is not None if wanted is None else wanted)
 
 
-def compile_parts(model: Dreamer, **options: Any) -> None:
+def compile_parts(model: Network, **options: Any) -> None:
     """Let `torch.compile` fuse all of each block but the attention along the sequence, which is one kernel already.
 
     `options` are those of torch.compile. The graphs serve all depths and layers, but for attention along the depth,
     which has one for each number of depths. Worth the time on a GPU only.
     """
+    if not isinstance(model, Dreamer):
+        return  # nobody has measured what compiling gains for other models
     options = {"recompile_limit": MOST_GRAPHS, **options}
     model.norm = torch.compile(model.norm, **options)
     compiled = Compiled(torch.compile(_part, **options), torch.compile(DepthAttention.attend, **options))

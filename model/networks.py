@@ -1,0 +1,39 @@
+"""Build the network of a description: Dreamer, a class of the user's, or a model of the transformers library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from model.code import described, load_class
+from model.contract import Network, Wrapped
+from model.dreamer import Dreamer
+from model.module import Architecture, DreamerConfig
+from pipeline.errors import InputError
+
+
+def build(
+    config: Architecture,
+    dtype: torch.dtype | None = None,
+    *,
+    code: Path | None = None,
+    trust_code: bool = False,
+    empty: bool = False,
+) -> Network:
+    """Build the network of a description, on the current device.
+
+    `code` is the folder of its files, which are run with `trust_code` only. `empty` promises that all weights will be
+    replaced: a Dreamer then has none. Raises InputError where the network cannot be built.
+    """
+    if isinstance(config, DreamerConfig):
+        with torch.device("meta" if empty else torch.get_default_device()):
+            return Dreamer(config, dtype=dtype)
+    kind = load_class(config, code, trust_code=trust_code)
+    sizes = {"vocabulary_size": config.vocabulary_size, "sequence_length": config.sequence_length}
+    try:
+        return Wrapped(kind(**sizes, **config.config), config, dtype)
+    except InputError:
+        raise
+    except Exception as error:  # of the user's code, whatever it is
+        raise InputError(f"{config.module} cannot be built: {described(error)}") from error
