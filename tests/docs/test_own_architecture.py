@@ -104,8 +104,8 @@ def test_other_names_give_the_same_figures(tmp_path: Path) -> None:
         models = {"baseline": names[1], "variants": variants, "dreamer": {**page, "depth_head_size": 16}}
         path, root = write(tmp_path, names[0], **models), tmp_path / f"run-{names[0]}"
         assert main(["run", str(path), "--root", str(root), "--plain"]) == 0
-        found = query(root / "results.duckdb", "from mean_factors_against(null) order by all")
+        found = query(root / "results.duckdb", "from mean_factors_against(null)")
         tables.append(json.loads(found.replace(dict(zip(names, "XYZ", strict=True))).to_json(orient="records")))
         assert len(read_tables(root)["evaluations"])
-    first, second = ([{**row, "study_id": ""} for row in table] for table in tables)
+    first, second = (sorted(json.dumps({**row, "study_id": ""}, sort_keys=True) for row in table) for table in tables)
     assert first == second
