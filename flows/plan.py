@@ -39,18 +39,16 @@ from pipeline.errors import InputError
 from pipeline.sources.repositories.folders import folder_of, resolved_revision, source_files
 from pipeline.sources.repositories.splits import find_split, has_splits
 from pipeline.sources.source import Source
-from pipeline.sources.table import resolve_source
 from pipeline.storage.integrity import read_sealed
 from pipeline.storage.store import Output, Store
 from pipeline.tokens.funnel import EXACT_CHARACTERS
 from pipeline.tokens.tokenizer import SAMPLE_CHARACTERS
 from pipeline.tokens.validation import TUNING, VALIDATION, held_out_specification
-from pipeline.worlds.tasks import world_specifications
-from pipeline.worlds.world import WORLD_SOURCE
+from pipeline.worlds.tasks import REPOSITORY, world_specifications
 
 # The version of a stage goes up whenever its code changes what it writes: old outputs are then not used again.
 VERSIONS = {
-    "world": 1,
+    "world": 2,
     "documents": 6,
     "traces": 5,
     "clean": 2,
@@ -60,7 +58,7 @@ VERSIONS = {
     "items": 3,
     "late": 2,
     "tokenizer": 2,
-    "tokens": 4,
+    "tokens": 5,
     "funnel": 3,
     "runs": 1,
     "evaluations": 1,
@@ -296,8 +294,7 @@ class Plan:
         shape = {"sequence_length": self.study.training.sequence_length, "seed": data.seed}
         tuning = self.study.tuning_documents
         held_out = {"validation": data.validation, **({"tuning": tuning} if tuning else {})}
-        sources = (resolve_source(WORLD_SOURCE if entry == BUILTIN else entry) for entry in data.sources)
-        weights = {source.name: source.weight for source in sources if source.weight != 1}
+        weights = {source.name: source.weight for source in data.resolved if source.weight != 1}
         return {**shape, **held_out, **({"weights": weights} if weights else {})}
 
     @property
@@ -314,9 +311,8 @@ class Plan:
     def _sources(self, world: Output | None) -> list[SourcePlan]:
         """Plan the outputs of every source: read, strip traces, clean, sign."""
         data, found = self.study.data, []
-        for entry in data.sources:
-            source = resolve_source(WORLD_SOURCE if entry == BUILTIN else entry)
-            if entry == BUILTIN:
+        for source in data.resolved:
+            if source.repository == REPOSITORY:
                 assert world is not None, "a study with built-in documents needs the world"
                 folder, files, made_of = world.path / source.repository, [], [world]
             else:

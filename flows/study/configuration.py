@@ -28,7 +28,7 @@ from pipeline.storage.digests import digest
 from pipeline.storage.parallel import memory_bytes
 from pipeline.tokens.validation import VALIDATION
 from pipeline.worlds.settings import WorldSettings
-from pipeline.worlds.world import WORLD_SOURCE
+from pipeline.worlds.world import WORLD_SOURCES, world_sources
 
 VARIANTS = ("LA", "DR", "DR+DA")
 MOST_CHECKPOINTS = 10_000
@@ -101,16 +101,22 @@ class Data(Section):
     def _known_sources(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
         names = set()
         for entry in entries:
-            source = resolve_source(entry) if entry != BUILTIN else None
-            name = source.name if source else WORLD_SOURCE["name"]
-            if name in names:  # the name is part of every document's id
-                raise ValueError(f"the name {name!r} is given twice; names of sources must differ")
-            names.add(name)
-            if source and source.use != "train":
-                raise ValueError(
-                    f"{source.name} is validation text and never trains; name it under evaluation.benchmarks"
-                )
+            for source in WORLD_SOURCES.values() if entry == BUILTIN else [entry]:
+                source = resolve_source(source)
+                if source.name in names:  # the name is part of every document's id
+                    raise ValueError(f"the name {source.name!r} is given twice; names of sources must differ")
+                names.add(source.name)
+                if source.use != "train":
+                    raise ValueError(
+                        f"{source.name} is validation text and never trains; name it under evaluation.benchmarks"
+                    )
         return entries
+
+    @property
+    def resolved(self) -> list[Source]:
+        """All sources in their order, in the place of 'builtin' those that the world is made of."""
+        expanded = (world_sources(self.world) if entry == BUILTIN else [entry] for entry in self.sources)
+        return [resolve_source(entry) for entries in expanded for entry in entries]
 
 
 class Match(Section):

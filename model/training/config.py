@@ -56,7 +56,7 @@ class TrainingConfig:
     weight_decay: Finite = 1e-3
     clip: Positive = 0.5  # largest gradient norm
     averaging: Finite = 18.0  # power of the running average of the weights (averaging.py); 0: no average is kept
-    loss_on: Literal["all", "responses"] = "all"
+    loss_on: Literal["all", "responses", "answers"] = "all"
     checkpoints: Annotated[tuple[NotNegative, ...], Field(strict=False)] = ()  # token counts; `tokens` always is one
     raw_checkpoints: bool = False  # checkpoints hold the raw weights beside their average
     device: Literal["auto", "cpu", "cuda"] = "auto"  # "cuda" where there is one, else "cpu"

@@ -54,7 +54,7 @@ def score_curation(folder: Path, kept: Iterable[int]) -> dict[str, dict[str, int
     return dict(sorted(scores.items()))
 
 
-@pytest.fixture(scope="module", params=["sums", "sums, relations, swaps"])
+@pytest.fixture(scope="module", params=["sums", "sums, chain, expressions"])
 def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Plan:
     folder = tmp_path_factory.mktemp("study")
     study_file = folder / "study.yaml"

@@ -378,7 +378,7 @@ def test_a_checkpoint_before_the_first_step(fresh):
         ({"training": {"beta1": 1.0}}, "beta1 is 1.0"),
         ({"training": {"averaging": float("nan")}}, "averaging is nan"),
         ({"training": {"checkpoints": [10, 2501]}}, "checkpoints has 2501, above tokens (2500)"),
-        ({"training": {"loss_on": "answers"}}, "'all' or 'responses'"),
+        ({"training": {"loss_on": "questions"}}, "'all', 'responses' or 'answers'"),
         ({"training": {"precision": "half"}}, "'auto', 'bfloat16' or 'float32'"),
         ({"training": {"micro_batch_tokens": 48}}, "must divide batch_tokens"),
         ({"training": {"batch_tokens": 40}}, "must be a multiple of the packed sequence length 16"),
