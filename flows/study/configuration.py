@@ -29,6 +29,7 @@ from pipeline.storage.parallel import memory_bytes
 from pipeline.tokens.validation import VALIDATION
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.world import WORLD_SOURCES, world_sources
+from sql.statistics.expectations import Expectation
 
 VARIANTS = ("LA", "DR", "DR+DA")
 MOST_CHECKPOINTS = 10_000
@@ -375,9 +376,18 @@ class Study(Section):
     training: Training
     evaluation: Evaluation
     compute: Compute = Field(default_factory=Compute)
+    expect: list[Expectation] = Field([], description="known effects: `dreamer run` ends with 1 where one is missed")
     _arguments: str | None = PrivateAttr(None)
     _place: Path = PrivateAttr(Path())
     _start: Path = PrivateAttr(default_factory=Path.cwd)  # what relative paths are relative to, also after a change
+
+    @model_validator(mode="after")
+    def _expects_of_its_variants(self) -> Study:
+        known = [variant.name for variant in self.models.variants]
+        for name in (name for each in self.expect for name in (each.variant, each.against) if name):
+            if name not in known:
+                raise ValueError(f"expect: {name} is none of the variants: {', '.join(known)}")
+        return self
 
     @model_validator(mode="after")
     def _has_the_weights_it_evaluates(self) -> Study:
@@ -450,7 +460,7 @@ class Study(Section):
     @property
     def study_id(self) -> str:
         """The name and a digest of all settings that decide the results, without paths and ways of computing."""
-        apart: dict[str, Any] = dict.fromkeys(("root", "store", "workers", "compute"), True)
+        apart: dict[str, Any] = dict.fromkeys(("root", "store", "workers", "compute", "expect"), True)
         apart |= {"data": {"mirror", "memory"}, "training": {"ranks", *HOW_IT_RUNS}}
         content = self.model_dump(mode="json", exclude=apart)
         if files := [name for variant in self.models.variants for name in variant.code_files]:

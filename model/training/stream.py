@@ -89,7 +89,7 @@ class TokenStream:
     """An endless, seeded stream of batches over a packed folder.
 
     A batch has `batch_rows` rows; `loss_on` is "all" (every token but a document's first), "responses", or "answers"
-    (each token behind the mark of an answer, `pipeline.tokens.tokenizer.MARK`). Raises InputError if the folder is not
+    (each token before the mark of an answer, `pipeline.tokens.tokenizer.MARK`). Raises InputError if the folder is not
     a complete packed folder, or its tokenizer has no token for the mark that is needed.
     """
 
@@ -98,7 +98,7 @@ class TokenStream:
         self.metadata = read_packed(self.folder)
         self.mark = self.metadata.get("mark") if loss_on == "answers" else None
         if loss_on == "answers" and self.mark is None:
-            raise InputError(f"loss_on is 'answers', but in the tokenizer of {folder} the mark ' =' is not one token")
+            raise InputError(f"loss_on is 'answers', but in the tokenizer of {folder} the mark ' ;' is not one token")
         self.sequence_length: int = self.metadata["sequence_length"]
         self.vocabulary_size: int = self.metadata["vocabulary_size"]
         self._dtype = np.dtype(self.metadata["dtype"]).newbyteorder("<")
@@ -153,7 +153,7 @@ class TokenStream:
         """Return the places of the tokens with a loss, among those from `firsts` to `ends` of each document."""
         counts = np.maximum(ends - firsts, 0)
         places = np.repeat(firsts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        return places if self.mark is None else places[tokens[places - 1] == self.mark]
+        return places if self.mark is None else places[np.append(tokens, -1)[places + 1] == self.mark]
 
     def raw_rows(self, step: int) -> np.ndarray:
         """Read all rows of a step as they are in the folder [B, S]."""

@@ -8,7 +8,7 @@ seed, their order, or how many processes there are.
 
 Files in the folder of the packed tokens: `dropped/` with every held-out document; of those of the lowest hashes of each
 split, three files of plain items for `model.evaluation.tasks`. In `validation.responses.items.jsonl` the target is the
-response after the prompt, in `validation.answers.items.jsonl` what follows the last mark of an answer, in
+response after the prompt, in `validation.answers.items.jsonl` the word before the last mark of an answer, in
 `validation.all.items.jsonl` the whole training text: what is scored is what is learned.
 """
 
@@ -107,9 +107,10 @@ def items_file(packed: Path, loss_on: str, split: str = VALIDATION) -> Path:
 def _item(document: dict[str, Any], loss_on: str) -> dict[str, str]:
     """Make the plain item of a document; evaluation puts a space between prompt and target, as training does."""
     prompt, response = training_parts(document["question"], document["response"])
-    before, mark, after = (prompt + response).rpartition(f"{MARK} ")
+    text, mark, _ = (prompt + response).rpartition(MARK)
     if loss_on == "answers" and mark:
-        return {"id": document["id"], "prompt": before + MARK, "target": after}
+        before, _, answer = text.rpartition(" ")
+        return {"id": document["id"], "prompt": before, "target": answer}
     if loss_on == "all" or not prompt:
         return {"id": document["id"], "prompt": "", "target": prompt + response}
     return {"id": document["id"], "prompt": prompt, "target": document["response"]}

@@ -2,14 +2,16 @@
 
 Each family asks for one ability, and models learn each in minutes on a core:
 
-* expressions (depth): `minus plus 2 3 4 = 1`, prefix expressions modulo a small number, of up to so many operations
-  (Mano, arXiv 2510.25741). Of few operations, or modulo 3, they can be memorised in width.
-* recall (attention and a second layer): pairs of a key and a value, then keys: `c r a m ... a = m` (multi-query
+* expressions (depth): `minus plus 2 3 4 1 ;`, prefix expressions modulo a small number, of up to so many operations,
+  and their values (Mano, arXiv 2510.25741). Of few operations, or modulo 3, they can be memorised in width.
+* recall (attention and a second layer): pairs of a key and a value, then keys: `c r a m ... a m ;` (multi-query
   associative recall, arXiv 2312.04927).
-* chain (depth, in stages): pairs from each of several alphabets to the next, shuffled, then `once c = m` for one hop,
-  `twice c = R` for two.
-* tracking (recurrence in time): numbers, now and then the sum so far modulo a small number: `4 1 3 = 3 2 = 0`
+* chain (depth, in stages): pairs from one alphabet to the next and on to a third, shuffled, then `once c m ;` for one
+  hop, `twice c R ;` for two.
+* tracking (recurrence in time): numbers, now and then the sum so far modulo a small number: `4 1 3 = 3 ; 2 = 0 ;`
   (arXiv 2602.18333).
+
+The answer follows its question at once: a sign between key and answer costs models a layer, and recall is not learned.
 
 A sheet begins with its family's name, and asks nothing about a table twice. Short expressions stand in many sheets.
 """
@@ -39,7 +41,7 @@ class Sheet:
     @property
     def text(self) -> str:
         """The whole document."""
-        return " ".join([self.beginning, *(f"{asked}{MARK} {answer}" for asked, answer in self.questions)])
+        return " ".join([self.beginning, *(f"{asked} {answer}{MARK}" for asked, answer in self.questions)])
 
     @property
     def answer(self) -> str:
@@ -48,8 +50,8 @@ class Sheet:
 
     @property
     def prompt(self) -> str:
-        """The document without the last answer and the space before it."""
-        return self.text[: -len(self.answer) - 1]
+        """The document up to the last answer, without the space before it."""
+        return self.text.removesuffix(f" {self.answer}{MARK}")
 
 
 def draw_expressions(random: Random, questions: int, operations: int, modulus: int) -> Sheet:
@@ -101,5 +103,5 @@ def draw_tracking(random: Random, questions: int, moves: int, modulus: int) -> S
     for _ in range(questions):
         numbers = [int(random.random() * modulus) for _ in range(1 + int(random.random() * moves))]
         total = (total + sum(numbers)) % modulus
-        asked.append((" ".join(map(str, numbers)), str(total)))
+        asked.append((" ".join([*map(str, numbers), "="]), str(total)))
     return Sheet("tracking", tuple(asked), tuple(map(str, range(modulus))))

@@ -43,7 +43,11 @@ def slow_targets(row, loss_on):
     for place in range(len(tokens)):
         following = place + 1
         inside = following < len(tokens) and documents[following] == documents[place] != PADDING
-        learned = {"all": True, "responses": response[following % len(tokens)], "answers": tokens[place] == FEW["mark"]}
+        learned = {
+            "all": True,
+            "responses": response[following % len(tokens)],
+            "answers": [*tokens, -1, -1][place + 2] == FEW["mark"],
+        }
         wanted = inside and learned[loss_on]
         targets.append(tokens[following] if wanted else IGNORED)
     return targets

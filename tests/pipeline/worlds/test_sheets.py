@@ -21,9 +21,9 @@ def read(sheet: Sheet) -> tuple[list[str], list[tuple[list[str], str]]]:
     table, told = told[:asked], told[asked:]
     while told:
         word, *told = told
-        if word == "=":
-            questions.append((words, told[0]))
-            words, told = [], told[1:]
+        if word == ";":
+            questions.append(([one for one in words[:-1] if one != "="], words[-1]))
+            words = []
         else:
             words.append(word)
     assert not words
@@ -88,8 +88,7 @@ def test_tracking_tells_the_sum_so_far(seed: int, moves: int, modulus: int) -> N
 @given(seeds)
 def test_benchmarks_ask_the_last_question(seed: int) -> None:
     sheet = draw_chain(Random(seed), 10, 5)
-    assert f"{sheet.prompt} {sheet.answer}" == sheet.text
-    assert sheet.prompt.endswith(" =")
+    assert f"{sheet.prompt} {sheet.answer} ;" == sheet.text
     assert sheet.answer in sheet.options
 
 

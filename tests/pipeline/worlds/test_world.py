@@ -262,7 +262,7 @@ def test_every_sheet_is_what_the_truth_says(tmp_path: Path) -> None:
     write_world(tmp_path, SHEETS)
     rows = [row["text"] for row in read(tmp_path / "builtin/world/sheets/train.jsonl.gz")]
     truth = read(tmp_path / "sheets.truth.jsonl")
-    items = {item["id"]: f"{item['question']} {item['answer']}" for item in world_items(tmp_path).to_pylist()}
+    items = {item["id"]: f"{item['question']} {item['answer']} ;" for item in world_items(tmp_path).to_pylist()}
     assert Counter(entry["kind"] for entry in truth) == {"exact": 80, "broken": 20, "leak": 10, "clean": 1890}
     for number, (entry, text) in enumerate(zip(truth, rows, strict=True)):
         assert entry["row"] == number
