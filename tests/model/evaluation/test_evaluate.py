@@ -246,7 +246,7 @@ def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
 
 
 def test_a_job_makes_the_outputs_that_it_names(place: Path) -> None:
-    output = {"folder": "kept/elsewhere", "configuration": {"limit": 2}}
+    output = {"folder": str(place / "kept" / "elsewhere"), "configuration": {"limit": 2}}
     one = {**checkpoint(0), "outputs": {"world_long": output}}
     evaluated(write_job(place, "by-name", checkpoints=[one], tasks=plain_specifications(place), limit=2))
     manifest = read_manifest(place / "kept" / "elsewhere")
