@@ -32,6 +32,8 @@ from pipeline.storage.files import PARTIAL, atomic_folder
 FILES = {"averaged": "averaged.safetensors", "raw": "model.safetensors"}
 """The file of each kind of weights: their running average, and the weights as trained."""
 
+MOST_SAID = 400  # characters of what torch says about tensors that do not fit
+
 
 @dataclass(frozen=True)
 class State:
@@ -104,28 +106,15 @@ def weights_in(folder: Path | str, wanted: str = "averaged") -> str:
 def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
     """Replace the tensors of a model, in the model's dtypes; a model without memory takes these as its own.
 
-    Raises InputError, before any change, naming tensors that are missing, unknown, of another shape or kind of number.
+    Raises InputError where tensors are missing, unknown or of another shape; the model is then good for nothing.
     """
     own = model.state_dict()
-    problems = [
-        *(f"{name} is missing" for name in own if name not in tensors),
-        *(f"{name} is unknown" for name in tensors if name not in own),
-        *(
-            f"{name} is {list(tensors[name].shape)}, not {list(own[name].shape)}"
-            for name in own
-            if name in tensors and tensors[name].shape != own[name].shape
-        ),
-        *(
-            f"{name} holds {tensors[name].dtype}, not {own[name].dtype}"
-            for name in own
-            if name in tensors and tensors[name].is_floating_point() != own[name].is_floating_point()
-        ),
-    ]
-    if problems:
-        more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
-        raise InputError(f"the tensors in {source} do not fit the model: {'; '.join(problems[:3])}{more}")
-    new = {name: tensors[name].to(tensor.dtype) for name, tensor in own.items()}
-    model.load_state_dict(new, assign=any(tensor.is_meta for tensor in own.values()))
+    new = {name: tensor.to(own[name].dtype) if name in own else tensor for name, tensor in tensors.items()}
+    try:
+        model.load_state_dict(new, assign=any(tensor.is_meta for tensor in own.values()))
+    except RuntimeError as error:  # torch names the tensors that do not fit, a line for each kind
+        said = " ".join(str(error).split())
+        raise InputError(f"the tensors in {source} do not fit the model: {said[:MOST_SAID]}") from None
 
 
 def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
