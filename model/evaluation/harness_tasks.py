@@ -71,11 +71,6 @@ class HarnessTask:
                 if instances[0].request_type == "generate_until":
                     self._asked["loglikelihood"].append(request)
 
-    @property
-    def items(self) -> int:
-        """Number of items."""
-        return len(self._of_item)
-
     @cached_property
     def requests(self) -> dict[str, list[Any]]:
         """The requests by kind: pairs of texts, texts, or prompts with generation settings (see LanguageModel)."""

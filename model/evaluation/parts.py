@@ -33,9 +33,6 @@ class Task(Protocol):
     def specification(self) -> Mapping[str, Any]: ...
 
     @property
-    def items(self) -> int: ...
-
-    @property
     def requests(self) -> dict[str, list[Any]]: ...
 
     def score(self, answers: Mapping[str, Sequence[Any]]) -> TaskScores: ...
@@ -43,10 +40,9 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """A part of an evaluation: its numbers of requests and of items, and the function that computes its rows."""
+    """A part of an evaluation: its number of requests, and the function that computes its rows."""
 
     requests: int
-    items: int
     rows: Callable[[], Rows]
 
 
@@ -93,11 +89,10 @@ def split_evaluation(
         benchmarks.setdefault(task.specification["benchmark"], []).append(task)
     ways = [partial(_score_benchmark, checkpoint, model, depth, compared=bool(depths)) for depth in (None, *depths)]
     ways += [partial(_score_raw, checkpoint, weights) for weights in raw]
-    found = {} if sample is None else {INTROSPECTION: [Part(0, 0, partial(_observe, checkpoint, model, sample))]}
+    found = {} if sample is None else {INTROSPECTION: [Part(0, partial(_observe, checkpoint, model, sample))]}
     for name, own in benchmarks.items():
         requests = sum(len(asked) for task in own for asked in task.requests.values())
-        items = sum(task.items for task in own)
-        found[name] = [Part(requests, items, partial(score, own)) for score in ways]
+        found[name] = [Part(requests, partial(score, own)) for score in ways]
     return found
 
 

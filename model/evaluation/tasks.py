@@ -74,11 +74,6 @@ class PlainTask:
             else:
                 self.requests["loglikelihood_rolling"].append(item["target"])
 
-    @property
-    def items(self) -> int:
-        """Number of items."""
-        return len(self._lines)
-
     def score(self, answers: Mapping[str, Sequence[Any]]) -> TaskScores:
         """Score every item from the answers, which are in the order of the requests."""
         given = {kind: iter(found) for kind, found in answers.items()}

@@ -76,9 +76,7 @@ def test_what_does_not_fit_is_named(model, tmp_path):
     save_model(tmp_path / "one", model)
     config = tmp_path / "one" / "config.json"
     rewrite(config, dataclasses.replace(model.config, experts=6).to_dict())
-    with pytest.raises(
-        InputError, match=r"size mismatch for \S+: copying a param with shape torch\.Size\(\[5"
-    ):
+    with pytest.raises(InputError, match=r"size mismatch for \S+: copying a param with shape torch\.Size\(\[5"):
         load_model(tmp_path / "one")
     rewrite(config, dataclasses.replace(model.config, depth_attention=False).to_dict())
     with pytest.raises(InputError, match=r"Unexpected key\(s\) in state_dict: .*depth\.gain"):

@@ -82,7 +82,7 @@ def test_rows_are_those_of_the_tables(place: Path) -> None:
     assert not [*(place / "rows").rglob("*.partial"), *(place / "rows").rglob("*.lock")]
 
 
-def test_progress_counts_the_items_of_the_checkpoint_in_hand(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_counts_the_requests_of_the_checkpoint_in_hand(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int]] = []
 
     def write(_: Path, text: str, **options: bool) -> None:
@@ -91,8 +91,10 @@ def test_progress_counts_the_items_of_the_checkpoint_in_hand(place: Path, monkey
 
     monkeypatch.setattr("model.evaluate.TELL_SECONDS", 0)
     monkeypatch.setattr("model.evaluate.write_text_atomically", write)
-    evaluated(write_job(place, "told", tasks=plain_specifications(place), depths=[2]))
-    assert max(told) == (8 * ITEMS, 8 * ITEMS)  # at another depth too
+    tasks = plain_specifications(place)
+    evaluated(write_job(place, "told", tasks=tasks, depths=[2]))
+    asked = 2 * sum(len(found) for task in tasks for found in PlainTask(task).requests.values())  # at another depth too
+    assert max(told) == (asked, asked)
     assert told[-1] == (0, 0)
     assert all(done <= total for done, total in told)
 

@@ -292,8 +292,8 @@ def test_items_without_a_gold_answer_are_left_out(tmp_path: Path) -> None:
     for number in (0, 1):
         place = write_data(tmp_path / str(number), "default", test=rows[number:])
         task = HarnessTask(specification("shapes", "shapes", place, yaml=str(path)), cache=tmp_path)
-        asked = task.requests.get("loglikelihood", [])
-        answers = {"generate_until": ["4"] * task.items, "loglikelihood": [(-1.0, False)] * len(asked)}
+        answer = {"generate_until": "4", "loglikelihood": (-1.0, False)}
+        answers = {kind: [answer[kind]] * len(asked) for kind, asked in task.requests.items()}
         found.append({measure.metric: list(measure.findings) for measure in task.score(answers).measures})
     assert found[0] == {"exact_match": ["shapes/0", "shapes/1"], "gold_bits_per_byte": ["shapes/0"]}
     assert found[1] == {"exact_match": ["shapes/0"]}
