@@ -15,7 +15,6 @@ from flows.study.section import Section, check_keys, distinct, settings_section
 from model.code import digests
 from model.evaluation.job import EvaluationSettings
 from model.training.config import HOW_FAR, HOW_IT_RUNS, Positive, TrainingConfig
-from model.training.recording.records import FEWEST_LOSSES
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings
@@ -293,13 +292,6 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
             TrainingConfig(**self.recipe(seed))
         if "warmup_steps" in self.model_fields_set and self.warmup_steps * self.batch_tokens >= 2 * self.tokens:
             raise ValueError(f"warmup_steps={self.warmup_steps:,} are more than {self.tokens:,} tokens take in all")
-        stop_at = self.stop_at(len(self.seeds))
-        deciding = (stop_at or 0) // (10 * self.batch_tokens)  # steps of the final tenth, which decides the race
-        if stop_at and self.log_every > 1 and deciding < FEWEST_LOSSES * self.log_every:
-            raise ValueError(
-                f"log_every={self.log_every:,}: about {deciding:,} steps decide which seed goes on, and of these "
-                f"{FEWEST_LOSSES} must be logged; give at most {max(1, deciding // FEWEST_LOSSES)}"
-            )
         return self
 
     def recipe(self, seed: int) -> dict[str, Any]:

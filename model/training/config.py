@@ -18,7 +18,6 @@ HOW_IT_RUNS = (
     "micro_batch_tokens",
     "checkpointing",
     "compile",
-    "log_every",
     "save_every_seconds",
     "keep",
     "spike_deviations",
@@ -64,7 +63,6 @@ class TrainingConfig:
     micro_batch_tokens: Count | None = None  # tokens in one forward and backward pass; None: the whole batch
     compile: bool | None = None  # torch.compile, on CUDA; None: where Triton is installed
     checkpointing: bool = False  # recompute the activations of each depth in the backward pass
-    log_every: Count = 1  # steps
     save_every_seconds: Finite = 300.0  # and at least 50 times what the last save took; 0: after every step
     keep: Count = 1  # resume states that stay on the disk; checkpoints all stay
     spike_deviations: Finite = 20.0  # a loss so far above the running median is a spike (failures.py); 0: none is

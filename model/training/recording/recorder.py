@@ -38,14 +38,13 @@ class Recorder:
 
     def record_step(self, loss: float, learning_rate: float, norm: float) -> None:
         """Log one optimiser step; flush, save and report progress where they are due."""
-        trainer, config, now = self.trainer, self.trainer.config, time.monotonic()
-        if trainer.step % config.log_every == 0:
-            self.log.add(trainer.step, trainer.tokens, loss, learning_rate, norm, round(trainer.seconds, 3))
+        trainer, now = self.trainer, time.monotonic()
+        self.log.add(trainer.step, trainer.tokens, loss, learning_rate, norm, round(trainer.seconds, 3))
         if trainer.halved != self.noticed:
             self.noticed = trainer.halved
             self.notice(f"{trainer.run.run_id}: {_halving(trainer)}")
         trainer.writer.check()
-        if trainer.due or trainer.writer.is_due(config.save_every_seconds):
+        if trainer.due or trainer.writer.is_due(trainer.config.save_every_seconds):
             self.save()
         if now - self.flushed >= FLUSH_SECONDS:
             self.log.flush()

@@ -32,12 +32,9 @@ STEP_TYPES = {
 }
 RECORDED = ("tokens", "seconds", "device", "tokens_per_second", "mfu", "stream_hash")  # of a state's values, in `runs`
 
-FEWEST_LOSSES = 10
-"""Losses that a choice between seeds needs, where `log_every` leaves out steps: the loss of one batch is too noisy."""
-
 
 class StepLog:
-    """Append a buffered line to `steps.csv` for each logged step. A resumed run cuts off lines newer than its state."""
+    """Append a buffered line to `steps.csv` for each step. A resumed run cuts off lines newer than its state."""
 
     def __init__(self, path: Path, length: int, checksum: int = 0) -> None:
         """Open the log and cut the file to `length` bytes, whose CRC-32 is `checksum`; 0 for a new log.
@@ -100,27 +97,17 @@ def read_record(run: Path) -> tuple[dict[str, Any], pa.Table]:
 
 
 def screening_loss(run: Path, stop_at: int) -> float:
-    """Average the training loss over the final tenth of the tokens up to `stop_at`.
-
-    The run may have gone further. Raises InputError where `log_every` leaves fewer than FEWEST_LOSSES of that tenth.
-    """
-    logged = [(row["step"], row["tokens"], row["loss"]) for row in read_record(run)[1].to_pylist()]
-    ended = next((number for number, (_, tokens, _) in enumerate(logged) if tokens >= stop_at), len(logged))
+    """Average the training loss over the final tenth of the tokens up to `stop_at`; the run may have gone further."""
+    logged = [(row["tokens"], row["loss"]) for row in read_record(run)[1].to_pylist()]
+    ended = next((number for number, (tokens, _) in enumerate(logged) if tokens >= stop_at), len(logged))
     logged = logged[: ended + 1]
-    late = [loss for _, tokens, loss in logged if tokens >= 0.9 * logged[-1][1]]
-    every_step = bool(logged) and len(logged) == logged[-1][0]
-    if len(late) < FEWEST_LOSSES and not every_step:
-        raise InputError(
-            f"{run / 'steps.csv'}: of the final tenth {len(late)} losses are logged, too few to choose between seeds; "
-            "lower training.log_every, and remove the folders of these runs to start them over"
-        )
-    return sum(late) / len(late)
+    return fmean(loss for tokens, loss in logged if tokens >= 0.9 * logged[-1][0])
 
 
 def choose_seed(runs: Mapping[int, Path], stop_at: int) -> int:
     """Choose the seed that is trained to the end: the one with the lowest loss before `stop_at` tokens (section 4.1).
 
-    `runs` are the run folders by seed; of equal losses the lower seed is chosen. Raises what `screening_loss` raises.
+    `runs` are the run folders by seed; of equal losses the lower seed is chosen. Raises what `read_record` raises.
     """
     return min(runs, key=lambda seed: (screening_loss(runs[seed], stop_at), seed))
 

@@ -92,19 +92,6 @@ def test_every_seed_goes_to_the_end_unless_a_race_is_asked_for(tmp_path: Path) -
     assert races == {"paper-16", "paper-32", "paper-mini"}
 
 
-def test_a_race_that_too_few_logged_steps_would_decide() -> None:
-    """The final tenth of the screening, 600,000 of 6 million tokens, are 1,171 steps."""
-
-    def log_every(steps: int, screening: float = 0.25) -> int:
-        race = {"seeds": [0, 1], "screening": screening, "tokens": 24_000_000, "log_every": steps}
-        return tiny(Path(), training=race).training.log_every
-
-    with pytest.raises(InputError, match=r"log_every=118: about 1,171 steps decide .* give at most 117"):
-        log_every(118)
-    assert log_every(117) == 117
-    assert log_every(118, screening=0) == 118
-
-
 def test_a_study_that_is_not_there() -> None:
     with pytest.raises(InputError, match="neither a preset"):
         load_study("no-such-study")
