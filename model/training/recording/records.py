@@ -164,28 +164,5 @@ class Progress:
             "machine": socket.gethostname(),
         }
         write_text_atomically(self._path, json.dumps(values), durable=False)
-        words = [
-            f"{self._run_id}  step {step:,}  {_short(tokens)} of {_short(self._target)} tokens",
-            "" if loss is None else f"loss {loss:.3f}",
-            f"{_short(rate)} tokens/s" if rate else "",
-            f"MFU {mfu:.1%}" if mfu else "MFU unknown",
-            f"{_duration(left / rate)} left" if rate and left else "",
-            state if state != "running" else "",
-            note,
-        ]
-        return "  ".join(word for word in words if word)
-
-
-def _short(number: float) -> str:
-    """Write 1234567 as '1.23M'."""
-    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.3g}{unit}"
-    return f"{number:.3g}"
-
-
-def _duration(seconds: float) -> str:
-    """Write 90.4 as '1m 30s'."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h {minutes}m" if hours else f"{minutes}m {seconds}s" if minutes else f"{seconds}s"
+        known = "" if loss is None else f"loss {loss:.3f}, "
+        return f"{self._run_id}: {state}, step {step:,}, {tokens:,} tokens, {known}{rate or 0:,.0f} tokens/s"
