@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from model.train import train
-from model.training.origins.code_changes import code_digest, read_code_changes
-from model.training.origins.provenance import source_digests
+from model.training.origins.code_changes import CODE_CHANGES
+from model.training.origins.provenance import code_digest, source_digests
 from model.training.recording.records import best_rates, choose_seed, further_rates, read_record
 from pipeline.errors import InputError
 from tests.model.packed_folder import write_run
@@ -67,6 +67,11 @@ def test_the_rate_of_the_lowest_mean_loss_is_chosen_and_a_grid_grows_at_an_edge_
 CODE = {**source_digests("model.train"), "torch": torch.__version__}
 
 
+def read_code_changes(folder):
+    path = folder / CODE_CHANGES
+    return json.loads(path.read_text()) if path.exists() else []
+
+
 def pretend_other_code(folder, name="model/dreamer.py"):
     """Change a file's digest in the saved state, as if the run had been started by other code; that code's digest."""
     values = next((folder / "state").iterdir()) / "values.json"
@@ -82,7 +87,7 @@ def test_changed_code_is_refused_unless_accepted_and_then_recorded(tmp_path, exi
     before, tokens = pretend_other_code(folder), read_record(folder)[0]["tokens"]
     status, (line,) = exit_status(folder)
     assert status == 2
-    assert "cannot be continued: since it was started, model/dreamer.py changed; undo that, go on with" in line
+    assert "cannot be continued: since it was started, model/dreamer.py changed; undo that, go on with --accept" in line
     assert f"--accept-code-change (small was started with code {before}, this is {code_digest(CODE)})" in line
     assert read_code_changes(folder) == []
     status, (line,) = exit_status(folder, "--stop-at", "200", "--accept-code-change")
