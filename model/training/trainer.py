@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from model import ops
-from model.checked import read_object
 from model.checkpoint import State, load_tensors, newest_state
 from model.code import FOLDER as CODE
 from model.networks import build
@@ -142,8 +141,8 @@ class Trainer:
         self.optimizer.step(learning_rate, norm, self.config.clip)
         self.optimizer.clear()
         self.model.update_balance()
-        if self._compiled:  # another shape is an error only where compiling is asked for
-            torch.compiler.set_stance("fail_on_recompile" if self.config.compile else "eager_on_recompile")
+        if self._compiled:
+            torch.compiler.set_stance("eager_on_recompile")
 
         if self.ranks.is_first:  # which alone saves the hash
             self.stream_hash = extend_hash(self.stream_hash, self.stream.raw_rows(self.step))
@@ -161,15 +160,15 @@ class Trainer:
         """Raise TrainingFailed if the loss or the gradient norm is not finite, or the loss has spiked."""
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise TrainingFailed(
-                f"step {self.step + 1}: loss {loss}, gradient norm {norm}; training stopped, "
-                f"{self._last_good(self.step - 1)}; lower learning_rate or clip"
+                f"step {self.step + 1}: loss {loss}, gradient norm {norm}; training stopped; "
+                "lower learning_rate or clip"
             )
         steps = self.config.spike_steps  # the first of them began with the parameters of self.step + 1 - steps
         if has_spiked([*self.losses, loss], self.config.spike_deviations, steps):
             raise TrainingFailed(
                 f"step {self.step + 1}: the loss ({loss:.3f}) has been more than {self.config.spike_deviations:g} "
-                f"deviations above its running median for {steps} steps; training stopped, "
-                f"{self._last_good(self.step - steps)}; lower learning_rate or clip, or set spike_deviations"
+                f"deviations above its running median for {steps} steps; training stopped; "
+                "lower learning_rate or clip, or set spike_deviations"
             )
 
     def _backward(self, batch: Batch) -> Tensor:
@@ -191,11 +190,6 @@ class Trainer:
                 total += loss.detach()
         except torch.OutOfMemoryError:
             return None  # with everything that the failed pass held on to
-        except RuntimeError as error:
-            first, *_ = str(error).splitlines() or [""]
-            if not (self._compiled and first.startswith("Detected recompile")):
-                raise
-            raise TrainingFailed(f"step {self.step + 1}: {first}; set compile to false, or mend it") from error
         return total
 
     def _halve(self) -> None:
@@ -246,8 +240,7 @@ class Trainer:
         """
         if not torch.stack([parameter.isfinite().all() for parameter in self.model.parameters()]).all():
             raise TrainingFailed(
-                f"step {self.step}: parameters are not finite behind it; training stopped, "
-                f"{self._last_good(self.step - 1)}; lower learning_rate or clip"
+                f"step {self.step}: parameters are not finite behind it; training stopped; lower learning_rate or clip"
             )
         random = {"random.cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
@@ -284,10 +277,3 @@ class Trainer:
         if halved and halved["from"] == self.micro_rows * self.stream.sequence_length:
             self.halved = halved
             self.micro_rows //= 2
-
-    def _last_good(self, step: int) -> str:
-        """Name the newest checkpoint taken at `step` or before."""
-        self.writer.wait()
-        checkpoints = sorted((self.run.folder / "checkpoints").glob("[0-9]*[0-9]"))
-        good = [path for path in checkpoints if read_object(path / "checkpoint.json", "step")["step"] <= step]
-        return f"the last good checkpoint is {good[-1]}" if good else "there is no checkpoint yet"

@@ -41,21 +41,6 @@ def test_all_of_the_last_steps_must_be_spikes():
     assert not has_spiked([2.0] * 4 + [9.0] * 5, 5, 5)  # too little to judge by
 
 
-def test_a_checkpoint_that_the_first_spike_began_with_is_not_good(tmp_path):
-    """A step's loss tells of the parameters before the step: spikes at steps 21 to 25 are of those after step 20."""
-    folder = write_run(tmp_path, spike_deviations=3.0, spike_steps=5)
-    trainer = Trainer(read_run(folder))
-    for step in (19, 20):
-        (folder / "checkpoints" / f"{step:015d}").mkdir(parents=True)
-        (folder / "checkpoints" / f"{step:015d}" / "checkpoint.json").write_text(json.dumps({"step": step}))
-    trainer.step = 24
-    trainer.losses.extend([2.0] * 20 + [9.0] * 4)
-    with pytest.raises(
-        TrainingFailed, match=rf"step 25: .* 3 deviations .* 5 steps; .*the last good checkpoint is \S+{19:015d};"
-    ):
-        trainer._check(9.0, 1.0)
-
-
 class Shortage:
     """Lets the model run out of memory, by the error torch raises, at some of its forwards."""
 
