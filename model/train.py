@@ -57,10 +57,9 @@ def train(
     step, was true on a rank). `line` gets a line of progress every few seconds, `notice` what happens once. Another
     call resumes the run, also on a copy of the folder. With `accept_code_change` a run that other code has started
     resumes, and the change is recorded in its folder (`code_changes.json`). A model in a file of the user's needs
-    `trust_code`. With `wait` the call waits while another
-    process trains the run. Raises InputError for bad input;
-    TrainingFailed when loss or gradients are not finite, the loss spikes, or memory is short; OtherRankFailed in one of
-    several ranks, when another rank says what is wrong.
+    `trust_code`. With `wait` the call waits while another process trains the run. Raises InputError for bad input;
+    TrainingFailed when loss or gradients are not finite, or memory is short; OtherRankFailed in one of several ranks,
+    when another rank says what is wrong.
     """
     with process_group() as ranks, ExitStack() as held:
         with ranks.failing_together():

@@ -14,15 +14,7 @@ from model.checked import Count, FileName, checked, parse_file
 from model.module import Architecture, read_architecture
 from pipeline.errors import InputError
 
-HOW_IT_RUNS = (
-    "micro_batch_tokens",
-    "checkpointing",
-    "compile",
-    "save_every_seconds",
-    "keep",
-    "spike_deviations",
-    "spike_steps",
-)
+HOW_IT_RUNS = ("micro_batch_tokens", "checkpointing", "compile", "save_every_seconds", "keep")
 """Fields of TrainingConfig that are no part of a run's identity: they change its results by rounding at most."""
 
 HOW_FAR = ("tokens", "checkpoints")
@@ -65,8 +57,6 @@ class TrainingConfig:
     checkpointing: bool = False  # recompute the activations of each depth in the backward pass
     save_every_seconds: Finite = 300.0  # and at least 50 times what the last save took; 0: after every step
     keep: Count = 1  # resume states that stay on the disk; checkpoints all stay
-    spike_deviations: Finite = 20.0  # a loss so far above the running median is a spike (failures.py); 0: none is
-    spike_steps: Annotated[int, Field(ge=1, le=50)] = 50  # successive spikes that stop the run
 
     @model_validator(mode="after")
     def _fits(self) -> TrainingConfig:

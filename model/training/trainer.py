@@ -21,7 +21,7 @@ from model.networks import build
 from model.ops.device import choose_device, choose_precision, use_one_core
 from model.ops.gpu import on_gpu, set_up
 from model.training.config import Run
-from model.training.failures import TrainingFailed, has_spiked
+from model.training.failures import TrainingFailed
 from model.training.origins.code_changes import find_code_change
 from model.training.origins.provenance import source_digests
 from model.training.ranks.distributed import Ranks
@@ -127,7 +127,7 @@ class Trainer:
         """Take one optimiser step; return its loss, learning rate and gradient norm.
 
         The loss is the mean over the batch's target tokens. Raises TrainingFailed, with the parameters unchanged, if
-        loss or norm is not finite, the loss has spiked, or memory is short a second time.
+        loss or norm is not finite, or memory is short a second time.
         """
         batch = self._batch(self.step)
         total = self._backward(batch)
@@ -157,18 +157,11 @@ class Trainer:
         return loss_value, learning_rate, norm_value
 
     def _check(self, loss: float, norm: float) -> None:
-        """Raise TrainingFailed if the loss or the gradient norm is not finite, or the loss has spiked."""
+        """Raise TrainingFailed if the loss or the gradient norm is not finite."""
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise TrainingFailed(
                 f"step {self.step + 1}: loss {loss}, gradient norm {norm}; training stopped; "
                 "lower learning_rate or clip"
-            )
-        steps = self.config.spike_steps  # the first of them began with the parameters of self.step + 1 - steps
-        if has_spiked([*self.losses, loss], self.config.spike_deviations, steps):
-            raise TrainingFailed(
-                f"step {self.step + 1}: the loss ({loss:.3f}) has been more than {self.config.spike_deviations:g} "
-                f"deviations above its running median for {steps} steps; training stopped; "
-                "lower learning_rate or clip, or set spike_deviations"
             )
 
     def _backward(self, batch: Batch) -> Tensor:
