@@ -33,7 +33,7 @@ from model.evaluation.job import INTROSPECTION
 from model.module import read_architecture
 from model.training.config import HOW_FAR, HOW_IT_RUNS
 from model.training.recording.records import further_rates
-from pipeline.benchmarks.benchmark import PERPLEXITIES, Benchmark
+from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.items import task_specifications
 from pipeline.errors import InputError
 from pipeline.sources.repositories.folders import folder_of, resolved_revision, source_files
@@ -582,10 +582,7 @@ class Plan:
     def _decisive(self) -> dict[str, Any]:
         """List what the scores of each benchmark depend on besides the checkpoint, in the order of the tasks."""
         found = self._contents(self.tasks)
-        if self.study.evaluation.introspect:
-            texts = [task["benchmark"] for task in self.tasks if task["metric"] in PERPLEXITIES]
-            found = {INTROSPECTION: [found[name] for name in texts]} | found
-        return found
+        return {INTROSPECTION: []} | found if self.study.evaluation.introspect else found
 
     def _contents(self, tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         by_name = {one.name: one for one in self.study.own_benchmarks}

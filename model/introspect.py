@@ -92,22 +92,6 @@ def observe(model: Network, batches: Sample) -> Observations:
     return Observations(tokens, attention, selections.numpy())
 
 
-def sample_of_texts(texts: Sequence[Sequence[int]], length: int, tokens: int = SAMPLE_TOKENS) -> Sample:
-    """Make a sample of at most `tokens` of encoded texts: each a document in a row of its own, cut to `length`."""
-    rows, left = [], tokens
-    for text in texts:
-        if left > 0 and len(text):
-            rows.append(torch.tensor(text[: min(length, left)]))
-            left -= len(rows[-1])
-    width = max(map(len, rows), default=1)
-    padded = torch.zeros(len(rows), width, dtype=torch.long)
-    documents = torch.full_like(padded, PADDING)
-    for index, row in enumerate(rows):
-        padded[index, : len(row)] = row
-        documents[index, : len(row)] = 0
-    return _batches(padded, documents)
-
-
 def sample_of_stream(packed: Path, tokens: int = SAMPLE_TOKENS) -> Sample:
     """Read rows of packed training data, always the same rows, worth at most `tokens` (but one row at least).
 

@@ -56,7 +56,7 @@ class Job(EvaluationSettings):
     output: Path  # a folder for the progress of the job
     device: str = "auto"
     trust_code: bool = False  # tasks and overrides may run Python
-    observe: Path | None = None  # packed tokens: attention is observed on the tasks' texts, else on rows of these
+    observe: Path | None = None  # packed tokens, on rows of which attention is observed; None: it is not
 
 
 def read_job(path: Path | str) -> Job:
