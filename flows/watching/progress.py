@@ -1,7 +1,7 @@
 """Report progress to whoever listens: bars on a terminal, lines in a log or pipe, the status file.
 
 Stages call `progress.report(key, fraction, words)`; the flow or the command chooses the listeners. Progress of a child
-process comes from the file that the child writes (`model.training.recording.records`).
+process comes from the file that the child writes (`model.training.recording.recorder`).
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
-"""Write what a run records while it trains, `steps.csv` and `progress.json`, and read its rows of `runs` and `steps`.
+"""Write the log of a run's steps, `steps.csv`, and read what a run has recorded: its rows of `runs` and `steps`.
 
 Rows end with the newest state, which holds the length and the checksum of the log: what a bad disk has changed is seen.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 import zlib
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -20,7 +18,6 @@ from pyarrow import csv as arrow_csv
 
 from model.checksums import newest_values
 from pipeline.errors import InputError
-from pipeline.storage.files import write_text_atomically
 
 STEP_TYPES = {
     "step": "int64",
@@ -132,37 +129,3 @@ def further_rates(grid: Sequence[float], rows: Sequence[Mapping[str, Any]]) -> l
     best = set(best_rates(rows).values())
     beyond = {grid[0]: grid[0] ** 2 / grid[1], grid[-1]: grid[-1] ** 2 / grid[-2]}
     return [float(f"{further:.6g}") for edge, further in beyond.items() if edge in best]
-
-
-class Progress:
-    """Write `progress.json`, and describe a run's progress in a line for a terminal."""
-
-    def __init__(self, path: Path, run_id: str, target: int, flops_share: float | None, ranks: int = 1) -> None:
-        """`target` is in tokens; `flops_share` is the MFU at one token per second, None where unknown."""
-        self._ranks = ranks
-        self._path, self._run_id, self._target, self._flops_share = path, run_id, target, flops_share
-        self._past: deque[tuple[float, int]] = deque(maxlen=20)  # times and tokens that the rate is taken over
-
-    def write(self, state: str, now: float, step: int, tokens: int, loss: float | None, note: str = "") -> str:
-        """Rewrite the file and return the line; `now` is in seconds of any clock, `note` a remark in words."""
-        self._past.append((now, tokens))
-        (then, before), left = self._past[0], max(0, self._target - tokens)
-        rate = (tokens - before) / (now - then) if now > then else None
-        mfu = rate * self._flops_share if rate and self._flops_share else None
-        values = {
-            "tokens": tokens,
-            "target": self._target,
-            "loss": loss,
-            "tokens_per_second": rate,
-            "seconds_left": left / rate if rate else None,
-            "mfu": mfu,
-            "ranks": self._ranks,
-            "step": step,
-            "state": state,
-            "note": note,
-            "process": os.getpid(),
-            "machine": socket.gethostname(),
-        }
-        write_text_atomically(self._path, json.dumps(values), durable=False)
-        known = "" if loss is None else f"loss {loss:.3f}, "
-        return f"{self._run_id}: {state}, step {step:,}, {tokens:,} tokens, {known}{rate or 0:,.0f} tokens/s"
