@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from model.evaluation.job import INTROSPECTION, Checkpoint
 from model.evaluation.language_model import LanguageModel
-from model.evaluation.metrics import COLUMNS, TaskScores, depth_rows, raw_rows, schema, tables
+from model.evaluation.metrics import COLUMNS, TaskScores, rows_beside, schema, tables
 from model.introspect import Sample, observe
 from pipeline.storage.files import atomic_folder
 from pipeline.storage.integrity import write_manifest
@@ -107,14 +107,14 @@ def _score_benchmark(
         model.depth = None
     if not compared:
         return rows
-    other = {"depth_evaluations": depth_rows(rows["evaluations"], depth or model.model.config.depth)}
+    other = {"depth_evaluations": rows_beside(rows["evaluations"], depth or model.model.config.depth)}
     return other if depth else {**rows, **other}
 
 
 def _score_raw(checkpoint: Checkpoint, model: LanguageModel, tasks: Sequence[Task]) -> Rows:
     """Compute a benchmark's rows of `raw_evaluations`."""
     rows = tables(checkpoint.run_id, checkpoint.tokens, score_tasks(model, tasks))
-    return {"raw_evaluations": raw_rows(rows["evaluations"])}
+    return {"raw_evaluations": rows_beside(rows["evaluations"])}
 
 
 def _observe(checkpoint: Checkpoint, model: LanguageModel, sample: Sample) -> Rows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -71,11 +70,6 @@ class TrainingConfig:
         """Return plain values by field name, for JSON."""
         return {**dataclasses.asdict(self), "checkpoints": list(self.checkpoints)}
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> TrainingConfig:
-        """Build the settings from JSON values; missing fields take their defaults, unknown ones raise InputError."""
-        return cls(**values)
-
 
 @dataclass(frozen=True)
 class Run:
@@ -117,7 +111,7 @@ def read_run(folder: Path | str) -> Run:
         training = {"seed": file.seed or 0, **file.training}
         if file.seed not in (None, training["seed"]):
             raise InputError(f"seed is {file.seed}, but training.seed is {training['seed']}; make them equal")
-        model, settings = read_architecture(file.model), TrainingConfig.from_dict(training)
+        model, settings = read_architecture(file.model), TrainingConfig(**training)
     except InputError as error:
         raise InputError(f"{folder / 'run.json'}: {error}") from None
     return Run(folder, file.run_id, file.variant, model, settings, data=folder / file.data)

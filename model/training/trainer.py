@@ -93,14 +93,7 @@ class Trainer:
             # The tensors of the state are mapped from its file, once for all ranks of a machine.
             model = {name: tensor.to(self.device, copy=True) for name, tensor in part_of(state, "model.").items()}
             load_tensors(self.model, model, run.folder / "state")
-        self.optimizer = AdamW(
-            self.model.named_parameters(),
-            self.model.decayed_parameters(),
-            beta1=self.config.beta1,
-            beta2=self.config.beta2,
-            epsilon=self.config.epsilon,
-            weight_decay=self.config.weight_decay,
-        )
+        self.optimizer = AdamW(self.model.named_parameters(), self.model.decayed_parameters(), self.config)
         self.average = WeightAverage(self.model.state_dict(), self.config.averaging)
         if state:
             self._restore(state)
@@ -138,7 +131,7 @@ class Trainer:
         loss_value, norm_value = torch.stack((total, norm)).tolist()
         self._check(loss_value, norm_value)
         learning_rate = scheduled_rate(self.config, self.step + 1, self.tokens)
-        self.optimizer.step(learning_rate, norm, self.config.clip)
+        self.optimizer.step(learning_rate, norm)
         self.optimizer.clear()
         self.model.update_balance()
         if self._compiled:
@@ -242,13 +235,8 @@ class Trainer:
         moments = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.tensors().items()}
         average = {f"average.{name}": tensor for name, tensor in self.average.tensors.items()}
         values = {
-            "step": self.step,
-            "tokens": self.tokens,
-            "epoch": self.epoch,
-            "seconds": self.seconds,
-            "stream_hash": self.stream_hash,
+            **{name: getattr(self, name) for name in COUNTERS},
             "losses": list(self.losses),
-            "due": self.due,
             "halved": self.halved,
             "origin": self.origin,
             **recorded,

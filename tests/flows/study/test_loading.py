@@ -30,7 +30,7 @@ def changed(folder: Path, old: str, new: str) -> Study:
 def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
     study, training = load_study(name), load_study(name).training
     assert study.name == name
-    config = TrainingConfig.from_dict(training.recipe(0))
+    config = TrainingConfig(**training.recipe(0))
     assert training.points[-1] == config.tokens == training.tokens
     assert (config.micro_batch_tokens or config.batch_tokens) % training.sequence_length == 0
 
