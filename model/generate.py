@@ -53,10 +53,17 @@ def generate(
         raise InputError(f"prompt {cut.index([])} holds no token; a model of this kind needs one to begin with")
     budgets = [min(max_new_tokens, S - len(prompt)) for prompt in cut]
     written: list[list[int]] = [[] for _ in prompts]
+
+    def ends(row: int, token: int) -> bool:
+        """Take note of a prompt's next token; whether it was the last."""
+        if token == end_token:
+            return True
+        written[row].append(token)
+        return len(written[row]) >= budgets[row] or (stop is not None and stop(written[row]))
+
     for batch in _batches(cut, budgets, batch_tokens):
-        row_finished = _row_ends(written, budgets, end_token, stop)
         longest = max(budgets[index] for index in batch)
-        _write(model, cut, batch, longest, row_finished, depth, after_prompts)
+        _write(model, cut, batch, longest, ends, depth, after_prompts)
         finished(len(batch))
     return written
 
@@ -92,25 +99,12 @@ def _batches(prompts: list[list[int]], budgets: list[int], batch_tokens: int) ->
         yield batch
 
 
-def _row_ends(
-    written: list[list[int]], budgets: list[int], end_token: int, stop: Callable[[list[int]], bool] | None
-) -> Callable[[int, int], bool]:
-    def row_ends(row: int, token: int) -> bool:
-        """Take note of a prompt's next token; whether it was the last."""
-        if token == end_token:
-            return True
-        written[row].append(token)
-        return len(written[row]) >= budgets[row] or (stop is not None and stop(written[row]))
-
-    return row_ends
-
-
 def _write(
     model: Network,
     prompts: list[list[int]],
     batch: list[int],
     longest: int,
-    row_ends: Callable[[int, int], bool],
+    ends: Callable[[int, int], bool],
     depth: int | None,
     after_prompts: AfterPrompts | None,
 ) -> None:
@@ -118,14 +112,14 @@ def _write(
     device = model.device
     tokens, lengths = right_padded([prompts[row] for row in batch], device)
     cache = model.new_cache(len(batch), tokens.shape[1] + longest, depth)
-    ends = torch.arange(len(batch), device=device) * tokens.shape[1] + lengths - 1
-    last = cache.extend(tokens, lengths, depth, wanted=ends)
+    final = torch.arange(len(batch), device=device) * tokens.shape[1] + lengths - 1
+    last = cache.extend(tokens, lengths, depth, wanted=final)
     if after_prompts is not None:
         after_prompts([prompts[row] for row in batch], cache, last)
     rows, going = list(batch), set(batch)
     while True:
         chosen = model.logits(last).argmax(-1).tolist()
-        going = {row for row, token in zip(rows, chosen, strict=True) if row in going and not row_ends(row, token)}
+        going = {row for row, token in zip(rows, chosen, strict=True) if row in going and not ends(row, token)}
         if not going:
             return
         if len(going) <= len(rows) // 2:
