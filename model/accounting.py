@@ -63,17 +63,16 @@ def flops_per_token(config: DreamerConfig, length: float = 1024) -> float:
     return sum(flops_by_component(config, length).values())
 
 
-def flops_by_component(config: DreamerConfig, length: float = 1024, *, causal: bool = True) -> dict[str, float]:
+def flops_by_component(config: DreamerConfig, length: float = 1024) -> dict[str, float]:
     """Count forward FLOPs per token of each part of the model, summed over its depths.
 
-    With `causal=False` every token attends to all `length` positions, as in kernels that mask instead of skipping.
     Raises InputError for a length below 1.
     """
     if not length >= 1:
         raise InputError(f"length is {length!r}, but FLOPs are those of at least 1 token")
     H, R, L = config.hidden_size, config.routing_size, config.depth
     products: dict[str, float] = {"head": config.vocabulary_size * H}
-    visible = {"sequence": (length + 1) / 2 if causal else length, "depth": _mean_visible_depths(config)}
+    visible = {"sequence": (length + 1) / 2, "depth": _mean_visible_depths(config)}
     for name, (heads, _, head_size) in _attentions(config).items():
         products[f"{name}_projections"] = L * _projection_size(config, name)
         products[f"{name}_attention"] = L * 2 * heads * head_size * visible[name]
