@@ -398,12 +398,18 @@ class Plan:
         return self.store.root / "decisions" / f"{key}.json"
 
     @property
+    def unsized(self) -> Sizing | None:
+        """The next question of sizes and costs that only running a model answers; None where all are known."""
+        try:
+            _ = self.models
+        except Unsized as unsized:
+            return unsized.sizing
+        return None
+
+    @property
     def sized(self) -> bool:
         """Whether the data are there, and the sizes of all models known."""
-        try:
-            return self.prepared and bool(self.models)
-        except Unsized:
-            return False
+        return self.prepared and self.unsized is None
 
     @property
     def runs(self) -> list[Run]:

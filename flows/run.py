@@ -21,7 +21,7 @@ from flows.jobs import Event, Failed, Job, Jobs
 from flows.jobs.devices import share_ranks
 from flows.live import Results, patiently, report_digest, report_mark
 from flows.models import size
-from flows.plan import FAILURE, Checkpoint, Evaluation, Plan, Run, Unsized
+from flows.plan import FAILURE, Checkpoint, Evaluation, Plan, Run
 from flows.prepare import prepare_data
 from flows.rows import outputs_of
 from flows.usage import register_user
@@ -243,14 +243,11 @@ def evaluation_job(
 
 def size_models(plan: Plan, options: Options) -> None:
     """Size the models of the study, and store what only running their code has told."""
-    while not plan.sized:
-        try:
-            assert plan.models
-        except Unsized as unsized:
-            config, costs = size(unsized.sizing, plan.study.place, trust_code=options.trust_code)
-            path = plan.sizing(unsized.sizing)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_text_atomically(path, sealed({"model": config.to_dict(), "resources": vars(costs)}))
+    while sizing := plan.unsized:
+        config, costs = size(sizing, plan.study.place, trust_code=options.trust_code)
+        path = plan.sizing(sizing)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text_atomically(path, sealed({"model": config.to_dict(), "resources": vars(costs)}))
 
 
 def tell_changed_code(run: Run) -> None:
