@@ -22,7 +22,7 @@ from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.dedup.settings import DedupSettings
 from pipeline.errors import InputError
 from pipeline.sources.source import Source
-from pipeline.sources.table import resolve_source
+from pipeline.sources.table import SOURCES, resolve_source
 from pipeline.storage.digests import digest
 from pipeline.storage.parallel import memory_bytes
 from pipeline.tokens.validation import VALIDATION
@@ -34,6 +34,7 @@ MOST_CHECKPOINTS = 10_000
 LONGEST_SEQUENCE = 2**20
 MOST_RANKS = 256  # beyond every machine
 LEAST_MEMORY = 10**8
+PAPER = "paper"  # names the paper's fifteen sources in a study file
 BUILTIN = "builtin"  # names the built-in world in a study file, as a source and as benchmarks
 OF_ALL = ("seed", *HOW_FAR, "batch_tokens", "loss_on", "device", "raw_checkpoints")  # no variant has its own
 TUNING_DOCUMENTS = 1000  # held out to choose learning rates on, where data.tuning does not say how many
@@ -64,7 +65,8 @@ class Data(Section):
     mirror: Path | None = Field(None, description="folder of data sets in the hub's layout, looked in before the hub")
     world: WorldSettings = Field(WorldSettings(), description="the built-in problems, where 'builtin' is named")
     sources: list[str | dict[str, Any]] = Field(
-        min_length=1, description="'builtin', names that `dreamer sources` lists, or sources of your own"
+        min_length=1,
+        description="'builtin', 'paper' (its fifteen), names that `dreamer sources` lists, or sources of your own",
     )
     limit: int | None = Field(None, ge=1, description="rows read of each source, for a quick look")
     clean: CleanSettings = CleanSettings()
@@ -94,6 +96,12 @@ class Data(Section):
         if memory_bytes(memory) < LEAST_MEMORY:
             raise ValueError(f"{memory} is too little for any stage; give at least 100MB")
         return memory
+
+    @field_validator("sources")
+    @classmethod
+    def _of_the_paper(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
+        fifteen = [name for name, source in SOURCES.items() if source.use == "train"]
+        return [one for entry in entries for one in (fifteen if entry == PAPER else [entry])]
 
     @field_validator("sources")
     @classmethod

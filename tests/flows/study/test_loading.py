@@ -1,4 +1,4 @@
-"""Study files: read, refused in a line, told from noise."""
+"""Load a study file: what it says, what is refused in one line, and which noise its factors are judged by."""
 
 from __future__ import annotations
 
@@ -90,6 +90,15 @@ def test_every_seed_goes_to_the_end_unless_a_race_is_asked_for(tmp_path: Path) -
     assert changed(tmp_path, "  screening: 0.25\n", "").training.stop_at(2) is None
     races = {name for name in presets() if load_study(name).training.stop_at(2)}
     assert races == {"paper-16", "paper-32", "paper-mini"}
+
+
+def test_the_papers_sources_are_named_at_once(tmp_path: Path) -> None:
+    sources = load_study("paper-16").data.sources
+    assert (len(sources), sources[0], sources[-1]) == (15, "math", "nemotron-sft-math")
+    mixed = changed(tmp_path, "sources: [builtin]", "sources: [builtin, paper]").data.sources
+    assert mixed == ["builtin", *sources]
+    with pytest.raises(InputError, match="the name 'gsm8k' is given twice"):
+        changed(tmp_path, "sources: [builtin]", "sources: [paper, gsm8k]")
 
 
 def test_a_study_that_is_not_there() -> None:
