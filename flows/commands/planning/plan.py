@@ -10,7 +10,7 @@ from functools import partial
 import pandas as pd
 
 from flows.checks import check_mirror, checkpoint_bytes, state_bytes, study_warnings
-from flows.commands.planning.data_plan import amount, data_bytes, data_tables
+from flows.commands.planning.data_plan import amount, data_bytes, data_sizes
 from flows.commands.planning.time_plan import (
     CPU_CORE_FLOPS,
     GPU_FLOPS,
@@ -43,7 +43,7 @@ SIZES = {
 
 
 def plan(options: argparse.Namespace) -> None:
-    """Print the matched models (Tables 1 and 3), the sources and data stages, then tokens, compute, disk and time.
+    """Print the matched models (Tables 1 and 3), the sources, then what data, training and evaluation need.
 
     The mismatch columns are what matching leaves between a model and the baseline; estimates name their assumptions.
     Raises InputError for numbers without sense, when the vocabulary is unknown before the tokenizer is read, a model
@@ -63,10 +63,9 @@ def plan(options: argparse.Namespace) -> None:
     console.print(f"{study.study_id}\n")
     baselines = {model.depth: model for model in planned if model.variant == study.models.compared_with}
     print_table(pd.DataFrame([_model_row(model, baselines.get(model.depth)) for model in planned]))
-    sources, stages, data = data_tables(study)
-    for table in (sources, stages):
-        console.print()
-        print_table(table)
+    sources, data = data_sizes(study)
+    console.print()
+    print_table(sources)
     training = study.training
     on_gpu = options.gpus is not None or gpus(study) > 0
     rate = GPU_FLOPS if on_gpu else CPU_CORE_FLOPS
