@@ -59,6 +59,8 @@ def study_warnings(study: Study) -> list[str]:
             f"no revision pins {', '.join(unpinned)}: what the hub or the mirror holds today is read, and its "
             f"commit, where known, noted in `sources`; `dreamer sources --check {study.arguments}` prints the pins"
         )
+    if study.training.tune and "learning_rate" in study.training.model_fields_set:
+        found.append("training.learning_rate is not used: training.tune chooses one for each model without its own")
     return found
 
 

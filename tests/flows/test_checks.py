@@ -62,6 +62,13 @@ def test_a_source_that_does_not_fit_its_first_rows_is_told_before_the_world_is_w
 TUNE = {"learning_rate": [1e-3, 2e-3], "seeds": [900], "tokens": 6000}
 
 
+def test_a_learning_rate_beside_a_search_is_not_used_and_that_is_said(tmp_path: Path) -> None:
+    assert study_warnings(tiny(tmp_path, training={"tune": TUNE, "learning_rate": 1e-3})) == [
+        "training.learning_rate is not used: training.tune chooses one for each model without its own"
+    ]
+    assert study_warnings(load_study("gpu-small")) == []
+
+
 def own(**training: Any) -> dict[str, Any]:
     """A variant as LA is, with settings of training of its own."""
     return {"models": {"variants": ["LA", {"name": "X", "family": "LA", "training": training}]}}
