@@ -14,33 +14,12 @@ FLOPs and parameters, trains them on the same tokens, evaluates every checkpoint
 data-efficiency factors with their uncertainty.
 
 A STUDY is a preset's name (demo, gpu-small, paper-mini, paper-16, paper-32) or the path of a YAML file."""
-# Every command, in the groups in which the help lists them, with an example.
+# Every command, in the groups in which the help lists them; README.md has an example of each.
 GROUPS = {
-    "run": {
-        "run": "dreamer run my.yaml --mirror ~/data",
-        "plan": "dreamer plan paper-16 --gpus 8 --price 2.5",
-        "verify": "dreamer verify demo --repair",
-        "clean": "dreamer clean demo",
-    },
-    "look": {
-        "status": "dreamer status demo --watch",
-        "sql": "dreamer sql demo 'FROM mean_factors' --csv",
-        "report": "dreamer report demo",
-        "compare": "dreamer compare demo my.yaml",
-        "checkpoints": "dreamer checkpoints demo --model DR+DA-4 --seed 0",
-        "lm-eval": "dreamer lm-eval --model dreamer --model_args path=FOLDER --tasks gsm8k",
-    },
-    "data": {
-        "sources": "dreamer sources --check",
-        "download": "dreamer download gsm8k mathqa --mirror data",
-        "dropped": "dreamer dropped demo --reason exact_duplicate",
-        "preview": "dreamer preview demo --rows 2",
-    },
-    "results": {
-        "export": "dreamer export demo tables --format csv",
-        "intervals": "dreamer intervals mine.duckdb",
-        "factors": "dreamer factors curves.csv --baseline GPT --report report.html",
-    },
+    "run": ("run", "plan", "verify", "clean"),
+    "look": ("status", "sql", "report", "compare", "checkpoints", "lm-eval"),
+    "data": ("sources", "download", "dropped", "preview"),
+    "results": ("export", "intervals", "factors"),
 }
 A_STUDY = "a preset's name or a YAML file"
 RESULTS = "a preset's name, a YAML file or a results file"
@@ -62,14 +41,7 @@ def parser() -> argparse.ArgumentParser:
     about: dict[str, str] = {}
 
     def add(name: str, command: str, words: str, **options: Any) -> argparse.ArgumentParser:
-        example = next(commands_of[name] for commands_of in GROUPS.values() if name in commands_of)
-        sub = commands.add_parser(
-            name,
-            description=words,
-            epilog=f"example:\n  {example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            **options,
-        )
+        sub = commands.add_parser(name, description=words, **options)
         sub.set_defaults(command=command)
         about[name] = words
         return sub
