@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -156,7 +155,7 @@ def test_a_full_disk_and_a_folder_that_is_a_file(tmp_path: Path, monkeypatch: py
     (tmp_path / "run").write_text("")
     assert "run is a file" in refusal(tmp_path)
     (tmp_path / "run").unlink()
-    monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: SimpleNamespace(free=1))
+    monkeypatch.setattr(checks, "free_bytes", lambda _: 1)
     assert "of checkpoints and states, and 0.0 GB are free" in refusal(tmp_path)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import shutil
 from functools import partial
 
 import pandas as pd
@@ -27,6 +26,7 @@ from flows.plan import Plan
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from flows.study.noise import noise_of
+from flows.watching.looks import free_bytes
 from pipeline.errors import InputError
 from pipeline.sources.source import notices
 from reports.text.numbers import duration
@@ -150,11 +150,9 @@ def _disk(study: Study, planned: list[PlannedModel]) -> str:
     """Say what all stages write, and what is free."""
     checkpoints, states, data = checkpoint_bytes(study, planned), state_bytes(study, planned), data_bytes(study)
     kinds = "raw and averaged " if study.training.averaging else ""
-    place = study.store_folder.absolute()
-    free = shutil.disk_usage(next(folder for folder in (place, *place.parents) if folder.is_dir())).free
     return (
         f"{amount(checkpoints + states + data)}: {amount(checkpoints)} of {kinds}checkpoints, {amount(states)} to "
-        f"resume from, {amount(data)} of data; {amount(free)} are free"
+        f"resume from, {amount(data)} of data; {amount(free_bytes(study.store_folder))} are free"
     )
 
 
