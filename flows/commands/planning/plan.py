@@ -25,13 +25,13 @@ from flows.models import PlannedModel, check_trusted, plan_models, size
 from flows.plan import Plan
 from flows.study.configuration import Study
 from flows.study.loading import load_study
-from flows.study.noise import noise_of
 from flows.watching.looks import free_bytes
 from pipeline.errors import InputError
 from pipeline.sources.source import notices
 from reports.text.numbers import duration
-from sql.statistics.resolution import smallest_factor
+from sql.statistics.resolution import Noise, smallest_factor
 
+DEMO_NOISE = Noise(0.171, 0.032, measured_on="ten demos (average accuracy, 2026-11-23)", items=1200)
 SIZES = {
     "expert size": "expert_size",
     "experts": "experts",
@@ -159,11 +159,11 @@ def _disk(study: Study, planned: list[PlannedModel]) -> str:
 def _resolution(study: Study) -> str:
     """Say which mean factor the study tells from 1, and with one more seed."""
     fewest = min(len(one.seeds or study.training.seeds) for one in study.models.variants)
-    measured, seeds = noise_of(study), 1 if study.training.stop_at(fewest) else fewest
+    seeds = 1 if study.training.stop_at(fewest) else fewest
     items = 0 if unknown_benchmarks(study) else sum(scored.items for scored in scored_by(study))
-    noise = measured.with_items(items)
+    noise = DEMO_NOISE.with_items(items)
     told, more = (smallest_factor(noise, count) for count in (seeds, seeds + 1))
-    scaled = f", the items' part scaled to {noise.items:,} items" if noise != measured else ""
+    scaled = f", the items' part scaled to {noise.items:,} items" if noise != DEMO_NOISE else ""
     by = f"by the noise of {noise.measured_on}{scaled}"
     if seeds == 1:
         return f"no factor from 1: one seed of each model shows no spread; two would tell {more:.2f}, {by}"
