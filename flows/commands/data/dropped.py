@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from flows.commands.tables import console, print_table, printable
-from flows.plan import DataPlan, Plan
+from flows.data import DataPlan
+from flows.plan import Plan
 from flows.study.loading import load_study
 from pipeline.decontaminate.settings import GRADES
 from pipeline.errors import InputError
