@@ -32,8 +32,6 @@ from pipeline.storage.files import PARTIAL, atomic_folder
 FILES = {"averaged": "averaged.safetensors", "raw": "model.safetensors"}
 """The file of each kind of weights: their running average, and the weights as trained."""
 
-MOST_SAID = 400  # characters of what torch says about tensors that do not fit
-
 
 @dataclass(frozen=True)
 class State:
@@ -59,9 +57,7 @@ def save_weights(
     the raw tensors are written only with `keep_raw`. `code` is the folder of the files that the model needs, if any.
     """
     if folder.exists():
-        raise InputError(
-            f"{folder} exists already: a checkpoint is never overwritten; remove it or name another folder"
-        )
+        raise InputError(f"{folder} exists already, and no checkpoint is overwritten; remove it or name another folder")
     with atomic_folder(folder) as partial:
         if keep_raw:
             _save_tensors(partial / FILES["raw"], raw)
@@ -114,7 +110,7 @@ def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) 
         model.load_state_dict(new, assign=any(tensor.is_meta for tensor in own.values()))
     except RuntimeError as error:  # torch names the tensors that do not fit, a line for each kind
         said = " ".join(str(error).split())
-        raise InputError(f"the tensors in {source} do not fit the model: {said[:MOST_SAID]}") from None
+        raise InputError(f"the tensors in {source} do not fit the model: {said[:400]}") from None
 
 
 def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:

@@ -147,7 +147,9 @@ class LanguageModel:
                 after_prompts=after_prompts,
             )
             for index, tokens in zip(indices, written, strict=True):
-                answers[index] = cut_at_stops(self.tokenizer.decode(tokens), generation.until)
+                answers[index] = self.tokenizer.decode(tokens)
+                for stop in generation.until:
+                    answers[index] = answers[index].split(stop, 1)[0]
         return answers
 
     def _stop(self, until: tuple[str, ...]) -> Callable[[list[int]], bool] | None:
@@ -162,13 +164,6 @@ class LanguageModel:
         return lambda tokens: found(self.tokenizer.decode(tokens[-reach:])) is not None
 
 
-def cut_at_stops(text: str, until: Sequence[str]) -> str:
-    """Return the text before the first of the stop strings."""
-    for stop in until:
-        text = text.split(stop, 1)[0]
-    return text
-
-
 def load_language_model(
     path: Path | str,
     tokenizer: Tokenizer | Path | str,
@@ -180,8 +175,8 @@ def load_language_model(
 ) -> LanguageModel:
     """Load a checkpoint folder for inference; `device` 'auto' prefers CUDA, where the model computes in bfloat16.
 
-    `weights` and `trust_code` are those of `load_model`. Raises InputError if a
-    folder is missing or damaged, or model and tokenizer do not fit each other.
+    `weights` and `trust_code` are those of `load_model`. Raises InputError if a folder is missing or damaged, or model
+    and tokenizer do not fit each other.
     """
     if not isinstance(tokenizer, Tokenizer):
         tokenizer = load_tokenizer(tokenizer)

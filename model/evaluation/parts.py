@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,18 +24,7 @@ from pipeline.storage.files import atomic_folder
 from pipeline.storage.integrity import write_manifest
 
 Rows = Mapping[str, pa.Table]  # by table
-
-
-class Task(Protocol):
-    """The interface that `HarnessTask` and `PlainTask` have in common."""
-
-    @property
-    def specification(self) -> Mapping[str, Any]: ...
-
-    @property
-    def requests(self) -> dict[str, list[Any]]: ...
-
-    def score(self, answers: Mapping[str, Sequence[Any]]) -> TaskScores: ...
+Task = Any  # a HarnessTask or a PlainTask: `specification`, `requests` by kind, and `score(answers)`
 
 
 @dataclass(frozen=True)
