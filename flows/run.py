@@ -223,11 +223,7 @@ def evaluation_job(
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_text_atomically(folder / "job.json", json.dumps(values, indent=1), durable=False)
-    environment = {
-        "HF_HUB_OFFLINE": "1",
-        "HF_DATASETS_OFFLINE": "1",
-        "HF_HOME": str((study.folder / EVALUATING / "cache").resolve()),
-    }
+    environment = {"HF_HOME": str((study.folder / EVALUATING / "cache").resolve())}
     return Job(
         "evaluation",
         name,
