@@ -204,8 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def prepare_staying() -> None:
     """Set the process up for evaluation: libraries stay offline, one core is used, SIGTERM raises SystemExit."""
     # Data are local, so the libraries must not look for newer ones; they read these variables on import.
-    for name, value in (("HF_HUB_OFFLINE", "1"), ("HF_DATASETS_OFFLINE", "1"), ("TOKENIZERS_PARALLELISM", "false")):
-        os.environ.setdefault(name, value)
+    os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     use_one_core()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
