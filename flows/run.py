@@ -253,9 +253,7 @@ def tell_changed_code(run: Run) -> None:
         with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # removed meanwhile, or damaged
             before = json.loads((path / "run.json").read_bytes())["model"]["files"]
             if changed := [name for name in files if before.get(name, files[name]) != files[name]]:
-                progress.write_line(
-                    f"{run.name}: {changed[0]} is another than in {path.name}; the model is trained anew"
-                )
+                progress.write_line(f"{run.name}: {changed[0]} is another than in {path.name}; it is trained anew")
 
 
 def check_checkpoints(run: Run) -> None:

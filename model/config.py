@@ -40,9 +40,7 @@ def _named(name: str, overrides: dict[str, Any], **switches: bool) -> dict[str, 
     """Add the switches that define a variant to overrides. Raises InputError for an override that contradicts one."""
     for switch, value in switches.items():
         if overrides.get(switch, value) != value:
-            raise InputError(
-                f"model configuration: {switch} is {overrides[switch]!r}, but in {name}() it must be {value}"
-            )
+            raise InputError(f"model: {switch} is {overrides[switch]!r}, but in {name}() it must be {value}")
     return {**overrides, **switches}
 
 

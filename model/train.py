@@ -134,9 +134,7 @@ def prepare_staying() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m model.train", description="Train, or continue, the run in a folder."
-    )
+    parser = argparse.ArgumentParser(prog="python -m model.train", description="Train or resume the run in a folder.")
     parser.add_argument("folder", type=Path, help="a folder with run.json")
     parser.add_argument("--stop-at", type=int, metavar="TOKENS", help="stop early, at the first step at or above")
     parser.add_argument(

@@ -43,9 +43,7 @@ TUNING_DOCUMENTS = 1000  # held out to choose learning rates on, where data.tuni
 class Tokenizer(Section):
     """The tokenizer: trained on the study's own documents, fetched from the hub, or a local tokenizer.json."""
 
-    vocabulary_size: int | None = Field(
-        None, ge=260, description="train a byte-level BPE tokenizer of at most this size"
-    )
+    vocabulary_size: int | None = Field(None, ge=260, description="train a byte-level BPE tokenizer of up to this size")
     hub: str | None = Field(None, description="the tokenizer of a model on the hub, by its id")
     revision: str | None = Field(None, description="the commit of that model's repository")
     file: Path | None = Field(None, description="a tokenizer.json")
@@ -136,9 +134,7 @@ class Variant(Section):
     """One architecture to compare: of the bundled family, in a file of one's own, or of the transformers library."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9+][A-Za-z0-9+_.-]*$", description="in tables and figures")
-    family: Literal["LA", "DR", "DR+DA"] | None = Field(
-        None, description="layered, depth-recurrent, with depth attention"
-    )
+    family: Literal["LA", "DR", "DR+DA"] | None = Field(None, description="layered, recurrent, with depth attention")
     overrides: dict[str, Any] = Field(default_factory=dict, description="fields of DreamerConfig, with `family`")
     module: str | None = Field(
         None, pattern=r"^[^:]+\.py:[A-Za-z_]\w*$", description="a class beside the study: <file>.py:<class>"
@@ -240,9 +236,7 @@ class Models(Section):
 class Tuning(Section):
     """A search over learning rates for every variant without its own: the same rates, seeds and tokens for each."""
 
-    learning_rate: list[Positive] = Field(
-        min_length=2, description="at a best edge one more is tried, at the same ratio"
-    )
+    learning_rate: list[Positive] = Field(min_length=2, description="at a best edge one more is tried, in equal ratio")
     seeds: list[int] = Field(min_length=1, description="of the search alone")
     tokens: int = Field(ge=1, description="of each training of the search")
 
@@ -329,9 +323,7 @@ class Evaluation(settings_section(EvaluationSettings)):
         min_length=1, description="'builtin', names that `dreamer sources` lists, or benchmarks of your own"
     )
     introspect: bool = Field(True, description="observe depth attention and expert usage at every checkpoint")
-    bootstrap_replicates: int = Field(
-        1000, ge=0, le=100_000, description="of the items, for intervals of mean factors; 0: none"
-    )
+    bootstrap_replicates: int = Field(1000, ge=0, le=100_000, description="of the items, for intervals; 0: none")
 
     @model_validator(mode="after")
     def _accepted_by_evaluation(self) -> Evaluation:

@@ -100,10 +100,8 @@ class LanguageModel:
 
         The end mark replaces an empty context; an empty continuation has log-probability 0.
         """
-        tokens = self.tokenizer.encode_pairs(pairs)
-        return log_likelihoods(
-            self.model, tokens, batch_tokens=self.batch_tokens, depth=self.depth, finished=self.finished
-        )
+        options = {"batch_tokens": self.batch_tokens, "depth": self.depth, "finished": self.finished}
+        return log_likelihoods(self.model, self.tokenizer.encode_pairs(pairs), **options)
 
     def rolling_log_likelihoods(self, texts: Sequence[str]) -> list[tuple[float, int]]:
         """Return each text's log-probability, in disjoint windows of the sequence length, and number of tokens."""
@@ -113,12 +111,9 @@ class LanguageModel:
             for window in rolling_windows(tokens, self.tokenizer.end_token, self.sequence_length):
                 windows.append(window)
                 owners.append(owner)
+        options = {"batch_tokens": self.batch_tokens, "depth": self.depth}
         values = log_likelihoods(
-            self.model,
-            windows,
-            batch_tokens=self.batch_tokens,
-            depth=self.depth,
-            finished=lambda done: self.finished(done * len(texts) / len(windows)),
+            self.model, windows, finished=lambda done: self.finished(done * len(texts) / len(windows)), **options
         )
         totals = [0.0] * len(texts)
         for owner, (value, _) in zip(owners, values, strict=True):
