@@ -185,7 +185,11 @@ class Plan(PlannedData):
 
     def sizing(self, sizing: Sizing) -> Path:
         """Return the file of the decision which sizes a model has, and what it costs."""
-        key = self.store.key("decisions", VERSIONS["decisions"], sizing.content(), [])
+        return self._decision_on(sizing.content(), [])
+
+    def _decision_on(self, content: Mapping[str, Any], runs: Sequence[Run]) -> Path:
+        """Return the file of a decision that is made about some content, from what these runs have found."""
+        key = self.store.key("decisions", VERSIONS["decisions"], content, [f"runs/{run.run_id}" for run in runs])
         return self.store.root / "decisions" / f"{key}.json"
 
     @property
@@ -308,9 +312,7 @@ class Plan(PlannedData):
         """The file of the decision which learning rates the search has chosen."""
         tune = self.study.training.tune
         configuration = {"tune": tune.model_dump(), "weights": self.study.evaluation.weights}
-        inputs = [f"runs/{run.run_id}" for run in self._search(tune.learning_rate)]
-        key = self.store.key("decisions", VERSIONS["decisions"], configuration, inputs)
-        return self.store.root / "decisions" / f"{key}.json"
+        return self._decision_on(configuration, self._search(tune.learning_rate))
 
     @property
     def search(self) -> list[dict[str, Any]]:
@@ -323,10 +325,7 @@ class Plan(PlannedData):
 
     def decision(self, runs: Sequence[Run]) -> Path:
         """Return the file of the decision which of a model's seeds goes on after a race."""
-        inputs = [f"runs/{run.run_id}" for run in runs]
-        configuration = {"race": self.study.training.stop_at(len(runs))}
-        key = self.store.key("decisions", VERSIONS["decisions"], configuration, inputs)
-        return self.store.root / "decisions" / f"{key}.json"
+        return self._decision_on({"race": self.study.training.stop_at(len(runs))}, runs)
 
     def chosen_seed(self, runs: Sequence[Run]) -> int | None:
         """Read which of a model's seeds goes on after a race; None while that is not decided."""

@@ -241,9 +241,12 @@ def size_models(plan: Plan, options: Options) -> None:
     """Size the models of the study, and store what only running their code has told."""
     while sizing := plan.unsized:
         config, costs = size(sizing, plan.study.place, trust_code=options.trust_code)
-        path = plan.sizing(sizing)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text_atomically(path, sealed({"model": config.to_dict(), "resources": vars(costs)}))
+        _write_decision(plan.sizing(sizing), {"model": config.to_dict(), "resources": vars(costs)})
+
+
+def _write_decision(path: Path, values: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text_atomically(path, sealed(values))
 
 
 def tell_changed_code(run: Run) -> None:
@@ -313,8 +316,7 @@ def choose_rates(plan: Plan, search: list[Run]) -> None:
     if len(chosen) < len({run.model.model_id for run in search}):
         return
     rows = [{**row, "chosen": chosen[row["variant"], row["depth"]] == row["learning_rate"]} for row in rows]
-    plan.rates_decision.parent.mkdir(parents=True, exist_ok=True)
-    write_text_atomically(plan.rates_decision, sealed({"rows": rows}))
+    _write_decision(plan.rates_decision, {"rows": rows})
     for (variant, depth), rate in chosen.items():
         edge = ", at the edge: a better one may lie beyond" if rate in (tried[0], tried[-1]) else ""
         progress.write_line(
@@ -328,9 +330,7 @@ def decide(plan: Plan, runs: list[Run]) -> None:
     A seed whose training has failed has lost.
     """
     chosen = choose_seed({run.seed: run.folder for run in runs if run.done}, runs[0].goal)
-    path = plan.decision(runs)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text_atomically(path, sealed({"seed": chosen, "runs": [run.run_id for run in runs]}))
+    _write_decision(plan.decision(runs), {"seed": chosen, "runs": [run.run_id for run in runs]})
 
 
 def is_complete(plan: Plan) -> bool:
