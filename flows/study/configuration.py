@@ -200,13 +200,9 @@ class Models(Section):
     variants: list[NamedVariant] = Field(
         default=[Variant(name=v, family=v) for v in VARIANTS], min_length=1, description="architectures to compare"
     )
-    baseline: str | None = Field(
-        None, description="the variant that the others are compared with, and matched to; default: the first one"
-    )
+    baseline: str | None = Field(None, description="what others are compared with and matched to; default: the first")
     dreamer: dict[str, Any] = Field(default_factory=dict, description="fields of DreamerConfig, for LA, DR and DR+DA")
-    counted_length: int | None = Field(
-        None, ge=1, description="tokens of a text over which FLOPs are counted; default: training.sequence_length"
-    )
+    counted_length: int | None = Field(None, ge=1, description="over which FLOPs are counted; default: sequence_length")
 
     @field_validator("baseline", mode="before")
     @classmethod
@@ -259,12 +255,8 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
     )
     sequence_length: int = Field(4096, ge=8, le=LONGEST_SEQUENCE, description="tokens of a row")
     seeds: list[int] = Field(default=[0, 1], min_length=1, description="each model is trained once with each")
-    screening: float = Field(
-        0.0, ge=0, lt=1, description="train all seeds this far, the best goes on (the paper's race); 0: all to the end"
-    )
-    tune: Tuning | None = Field(
-        None, description="choose each model's learning rate, by its loss on documents held out beside the validation"
-    )
+    screening: float = Field(0.0, ge=0, lt=1, description="all seeds train this far, then the best; 0: all to the end")
+    tune: Tuning | None = Field(None, description="choose each model's learning rate on held-out text")
     ranks: int | None = Field(
         None,
         ge=1,

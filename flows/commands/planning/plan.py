@@ -55,9 +55,7 @@ def plan(options: argparse.Namespace) -> None:
     check_mirror(study)
     vocabulary = study.data.tokenizer.vocabulary_size
     if vocabulary is None:
-        raise InputError(
-            "data.tokenizer.vocabulary_size: give it beside 'hub' or 'file', so that the models can be sized beforehand"
-        )
+        raise InputError("data.tokenizer.vocabulary_size: give it beside 'hub' or 'file', to size the models")
     check_trusted(study, trust_code=options.trust_code)
     planned = plan_models(study, vocabulary, partial(size, code=study.place, trust_code=options.trust_code))
     console.print(f"{study.study_id}\n")
