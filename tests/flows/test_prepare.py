@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import flows.prepare
-from flows.plan import DataPlan, Plan
+from flows.data import DataPlan
+from flows.plan import Plan
 from flows.prepare import prepare_data
 from flows.study.loading import load_study
 from model.training.stream import TokenStream

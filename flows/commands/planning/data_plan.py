@@ -33,8 +33,8 @@ WORLD_BYTES = {"world": (300, 105, 3.3), "sheets": (140, 135, 2.2)}  # of a docu
 SIGNED = 0.24  # of the documents get band hashes: the most of any real source so far, reasoning-gym
 
 
-def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str]]:
-    """Build the table of sources with sizes, the table of stages with costs, and lines about totals and memory.
+def data_sizes(study: Study) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Build the table of sources with their sizes, and lines about totals, stages, epochs and memory.
 
     Raises InputError for a file in the mirror that is damaged.
     """
@@ -49,27 +49,21 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
         }
         for source, size, left in sources
     ]
-    costs = [
-        (stage, read, disk, read / rate / 1e6 / 3600, rate)
-        for (stage, rate), (read, disk) in zip(RATES.items(), _amounts(study, sources), strict=True)
-    ]
-    stages = [
-        {"stage": stage, "reads": amount(read), "disk": amount(disk), "core-hours": f"{hours:,.3g}", "MB/s": rate}
-        for stage, read, disk, hours, rate in costs
-    ]
+    amounts = _amounts(study, sources)
+    hours = sum(read / rate / 1e6 / 3600 for rate, (read, _) in zip(RATES.values(), amounts, strict=True))
     sizes = [size for _, size, _ in sources]
     memory, needed = memory_bytes(study.data.memory), cores() * PROCESS_MEMORY
     lines = {
         "data": f"{_total([s.documents for s in sizes], '{:,.0f}'.format)} documents, "
         f"{_total([s.download for s in sizes])} to download, "
         f"{_total([s.text for s in sizes])} of text",
-        "stages": f"{sum(hours for *_, hours, _ in costs):,.3g} core-hours, {amount(sum(c[2] for c in costs))} of disk"
+        "stages": f"{hours:,.3g} core-hours, {amount(sum(disk for _, disk in amounts))} of disk"
         f"{' or more' if any(s.text is None for s in sizes) else ''}; nothing is counted as dropped",
         "epochs": _epochs(study, sources),
         "memory": f"at most data.memory = {study.data.memory} at once; "
         f"{amount(min(memory, needed))} with a process on each of {cores()} cores, as here",
     }
-    return pd.DataFrame(rows), pd.DataFrame(stages), lines
+    return pd.DataFrame(rows), lines
 
 
 def data_bytes(study: Study) -> float:

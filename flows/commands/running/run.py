@@ -11,7 +11,6 @@ from pathlib import Path
 
 from flows.checks import check_study, study_warnings
 from flows.commands.data.sources import print_notices
-from flows.commands.planning.data_plan import amount, data_bytes
 from flows.commands.tables import console, print_factors, print_table, read_factors
 from flows.jobs.cluster import open_jobs
 from flows.live import patiently
@@ -25,7 +24,6 @@ from flows.watching.record import recorded
 from flows.watching.single import only_run
 from pipeline.errors import InputError
 from pipeline.storage.files import naming
-from sql.results import Busy, connect
 from sql.statistics.expectations import check_expectations
 
 PARAMETERS = ("study", "mirror", "root", "accept_code_change", "trust_code", "until")  # of the flow
@@ -38,13 +36,15 @@ def run(options: argparse.Namespace) -> int:
     this process ends here, since its threads would wait.
     """
     study = load_study(options.study, mirror=options.mirror, root=options.root)
+    options.trust_code |= study.trusted
     plan, lost, status = Plan(study), False, 0
     if not plan.absent and is_complete(plan):
         progress.write_line(f"Nothing to do: {study.study_id} is complete.")
         say(study_warnings(study))
     else:
         with progress.on_terminal(), only_run(study):  # progress of downloads too
-            preflight(study, trust_code=options.trust_code)
+            check_study(study, trust_code=options.trust_code)
+            print_notices(study.own_sources)
             with _staying(study.folder), naming(study.folder):
                 lost = _run(study, options)
     if options.until == "report":
@@ -92,19 +92,3 @@ def _staying(folder: Path) -> Iterator[None]:
             f"{folder} was moved or removed while the study ran; move it back, in the place of what may be there now, "
             "and run the same command again, or give its new place by --root"
         ) from None
-
-
-def preflight(study: Study, *, trust_code: bool) -> None:
-    """Find what can be known to fail before any work, and print notices. Raises what `check_study` raises."""
-    check_study(study, trust_code=trust_code)
-    needed, free = data_bytes(study), shutil.disk_usage(study.store_folder).free
-    if needed > free:
-        progress.write_line(
-            f"{study.store_folder}: the data may need {amount(needed)}, and {amount(free)} are free; "
-            f"`dreamer plan {study.arguments}` says what for"
-        )
-    print_notices(study.own_sources)
-    try:
-        connect(study.database, wait=1).close()
-    except Busy as busy:
-        progress.write_line(f"{busy}; rows wait, the study goes on")
