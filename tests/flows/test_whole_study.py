@@ -36,7 +36,8 @@ def run_race(root: Path, **more: Any) -> subprocess.Popen[bytes]:
     """Run two models of two seeds each, of which one goes on; what is said is appended to `<root>.log`."""
     training = {"seeds": [0, 1], "screening": 0.25, "checkpoints": 2}
     evaluation = {"limit": 5, "bootstrap_replicates": 100}
-    path = study_file(root.parent, models={"variants": ["LA", "DR+DA"]}, training=training, evaluation=evaluation, **more)
+    more |= {"models": {"variants": ["LA", "DR+DA"]}, "training": training, "evaluation": evaluation}
+    path = study_file(root.parent, **more)
     return start(path, root, root.with_suffix(".log"), "--plain")
 
 
