@@ -22,7 +22,10 @@ NEWEST = "qualify tokens = max(tokens) over (partition by run_id)"
 # Queries by the name of an attribute of `StudyData`; the study's id is the only parameter.
 QUERIES = {
     "order": "select variant, baseline from internal.variants where study_id = ? order by place",
-    "mean_factors": "select * exclude (place) from mean_factors_against(null) where study_id = ? order by all",
+    # Where a variant never reached much of the baseline's range, its bound stands in the place of the factor.
+    "mean_factors": "select * exclude (place) replace (case when bounded then bound else factor end as factor, "
+    "case when bounded then bound_low else low end as low, case when bounded then bound_high else high end as high) "
+    "from mean_factors_against(null) where study_id = ? order by all",
     "noise": "from study_noise where study_id = ?",
     "factor_by_target": "from factor_by_target where study_id = ? and (task = 'average' or task = 'validation')",
     "efficiency": "from data_efficiency where study_id = ?",

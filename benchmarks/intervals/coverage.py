@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.intervals.simulated_studies import Design, population, scores
 from sql.statistics.bootstrap import resample
-from sql.statistics.mean_factors import SeedCurves, mean_factor_interval, mean_log_factor
+from sql.statistics.mean_factors import SeedCurves, log_factors, mean_factor_interval
 
 REPLICATES = 200
 
@@ -23,7 +23,7 @@ REPLICATES = 200
 def truth(of: Design) -> float:
     """Compute the mean factor of the expected curves."""
     curves = [SeedCurves(np.log(of.share), of.expected(model)[None], None) for model in range(2)]
-    return float(np.exp(mean_log_factor(*curves, *(curve.mean for curve in curves))[0]))
+    return float(np.exp(log_factors(*curves, *(curve.mean for curve in curves))[0, 0]))
 
 
 def interval(of: Design, random: np.random.Generator) -> tuple[float | None, float | None]:

@@ -11,8 +11,9 @@ import pandas as pd
 from reports.data import baseline_of, without_baseline
 from reports.style.theme import Style, ordered
 from reports.tables.cells import Cell, Table, left, model_cells, table, variant_head
+from reports.text.mean_factors import bounded_factor
 from reports.text.names import depth_name, measure_label, task_name, task_order
-from reports.text.numbers import NOTHING, duration, factor, fine_factor, fine_interval, percent, tokens
+from reports.text.numbers import NOTHING, duration, factor, fine_interval, percent, tokens
 from sql.names import AVERAGE
 
 UNITS = ("tokens", "flops", "seconds")  # in which factors are counted
@@ -42,6 +43,8 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) ->
         body,
         *["† what both models reached is hardly more than noise: the factor says little."]
         * bool(rows["within_noise"].any()),
+        *["≤ the variant never reached a tenth or more of the baseline’s range: a bound over that whole range."]
+        * bool(rows["bounded"].any()),
     )
 
 
@@ -51,7 +54,7 @@ def _mean_cell(row: Mapping[str, Any]) -> Cell:
     if pd.isna(row.get("factor")):
         return Cell(NOTHING, note="nothing in common" if pd.notna(row.get("seeds")) else "not evaluated")
     kind = "strong" if row["task"] == AVERAGE else ""
-    text = fine_factor(row["factor"]) + "†" * bool(row["within_noise"])
+    text = bounded_factor(row) + "†" * bool(row["within_noise"])
     return Cell(text, fine_interval(row) or "no interval", kind)
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from reports.data import StudyData, baseline_of, without_baseline
 from reports.text.crossings import crossing
 from reports.text.limitations import few_items, not_evaluated
+from reports.text.mean_factors import never_reached
 from reports.text.names import depth_name, measure_name, task_name
 from reports.text.numbers import counted, fine_factor, fine_interval, holds_one, listed
 from reports.text.token_stream import mismatch, repetition
@@ -32,7 +33,13 @@ def answers(means: pd.DataFrame, others: pd.DataFrame) -> list[str]:
     found = []
     for depth in sorted({*means["depth"], *others["depth"]}):
         rows = means[means["depth"] == depth]
-        sentences = [_sentence(depth, part) for _, part in rows.groupby(["metric", "task"], sort=False)]
+        shared = rows[~rows["bounded"]]
+        sentences = [_sentence(depth, part) for _, part in shared.groupby(["metric", "task"], sort=False)]
+        for row in rows[rows["bounded"]].to_dict("records"):
+            place = f"At {depth_name(depth).lower()}, " * (depth >= 0 and not sentences)
+            unknown = f"whether {row['variant']} needed fewer or more is open: " * _is_open(row)
+            text = f"{place}{unknown}{never_reached(row)}."
+            sentences.append(text[0].upper() + text[1:] if unknown and not place else text)
         sentences += [crossing(row).sentence for row in others[others["depth"] == depth].to_dict("records")]
         found.append(" ".join(sentences))
     return found
@@ -55,8 +62,8 @@ def _sentence(depth: int, rows: pd.DataFrame) -> str:
 
 
 def _is_open(row: Mapping[str, Any]) -> bool:
-    """Tell whether a study decides nothing about a model: the interval holds 1, or the factor is of noise."""
-    return holds_one(row) or bool(row["within_noise"])
+    """Tell whether a study decides nothing about a model: by its interval, or as the factor is of noise."""
+    return holds_one(row) or bool(row["within_noise"]) or bool(row["bounded"] and row["factor"] >= 1)
 
 
 def _cannot_tell(rows: list[dict[str, Any]], compared: str = "") -> str:

@@ -19,5 +19,11 @@ create table if not exists internal.computed_factors ( -- One row: the mean fact
     seed_error double, -- standard error of the log factor from the spread of the seeds
     item_error double, -- and from the choice of the items; null where the scores of items are unknown
     replicates bigint, -- of the items
-    digest varchar not null -- of the points of both curves (measured_curves)
+    digest varchar not null, -- of the points of both curves (measured_curves)
+    covered double, -- share of the baseline's range, from where both curves start to its best, that both cover
+    missed_low double, -- what of the baseline's range the variant never reached; null where nothing
+    missed_high double,
+    bound double, -- of the factor over the baseline's whole range, from above: the last token counts for what was missed
+    bound_low double, -- its 95 % interval
+    bound_high double
 );

@@ -12,5 +12,9 @@ select
     factor, -- tokens of the baseline over tokens of the variant; null after a change until `dreamer intervals`
     low, -- lower end of the 95 % interval, over seeds and items; null with one seed
     high, -- upper end of the 95 % interval
-    seeds -- number of seeds: the smaller one of the two models
+    seeds, -- number of seeds: the smaller one of the two models
+    covered, -- share of the baseline's range that both curves cover; below 0.9 the bound is the headline
+    bound, -- upper bound on the factor over the baseline's whole range: the last token counts for what was never reached
+    bound_low, -- lower end of the 95 % interval of the bound
+    bound_high -- upper end of the 95 % interval of the bound
 from mean_factors_against(null);

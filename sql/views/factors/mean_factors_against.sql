@@ -31,16 +31,27 @@ select
     computed.item_error,
     computed.range_low,
     computed.range_high,
-    -- Whether the range is hardly more than noise: it rises by less than two standard errors, or no higher above chance.
-    -- False for unknown errors, so that `where not within_noise` loses no rows.
+    -- Whether the baseline's range is hardly more than noise: it rises by less than two standard errors, or no higher
+    -- above chance. False for unknown errors, so that `where not within_noise` loses no rows.
     coalesce(
-        computed.range_high - computed.range_low < 2 * pairs.stderr
-        or (expected.measure = 'accuracy' and computed.range_high <= pairs.chance + 2 * pairs.stderr),
+        greatest(computed.range_high, computed.missed_high) - least(computed.range_low, computed.missed_low)
+        < 2 * pairs.stderr
+        or (
+            expected.measure = 'accuracy'
+            and greatest(computed.range_high, computed.missed_high) <= pairs.chance + 2 * pairs.stderr
+        ),
         false
     ) as within_noise,
     pairs.digest is not null and computed.digest is null as outdated,
     coalesce(baseline_variant, expected.baseline) as baseline,
-    expected.place
+    expected.place,
+    computed.covered,
+    computed.missed_low,
+    computed.missed_high,
+    computed.bound,
+    computed.bound_low,
+    computed.bound_high,
+    coalesce(computed.covered < 0.9, false) as bounded -- so little is covered that the bound says more than the factor
 from internal.expected_curves as expected
 left join pairs
     on pairs.study_id = expected.study_id

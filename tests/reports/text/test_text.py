@@ -25,6 +25,15 @@ from reports.text.token_stream import epochs, repetition, streams
 from tests.reports.small_results import STUDY, curation, entered, model_row, study
 
 ANSWER_ROW = {"metric": "accuracy", "task": "average", "depth": 4, "seeds": 5, "within_noise": False, "baseline": "LA"}
+ANSWER_ROW |= {"bounded": False}
+BOUNDED = {
+    "bounded": True,
+    "missed_low": 0.56,
+    "missed_high": 0.77,
+    "bound": 2 / 3,
+    "bound_low": 0.5,
+    "bound_high": 0.8,
+}
 NO_OTHERS = pd.DataFrame({"depth": []})
 OPEN = "The study cannot tell whether "
 
@@ -58,6 +67,27 @@ def test_models_that_are_not_decided_share_a_sentence() -> None:
 
 def test_a_factor_of_noise_decides_nothing() -> None:
     assert sentences({"variant": "DR", "factor": 0.5, "within_noise": True})[0].startswith(OPEN)
+
+
+def test_where_a_model_stops_the_bound_is_said_in_place_of_the_factor() -> None:
+    (text,) = sentences(
+        {"variant": "DR", "factor": 1.5, "low": 1.2, "high": 1.9},
+        {"variant": "LA-1", **BOUNDED, "factor": 2 / 3, "low": 0.5, "high": 0.8},
+    )
+    assert text.startswith("At depth 4, for equal average accuracy, DR needed 1.50 times fewer")
+    assert text.endswith(
+        "LA-1 never reached 56.0% to 77.0% in average accuracy; over LA’s whole range it needs at least 1.50 times as "
+        "many training tokens (95% interval 1.25 to 2.00)."
+    )
+
+
+@pytest.mark.parametrize(("bound", "high", "decided"), [(0.8, 0.95, True), (0.8, 1.1, False), (1.3, 1.6, False)])
+def test_a_bound_decides_only_below_one(bound: float, high: float, decided: bool) -> None:
+    changed = {"bound": bound, "bound_low": bound / 1.1, "bound_high": high}
+    said = {"factor": bound, "low": bound / 1.1, "high": high}
+    (text,) = sentences({"variant": "LA-1", **BOUNDED, **changed, **said})
+    assert text.startswith("At depth 4, LA-1 never" if decided else "At depth 4, whether LA-1 needed fewer or more is")
+    assert ("at most 1.30 times fewer" in text) == (bound > 1)
 
 
 @given(st.floats(0.05, 20), st.floats(1, 3), st.floats(1, 3))
@@ -144,6 +174,7 @@ MEAN_ROW = {
     "range_low": 0.31,
     "range_high": 0.88,
     "within_noise": False,
+    "bounded": False,
 }
 
 
@@ -161,6 +192,12 @@ def test_a_factor_below_one_is_said_in_times_as_many_too() -> None:
     assert found.interval == "95% interval 0.64 to 0.96"
 
 
+def test_a_bound_is_large_type_with_what_was_never_reached() -> None:
+    found = mean_finding({**MEAN_ROW, **BOUNDED, "factor": 2 / 3, "low": 0.5, "high": 0.8})
+    assert (found.figure, found.unit) == ("≤\u202f0.67×", "that is, at least 1.50 times as many training tokens")
+    assert found.sentence.startswith("DR never reached 56.0% to 77.0% in average accuracy")
+
+
 def test_one_seed_has_no_interval() -> None:
     found = mean_finding({**MEAN_ROW, "low": math.nan, "high": math.nan, "seeds": 1})
     assert found.interval == ""
@@ -169,7 +206,7 @@ def test_one_seed_has_no_interval() -> None:
 
 def test_losses_are_named() -> None:
     row = {**MEAN_ROW, "metric": "loss", "range_low": 0.412, "range_high": 1.25}
-    assert "every average loss from 1.25 bits per byte to 0.41 bits per byte" in mean_finding(row).sentence
+    assert "every average loss from 1.25 to 0.41 bits per byte" in mean_finding(row).sentence
 
 
 def test_the_headline_is_a_loss_where_accuracy_is_within_noise() -> None:

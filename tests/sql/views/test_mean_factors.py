@@ -94,10 +94,24 @@ def test_a_model_without_a_common_range_or_without_a_curve_is_a_row_without_a_fa
     enter(sql, {"LA": {"t": {10: 0.1, 20: 0.2}}, "DR": {"t": {10: 0.3, 20: 0.4}}, "none": {}})
     for variant, seeds in (("DR", 1), ("none", None)):
         found = mean_factor(sql, variant)
-        assert (found["factor"], found["range_low"], found["seeds"]) == (None, None, seeds)
+        assert (found["factor"], found["bound"], found["range_low"], found["seeds"]) == (None, None, None, seeds)
         assert not found["outdated"]
     assert mean_factor(sql, "LA")["factor"] == 1
     assert sql.execute("select distinct variant from factor_by_target").fetchall() == [("LA",)]
+
+
+def test_a_model_that_stops_below_the_baseline_is_bounded_in_accuracy_and_in_loss(sql):
+    low = {10: 0.1, 20: 0.3, 40: 0.3, 80: 0.3}
+    pair(sql, LA, low)
+    pair(sql, as_loss(LA), as_loss(low), metric="gold_bits_per_byte", study="losses")
+    found = mean_factor(sql)
+    bound = math.exp(((0.2 * 1.5 + 0.1 * 2.5) - 0.3 * 3) / 0.5 * math.log(2))
+    assert (found["covered"], found["bound"]) == (pytest.approx(0.4), pytest.approx(bound))
+    assert (found["missed_low"], found["missed_high"], found["bounded"]) == (0.3, 0.6, True)
+    compute_statistics(sql, "losses", replicates=0)
+    place = "study_id = 'losses' and variant = 'DR' and task = 't'"
+    missed = "select bound, missed_low, missed_high from mean_factors_against(null)"
+    assert sql.execute(f"{missed} where {place}").fetchall() == [pytest.approx((bound, 0.4, 0.7))]
 
 
 def test_a_model_of_an_unknown_depth_has_its_factor(sql):
