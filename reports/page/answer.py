@@ -16,6 +16,7 @@ from reports.text.crossings import crossing
 from reports.text.mean_factors import headline, mean_finding
 from reports.text.names import task_name
 from reports.text.numbers import listed
+from reports.text.standing import standing
 from reports.text.token_stream import mismatch
 from sql.names import AVERAGE
 
@@ -52,6 +53,7 @@ def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     boxes = [(found[i], styles[found[i].variant]) for i in ordered(models, styles).index]
     blocks = [Block("doubt", text) for text in (mismatch(data),) if text]
     blocks.append(Block("findings", boxes))
+    blocks += [Block("list", texts) for texts in (standing(data),) if texts]
     return [*blocks, *_mean_factors(data, styles), *_crossings(data, styles)]
 
 

@@ -41,11 +41,16 @@ def headline(rows: pd.DataFrame) -> pd.DataFrame:
     right answers stands in, then the loss on the validation documents. A model without any factor has no row. `rows`
     are those of `StudyData.mean_factors`.
     """
+    chosen = comparisons(rows).sort_values("within_noise", kind="stable")
+    return chosen.drop_duplicates(["depth", "variant"])
+
+
+def comparisons(rows: pd.DataFrame) -> pd.DataFrame:
+    """Choose the rows of the measures that a headline may have, the primary measure's first."""
     places = {("accuracy", AVERAGE): 0, ("loss", AVERAGE): 1, ("loss", VALIDATION): 2}
     chosen = rows.assign(place=[places.get(key) for key in zip(rows["metric"], rows["task"], strict=True)])
     chosen = without_baseline(chosen[chosen["place"].notna() & chosen["factor"].notna()])
-    chosen = chosen.assign(place=chosen["place"] + len(places) * chosen["within_noise"])
-    return chosen.sort_values("place", kind="stable").drop_duplicates(["depth", "variant"]).drop(columns="place")
+    return chosen.sort_values("place", kind="stable").drop(columns="place")
 
 
 def mean_finding(row: Mapping[str, Any]) -> Finding:

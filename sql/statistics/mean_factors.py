@@ -21,6 +21,7 @@ import numpy as np
 from sql.statistics.bootstrap import Checkpoint, Model
 from sql.statistics.errors import jackknife, together
 
+PARTS = 25  # of the range that both curves cover; in the middle of each is a target of view factor_by_target
 TIE = 4e-15  # as in macros/reaches.sql: sums in another order are still ties
 
 
@@ -58,6 +59,7 @@ class MeanFactor:
 
     `covered` is the share of the baseline's range that both curves cover, `missed_low` to `missed_high` are the scores
     of the baseline that the variant never reached, and `bound` is an upper bound on the factor over the whole range.
+    `target_halves` is half the width of the interval of the log factor at each target, from the lowest score.
     None: unknown, or without a range.
     """
 
@@ -75,6 +77,7 @@ class MeanFactor:
     bound: float | None = None
     bound_low: float | None = None
     bound_high: float | None = None
+    target_halves: list[float] | None = None
 
 
 def seed_curves(
@@ -132,7 +135,7 @@ def mean_factor_interval(baseline: SeedCurves, variant: SeedCurves) -> MeanFacto
             jackknife(log_factors(baseline, variant, baseline.mean, variant.without_one_seed)),
         ]
     errors = together(parts, seeds, np.nan_to_num(of_items) ** 2)
-    ends = np.exp([values - errors.half(), values, values + errors.half()])
+    ends, halves = np.exp([values - errors.half(), values, values + errors.half()]), errors.half()[2:]
     has_range = bool(np.isfinite(values[0]))
     return MeanFactor(
         *(_known(ends[place, 0]) for place in (1, 0, 2)),
@@ -145,6 +148,7 @@ def mean_factor_interval(baseline: SeedCurves, variant: SeedCurves) -> MeanFacto
         missed_low=reached if missed else None,
         missed_high=best if missed else None,
         **{name: _known(end) for name, end in zip(("bound_low", "bound", "bound_high"), ends[:, 1], strict=True)},
+        target_halves=halves.tolist() if np.isfinite(halves).all() else None,
     )
 
 
@@ -156,22 +160,26 @@ def whole_range(baseline_scores: np.ndarray, variant_scores: np.ndarray) -> tupl
 def log_factors(
     baseline: SeedCurves, variant: SeedCurves, baseline_scores: np.ndarray, variant_scores: np.ndarray
 ) -> np.ndarray:
-    """Average log(tokens of the baseline / tokens of the variant) at equal score: the mean and its bound [R, 2].
+    """Compute log(tokens of the baseline / tokens of the variant) at equal score: mean, bound and targets [R, 2 + T].
 
     The mean is over the scores that both curves [R, C] cover, NaN where there are none, the bound over all that the
-    baseline's cover. Either may have one row for all of the other's.
+    baseline's cover. Targets move with the range that both cover, so that every resampled pair of curves has them.
+    Either curve may have one row for all of the other's.
     """
     own, other = (np.maximum.accumulate(scores, axis=1) for scores in (variant_scores, baseline_scores))
     start, best = whole_range(other, own)
     # What was never reached counts with the last token: there the curve goes straight up.
     budget = np.append(variant.log_tokens, variant.log_tokens[-1])
     raised = np.pad(own, ((0, 0), (0, 1)), constant_values=np.inf)
-    found = []
-    for low, high in (_ends(start, np.minimum(best, own[:, -1])), (start, best)):
+    shared, means = _ends(start, np.minimum(best, own[:, -1])), []
+    for low, high in (shared, (start, best)):
         ends = low[:, None], high[:, None]
         areas = _area(baseline.log_tokens, other, *ends) - _area(budget, raised, *ends)
-        found.append(areas / (high - low))
-    return np.stack(found, axis=1)
+        means.append(areas / (high - low))
+    low, high = (end[:, None] for end in shared)
+    targets = low + (high - low) * (np.arange(PARTS) + 0.5) / PARTS
+    by_target = _crossings(baseline.log_tokens, other, targets) - _crossings(budget, raised, targets)
+    return np.column_stack([*means, by_target])
 
 
 def _ends(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -187,6 +195,16 @@ def _area(log_tokens: np.ndarray, curve: np.ndarray, low: np.ndarray, high: np.n
     rise = np.where(end > start, end - start, 1)  # a segment that does not rise adds nothing
     middle = log_tokens[:-1] + np.diff(log_tokens) * ((below + above) / 2 - start) / rise
     return ((above - below) * middle).sum(axis=1)
+
+
+def _crossings(log_tokens: np.ndarray, curve: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Find the log tokens at which monotone curves [R, C] rise to targets [R, T], which they reach: [R, T]."""
+    curve = np.broadcast_to(curve, (len(targets), curve.shape[1]))
+    after = (curve[:, None] < targets[:, :, None]).sum(axis=2).clip(1, curve.shape[1] - 1)
+    low, high = (np.take_along_axis(curve, place, axis=1) for place in (after - 1, after))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(high > low, (targets - low) / (high - low), 0)
+    return log_tokens[after - 1] + share * (log_tokens[after] - log_tokens[after - 1])
 
 
 def _spread(drawn: np.ndarray) -> np.ndarray:

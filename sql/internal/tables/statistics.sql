@@ -25,5 +25,6 @@ create table if not exists internal.computed_factors ( -- One row: the mean fact
     missed_high double,
     bound double, -- of the factor over the baseline's whole range, from above: the last token counts for what was missed
     bound_low double, -- its 95 % interval
-    bound_high double
+    bound_high double,
+    target_halves double[] -- half the width of the 95 % interval of the log factor at each target, from the lowest score
 );

@@ -51,7 +51,8 @@ select
     computed.bound,
     computed.bound_low,
     computed.bound_high,
-    coalesce(computed.covered < 0.9, false) as bounded -- so little is covered that the bound says more than the factor
+    coalesce(computed.covered < 0.9, false) as bounded, -- so little is covered that the bound says more than the factor
+    computed.target_halves
 from internal.expected_curves as expected
 left join pairs
     on pairs.study_id = expected.study_id

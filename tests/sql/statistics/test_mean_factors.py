@@ -145,6 +145,17 @@ def test_the_bound_has_the_interval_of_its_own_resampling() -> None:
     assert np.log([found.bound_low, found.bound_high]) == pytest.approx(np.log(found.bound) + np.array([-half, half]))
 
 
+def test_the_interval_at_a_target_is_that_of_the_seeds_where_the_range_is() -> None:
+    # Seeds that are shifted lines have one factor at every target, and the same interval as the mean's.
+    found = mean_factor_interval(lines(0.0, 0.03, 0.01), lines(0.05, 0.02, 0.08))
+    half = np.log(found.high / found.low) / 2
+    assert found.target_halves == pytest.approx([half] * 25)
+    # A variant whose seeds differ at the top alone is unsure there alone.
+    fan = SeedCurves(np.log(TOKENS), np.array([[0.1, 0.2, 0.3, 0.4, top] for top in (0.42, 0.5, 0.56)]), None)
+    halves = mean_factor_interval(lines(0.0, 0.0, 0.0), fan).target_halves
+    assert halves[0] < 0.1 < halves[-1]
+
+
 def test_one_seed_has_a_factor_and_no_interval() -> None:
     found = mean_factor_interval(lines(0.0), lines(0.0, 0.05))
     assert found.factor == pytest.approx(2**0.25)

@@ -133,6 +133,18 @@ def test_targets_show_where_a_model_is_ahead(sql):
     assert math.exp(sum(math.log(row[3]) for row in rows) / 25) == pytest.approx(FACTOR, rel=0.01)
 
 
+@pytest.mark.parametrize(("metric", "best_first"), [("exact_match", False), ("gold_bits_per_byte", True)])
+def test_a_target_has_the_interval_of_its_part_of_the_range(sql, metric, best_first):
+    for seed, top in enumerate((0.55, 0.6, 0.65)):
+        curves = LA, {10: 0.2, 20: 0.5, 40: top}
+        pair(sql, *(map(as_loss, curves) if best_first else curves), metric=metric, seed=seed)
+    mean_factor(sql, metric="loss" if best_first else "accuracy")
+    rows = sql.execute("select factor, low, high from factor_by_target where variant = 'DR' and task = 't'").fetchall()
+    widths = [high / low for _, low, high in rows][:: -1 if best_first else 1]
+    assert widths[0] < 1.01 < widths[-1]
+    assert all(low <= factor <= high for factor, low, high in rows)
+
+
 def test_seeds_count_in_the_mean_curve(sql):
     for seed, change in enumerate((-0.05, 0.05, 0.0)):
         enter(sql, {"LA": {"t": LA}, "DR": {"t": {t: v + change for t, v in DR.items()}}}, seed=seed)
