@@ -11,16 +11,26 @@ from reports.data import StudyData
 from reports.text.answer import times
 from reports.text.mean_factors import comparisons
 from reports.text.names import measure_name, model_name
-from reports.text.numbers import fine_interval, number, percent
+from reports.text.numbers import counted, fine_interval, number, percent
 
 
 def standing(data: StudyData) -> list[str]:
     """Return a text for each model and measure of the headline, the primary measure first."""
+    rows = comparisons(data.mean_factors)
+    primary = {measure_name(row) for row in rows.head(1).to_dict("records")}
     return [
-        f"{model_name(row)}, {measure_name(row)}: {text}."
-        for row in comparisons(data.mean_factors).to_dict("records")
-        if (text := "; ".join(filter(None, [_ends(row, data.factor_by_target)])))
+        f"{model_name(row)}, {measure_name(row)}{', the primary measure' * (measure_name(row) in primary)}: {text}."
+        for row in rows.to_dict("records")
+        if (text := "; ".join(filter(None, [_ends(row, data.factor_by_target), _corrected(row)])))
     ]
+
+
+def _corrected(row: Mapping[str, Any]) -> str:
+    """Say whether the comparison is decided with all of the headline's taken together; empty where none is tested."""
+    if pd.isna(row["p"]):
+        return ""
+    together = counted(int(row["comparisons"]), "comparison")
+    return f"decided after correction for {together}: {'yes' if row['decided_adjusted'] else 'no'}"
 
 
 def _ends(row: Mapping[str, Any], by_target: pd.DataFrame) -> str:

@@ -22,6 +22,7 @@ from sql.statistics.bootstrap import Checkpoint, Model
 from sql.statistics.errors import jackknife, together
 
 PARTS = 25  # of the range that both curves cover; in the middle of each is a target of view factor_by_target
+MUCH = 0.9  # of the baseline's range: where a variant covers less, its bound says more than its factor
 TIE = 4e-15  # as in macros/reaches.sql: sums in another order are still ties
 
 
@@ -59,7 +60,8 @@ class MeanFactor:
 
     `covered` is the share of the baseline's range that both curves cover, `missed_low` to `missed_high` are the scores
     of the baseline that the variant never reached, and `bound` is an upper bound on the factor over the whole range.
-    `target_halves` is half the width of the interval of the log factor at each target, from the lowest score.
+    `target_halves` is half the width of the interval of the log factor at each target, from the lowest score. With
+    `bounded` the bound says more than the factor; `p` is of the one that says more, against 1.
     None: unknown, or without a range.
     """
 
@@ -78,6 +80,8 @@ class MeanFactor:
     bound_low: float | None = None
     bound_high: float | None = None
     target_halves: list[float] | None = None
+    bounded: bool = False
+    p: float | None = None
 
 
 def seed_curves(
@@ -136,6 +140,9 @@ def mean_factor_interval(baseline: SeedCurves, variant: SeedCurves) -> MeanFacto
         ]
     errors = together(parts, seeds, np.nan_to_num(of_items) ** 2)
     ends, halves = np.exp([values - errors.half(), values, values + errors.half()]), errors.half()[2:]
+    covered = (reached - low) / (best - low)
+    said = int(covered < MUCH)
+    p = errors.p(np.minimum(values, 0) if said else values)[said]  # a bound above 1 decides nothing
     has_range = bool(np.isfinite(values[0]))
     return MeanFactor(
         *(_known(ends[place, 0]) for place in (1, 0, 2)),
@@ -144,11 +151,13 @@ def mean_factor_interval(baseline: SeedCurves, variant: SeedCurves) -> MeanFacto
         degrees_of_freedom=_known(errors.freedom[0]),
         seed_error=_known(np.sqrt(sum(parts)[0])),
         item_error=_known(of_items[0]),
-        covered=(reached - low) / (best - low),
+        covered=covered,
         missed_low=reached if missed else None,
         missed_high=best if missed else None,
         **{name: _known(end) for name, end in zip(("bound_low", "bound", "bound_high"), ends[:, 1], strict=True)},
         target_halves=halves.tolist() if np.isfinite(halves).all() else None,
+        bounded=bool(said),
+        p=_known(p),
     )
 
 

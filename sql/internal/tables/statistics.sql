@@ -26,5 +26,7 @@ create table if not exists internal.computed_factors ( -- One row: the mean fact
     bound double, -- of the factor over the baseline's whole range, from above: the last token counts for what was missed
     bound_low double, -- its 95 % interval
     bound_high double,
-    target_halves double[] -- half the width of the 95 % interval of the log factor at each target, from the lowest score
+    target_halves double[], -- half the width of the 95 % interval of the log factor at each target, from the lowest score
+    bounded boolean, -- whether so little is covered that the bound says more than the factor
+    p double -- of the one that says more, against 1; null with one seed
 );

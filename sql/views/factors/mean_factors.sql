@@ -16,5 +16,9 @@ select
     covered, -- share of the baseline's range that both curves cover; below 0.9 the bound is the headline
     bound, -- upper bound on the factor over the baseline's whole range: the last token counts for what was never reached
     bound_low, -- lower end of the 95 % interval of the bound
-    bound_high -- upper end of the 95 % interval of the bound
+    bound_high, -- upper end of the 95 % interval of the bound
+    p, -- of the factor against 1, or of the bound where less than 0.9 is covered; null with one seed
+    decided, -- whether p is below 0.05: 1 lies outside the interval
+    decided_adjusted, -- the same after Holm's correction over the study's averages and held-out losses; null elsewhere
+    comparisons -- number of those
 from mean_factors_against(null);

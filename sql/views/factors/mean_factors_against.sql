@@ -12,13 +12,38 @@ with pairs as (
         least(own.seeds, baseline.seeds) as seeds,
         greatest(own.stderr, baseline.stderr) as stderr, -- the largest of both curves
         greatest(own.chance, baseline.chance) as chance,
-        own.digest || baseline.digest as digest
+        own.digest || baseline.digest as digest,
+        baseline.variant as baseline
     from internal.measured_curves as own
     join internal.variants using (study_id, variant)
     join internal.measured_curves as baseline
         on baseline.study_id = own.study_id
         and (baseline.depth, baseline.task, baseline.metric) is not distinct from (own.depth, own.task, own.metric)
     where baseline.variant = coalesce(baseline_variant, variants.baseline)
+),
+
+-- Those that the study is read for, and whose p-values are corrected together, by Holm's method.
+headline as (
+    select
+        pairs.study_id, pairs.depth, pairs.variant, pairs.task, pairs.metric,
+        computed.p,
+        count(*) over (partition by pairs.study_id) as comparisons,
+        row_number() over (
+            partition by pairs.study_id order by computed.p, pairs.depth, pairs.variant, pairs.task, pairs.metric
+        ) as rank
+    from pairs
+    join internal.computed_factors as computed using (study_id, variant, task, metric, digest)
+    where computed.depth is not distinct from pairs.depth
+        and computed.baseline = pairs.baseline
+        and computed.p is not null
+        and computed.task in ('average', 'validation')
+),
+
+corrected as (
+    select
+        * exclude (p, rank),
+        max(p * (comparisons + 1 - rank)) over (partition by study_id order by rank) as adjusted_p
+    from headline
 )
 
 select
@@ -51,8 +76,12 @@ select
     computed.bound,
     computed.bound_low,
     computed.bound_high,
-    coalesce(computed.covered < 0.9, false) as bounded, -- so little is covered that the bound says more than the factor
-    computed.target_halves
+    coalesce(computed.bounded, false) as bounded,
+    computed.target_halves,
+    computed.p,
+    computed.p < 0.05 as decided,
+    corrected.adjusted_p < 0.05 as decided_adjusted,
+    corrected.comparisons
 from internal.expected_curves as expected
 left join pairs
     on pairs.study_id = expected.study_id
@@ -64,5 +93,9 @@ left join internal.computed_factors as computed
         is not distinct from (expected.depth, expected.variant, expected.task, expected.measure)
     and computed.baseline = coalesce(baseline_variant, expected.baseline)
     and computed.digest = pairs.digest
+left join corrected
+    on corrected.study_id = expected.study_id
+    and (corrected.depth, corrected.variant, corrected.task, corrected.metric)
+        is not distinct from (expected.depth, expected.variant, expected.task, expected.measure)
 order by
     expected.study_id, expected.depth, expected.place, expected.task = 'average', expected.task, expected.measure;

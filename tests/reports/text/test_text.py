@@ -21,6 +21,7 @@ from reports.text.limitations import data_doubts
 from reports.text.mean_factors import headline, mean_finding
 from reports.text.names import variants_in_words
 from reports.text.numbers import duration, factor, fine_interval, listed, percent, tokens
+from reports.text.standing import standing
 from reports.text.token_stream import epochs, repetition, streams
 from tests.reports.small_results import STUDY, curation, entered, model_row, study
 
@@ -196,6 +197,21 @@ def test_a_bound_is_large_type_with_what_was_never_reached() -> None:
     found = mean_finding({**MEAN_ROW, **BOUNDED, "factor": 2 / 3, "low": 0.5, "high": 0.8})
     assert (found.figure, found.unit) == ("≤\u202f0.67×", "that is, at least 1.50 times as many training tokens")
     assert found.sentence.startswith("DR never reached 56.0% to 77.0% in average accuracy")
+
+
+def test_each_headline_comparison_says_its_ends_and_whether_it_is_decided_together_with_the_others() -> None:
+    place = {name: MEAN_ROW[name] for name in ("variant", "depth", "task", "metric")}
+    targets = [(0.32, 0.6, 0.5, 0.72), (0.6, 1.0, 0.8, 1.25), (0.87, 1.5, 1.2, 1.8)]
+    columns = ("target", "factor", "low", "high")
+    by_target = pd.DataFrame([{**place, **dict(zip(columns, one, strict=True))} for one in targets])
+    tested = {"p": 0.02, "decided_adjusted": False, "comparisons": 4}
+    loss = {**MEAN_ROW, "metric": "loss", "p": math.nan}
+    means = pd.DataFrame([loss, {**MEAN_ROW, **tested}, {**MEAN_ROW, "task": "gsm8k", **tested}])
+    found = standing(StudyData({}, {"mean_factors": means, "factor_by_target": by_target}))
+    assert found == [
+        "DR of depth 4, average accuracy, the primary measure: 1.67 times as many at 32.0% (1.39 to 2.00), 1.50 times "
+        "fewer at 87.0% (1.20 to 1.80); decided after correction for 4 comparisons: no."
+    ]
 
 
 def test_one_seed_has_no_interval() -> None:

@@ -156,6 +156,16 @@ def test_the_interval_at_a_target_is_that_of_the_seeds_where_the_range_is() -> N
     assert halves[0] < 0.1 < halves[-1]
 
 
+@given(st.lists(st.floats(-0.1, 0.1), min_size=4, max_size=8))
+def test_p_is_below_five_percent_where_the_interval_of_what_is_said_leaves_out_one(shifts: list[float]) -> None:
+    found = mean_factor_interval(lines(*shifts[:2]), lines(*shifts[2:]))
+    if found.p is not None:
+        low, high = (found.bound_low, found.bound_high) if found.bounded else (found.low, found.high)
+        decided = high < 1 or (low > 1 and not found.bounded)
+        assert (found.p < 0.05) == decided or found.p == pytest.approx(0.05)
+        assert found.bounded == (found.covered < 0.9)
+
+
 def test_one_seed_has_a_factor_and_no_interval() -> None:
     found = mean_factor_interval(lines(0.0), lines(0.0, 0.05))
     assert found.factor == pytest.approx(2**0.25)

@@ -145,6 +145,34 @@ def test_a_target_has_the_interval_of_its_part_of_the_range(sql, metric, best_fi
     assert all(low <= factor <= high for factor, low, high in rows)
 
 
+@pytest.mark.parametrize(
+    ("p", "held"),
+    [
+        ((0.01, 0.02, 0.03, 0.04), 1),  # 0.04, then 3 times 0.02 is too much
+        ((0.01, 0.016, 0.024, 0.04), 4),  # 0.04, 0.048, 0.048 and 0.048
+        ((0.013, 0.001, 0.001, 0.001), 4),
+        ((0.014, 0.013, None, 0.2), 2),  # three are tested
+    ],
+)
+def test_the_headline_comparisons_are_corrected_together(sql, p, held):
+    places = [(variant, metric) for variant in ("DR", "DR+DA") for metric in ("accuracy", "loss")]
+    for seed in range(2):
+        enter(sql, {name: {"t": {t: v - seed / 50 for t, v in LA.items()}} for name in PLACES}, seed=seed)
+    mirrored = "select * replace ('gold_bits_per_byte' as metric, 1 - value as value) from evaluations"
+    sql.execute(f"insert into evaluations by name {mirrored}")
+    mean_factor(sql)
+    for (variant, metric), one in zip(places, p, strict=True):
+        place = "baseline = 'LA' and variant = ? and metric = ? and task"
+        sql.execute(f"update computed_factors set p = ? where {place} = 'average'", [one, variant, metric])
+        sql.execute(f"update computed_factors set p = 0.04 where {place} = 't'", [variant, metric])
+    rows = sql.execute("select * exclude (study_id) from mean_factors where variant <> 'LA'").df()
+    average, task = rows[rows["task"] == "average"], rows[rows["task"] == "t"]
+    assert average["decided_adjusted"].eq(True).sum() == held
+    assert set(average["comparisons"].dropna()) == {sum(one is not None for one in p)}
+    assert task["decided"].all()
+    assert task[["decided_adjusted", "comparisons"]].isna().all(axis=None)
+
+
 def test_seeds_count_in_the_mean_curve(sql):
     for seed, change in enumerate((-0.05, 0.05, 0.0)):
         enter(sql, {"LA": {"t": LA}, "DR": {"t": {t: v + change for t, v in DR.items()}}}, seed=seed)
