@@ -26,6 +26,8 @@ QUERIES = {
     "mean_factors": "select * exclude (place) replace (case when bounded then bound else factor end as factor, "
     "case when bounded then bound_low else low end as low, case when bounded then bound_high else high end as high) "
     "from mean_factors_against(null) where study_id = ? order by all",
+    "without_one": "select w.* from internal.factors_without w "
+    "join internal.variants using (study_id, variant, baseline) where study_id = ?",
     "noise": "from study_noise where study_id = ?",
     "factor_by_target": "from factor_by_target where study_id = ? and (task = 'average' or task = 'validation')",
     "efficiency": "from data_efficiency where study_id = ?",

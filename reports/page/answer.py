@@ -98,7 +98,7 @@ def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
         return []
     task, several = _answered_task(compared), compared["task"].nunique() > 2
     averaged = sorted((task_name(name) for name in data.averaged["task"]), key=str.lower)
-    what = f"the average of {listed(averaged)}" if task == AVERAGE else task_name(task)
+    what = f"the average of {listed(averaged)} (a family of tasks counts once)" if task == AVERAGE else task_name(task)
     text = (
         f"Each variant is compared with {data.baseline} of the same depth. The goal is the best accuracy of "
         f"{data.baseline} over its checkpoints, on {what}. The factor is the number of training tokens after which "

@@ -6,7 +6,7 @@ create table if not exists internal.computed_factors ( -- One row: the mean fact
     depth integer,
     variant varchar not null,
     baseline varchar not null, -- whose tokens are over those of `variant`
-    task varchar not null,
+    task varchar not null, -- also 'average without ' and a family of tasks
     metric varchar not null, -- 'accuracy' or 'loss'
     factor double, -- null where the curves have no accuracy, or loss, in common
     low double, -- null where a model has one seed, which cannot show what seeds differ by

@@ -20,5 +20,6 @@ select
     p, -- of the factor against 1, or of the bound where less than 0.9 is covered; null with one seed
     decided, -- whether p is below 0.05: 1 lies outside the interval
     decided_adjusted, -- the same after Holm's correction over the study's averages and held-out losses; null elsewhere
-    comparisons -- number of those
+    comparisons, -- number of those
+    hangs_on -- families of tasks without any one of which the average would not be decided; null where there is none
 from mean_factors_against(null);

@@ -1,5 +1,5 @@
 -- One row: a model and metric (accuracy, loss) of a task, with its mean factor against a baseline of its depth.
--- needs: expected_curves, measured_curves, variants
+-- needs: expected_curves, factors_without, measured_curves, variants
 --     from mean_factors_against('DR')
 -- A baseline null is the study's own. Factors are computed from all points at once (sql/statistics/mean_factors.py).
 -- `outdated` where both models have a curve and the points are not those that a factor was computed from: the factor and
@@ -81,7 +81,19 @@ select
     computed.p,
     computed.p < 0.05 as decided,
     corrected.adjusted_p < 0.05 as decided_adjusted,
-    corrected.comparisons
+    corrected.comparisons,
+    case
+        when expected.task = 'average' and computed.p < 0.05 then (
+            select string_agg(others.left_out, ', ' order by others.left_out)
+            from internal.factors_without as others
+            where others.study_id = expected.study_id
+                and (others.depth, others.variant, others.metric)
+                    is not distinct from (expected.depth, expected.variant, expected.measure)
+                and others.baseline = computed.baseline
+                and others.digest = computed.digest
+                and not others.decided
+        )
+    end as hangs_on
 from internal.expected_curves as expected
 left join pairs
     on pairs.study_id = expected.study_id

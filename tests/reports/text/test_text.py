@@ -204,13 +204,19 @@ def test_each_headline_comparison_says_its_ends_and_whether_it_is_decided_togeth
     targets = [(0.32, 0.6, 0.5, 0.72), (0.6, 1.0, 0.8, 1.25), (0.87, 1.5, 1.2, 1.8)]
     columns = ("target", "factor", "low", "high")
     by_target = pd.DataFrame([{**place, **dict(zip(columns, one, strict=True))} for one in targets])
-    tested = {"p": 0.02, "decided_adjusted": False, "comparisons": 4}
-    loss = {**MEAN_ROW, "metric": "loss", "p": math.nan}
+    tested = {"p": 0.02, "decided_adjusted": False, "comparisons": 4, "hangs_on": "swaps"}
+    loss = {**MEAN_ROW, "metric": "loss", "p": math.nan, "hangs_on": None}
     means = pd.DataFrame([loss, {**MEAN_ROW, **tested}, {**MEAN_ROW, "task": "gsm8k", **tested}])
-    found = standing(StudyData({}, {"mean_factors": means, "factor_by_target": by_target}))
-    assert found == [
-        "DR of depth 4, average accuracy, the primary measure: 1.67 times as many at 32.0% (1.39 to 2.00), 1.50 times "
-        "fewer at 87.0% (1.20 to 1.80); decided after correction for 4 comparisons: no."
+    others = [("sums", 1.3, True), ("swaps", 1.04, False)]
+    without = [
+        {**MEAN_ROW, "left_out": name, "factor": value, "low": value - 0.1, "high": value + 0.1, "decided": decided}
+        for name, value, decided in others
+    ]
+    frames = {"mean_factors": means, "factor_by_target": by_target, "without_one": pd.DataFrame(without)}
+    assert standing(StudyData({}, frames)) == [
+        "DR of depth 4, average accuracy, the primary measure: at 32.0% 1.67 times as many (1.39 to 2.00), at 87.0% "
+        "1.50 times fewer (1.20 to 1.80); decided after correction for 4 comparisons: no; the decision hangs on one "
+        "task: without swaps 1.04 times fewer (0.94 to 1.14)."
     ]
 
 
