@@ -113,6 +113,22 @@ def test_the_average_counts_a_family_once_in_value_error_and_chance(sql):
     assert accuracies(sql)["average"] == pytest.approx((0.2 + 0.8 + 0.4) / 3)
 
 
+def test_chance_is_that_of_the_best_trivial_rule_where_it_is_known(sql):
+    enter(sql, {"LA": {"mathqa": {10: 0.34}, "mine": {10: 0.4}}}, items=401)
+    chances = "select task, chance from token_accuracy where task <> 'average' order by task"
+    near = "select task, near_chance from data_efficiency where task = 'mathqa'"
+    assert sql.execute(chances).fetchall() == [("mathqa", 0.2), ("mine", None)]
+    assert sql.execute(near).fetchall() == [("mathqa", False)]
+    try:
+        sql.execute("update benchmarks set trivial = 0.3 where task = 'mathqa'")
+        assert sql.execute(chances).fetchall() == [("mathqa", 0.3), ("mine", None)]
+        assert sql.execute(near).fetchall() == [("mathqa", True)]
+        sql.execute("update benchmarks set trivial = 0.1 where task = 'mathqa'")
+        assert sql.execute(chances).fetchall() == [("mathqa", 0.2), ("mine", None)]
+    finally:
+        sql.execute("update benchmarks set trivial = null")
+
+
 def test_the_average_has_the_error_of_independent_tasks_and_the_mean_chance(sql):
     enter(sql, {"LA": {"a": {10: 0.2}, "b": {10: 0.4}}}, chance=0.25)
     sql.execute(

@@ -61,6 +61,7 @@ tasks as (
         averaged_tasks.task is not null and (chosen.kind = 'accuracy' or chosen.metric = 'gold_bits_per_byte')
             as averaged,
         benchmarks.chance,
+        benchmarks.trivial,
         coalesce('family ' || benchmarks.family, chosen.task) as asked_for
     from chosen
     left join averaged_tasks using (study_id, task)

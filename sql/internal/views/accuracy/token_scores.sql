@@ -18,9 +18,10 @@ with scores as (
                 then sqrt(evaluations.value * (1 - evaluations.value) / (evaluations.items - 1))
         end as stderr,
         evaluations.items,
+        -- Of guessing, or of the best trivial rule where that is known to be better.
         case
             when chosen_metric.kind is null or chosen_metric.kind = 'accuracy'
-                then coalesce(evaluations.chance, chosen_metric.chance)
+                then greatest(coalesce(evaluations.chance, chosen_metric.chance), chosen_metric.trivial)
         end as chance,
         evaluations.metric,
         evaluations.filter,
