@@ -11,7 +11,7 @@ from reports.data import StudyData
 from reports.text.answer import times
 from reports.text.mean_factors import comparisons
 from reports.text.names import measure_name, model_name, task_name
-from reports.text.numbers import counted, fine_interval, listed, number, percent
+from reports.text.numbers import counted, fine_factor, fine_interval, listed, number, percent
 
 
 def standing(data: StudyData) -> list[str]:
@@ -21,6 +21,8 @@ def standing(data: StudyData) -> list[str]:
     texts = []
     for row in rows.to_dict("records"):
         parts = [_ends(row, data.factor_by_target), _corrected(row), _hanging(row, data.without_one)]
+        if pd.notna(row["detectable"]):
+            parts.append(f"the smallest factor that such a study tells from 1 is {fine_factor(row['detectable'])}")
         first = ", the primary measure" * (measure_name(row) in primary)
         if any(parts):
             texts.append(f"{model_name(row)}, {measure_name(row)}{first}: {'; '.join(filter(None, parts))}.")

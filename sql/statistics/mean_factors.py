@@ -61,7 +61,8 @@ class MeanFactor:
     `covered` is the share of the baseline's range that both curves cover, `missed_low` to `missed_high` are the scores
     of the baseline that the variant never reached, and `bound` is an upper bound on the factor over the whole range.
     `target_halves` is half the width of the interval of the log factor at each target, from the lowest score. With
-    `bounded` the bound says more than the factor; `p` is of the one that says more, against 1.
+    `bounded` the bound says more than the factor; `p` is of the one that says more, against 1, and
+    `detectable` is the smallest factor above 1 that four of five studies with its errors tell from 1.
     None: unknown, or without a range.
     """
 
@@ -82,6 +83,7 @@ class MeanFactor:
     target_halves: list[float] | None = None
     bounded: bool = False
     p: float | None = None
+    detectable: float | None = None
 
 
 def seed_curves(
@@ -158,6 +160,7 @@ def mean_factor_interval(baseline: SeedCurves, variant: SeedCurves) -> MeanFacto
         target_halves=halves.tolist() if np.isfinite(halves).all() else None,
         bounded=bool(said),
         p=_known(p),
+        detectable=_known(np.exp(errors.detectable[said])),
     )
 
 

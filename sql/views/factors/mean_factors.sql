@@ -21,5 +21,6 @@ select
     decided, -- whether p is below 0.05: 1 lies outside the interval
     decided_adjusted, -- the same after Holm's correction over the study's averages and held-out losses; null elsewhere
     comparisons, -- number of those
-    hangs_on -- families of tasks without any one of which the average would not be decided; null where there is none
+    hangs_on, -- families of tasks without any one of which the average would not be decided; null where there is none
+    detectable -- smallest factor above 1 that four of five studies with such errors tell from 1; null with one seed
 from mean_factors_against(null);

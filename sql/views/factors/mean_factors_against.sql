@@ -79,6 +79,7 @@ select
     coalesce(computed.bounded, false) as bounded,
     computed.target_halves,
     computed.p,
+    computed.detectable,
     computed.p < 0.05 as decided,
     corrected.adjusted_p < 0.05 as decided_adjusted,
     corrected.comparisons,

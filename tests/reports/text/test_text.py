@@ -204,8 +204,8 @@ def test_each_headline_comparison_says_its_ends_and_whether_it_is_decided_togeth
     targets = [(0.32, 0.6, 0.5, 0.72), (0.6, 1.0, 0.8, 1.25), (0.87, 1.5, 1.2, 1.8)]
     columns = ("target", "factor", "low", "high")
     by_target = pd.DataFrame([{**place, **dict(zip(columns, one, strict=True))} for one in targets])
-    tested = {"p": 0.02, "decided_adjusted": False, "comparisons": 4, "hangs_on": "swaps"}
-    loss = {**MEAN_ROW, "metric": "loss", "p": math.nan, "hangs_on": None}
+    tested = {"p": 0.02, "decided_adjusted": False, "comparisons": 4, "hangs_on": "swaps", "detectable": 1.3}
+    loss = {**MEAN_ROW, "metric": "loss", "p": math.nan, "hangs_on": None, "detectable": None}
     means = pd.DataFrame([loss, {**MEAN_ROW, **tested}, {**MEAN_ROW, "task": "gsm8k", **tested}])
     others = [("sums", 1.3, True), ("swaps", 1.04, False)]
     without = [
@@ -216,7 +216,8 @@ def test_each_headline_comparison_says_its_ends_and_whether_it_is_decided_togeth
     assert standing(StudyData({}, frames)) == [
         "DR of depth 4, average accuracy, the primary measure: at 32.0% 1.67 times as many (1.39 to 2.00), at 87.0% "
         "1.50 times fewer (1.20 to 1.80); decided after correction for 4 comparisons: no; the decision hangs on one "
-        "task: without swaps 1.04 times fewer (0.94 to 1.14)."
+        "task: without swaps 1.04 times fewer (0.94 to 1.14); the smallest factor that such a study tells from 1 is "
+        "1.30."
     ]
 
 

@@ -166,6 +166,16 @@ def test_p_is_below_five_percent_where_the_interval_of_what_is_said_leaves_out_o
         assert found.bounded == (found.covered < 0.9)
 
 
+def test_four_of_five_studies_with_such_errors_tell_the_smallest_factor() -> None:
+    found = mean_factor_interval(lines(0.0, 0.03, 0.01, 0.02, 0.05), lines(0.05, 0.02, 0.08, 0.04, 0.01))
+    random, studies = np.random.default_rng(0), 20_000
+    freedom, error = found.degrees_of_freedom, found.seed_error
+    estimates = np.log(found.detectable) + error * random.standard_normal(studies)
+    errors = error * np.sqrt(random.chisquare(freedom, studies) / freedom)
+    told = np.abs(estimates) > t_distribution.ppf(0.975, freedom) * errors
+    assert told.mean() == pytest.approx(0.8, abs=0.01)
+
+
 def test_one_seed_has_a_factor_and_no_interval() -> None:
     found = mean_factor_interval(lines(0.0), lines(0.0, 0.05))
     assert found.factor == pytest.approx(2**0.25)
