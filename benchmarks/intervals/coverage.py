@@ -28,9 +28,8 @@ def truth(of: Design) -> np.ndarray:
     return log_factors(*curves, *(curve.mean for curve in curves))[0][PLACES]
 
 
-def simulate(of: Design, random: np.random.Generator) -> tuple[SeedCurves, SeedCurves]:
-    """Simulate one study: the curves of its baseline and of its variant, with the draws of their items."""
-    answered = scores(of, random)
+def curves_of(of: Design, answered: np.ndarray, random: np.random.Generator) -> tuple[SeedCurves, SeedCurves]:
+    """Make the curves of a simulated study's baseline and variant, with the draws of their items."""
     means = answered.mean(axis=0)
     by_item = answered.mean(axis=2).reshape(of.items, -1)
     drawn = np.vstack([by_item.mean(axis=0), resample(by_item, REPLICATES, random)]).reshape(-1, *means[:, 0].shape)
@@ -55,7 +54,7 @@ def main() -> None:
         random, inside, widths = np.random.default_rng([2026, seeds]), [], []
         for _ in range(options.studies):
             of = population(random, seeds)
-            curves = simulate(of, random)
+            curves = curves_of(of, scores(of, random), random)
             values = log_factors(*curves, *(curve.mean for curve in curves))[0]
             ends, true = intervals(mean_factor_interval(*curves), values[2:]), truth(of)
             known = np.isfinite(ends).all(axis=1) & np.isfinite(true)
