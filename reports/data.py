@@ -51,7 +51,8 @@ QUERIES = {
     "perplexity": "from internal.token_perplexity where study_id = ? order by all",
     "resources": "from table_1 where study_id = ?",
     "models": "select study_id, model_id, coalesce(variant, model_id) as variant, depth, config, "
-    "try_cast(config as json) ->> '$.remarks' as remarks from models "
+    "try_cast(config as json) ->> '$.remarks' as remarks, "
+    "try_cast(try_cast(config as json) ->> '$.expert_size' as double) as expert_size from models "
     "where study_id = ?",
     "results": "from table_2 where study_id = ?",
     "funnel": "from funnel where study_id = ?",

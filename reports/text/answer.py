@@ -18,6 +18,7 @@ from sql.names import AVERAGE, UNDER_WAY
 
 NAMED = "95% interval "  # before the first interval of a text
 COSTS = {"flops_billion_per_token": "FLOPs a token", "parameters_billion": "parameters"}
+LEFT = 0.9  # of the baseline's expert size: less is said
 EQUAL = 0.01  # how far costs may differ and be called matched
 
 
@@ -104,7 +105,7 @@ def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list
     if (others["bound"] == "at most").any():
         missed = [_model(row) for row in others[others["bound"] == "at most"].to_dict("records")]
         texts.append(f"Not reached: {listed(missed)} had not {data.baseline}’s best at the end.")
-    return [*texts, *_unequal_costs(data), *gaps(data), *_benchmarks(data)]
+    return [*texts, *_unequal_costs(data), *_taxes(data), *gaps(data), *_benchmarks(data)]
 
 
 def _unequal_costs(data: StudyData) -> list[str]:
@@ -121,6 +122,19 @@ def _unequal_costs(data: StudyData) -> list[str]:
     texts = [f"Unequal costs, against {data.baseline}: {listed(unequal)}."] * bool(unequal)
     remarks = data.models[data.models["remarks"].notna()].to_dict("records")
     return texts + [f"{_model(row)}: {row['remarks']}." for row in remarks]
+
+
+def _taxes(data: StudyData) -> list[str]:
+    """Name the models whose experts had to be more than a tenth smaller than the baseline's to cost the same."""
+    sizes = data.models.merge(
+        data.models[data.models["variant"] == data.baseline][["depth", "expert_size"]],
+        on="depth",
+        suffixes=("", "_other"),
+    )
+    sizes = sizes.assign(left=sizes["expert_size"] / sizes["expert_size_other"])
+    taxed = [f"{_model(row)} by {1 - row['left']:.0%}" for row in sizes[sizes["left"] < LEFT].to_dict("records")]
+    smaller = f"Matching tax: experts smaller than {data.baseline}’s, {listed(taxed)}; larger models lose less."
+    return [smaller] * bool(taxed)
 
 
 def gaps(data: StudyData) -> list[str]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from reports.data import StudyData, read_study
 from reports.page.sections import data_blocks
-from reports.text.answer import answers, times
+from reports.text.answer import answers, times, warnings
 from reports.text.crossings import crossing
 from reports.text.limitations import data_doubts
 from reports.text.mean_factors import headline, mean_finding
@@ -219,6 +219,15 @@ def test_each_headline_comparison_says_its_ends_and_whether_it_is_decided_togeth
         "task: without swaps 1.04 times fewer (0.94 to 1.14); the smallest factor that such a study tells from 1 is "
         "1.30."
     ]
+
+
+def test_what_matching_takes_of_the_experts_is_said_above_a_tenth(tmp_path: Path) -> None:
+    sizes = {"LA": 96, "DR": 88, "DR+DA": 64, "other": None}
+    rows = [{**model_row(name, name, 4), "config": json.dumps({"expert_size": size})} for name, size in sizes.items()]
+    data = read_study(entered(tmp_path / "results.duckdb", {"studies": [study()], "models": rows}), STUDY)
+    means = pd.DataFrame([{**ANSWER_ROW, "variant": "DR", "factor": 1.0}])
+    taxes = [text for text in warnings(data, means, pd.DataFrame({"bound": []})) if "tax" in text]
+    assert taxes == ["Matching tax: experts smaller than LA’s, DR+DA at depth 4 by 33%; larger models lose less."]
 
 
 def test_one_seed_has_no_interval() -> None:
