@@ -31,7 +31,6 @@ QUERIES = {
     "noise": "from study_noise where study_id = ?",
     "factor_by_target": "from factor_by_target where study_id = ? and (task = 'average' or task = 'validation')",
     "efficiency": "from data_efficiency where study_id = ?",
-    "interpolated": "from data_efficiency_interpolated where study_id = ?",
     "compute": "from compute_efficiency where study_id = ?",
     "averaged": "select task from internal.chosen_metric where study_id = ? and averaged and kind = 'accuracy'",
     "best": "from best_accuracy where study_id = ?",
@@ -94,8 +93,8 @@ QUERIES = {
 class StudyData:
     """The row of `studies`, and a data frame for each name in `QUERIES` as an attribute.
 
-    Rows about a variant name the `baseline` too, with which the variant is compared. `efficiency` and `interpolated`
-    have more columns than their views (`_with_own_best`).
+    Rows about a variant name the `baseline` too, with which the variant is compared. `efficiency` has more
+    columns than its view (`_with_own_best`).
     """
 
     study: dict[str, Any]
@@ -153,8 +152,7 @@ def read_study(database: Path, study_id: str) -> StudyData:
     baseline = baseline_of(frames["order"])
     frames = {name: one.assign(baseline=baseline) if "variant" in one else one for name, one in frames.items()}
     row = {key: None if pd.isna(value) else value for key, value in (study or [{"study_id": study_id}])[0].items()}
-    for name in ("efficiency", "interpolated"):
-        frames[name] = _with_own_best(frames[name], frames["best"])
+    frames["efficiency"] = _with_own_best(frames["efficiency"], frames["best"])
     return StudyData(row, frames)
 
 

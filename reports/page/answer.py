@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from reports.data import StudyData
-from reports.page.blocks import Block, details_block, drawing_block, table_block
+from reports.page.blocks import Block, drawing_block, table_block
 from reports.style.theme import Style, ordered
 from reports.tables import efficiency as factor_tables
 from reports.text import answer as answer_text
@@ -96,7 +96,7 @@ def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     compared = data.compared[data.compared["factor"].notna()]
     if compared.empty:
         return []
-    task, several = _answered_task(compared), compared["task"].nunique() > 2
+    task = _answered_task(compared)
     averaged = sorted((task_name(name) for name in data.averaged["task"]), key=str.lower)
     what = f"the average of {listed(averaged)} (a family of tasks counts once)" if task == AVERAGE else task_name(task)
     text = (
@@ -110,10 +110,6 @@ def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     blocks.append(drawing_block(data, "efficiency", "efficiency.crossing_factors", styles))
     for depth in data.depths:
         blocks += table_block(data, "efficiency", factor_tables.factors, styles, depth)
-    by_rule = (data, "efficiency interpolated", factor_tables.rules, styles)
-    blocks += table_block(*by_rule, task)
-    if several:
-        blocks += details_block("By every rule on every benchmark", table_block(*by_rule))
     return blocks
 
 

@@ -103,37 +103,6 @@ def _bounded(value: Any, bound: str) -> str:
     return factor(value) if bound == "exact" else f"{bound} {factor(value)}"
 
 
-def rules(first: pd.DataFrame, interpolated: pd.DataFrame, styles: Mapping[str, Style], task: str = "") -> Table:
-    """Tabulate the factors on one task, or on all tasks, by both rules: a row for each variant and task.
-
-    `first` and `interpolated` have the rows of `StudyData.efficiency` and `StudyData.interpolated`.
-    """
-    by_rule = {"First crossing": first, "Interpolated": interpolated}
-    by_cell = {
-        (rule, row["depth"], row["variant"], row["task"]): row
-        for rule, rows in by_rule.items()
-        for row in rows.to_dict("records")
-    }
-    chosen = without_baseline(first[first["factor"].notna()])
-    chosen = chosen[chosen["task"] == task] if task else chosen
-    place = {name: i for i, name in enumerate(task_order(chosen["task"]))}
-    body = []
-    for row in ordered(chosen.assign(column=chosen["task"].map(place)), styles, "column").to_dict("records"):
-        key = (row["depth"], row["variant"], row["task"])
-        cells: list[Cell | str] = [*model_cells(row["variant"], row["depth"], styles)]
-        cells += [] if task else [task_name(row["task"])]
-        cells += [_factor_cell(by_cell.get((rule, *key), {})) for rule in by_rule]
-        body.append((key[0] if task else key[:2], cells))
-    on = " on the average" if task == AVERAGE else f" on {task_name(task)}" if task else ""
-    return table(
-        f"table-rules{'' if task else '-all'}",
-        f"The factor{on} by two rules. First crossing: the first checkpoint that has {baseline_of(first)}’s best. "
-        "Interpolated: a straight line in log tokens from the checkpoint before.",
-        [left("Model"), "Depth", *([] if task else [left("Benchmark")]), *by_rule],
-        body,
-    )
-
-
 def compute(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     """Tabulate the factors on the average in tokens, FLOPs and device-seconds (`compute_efficiency`)."""
     rows = without_baseline(rows[(rows["task"] == AVERAGE) & rows["factor_tokens"].notna()])
