@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
-import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -12,7 +10,7 @@ from pathlib import Path
 from flows.jobs.devices import check_devices, gpus, machine_memory, share_ranks
 from flows.models import PlannedModel, check_trusted, plan_models, size
 from flows.study.configuration import Study
-from flows.watching.looks import folder_size
+from flows.watching.looks import folder_size, free_bytes
 from model.evaluation.harness_files import find_task
 from model.evaluation.trust import check_overrides, check_task_file
 from pipeline.benchmarks.items import task_file
@@ -25,11 +23,11 @@ UNKNOWN_VOCABULARY = 1024  # stands for that of a tokenizer which is not read ye
 
 
 def check_study(study: Study, *, trust_code: bool = False) -> None:
-    """Check mirror, devices, files, folders, memory and disk of a study.
+    """Check mirror, devices, files, memory and disk of a study.
 
     Raises InputError for devices that are not there, a benchmark that runs code which is not trusted, a source whose
-    first rows do not fit its columns, a tokenizer that cannot be read, a cluster without Dask, folders that cannot be
-    written, and models that fit neither the memory nor the disk.
+    first rows do not fit its columns, a tokenizer that cannot be read, a cluster without Dask, and models that fit
+    neither the memory nor the disk.
     """
     check_trusted(study, trust_code=trust_code)
     check_mirror(study)
@@ -45,8 +43,6 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
         _check_memory(study, planned)
     elif importlib.util.find_spec("distributed") is None:
         raise InputError("compute.cluster: Dask is not installed; pip install 'dreamer-study[cluster]'")
-    for folder in (study.folder, study.store_folder):
-        _check_writable(folder)
     _check_disk(study, planned)
 
 
@@ -59,6 +55,8 @@ def study_warnings(study: Study) -> list[str]:
             f"no revision pins {', '.join(unpinned)}: what the hub or the mirror holds today is read, and its "
             f"commit, where known, noted in `sources`; `dreamer sources --check {study.arguments}` prints the pins"
         )
+    if study.training.tune and "learning_rate" in study.training.model_fields_set:
+        found.append("training.learning_rate is not used: training.tune chooses one for each model without its own")
     return found
 
 
@@ -130,19 +128,10 @@ def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:
         )
 
 
-def _check_writable(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another with --root") from None
-
-
 def _check_disk(study: Study, planned: Sequence[PlannedModel]) -> None:
     """Raise InputError if what training writes is more than is free, counting as there what the store holds."""
     needed = checkpoint_bytes(study, planned) + state_bytes(study, planned)
-    free = shutil.disk_usage(study.store_folder).free
+    free = free_bytes(study.store_folder)
     if needed <= free:
         return
     written = folder_size(study.store_folder / "runs")

@@ -42,7 +42,8 @@ class Followed:
         key = event.job.name.partition(" at ")[0]
         self._evaluated[key] += event.kind == "finished"
         done, state = self._evaluated[key], read_progress(event.job.folder / "progress.json")
-        rate = f", {state['items_per_second']:,.0f} items/s" if not event.ends and "items_per_second" in state else ""
+        told = not event.ends and "requests_per_second" in state
+        rate = f", {state['requests_per_second']:,.0f} requests/s" if told else ""
         if event.kind == "failed":
             self._failed.setdefault(key, f"failed: {event.error}")
         words = self._failed.get(key, f"{done} of {event.job.goal} checkpoints{rate}{silent}")

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,105 +21,24 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from flows.data import VERSIONS, PlannedData, plain
 from flows.models import Answer, PlannedModel, Sizing, plan_models, size
 from flows.study.configuration import BUILTIN, Study
 from flows.watching.looks import found_in
-from flows.watching.progress import write_line
 from model.accounting import Resources
 from model.checksums import newest_values
 from model.evaluation.job import INTROSPECTION
 from model.module import read_architecture
 from model.training.config import HOW_FAR, HOW_IT_RUNS
 from model.training.recording.records import further_rates
-from pipeline.benchmarks.benchmark import PERPLEXITIES, Benchmark
+from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.items import task_specifications
 from pipeline.errors import InputError
-from pipeline.sources.repositories.folders import folder_of, resolved_revision, source_files
-from pipeline.sources.repositories.splits import find_split, has_splits
-from pipeline.sources.source import Source
-from pipeline.sources.table import resolve_source
 from pipeline.storage.integrity import read_sealed
-from pipeline.storage.store import Output, Store
-from pipeline.tokens.funnel import EXACT_CHARACTERS
-from pipeline.tokens.tokenizer import SAMPLE_CHARACTERS
 from pipeline.tokens.validation import TUNING, VALIDATION, held_out_specification
 from pipeline.worlds.tasks import world_specifications
-from pipeline.worlds.world import WORLD_SOURCE
 
-# The version of a stage goes up whenever its code changes what it writes: old outputs are then not used again.
-VERSIONS = {
-    "world": 1,
-    "documents": 6,
-    "traces": 5,
-    "clean": 2,
-    "signatures": 2,  # with this version goes up the one of deduplicate, whose key does not name the signatures
-    "deduplicate": 5,
-    "decontaminate": 6,
-    "items": 3,
-    "late": 2,
-    "tokenizer": 2,
-    "tokens": 4,
-    "funnel": 3,
-    "runs": 1,
-    "evaluations": 1,
-    "decisions": 1,
-}
 WORLD_TEXT = "world_text"  # the perplexity of whole documents of the built-in world
-COUNTED = ("documents", "traces", "clean", "deduplicate", "decontaminate")  # stages that count documents, but packing
-
-Wanted = Source | Benchmark
-
-
-@dataclass(frozen=True)
-class SourcePlan:
-    """A source of documents: its folder, its commit where one is recorded, and the outputs that curate it."""
-
-    source: Source
-    folder: Path
-    commit: str | None
-    documents: Output
-    traces: Output
-    clean: Output
-    signatures: Output
-
-    @property
-    def chain(self) -> list[Output]:
-        """The outputs of the stages that look at one document at a time."""
-        return [self.documents, self.traces, self.clean]
-
-    @property
-    def files(self) -> list[Path]:
-        """The files that hold the rows of the source; those of the built-in world once it has been written."""
-        return source_files(self.source, self.folder)
-
-
-@dataclass(frozen=True)
-class DataPlan:
-    """The data outputs of a study, from its sources to the packed tokens."""
-
-    world: Output | None
-    sources: tuple[SourcePlan, ...]
-    items: Output
-    unique: Output
-    curated: Output
-    tokenizer: Output
-    packed: Output
-    funnel: Output
-    late: Mapping[str, Output]  # by benchmark: which of its items stand in the data
-
-    @property
-    def outputs(self) -> list[Output]:
-        """All outputs, in the order in which they are made."""
-        world = [self.world] if self.world else []
-        curation = [output for one in self.sources for output in one.chain]
-        signatures = [one.signatures for one in self.sources]
-        last = [self.unique, self.curated, self.tokenizer, self.packed, self.funnel, *self.late.values()]
-        return [*world, self.items, *curation, *signatures, *last]
-
-    @property
-    def counted(self) -> list[Output]:
-        """The outputs of the stages that count documents, before packing."""
-        return [output for output in self.outputs if output.stage in COUNTED]
 
 
 @dataclass(frozen=True)
@@ -233,146 +150,20 @@ class Unsized(InputError):
         self.sizing = sizing
 
 
-class Plan:
+class Plan(PlannedData):
     """Everything that follows from a study and the decisions made so far. What is decided does not change any more."""
 
     def __init__(self, study: Study) -> None:
         """Raises InputError for the folder of a study that an earlier layout of this program has written."""
-        self.study = study
+        super().__init__(study)
         self._known: list[list[Run]] = []
         self._rates: list[dict[str, Any]] = []
         self._sizings: list[Path] = []
-        self.store = Store(study.store_folder, tell=write_line)
         if (study.store_folder / "training").exists() or (study.folder / "prepared.json").exists():
             raise InputError(
                 f"{study.folder} was written by a version that kept runs and evaluations otherwise; move it away, or "
                 "name another folder by --root"
             )
-
-    # --- data ---
-
-    def find(self, entry: Wanted) -> Path | None:
-        """Find the folder of a data set here; None where it is still to be fetched."""
-        study = self.study
-        place = {"mirror": study.mirror, "cache": study.folder / "hub", "beside": study.place}
-        return folder_of(entry, splits_of(entry), **place)
-
-    @property
-    def absent(self) -> list[Wanted]:
-        """The data sets that are still to be fetched."""
-        return [one for one in (*self.study.own_sources, *self.study.own_benchmarks) if self.find(one) is None]
-
-    def folder_of(self, entry: Wanted) -> Path:
-        """Return the folder of a data set that has been fetched."""
-        folder = self.find(entry)
-        assert folder is not None, "what is absent is told before"
-        return folder
-
-    @cached_property
-    def data(self) -> DataPlan:
-        """The data outputs. Raises InputError while data sets are still to be fetched."""
-        if absent := self.absent:
-            names = ", ".join(entry.name for entry in absent)
-            raise InputError(f"{self.study.name}: not fetched yet: {names}; `dreamer run {self.study.arguments}` does")
-        data = self.study.data
-        world = self._output("world", data.world) if self.study.needs_world else None
-        sources = self._sources(world)
-        cleaned = [source.clean for source in sources]
-        # Signatures are a function of the documents and of the settings.
-        unique = self._output("deduplicate", data.deduplicate, cleaned)
-        items = self._items(world)
-        curated = self._output("decontaminate", data.decontaminate, [unique, items])
-        tokenizer = self._tokenizer(curated)
-        packed = self._output("tokens", self.packing, [curated, tokenizer])
-        counted = [*(output for one in sources for output in one.chain), unique, curated]
-        funnel = self._output("funnel", {"characters": EXACT_CHARACTERS}, [*counted, tokenizer, packed])
-        late = {one.name: self._late(one, curated) for one in self.study.own_benchmarks if one.late}
-        return DataPlan(world, tuple(sources), items, unique, curated, tokenizer, packed, funnel, late)
-
-    @property
-    def packing(self) -> dict[str, Any]:
-        """The settings by which the tokens are packed."""
-        data = self.study.data
-        shape = {"sequence_length": self.study.training.sequence_length, "seed": data.seed}
-        tuning = self.study.tuning_documents
-        held_out = {"validation": data.validation, **({"tuning": tuning} if tuning else {})}
-        sources = (resolve_source(WORLD_SOURCE if entry == BUILTIN else entry) for entry in data.sources)
-        weights = {source.name: source.weight for source in sources if source.weight != 1}
-        return {**shape, **held_out, **({"weights": weights} if weights else {})}
-
-    @property
-    def prepared(self) -> bool:
-        """Whether all data outputs have been made."""
-        return not self.absent and all(output.done for output in self.data.outputs)
-
-    def _output(self, stage: str, configuration: Any, inputs: Sequence[Output] = ()) -> Output:
-        """Describe one output; `configuration` is a settings dataclass or plain values."""
-        shape, names = plain(configuration), tuple(output.name for output in inputs)
-        key = self.store.key(stage, VERSIONS[stage], shape, names)
-        return Output(stage, key, self.store.root / stage / key, VERSIONS[stage], shape, names)
-
-    def _sources(self, world: Output | None) -> list[SourcePlan]:
-        """Plan the outputs of every source: read, strip traces, clean, sign."""
-        data, found = self.study.data, []
-        for entry in data.sources:
-            source = resolve_source(WORLD_SOURCE if entry == BUILTIN else entry)
-            if entry == BUILTIN:
-                assert world is not None, "a study with built-in documents needs the world"
-                folder, files, made_of = world.path / source.repository, [], [world]
-            else:
-                folder, made_of = self.folder_of(source), []
-                files = source_files(source, folder)
-            with ThreadPoolExecutor() as threads:
-                digests = list(threads.map(self.store.file_digest, files))
-            # How a source is packed and stripped does not decide what is read.
-            later = ("weight", "trace", "longest_unmarked")
-            described = {name: value for name, value in plain(source).items() if name not in later}
-            shape = {"source": described, "files": digests, "limit": data.limit}
-            documents = self._output("documents", shape, made_of)
-            stripping = {"marking": source.trace, "longest_unmarked": source.longest_unmarked}
-            traces = self._output("traces", stripping, [documents])
-            clean = self._output("clean", data.clean, [traces])
-            signatures = self._output("signatures", data.deduplicate.signing, [clean])
-            commit = resolved_revision(folder)
-            found.append(SourcePlan(source, folder, commit, documents, traces, clean, signatures))
-        return found
-
-    def _items(self, world: Output | None) -> Output:
-        """Plan the items that must not be in the training data."""
-        declared = [one for one in self.study.own_benchmarks if not one.late]
-        configuration = {
-            "builtin": BUILTIN in self.study.evaluation.benchmarks,
-            "benchmarks": [_defined(one) for one in declared],
-            "data": [digest for one in declared for digest in self._digests(one)],
-        }
-        return self._output("items", configuration, [world] if world else [])
-
-    def _late(self, benchmark: Benchmark, curated: Output) -> Output:
-        """Plan the output that lists which items of a late benchmark occur in the data."""
-        rules = self.study.data.decontaminate
-        shape = {"benchmark": _defined(benchmark), "data": self._digests(benchmark), "rules": plain(rules)}
-        return self._output("late", shape, [curated])
-
-    def _digests(self, benchmark: Benchmark) -> list[str]:
-        """Hash the files of a benchmark: the split that is evaluated, and those that are kept out of training."""
-        folder = self.folder_of(benchmark)
-        return [
-            self.store.file_digest(path)
-            for configuration in benchmark.configurations
-            for split in benchmark.splits
-            if split == benchmark.split or has_splits(folder, [(configuration, split)])
-            for path in find_split(folder, configuration, split)
-        ]
-
-    def _tokenizer(self, curated: Output) -> Output:
-        """Plan the tokenizer: trained on the curated documents, or the one that the study names."""
-        wanted = self.study.data.tokenizer
-        if wanted.hub:
-            return self._output("tokenizer", {"hub": wanted.hub, "revision": wanted.revision})
-        if file := self.study.tokenizer_file:
-            return self._output("tokenizer", {"file": self.store.file_digest(file)})
-        trained = {"vocabulary_size": wanted.vocabulary_size, "sample_characters": SAMPLE_CHARACTERS}
-        return self._output("tokenizer", trained, [curated])
 
     # --- models and runs ---
 
@@ -394,16 +185,26 @@ class Plan:
 
     def sizing(self, sizing: Sizing) -> Path:
         """Return the file of the decision which sizes a model has, and what it costs."""
-        key = self.store.key("decisions", VERSIONS["decisions"], sizing.content(), [])
+        return self._decision_on(sizing.content(), [])
+
+    def _decision_on(self, content: Mapping[str, Any], runs: Sequence[Run]) -> Path:
+        """Return the file of a decision that is made about some content, from what these runs have found."""
+        key = self.store.key("decisions", VERSIONS["decisions"], content, [f"runs/{run.run_id}" for run in runs])
         return self.store.root / "decisions" / f"{key}.json"
+
+    @property
+    def unsized(self) -> Sizing | None:
+        """The next question of sizes and costs that only running a model answers; None where all are known."""
+        try:
+            _ = self.models
+        except Unsized as unsized:
+            return unsized.sizing
+        return None
 
     @property
     def sized(self) -> bool:
         """Whether the data are there, and the sizes of all models known."""
-        try:
-            return self.prepared and bool(self.models)
-        except Unsized:
-            return False
+        return self.prepared and self.unsized is None
 
     @property
     def runs(self) -> list[Run]:
@@ -511,9 +312,7 @@ class Plan:
         """The file of the decision which learning rates the search has chosen."""
         tune = self.study.training.tune
         configuration = {"tune": tune.model_dump(), "weights": self.study.evaluation.weights}
-        inputs = [f"runs/{run.run_id}" for run in self._search(tune.learning_rate)]
-        key = self.store.key("decisions", VERSIONS["decisions"], configuration, inputs)
-        return self.store.root / "decisions" / f"{key}.json"
+        return self._decision_on(configuration, self._search(tune.learning_rate))
 
     @property
     def search(self) -> list[dict[str, Any]]:
@@ -526,10 +325,7 @@ class Plan:
 
     def decision(self, runs: Sequence[Run]) -> Path:
         """Return the file of the decision which of a model's seeds goes on after a race."""
-        inputs = [f"runs/{run.run_id}" for run in runs]
-        configuration = {"race": self.study.training.stop_at(len(runs))}
-        key = self.store.key("decisions", VERSIONS["decisions"], configuration, inputs)
-        return self.store.root / "decisions" / f"{key}.json"
+        return self._decision_on({"race": self.study.training.stop_at(len(runs))}, runs)
 
     def chosen_seed(self, runs: Sequence[Run]) -> int | None:
         """Read which of a model's seeds goes on after a race; None while that is not decided."""
@@ -582,10 +378,7 @@ class Plan:
     def _decisive(self) -> dict[str, Any]:
         """List what the scores of each benchmark depend on besides the checkpoint, in the order of the tasks."""
         found = self._contents(self.tasks)
-        if self.study.evaluation.introspect:
-            texts = [task["benchmark"] for task in self.tasks if task["metric"] in PERPLEXITIES]
-            found = {INTROSPECTION: [found[name] for name in texts]} | found
-        return found
+        return {INTROSPECTION: []} | found if self.study.evaluation.introspect else found
 
     def _contents(self, tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         by_name = {one.name: one for one in self.study.own_benchmarks}
@@ -654,24 +447,3 @@ class Plan:
             races = [runs for runs in self._described if self.study.training.stop_at(len(runs))]
             searches = [self.rates_decision] if self.study.training.tune else []
             yield from (f"decisions/{path.stem}" for path in (*self._sizings, *searches, *map(self.decision, races)))
-
-
-def splits_of(entry: Wanted) -> tuple[str, ...]:
-    """Return the splits that a study reads of a data set; further ones of a benchmark need not be there."""
-    return (entry.split,) if isinstance(entry, Benchmark) else entry.splits
-
-
-def _defined(benchmark: Benchmark) -> dict[str, Any]:
-    """Return what defines a benchmark, whether it was named before the data were made or after."""
-    return {name: value for name, value in plain(benchmark).items() if name != "late"}
-
-
-def plain(value: Any) -> Any:
-    """Reduce a value to what JSON knows: dataclasses become mappings, tuples and sets lists, paths text."""
-
-    def reduce(other: Any) -> Any:
-        if dataclasses.is_dataclass(other) and not isinstance(other, type):
-            return dataclasses.asdict(other)
-        return list(other) if isinstance(other, set | frozenset) else str(other)
-
-    return json.loads(json.dumps(value, default=reduce))

@@ -17,9 +17,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flows.data import DataPlan, SourcePlan, Wanted, splits_of
 from flows.jobs.devices import cores
 from flows.losses import check_kept, repetition, say, unmarked_warnings, warnings
-from flows.plan import DataPlan, Plan, SourcePlan, Wanted, splits_of
+from flows.plan import Plan
 from flows.study.configuration import Study
 from flows.watching.progress import report
 from pipeline.benchmarks.benchmark import Benchmark

@@ -26,7 +26,8 @@ from pipeline.benchmarks.benchmark import PERPLEXITIES
 from pipeline.errors import InputError
 from pipeline.storage.digests import canonical, digest
 from pipeline.storage.integrity import check, read_manifest
-from pipeline.worlds.world import WORLD_LICENCE, WORLD_SOURCE
+from pipeline.worlds.tasks import REPOSITORY
+from pipeline.worlds.world import WORLD_LICENCE
 from sql.ingest import forget_differing, ingest, replace_computed
 from sql.names import UNDER_WAY
 from sql.results import connect
@@ -185,7 +186,7 @@ def _sources(plan: Plan) -> list[dict[str, Any]]:
     for one in plan.data.sources:
         origin = one.source.repository or ", ".join(one.source.files)
         known = {"repository": origin, "revision": one.source.revision, "licence": one.source.licence}
-        if one.source.repository == WORLD_SOURCE["repository"]:
+        if one.source.repository == REPOSITORY:
             # Not in the source's entry, where it would give every output of the world another key.
             known["licence"] = WORLD_LICENCE
         name = one.source.name
@@ -195,16 +196,20 @@ def _sources(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _overridden_benchmarks(plan: Plan) -> list[dict[str, Any]]:
-    """Make the rows of `benchmarks` for tasks whose accuracy is another metric in the study file than in the table."""
+    """Make the rows of `benchmarks` for tasks of which the study says what the table does not.
+
+    That is another metric as the accuracy, or the accuracy of the best trivial rule.
+    """
     with closing(connect(_database(plan), wait=PATIENCE)) as connection:
         rows = connection.execute("SELECT task, metric, filter FROM benchmarks").fetchall()
     known = {task: (metric, filter) for task, metric, filter in rows}
     wanted = {task["benchmark"]: task for task in plan.tasks if task["metric"] not in PERPLEXITIES}
     reason = f"said by {plan.study.name}"
+    parts = ("metric", "filter", "chance", "family", "trivial")
     return [
-        {"task": name, **{key: task[key] for key in ("metric", "filter", "chance")}, "reason": reason}
+        {"task": name, **{part: task[part] for part in parts if part in task}, "reason": reason}
         for name, task in wanted.items()
-        if known.get(name) != (task["metric"], task["filter"])
+        if "trivial" in task or known.get(name) != (task["metric"], task["filter"])
     ]
 
 

@@ -21,7 +21,7 @@ from flows.jobs import Event, Failed, Job, Jobs
 from flows.jobs.devices import share_ranks
 from flows.live import Results, patiently, report_digest, report_mark
 from flows.models import size
-from flows.plan import FAILURE, Checkpoint, Evaluation, Plan, Run, Unsized
+from flows.plan import FAILURE, Checkpoint, Evaluation, Plan, Run
 from flows.prepare import prepare_data
 from flows.rows import outputs_of
 from flows.usage import register_user
@@ -223,11 +223,7 @@ def evaluation_job(
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_text_atomically(folder / "job.json", json.dumps(values, indent=1), durable=False)
-    environment = {
-        "HF_HUB_OFFLINE": "1",
-        "HF_DATASETS_OFFLINE": "1",
-        "HF_HOME": str((study.folder / EVALUATING / "cache").resolve()),
-    }
+    environment = {"HF_HOME": str((study.folder / EVALUATING / "cache").resolve())}
     return Job(
         "evaluation",
         name,
@@ -243,14 +239,14 @@ def evaluation_job(
 
 def size_models(plan: Plan, options: Options) -> None:
     """Size the models of the study, and store what only running their code has told."""
-    while not plan.sized:
-        try:
-            assert plan.models
-        except Unsized as unsized:
-            config, costs = size(unsized.sizing, plan.study.place, trust_code=options.trust_code)
-            path = plan.sizing(unsized.sizing)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_text_atomically(path, sealed({"model": config.to_dict(), "resources": vars(costs)}))
+    while sizing := plan.unsized:
+        config, costs = size(sizing, plan.study.place, trust_code=options.trust_code)
+        _write_decision(plan.sizing(sizing), {"model": config.to_dict(), "resources": vars(costs)})
+
+
+def _write_decision(path: Path, values: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text_atomically(path, sealed(values))
 
 
 def tell_changed_code(run: Run) -> None:
@@ -260,9 +256,7 @@ def tell_changed_code(run: Run) -> None:
         with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # removed meanwhile, or damaged
             before = json.loads((path / "run.json").read_bytes())["model"]["files"]
             if changed := [name for name in files if before.get(name, files[name]) != files[name]]:
-                progress.write_line(
-                    f"{run.name}: {changed[0]} is another than in {path.name}; the model is trained anew"
-                )
+                progress.write_line(f"{run.name}: {changed[0]} is another than in {path.name}; it is trained anew")
 
 
 def check_checkpoints(run: Run) -> None:
@@ -322,8 +316,7 @@ def choose_rates(plan: Plan, search: list[Run]) -> None:
     if len(chosen) < len({run.model.model_id for run in search}):
         return
     rows = [{**row, "chosen": chosen[row["variant"], row["depth"]] == row["learning_rate"]} for row in rows]
-    plan.rates_decision.parent.mkdir(parents=True, exist_ok=True)
-    write_text_atomically(plan.rates_decision, sealed({"rows": rows}))
+    _write_decision(plan.rates_decision, {"rows": rows})
     for (variant, depth), rate in chosen.items():
         edge = ", at the edge: a better one may lie beyond" if rate in (tried[0], tried[-1]) else ""
         progress.write_line(
@@ -337,9 +330,7 @@ def decide(plan: Plan, runs: list[Run]) -> None:
     A seed whose training has failed has lost.
     """
     chosen = choose_seed({run.seed: run.folder for run in runs if run.done}, runs[0].goal)
-    path = plan.decision(runs)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text_atomically(path, sealed({"seed": chosen, "runs": [run.run_id for run in runs]}))
+    _write_decision(plan.decision(runs), {"seed": chosen, "runs": [run.run_id for run in runs]})
 
 
 def is_complete(plan: Plan) -> bool:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from flows.data import VERSIONS
 from flows.live import report_mark
-from flows.plan import VERSIONS, Plan, Run
+from flows.plan import Plan, Run
 from flows.rows import COMPLETE, FAILED, SCREENED
 from flows.watching.looks import written_at
 from flows.watching.progress import bounded, read_progress

@@ -1,4 +1,4 @@
 """Dreamer, depth-recurrent attention mixtures: network, accounting, matching, training, generation, evaluation.
 
-May import torch, `pipeline.errors` and `pipeline.storage.files`.
+May import torch, the errors of `pipeline`, and the files, locks and manifests of its `storage`.
 """

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from model.architecture import DreamerConfig
 from pipeline.errors import InputError
 
+ELEMENT_BYTES = 2  # bfloat16
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -61,17 +63,16 @@ def flops_per_token(config: DreamerConfig, length: float = 1024) -> float:
     return sum(flops_by_component(config, length).values())
 
 
-def flops_by_component(config: DreamerConfig, length: float = 1024, *, causal: bool = True) -> dict[str, float]:
+def flops_by_component(config: DreamerConfig, length: float = 1024) -> dict[str, float]:
     """Count forward FLOPs per token of each part of the model, summed over its depths.
 
-    With `causal=False` every token attends to all `length` positions, as in kernels that mask instead of skipping.
     Raises InputError for a length below 1.
     """
     if not length >= 1:
         raise InputError(f"length is {length!r}, but FLOPs are those of at least 1 token")
     H, R, L = config.hidden_size, config.routing_size, config.depth
     products: dict[str, float] = {"head": config.vocabulary_size * H}
-    visible = {"sequence": (length + 1) / 2 if causal else length, "depth": _mean_visible_depths(config)}
+    visible = {"sequence": (length + 1) / 2, "depth": _mean_visible_depths(config)}
     for name, (heads, _, head_size) in _attentions(config).items():
         products[f"{name}_projections"] = L * _projection_size(config, name)
         products[f"{name}_attention"] = L * 2 * heads * head_size * visible[name]
@@ -93,13 +94,13 @@ def training_flops_per_token(config: DreamerConfig, length: float | None = None,
     return 3 * (sum(counts.values()) - (1 - targets) * counts["head"])
 
 
-def memory_bytes(config: DreamerConfig, length: int = 1024, *, element_bytes: int = 2) -> int:
-    """Compute the mean bytes held while `length` tokens are generated; in bfloat16 by default."""
-    return sum(memory_by_component(config, length, element_bytes=element_bytes).values())
+def memory_bytes(config: DreamerConfig, length: int = 1024) -> int:
+    """Compute the mean bytes held while `length` tokens are generated, in bfloat16."""
+    return sum(memory_by_component(config, length).values())
 
 
-def memory_by_component(config: DreamerConfig, length: int = 1024, *, element_bytes: int = 2) -> dict[str, int]:
-    """Compute the bytes of the weights, of both caches and of one token's activations.
+def memory_by_component(config: DreamerConfig, length: int = 1024) -> dict[str, int]:
+    """Compute the bytes of the weights, of both caches and of one token's activations, in bfloat16.
 
     The sequence cache grows with every token and counts at its mean, half of its final size; the depth cache is
     overwritten by every token. Activations are the widest values of one depth, and the logits in float32.
@@ -113,10 +114,10 @@ def memory_by_component(config: DreamerConfig, length: int = 1024, *, element_by
         2 * (config.query_heads + config.key_value_heads) * config.head_size,
     )
     return {
-        "weights": element_bytes * parameters(config),
-        "sequence_cache": element_bytes * per_token * (length + 1) // 2,
-        "depth_cache": element_bytes * depth_cache,
-        "activations": element_bytes * (H + widest) + 4 * config.vocabulary_size,
+        "weights": ELEMENT_BYTES * parameters(config),
+        "sequence_cache": ELEMENT_BYTES * per_token * (length + 1) // 2,
+        "depth_cache": ELEMENT_BYTES * depth_cache,
+        "activations": ELEMENT_BYTES * (H + widest) + 4 * config.vocabulary_size,
     }
 
 

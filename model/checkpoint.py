@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -57,17 +57,13 @@ def save_weights(
     the raw tensors are written only with `keep_raw`. `code` is the folder of the files that the model needs, if any.
     """
     if folder.exists():
-        raise InputError(
-            f"{folder} exists already: a checkpoint is never overwritten; remove it or name another folder"
-        )
+        raise InputError(f"{folder} exists already, and no checkpoint is overwritten; remove it or name another folder")
     with atomic_folder(folder) as partial:
-        values = config.to_dict()
-        notes = {"config": json.dumps(values)}
         if keep_raw:
-            _save_tensors(partial / FILES["raw"], raw, notes)
+            _save_tensors(partial / FILES["raw"], raw)
         if averaged:
-            _save_tensors(partial / FILES["averaged"], {**raw, **averaged}, notes)
-        (partial / "config.json").write_text(json.dumps(values, indent=1))
+            _save_tensors(partial / FILES["averaged"], {**raw, **averaged})
+        (partial / "config.json").write_text(json.dumps(config.to_dict(), indent=1))
         if extra is not None:
             (partial / "checkpoint.json").write_text(json.dumps(extra, indent=1))
         write_checksums(partial)
@@ -82,7 +78,7 @@ def load_model(
 
     With `weights` "averaged" the average is loaded where the folder holds one, else the only weights; with "raw" the
     weights as trained. Code of the user's is run with `trust_code` only. Raises InputError if the folder holds no
-    model, if its tensors do not fit its configuration (naming the tensors), or were saved with another configuration.
+    model, is damaged, or holds tensors that do not fit its configuration (naming the tensors).
     """
     folder = Path(folder)
     if weights not in FILES:
@@ -95,7 +91,6 @@ def load_model(
         raise InputError(f"{folder} holds averaged weights alone; a study keeps raw ones with evaluation.weights: both")
     model = build(config, code=folder / CODE, trust_code=trust_code, empty=True)
     load_tensors(model, _load_tensors(file), folder)
-    _check_same(config, file)
     return model.to(device).eval()
 
 
@@ -107,28 +102,15 @@ def weights_in(folder: Path | str, wanted: str = "averaged") -> str:
 def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
     """Replace the tensors of a model, in the model's dtypes; a model without memory takes these as its own.
 
-    Raises InputError, before any change, naming tensors that are missing, unknown, of another shape or kind of number.
+    Raises InputError where tensors are missing, unknown or of another shape; the model is then good for nothing.
     """
     own = model.state_dict()
-    problems = [
-        *(f"{name} is missing" for name in own if name not in tensors),
-        *(f"{name} is unknown" for name in tensors if name not in own),
-        *(
-            f"{name} is {list(tensors[name].shape)}, not {list(own[name].shape)}"
-            for name in own
-            if name in tensors and tensors[name].shape != own[name].shape
-        ),
-        *(
-            f"{name} holds {tensors[name].dtype}, not {own[name].dtype}"
-            for name in own
-            if name in tensors and tensors[name].is_floating_point() != own[name].is_floating_point()
-        ),
-    ]
-    if problems:
-        more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
-        raise InputError(f"the tensors in {source} do not fit the model: {'; '.join(problems[:3])}{more}")
-    new = {name: tensors[name].to(tensor.dtype) for name, tensor in own.items()}
-    model.load_state_dict(new, assign=any(tensor.is_meta for tensor in own.values()))
+    new = {name: tensor.to(own[name].dtype) if name in own else tensor for name, tensor in tensors.items()}
+    try:
+        model.load_state_dict(new, assign=any(tensor.is_meta for tensor in own.values()))
+    except RuntimeError as error:  # torch names the tensors that do not fit, a line for each kind
+        said = " ".join(str(error).split())
+        raise InputError(f"the tensors in {source} do not fit the model: {said[:400]}") from None
 
 
 def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
@@ -162,9 +144,9 @@ def newest_state(folder: Path, *names: str) -> State | None:
         raise InputError(f"{error}; {advice}") from error
 
 
-def _save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, str] | None = None) -> None:
+def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     try:
-        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, notes)
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:  # how the library reports a full disk
         raise OSError(f"cannot write {path}: {error}") from error
 
@@ -178,24 +160,6 @@ def _load_config(path: Path) -> Architecture:
         return read_architecture(values)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-
-
-def _check_same(config: Architecture, file: Path) -> None:
-    """Raise InputError if the weights say that they were saved with another configuration of the same shapes.
-
-    The length of sequences is no part of what a model computes.
-    """
-    with safe_open(file, "pt") as opened:
-        note = (opened.metadata() or {}).get("config")
-    now = config.to_dict()
-    try:
-        then = {**now, **json.loads(note or "{}")}
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{file}: the configuration among the weights is damaged ({error})") from error
-    for name in now:
-        if name != "sequence_length" and now[name] != then[name]:
-            place = file.parent / "config.json"
-            raise InputError(f"{place}: {name} is {now[name]!r}, but the weights were saved with {then[name]!r}")
 
 
 def _load_tensors(path: Path) -> dict[str, Tensor]:

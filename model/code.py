@@ -78,7 +78,7 @@ def _load(folder: Path, file: str, digest: str) -> Any:
     sys.modules[own] = module
     try:
         specification.loader.exec_module(module)
-    except BaseException as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[own]
         raise InputError(f"{file} cannot be imported: {described(error)}") from error
     finally:

@@ -14,6 +14,8 @@ from model.architecture import DreamerConfig
 from model.matching import match
 from pipeline.errors import InputError
 
+SIZES = {"experts", "expert_size"}  # which matching changes
+
 
 def la(depth: int = 16, **overrides: Any) -> DreamerConfig:
     """Configure the classically layered baseline: `depth` layers with 32 experts of size 512 each (Table 3)."""
@@ -23,9 +25,8 @@ def la(depth: int = 16, **overrides: Any) -> DreamerConfig:
 def dr(depth: int | None = None, *, baseline: DreamerConfig | None = None, **overrides: Any) -> DreamerConfig:
     """Configure the depth-recurrent model, matched to `baseline` (section 3.8).
 
-    Defaults: for the baseline `la(depth)` with the same overrides, for the depth that of the baseline. With both
-    `experts` and `expert_size` among the overrides nothing is matched; all else is still the baseline's. Raises
-    InputError when only one is given.
+    Defaults: for the baseline `la(depth)` with the same overrides, for the depth that of the baseline. With `experts`
+    or `expert_size` among the overrides nothing is matched; all else is still the baseline's.
     """
     return _variant(depth, baseline, _named("dr", overrides, recurrent=True))
 
@@ -39,24 +40,14 @@ def _named(name: str, overrides: dict[str, Any], **switches: bool) -> dict[str, 
     """Add the switches that define a variant to overrides. Raises InputError for an override that contradicts one."""
     for switch, value in switches.items():
         if overrides.get(switch, value) != value:
-            raise InputError(
-                f"model configuration: {switch} is {overrides[switch]!r}, but in {name}() it must be {value}"
-            )
+            raise InputError(f"model: {switch} is {overrides[switch]!r}, but in {name}() it must be {value}")
     return {**overrides, **switches}
 
 
 def _variant(depth: int | None, baseline: DreamerConfig | None, overrides: dict[str, Any]) -> DreamerConfig:
-    if depth is None:
-        depth = (baseline or DreamerConfig()).depth
-    sized = {"experts", "expert_size"} & overrides.keys()
-    if len(sized) == 2:
-        return dataclasses.replace(baseline or DreamerConfig(), depth=depth, **overrides)
-    if sized:
-        missing = ({"experts", "expert_size"} - sized).pop()
-        raise InputError(
-            f"model configuration: {sized.pop()} is given without {missing}; give both, or neither to match"
-        )
     if baseline is None:
-        common = {name: value for name, value in overrides.items() if name not in ("recurrent", "depth_attention")}
-        baseline = la(depth, **common)
-    return match(baseline, dataclasses.replace(baseline, depth=depth, **overrides))
+        apart = ("recurrent", "depth_attention", *SIZES)
+        common = {name: value for name, value in overrides.items() if name not in apart}
+        baseline = la(**common) if depth is None else la(depth, **common)
+    variant = dataclasses.replace(baseline, depth=baseline.depth if depth is None else depth, **overrides)
+    return variant if overrides.keys() & SIZES else match(baseline, variant)

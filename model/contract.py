@@ -17,10 +17,9 @@ Axes: B batch, S sequence, T = B*S tokens, H hidden (or whatever `states` return
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
+from inspect import signature
 
 import torch
 import torch.nn.functional as F
@@ -104,10 +103,7 @@ class Network(nn.Module):
 
     # --- evaluation
 
-    @property
-    def observable(self) -> bool:
-        """Whether `model.introspect` can look into the model."""
-        return False
+    observable = False  # whether `model.introspect` can look into the model
 
     def for_inference(self) -> Network:
         """Return a model for inference, with the same outputs; on a GPU in bfloat16."""
@@ -170,7 +166,7 @@ class Wrapped(Network):
     def __init__(self, module: nn.Module, config: ModuleConfig, dtype: torch.dtype | None = None) -> None:
         super().__init__()
         self.module, self.config, self.dtype = module, config, dtype
-        self._given = [name for name in ("documents", "positions") if name in accepted(module.forward)]
+        self._given = [name for name in ("documents", "positions") if name in signature(module.forward).parameters]
         for name in OPTIONAL:
             if callable(own := getattr(module, name, None)):
                 setattr(self, name, own)
@@ -199,8 +195,3 @@ class Wrapped(Network):
                 f"{list(expected)}"
             )
         return logits
-
-
-def accepted(function: Callable[..., Any]) -> set[str]:
-    """Return the names of the parameters of a function."""
-    return set(inspect.signature(function).parameters)

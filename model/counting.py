@@ -20,13 +20,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from model.accounting import Resources, resources
+from model.accounting import ELEMENT_BYTES, Resources, resources
 from model.contract import Wrapped
 from model.module import Architecture, DreamerConfig, ModuleConfig
 from model.networks import build
 from pipeline.errors import InputError
 
-ELEMENT_BYTES = 2  # bfloat16
 MOVING = {"cat", "stack", "copy", "index_put", "index_add", "index_copy", "scatter", "scatter_add", "masked_scatter"}
 """Operations that take several matrices, and move numbers without multiplying any."""
 

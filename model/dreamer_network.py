@@ -16,7 +16,9 @@ from model.ops.gpu import on_gpu
 
 
 class DreamerNetwork(Network):
-    """What training and evaluation ask of a network, as answered by Dreamer."""
+    """Answer what training and evaluation ask of a network; experts and attention along the depth can be observed."""
+
+    observable = True
 
     def states(self, tokens: Tensor, documents: Documents | None = None, depth: int | None = None) -> Tensor:
         """Compute the normalised hidden states [B, S, H]."""
@@ -35,11 +37,6 @@ class DreamerNetwork(Network):
     ) -> Tensor:
         """Compute the hidden states of rows, without their padding where the engine can."""
         return read(self, tokens, lengths, wanted, depth)
-
-    @property
-    def observable(self) -> bool:
-        """Whether experts and attention along the depth can be observed: they can."""
-        return True
 
     def position_bytes(self) -> float:
         """Estimate the bytes of a position: cached keys and values, half of them twice while rows are taken out.

@@ -60,7 +60,7 @@ def evaluate(
         outputs = {name: output for name, output in checkpoint.outputs.items() if not output.folder.exists()}
         if outputs:
             line(evaluator(checkpoint, outputs))
-    progress.tell()
+    progress.begin(0)
     return folders
 
 
@@ -76,7 +76,7 @@ class _Evaluator:
         depths = models[0].model.config.other_depths(self._job.depths)
         questions = self._questions
         parts = split_evaluation(checkpoint, models, questions.tasks, questions.sample, depths)
-        self._progress.begin([part for name in outputs for part in parts[name]])
+        self._progress.begin(sum(part.requests for name in outputs for part in parts[name]))
         values = []
         for name, output in outputs.items():
             with _claimed(output.folder) as mine:
@@ -84,20 +84,20 @@ class _Evaluator:
                     rows = join([self._score(part, models) for part in parts[name]])
                     write_rows(output.folder, rows, output.configuration)
                     values += rows["evaluations"].to_pylist() if "evaluations" in rows else []
-        items, seconds = self._progress.finish()
         words = ", ".join(f"{row['task']} {row['metric']} {row['value']:.3f}" for row in values)
-        return f"{checkpoint.run_id} {checkpoint.tokens:,}: {items} items, {items / seconds:.0f} items/s: {words}"
+        return f"{checkpoint.run_id} {checkpoint.tokens:,}: {self._progress.rate:,.0f} requests/s: {words}"
 
     def _score(self, part: Part, models: Sequence[LanguageModel]) -> dict[str, object]:
         """Compute the rows of a part, with smaller batches where memory is short."""
+        before = self._progress.done
         while True:
-            self._progress.begin_part(part)
             try:
                 return part.rows()
             except torch.OutOfMemoryError:
                 if models[0].batch_tokens <= models[0].model.config.sequence_length:
                     raise
             # Outside of the handler, whose traceback keeps the tensors alive.
+            self._progress.done = before
             self._questions.batch_tokens = models[0].batch_tokens // 2
             for model in models:
                 model.batch_tokens = self._questions.batch_tokens
@@ -133,55 +133,40 @@ def _claimed(folder: Path) -> Iterator[bool]:
 
 
 class _Progress:
-    """Write `progress.json`: items answered and in all, items per second, seconds left, of the checkpoint in hand.
+    """Write `progress.json`: requests answered and in all, their rate, seconds left, of the checkpoint in hand.
 
-    An item counts at every depth and with all weights that it is asked of.
+    A request counts at every depth and with all weights that it is asked of.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._answered = 0.0  # items, by this process
-        self._started, self._told = time.monotonic(), 0.0
-        self.begin([])
+        self.begin(0)
+
+    def begin(self, requests: int) -> None:
+        """Begin a checkpoint that is asked so many requests."""
+        self._total, self.done = requests, 0.0
+        self._began = time.monotonic()
         self.tell()
 
-    def begin(self, parts: Sequence[Part]) -> None:
-        """Begin a checkpoint that consists of these parts."""
-        self._items = sum(part.items for part in parts)
-        self._done = self._in_part = 0.0
-        self._part: Part | None = None
-        self._begun = time.monotonic(), self._answered
-
-    def begin_part(self, part: Part) -> None:
-        """Begin a part, or begin it again after a shortage of memory."""
-        self._done += self._in_part if part is not self._part else 0.0
-        self._part, self._in_part = part, 0.0
-
     def add(self, requests: float) -> None:
-        """Count answered requests of the part in hand."""
-        items = requests * self._part.items / self._part.requests if self._part and self._part.requests else 0.0
-        self._in_part, self._answered = self._in_part + items, self._answered + items
+        """Count answered requests."""
+        self.done += requests
         if time.monotonic() - self._told >= TELL_SECONDS:
             self.tell()
 
-    def finish(self) -> tuple[int, float]:
-        """End a checkpoint; return the items answered for it, and the seconds that took."""
-        began, before = self._begun
-        answered = self._answered - before
-        self.begin([])
-        self.tell()
-        return round(answered), max(1e-9, self._told - began)
+    @property
+    def rate(self) -> float:
+        """Requests per second of the checkpoint in hand."""
+        return self.done / max(1e-9, time.monotonic() - self._began)
 
     def tell(self) -> None:
         """Rewrite `progress.json`."""
-        self._told = time.monotonic()
-        done = self._done + self._in_part
-        rate = self._answered / max(1e-9, self._told - self._started)
+        self._told, rate = time.monotonic(), self.rate
         values = {
-            "done": round(done),
-            "total": self._items,
-            "items_per_second": rate,
-            "seconds_left": (self._items - done) / rate if rate else None,
+            "done": round(self.done),
+            "total": self._total,
+            "requests_per_second": rate,
+            "seconds_left": (self._total - self.done) / rate if rate else None,
             "process": os.getpid(),
             "machine": socket.gethostname(),
         }
@@ -219,8 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def prepare_staying() -> None:
     """Set the process up for evaluation: libraries stay offline, one core is used, SIGTERM raises SystemExit."""
     # Data are local, so the libraries must not look for newer ones; they read these variables on import.
-    for name, value in (("HF_HUB_OFFLINE", "1"), ("HF_DATASETS_OFFLINE", "1"), ("TOKENIZERS_PARALLELISM", "false")):
-        os.environ.setdefault(name, value)
+    os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     use_one_core()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 

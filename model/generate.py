@@ -5,7 +5,6 @@ Axes: B batch, S sequence, H states, V vocabulary.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -28,17 +27,15 @@ def generate(
     max_new_tokens: int,
     end_token: int,
     stop: Callable[[list[int]], bool] | None = None,
-    temperature: float = 0.0,
     batch_tokens: int = 16_384,
     depth: int | None = None,
     finished: Callable[[float], None] = nothing,
     after_prompts: AfterPrompts | None = None,
 ) -> list[list[int]]:
-    """Generate the tokens after each prompt: at most `max_new_tokens` tokens, up to and without the end token.
+    """Generate the likeliest tokens after each prompt: at most `max_new_tokens`, up to and without the end token.
 
     `stop(tokens)` is asked after each token, with all tokens written so far for that prompt, whether it was the last;
-    those tokens are returned. With `temperature` 0 the likeliest token is taken; else tokens are sampled, from random
-    numbers that depend on the place in `prompts` and the step, and not on how prompts are batched.
+    those tokens are returned.
 
     No sequence gets longer than the model's sequence length. Room for the answer is made by cutting prompts on the
     left, but never to less than half of that length: past it, answers end early instead. `batch_tokens` bounds the
@@ -49,8 +46,6 @@ def generate(
     S = model.config.sequence_length
     if type(max_new_tokens) is not int or max_new_tokens < 1:
         raise InputError(f"max_new_tokens is {max_new_tokens!r}, but it must be a whole number of at least 1")
-    if not 0 <= temperature < math.inf:
-        raise InputError(f"temperature is {temperature}, but it must be finite and not negative")
     depth = model.checked_depth(depth)
     room = S - min(max_new_tokens, S // 2)
     cut = [list(prompt)[-room:] for prompt in prompts]
@@ -58,11 +53,17 @@ def generate(
         raise InputError(f"prompt {cut.index([])} holds no token; a model of this kind needs one to begin with")
     budgets = [min(max_new_tokens, S - len(prompt)) for prompt in cut]
     written: list[list[int]] = [[] for _ in prompts]
+
+    def ends(row: int, token: int) -> bool:
+        """Take note of a prompt's next token; whether it was the last."""
+        if token == end_token:
+            return True
+        written[row].append(token)
+        return len(written[row]) >= budgets[row] or (stop is not None and stop(written[row]))
+
     for batch in _batches(cut, budgets, batch_tokens):
-        choose = _Chooser(temperature, batch)
-        row_finished = _row_ends(written, budgets, end_token, stop)
         longest = max(budgets[index] for index in batch)
-        _write(model, cut, batch, longest, choose, row_finished, depth, after_prompts)
+        _write(model, cut, batch, longest, ends, depth, after_prompts)
         finished(len(batch))
     return written
 
@@ -98,44 +99,12 @@ def _batches(prompts: list[list[int]], budgets: list[int], batch_tokens: int) ->
         yield batch
 
 
-class _Chooser:
-    """Picks the next token of each row: the likeliest, or a sampled one."""
-
-    def __init__(self, temperature: float, batch: list[int]) -> None:
-        self.temperature = temperature
-        self._random = {index: np.random.default_rng((0, index)) for index in batch} if temperature > 0 else {}
-
-    def __call__(self, logits: Tensor, rows: list[int]) -> list[int]:
-        """Choose tokens for logits [B, V] of the prompts at places `rows`."""
-        if self.temperature <= 0:
-            return logits.argmax(-1).tolist()
-        # Inverse transform: the first token at which the cumulated probability passes a uniform number.
-        cumulated = (logits.double() / self.temperature).softmax(-1).cumsum(-1)
-        uniform = torch.tensor([self._random[row].random() for row in rows], device=logits.device, dtype=torch.double)
-        chosen = torch.searchsorted(cumulated, (uniform * cumulated[:, -1])[:, None], right=True).squeeze(-1)
-        return chosen.clamp(max=logits.shape[-1] - 1).tolist()
-
-
-def _row_ends(
-    written: list[list[int]], budgets: list[int], end_token: int, stop: Callable[[list[int]], bool] | None
-) -> Callable[[int, int], bool]:
-    def row_ends(row: int, token: int) -> bool:
-        """Take note of a prompt's next token; whether it was the last."""
-        if token == end_token:
-            return True
-        written[row].append(token)
-        return len(written[row]) >= budgets[row] or (stop is not None and stop(written[row]))
-
-    return row_ends
-
-
 def _write(
     model: Network,
     prompts: list[list[int]],
     batch: list[int],
     longest: int,
-    choose: _Chooser,
-    row_ends: Callable[[int, int], bool],
+    ends: Callable[[int, int], bool],
     depth: int | None,
     after_prompts: AfterPrompts | None,
 ) -> None:
@@ -143,14 +112,14 @@ def _write(
     device = model.device
     tokens, lengths = right_padded([prompts[row] for row in batch], device)
     cache = model.new_cache(len(batch), tokens.shape[1] + longest, depth)
-    ends = torch.arange(len(batch), device=device) * tokens.shape[1] + lengths - 1
-    last = cache.extend(tokens, lengths, depth, wanted=ends)
+    final = torch.arange(len(batch), device=device) * tokens.shape[1] + lengths - 1
+    last = cache.extend(tokens, lengths, depth, wanted=final)
     if after_prompts is not None:
         after_prompts([prompts[row] for row in batch], cache, last)
     rows, going = list(batch), set(batch)
     while True:
-        chosen = choose(model.logits(last), rows)
-        going = {row for row, token in zip(rows, chosen, strict=True) if row in going and not row_ends(row, token)}
+        chosen = model.logits(last).argmax(-1).tolist()
+        going = {row for row, token in zip(rows, chosen, strict=True) if row in going and not ends(row, token)}
         if not going:
             return
         if len(going) <= len(rows) // 2:

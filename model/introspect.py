@@ -34,30 +34,22 @@ class Observations:
     depth_attention: np.ndarray | None  # [L, L] mean score of query depth over key depth; rows sum to 1
     selections: np.ndarray  # [L, E], of expert attention
 
-    def depth_attention_rows(self) -> dict[str, list]:
+    def depth_attention_rows(self) -> dict[str, np.ndarray]:
         """Return the columns of the table `depth_attention`.
 
         Depths count from 1; a query depth sees key depths up to itself.
         """
-        depths = 0 if self.depth_attention is None else len(self.depth_attention)
-        pairs = [(query, key) for query in range(depths) for key in range(query + 1)]
-        return {
-            "query_depth": [query + 1 for query, _ in pairs],
-            "key_depth": [key + 1 for _, key in pairs],
-            "score": [float(self.depth_attention[pair]) for pair in pairs],
-        }
+        scores = np.zeros((0, 0)) if self.depth_attention is None else self.depth_attention
+        query, key = np.tril_indices(len(scores))
+        return {"query_depth": query + 1, "key_depth": key + 1, "score": scores[query, key]}
 
-    def expert_usage_rows(self) -> dict[str, list]:
+    def expert_usage_rows(self) -> dict[str, np.ndarray]:
         """Return the columns of the table `expert_usage`: depths count from 1, experts from 0.
 
         A layered model has experts of its own at every depth: equal numbers at different depths are different experts.
         """
-        depth, expert = np.indices(self.selections.shape)
-        return {
-            "depth": (depth.ravel() + 1).tolist(),
-            "expert": expert.ravel().tolist(),
-            "selections": self.selections.ravel().tolist(),
-        }
+        depth, expert = (numbers.ravel() for numbers in np.indices(self.selections.shape))
+        return {"depth": depth + 1, "expert": expert, "selections": self.selections.ravel()}
 
 
 @torch.no_grad()
@@ -92,22 +84,6 @@ def observe(model: Network, batches: Sample) -> Observations:
     return Observations(tokens, attention, selections.numpy())
 
 
-def sample_of_texts(texts: Sequence[Sequence[int]], length: int, tokens: int = SAMPLE_TOKENS) -> Sample:
-    """Make a sample of at most `tokens` of encoded texts: each a document in a row of its own, cut to `length`."""
-    rows, left = [], tokens
-    for text in texts:
-        if left > 0 and len(text):
-            rows.append(torch.tensor(text[: min(length, left)]))
-            left -= len(rows[-1])
-    width = max(map(len, rows), default=1)
-    padded = torch.zeros(len(rows), width, dtype=torch.long)
-    documents = torch.full_like(padded, PADDING)
-    for index, row in enumerate(rows):
-        padded[index, : len(row)] = row
-        documents[index, : len(row)] = 0
-    return _batches(padded, documents)
-
-
 def sample_of_stream(packed: Path, tokens: int = SAMPLE_TOKENS) -> Sample:
     """Read rows of packed training data, always the same rows, worth at most `tokens` (but one row at least).
 
@@ -115,10 +91,5 @@ def sample_of_stream(packed: Path, tokens: int = SAMPLE_TOKENS) -> Sample:
     """
     stream = TokenStream(packed, 0, 1)
     stream.batch_rows = max(1, min(stream.rows, tokens // stream.sequence_length))
-    rows = stream.batch(0)
-    return _batches(rows.tokens, rows.documents)
-
-
-def _batches(tokens: Tensor, documents: Tensor) -> Sample:
-    rows = max(1, BATCH_TOKENS // tokens.shape[1])
-    return list(zip(tokens.split(rows), documents.split(rows), strict=True))
+    read, rows = stream.batch(0), max(1, BATCH_TOKENS // stream.sequence_length)
+    return list(zip(read.tokens.split(rows), read.documents.split(rows), strict=True))

@@ -57,10 +57,9 @@ def train(
     step, was true on a rank). `line` gets a line of progress every few seconds, `notice` what happens once. Another
     call resumes the run, also on a copy of the folder. With `accept_code_change` a run that other code has started
     resumes, and the change is recorded in its folder (`code_changes.json`). A model in a file of the user's needs
-    `trust_code`. With `wait` the call waits while another
-    process trains the run. Raises InputError for bad input;
-    TrainingFailed when loss or gradients are not finite, the loss spikes, or memory is short; OtherRankFailed in one of
-    several ranks, when another rank says what is wrong.
+    `trust_code`. With `wait` the call waits while another process trains the run. Raises InputError for bad input;
+    TrainingFailed when loss or gradients are not finite, or memory is short; OtherRankFailed in one of several ranks,
+    when another rank says what is wrong.
     """
     with process_group() as ranks, ExitStack() as held:
         with ranks.failing_together():
@@ -135,9 +134,7 @@ def prepare_staying() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m model.train", description="Train, or continue, the run in a folder."
-    )
+    parser = argparse.ArgumentParser(prog="python -m model.train", description="Train or resume the run in a folder.")
     parser.add_argument("folder", type=Path, help="a folder with run.json")
     parser.add_argument("--stop-at", type=int, metavar="TOKENS", help="stop early, at the first step at or above")
     parser.add_argument(

@@ -31,14 +31,22 @@ def repetition(study: dict[str, Any], number: int) -> dict[str, Any]:
     """Return the content of a study's file with the seeds and the world of a repetition."""
     if number == 0:
         return study
-    data, training = study["data"], study["training"]
-    seeds = [seed + number * (max(training["seeds"]) + 1) for seed in training["seeds"]]
+    data, training, models = study["data"], study["training"], study.get("models") or {}
+
+    def moved(seeds: list[int]) -> list[int]:
+        return [seed + number * (max(training["seeds"]) + 1) for seed in seeds]
+
+    variants = [
+        {**one, "seeds": moved(one["seeds"])} if isinstance(one, dict) and one.get("seeds") else one
+        for one in models.get("variants") or []
+    ]
     world = {**(data.get("world") or {}), "seed": (data.get("world") or {}).get("seed", 0) + number}
     return {
         **study,
         "name": f"{study['name']}{number}",
         "data": {**data, "world": world},
-        "training": {**training, "seeds": seeds},
+        "models": {**models, **({"variants": variants} if variants else {})},
+        "training": {**training, "seeds": moved(training["seeds"])},
     }
 
 

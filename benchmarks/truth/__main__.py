@@ -36,7 +36,7 @@ from pipeline.traces.stage import strip_traces
 from pipeline.worlds.planting import EDITS
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.tasks import world_items
-from pipeline.worlds.world import WORLD_SOURCE, write_world
+from pipeline.worlds.world import WORLD_SOURCES, write_world
 
 SIMILARITIES = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)  # lower ends of ranges; duplicates are those from 0.7
 WIDTH = 0.05
@@ -47,7 +47,7 @@ def planted(folder: Path, documents: int) -> tuple[list[Path], Truth, pa.Table]:
     """Write the world and the worked solutions; return the sources, what was planted, the benchmark items."""
     mirror = folder / "world"
     write_world(mirror, WorldSettings(documents=documents, leak_edits=EDITS, leaked=0.4))
-    source = resolve_source(WORLD_SOURCE)
+    source = resolve_source(WORLD_SOURCES["stories"])
     read_source(source, find_split(mirror / source.repository, "default", "train"), folder / "read")
     strip_traces(folder / "read", folder / "stripped")
     ids = {

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 
-from flows.commands.parser import GROUPS, parser
+from flows.commands.parser import parser
 from flows.jobs import BAD_INPUT, Failed, Stopped
 from flows.watching.progress import end_now
-from pipeline.errors import InputError, nearest_name
+from pipeline.errors import InputError
 
 BAD_PLACES = (errno.EROFS, errno.ENAMETOOLONG)
 BAD_PATHS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
@@ -44,11 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: list[str]) -> int:
     """Run one subcommand with the signals that stop it taken care of; returns the exit status."""
-    if given and not given[0].startswith("-") and given[0] not in (known := [c for g in GROUPS.values() for c in g]):
-        near = nearest_name(given[0], known)
-        hint = f"did you mean {near!r}?" if near else "`dreamer --help` lists them"
-        print(f"dreamer: no command {given[0]!r}; {hint}", file=sys.stderr)
-        return BAD_INPUT
     options = parser().parse_args(given)
     module, function = options.command.split(":")
     with handling(_end_at_once):  # a compiled library that is being imported answers an exception by a crash

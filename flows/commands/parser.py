@@ -14,33 +14,12 @@ FLOPs and parameters, trains them on the same tokens, evaluates every checkpoint
 data-efficiency factors with their uncertainty.
 
 A STUDY is a preset's name (demo, gpu-small, paper-mini, paper-16, paper-32) or the path of a YAML file."""
-# Every command, in the groups in which the help lists them, with an example.
+# Every command, in the groups in which the help lists them; README.md has an example of each.
 GROUPS = {
-    "run": {
-        "run": "dreamer run my.yaml --mirror ~/data",
-        "plan": "dreamer plan paper-16 --gpus 8 --price 2.5",
-        "verify": "dreamer verify demo --repair",
-        "clean": "dreamer clean demo",
-    },
-    "look": {
-        "status": "dreamer status demo --watch",
-        "sql": "dreamer sql demo 'FROM mean_factors' --csv",
-        "report": "dreamer report demo",
-        "compare": "dreamer compare demo my.yaml",
-        "checkpoints": "dreamer checkpoints demo --model DR+DA-4 --seed 0",
-        "lm-eval": "dreamer lm-eval --model dreamer --model_args path=FOLDER --tasks gsm8k",
-    },
-    "data": {
-        "sources": "dreamer sources --check",
-        "download": "dreamer download gsm8k mathqa --mirror data",
-        "dropped": "dreamer dropped demo --reason exact_duplicate",
-        "preview": "dreamer preview demo --rows 2",
-    },
-    "results": {
-        "export": "dreamer export demo tables --format csv",
-        "intervals": "dreamer intervals mine.duckdb",
-        "factors": "dreamer factors curves.csv --baseline GPT --report report.html",
-    },
+    "run": ("run", "plan", "verify", "clean"),
+    "look": ("status", "sql", "report", "compare", "checkpoints", "lm-eval"),
+    "data": ("sources", "download", "dropped", "preview"),
+    "results": ("export", "intervals", "factors"),
 }
 A_STUDY = "a preset's name or a YAML file"
 RESULTS = "a preset's name, a YAML file or a results file"
@@ -62,14 +41,7 @@ def parser() -> argparse.ArgumentParser:
     about: dict[str, str] = {}
 
     def add(name: str, command: str, words: str, **options: Any) -> argparse.ArgumentParser:
-        example = next(commands_of[name] for commands_of in GROUPS.values() if name in commands_of)
-        sub = commands.add_parser(
-            name,
-            description=words,
-            epilog=f"example:\n  {example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            **options,
-        )
+        sub = commands.add_parser(name, description=words, **options)
         sub.set_defaults(command=command)
         about[name] = words
         return sub
@@ -85,51 +57,29 @@ def parser() -> argparse.ArgumentParser:
     run = add("run", "running.run:run", "Run a study to its report; what is already done is not done again.")
     add_study(run, default="demo")
     add_mirror(run, ", looked in before the hub")
-    run.add_argument(
-        "--accept-code-change", action="store_true", help="go on with trainings that other code has started; recorded"
-    )
-    run.add_argument(
-        "--until",
-        choices=("prepare", "train", "evaluate", "report"),
-        default="report",
-        help="end after this stage (default report)",
-    )
+    run.add_argument("--accept-code-change", action="store_true", help="go on where other code has started; recorded")
+    stages = ("prepare", "train", "evaluate", "report")
+    run.add_argument("--until", choices=stages, default="report", help="end after this stage (default report)")
     run.add_argument("--plain", action="store_true", help="run without Prefect")
-    run.add_argument(
-        "--trust-code", action="store_true", help="let the tasks and models that the study names run Python"
-    )
-    plan = add(
-        "plan",
-        "planning.plan:plan",
-        "Show the matched models, FLOPs, tokens, time, disk and money a study needs; does no work.",
-    )
+    run.add_argument("--trust-code", action="store_true", help="let tasks and models of the study run Python")
+    plan = add("plan", "planning.plan:plan", "Show the models, FLOPs, tokens, time, disk and money that a study needs.")
     add_study(plan, default="demo")
     add_mirror(plan)
     plan.add_argument("--gpus", type=int, metavar="N", help="plan for a machine with N GPUs, not for this machine")
     plan.add_argument("--trust-code", action="store_true", help="let models of the study run Python")
     plan.add_argument("--price", type=float, metavar="P", help="of an hour of one GPU, or of one core without GPUs")
-    status = add(
-        "status", "running.status:status", "Show how far every stage, model and seed is, also on another machine."
-    )
+    status = add("status", "running.status:status", "Show how far every stage, model and seed of a study is.")
     add_study(status, default="demo")
     status.add_argument("--watch", action="store_true", help="go on until the study has ended")
     report = add("report", "results.report:report", "Write the report again from the results database.")
     add_study(report, RESULTS, default="demo")
     report.add_argument("--text", action="store_true", help="print its text and tables instead")
-    report.add_argument(
-        "--watch", action="store_true", help="serve the page on this machine, written again when results change"
-    )
-    sql = add(
-        "sql",
-        "results.query:sql",
-        "Run an SQL query on a study's results, for example: dreamer sql demo 'FROM mean_factors'",
-    )
+    report.add_argument("--watch", action="store_true", help="serve the page here, written again when results change")
+    sql = add("sql", "results.query:sql", "Run an SQL query on a study's results: dreamer sql demo 'FROM mean_factors'")
     add_study(sql, RESULTS)
     sql.add_argument("query", metavar="QUERY", help="one SQL statement; without rows are printed as a table")
     sql.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
-    compare = add(
-        "compare", "results.compare:compare_studies", "Compare two studies: did anything change beyond noise?"
-    )
+    compare = add("compare", "results.compare:compare_studies", "Say what differs beyond noise between two studies.")
     for number in ("first", "second"):
         compare.add_argument(number, metavar=number.upper(), help=RESULTS)
         compare.add_argument(f"--{number}-study", metavar="ID", help="which study of a results file that holds several")
@@ -138,11 +88,7 @@ def parser() -> argparse.ArgumentParser:
     add_study(export, RESULTS)
     export.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write")
     export.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="(default parquet)")
-    intervals = add(
-        "intervals",
-        "results.query:intervals",
-        "Compute the mean factors of a results file with their intervals, after rows were changed by hand.",
-    )
+    intervals = add("intervals", "results.query:intervals", "Compute mean factors after rows were changed by hand.")
     add_study(intervals, RESULTS)
     factors = add(
         "factors",
@@ -152,15 +98,12 @@ def parser() -> argparse.ArgumentParser:
         "files, or `example`.",
     )
     factors.add_argument("curves", metavar="CURVES", help="a table, a folder, or `example`")
-    factors.add_argument(
-        "--items", type=Path, metavar="FILE", help="table: variant, seed, tokens, task, item, score or loss"
-    )
+    items = "table: variant, seed, tokens, task, item, score or loss"
+    factors.add_argument("--items", type=Path, metavar="FILE", help=items)
     factors.add_argument("--pattern", help="of the paths in a folder of lm-eval: {variant}/seed{seed}/{tokens}")
     factors.add_argument("--baseline", metavar="VARIANT", help="compared with the others (default: the first one)")
     factors.add_argument("--report", type=Path, metavar="FILE", help="also write the report, one HTML file")
-    dropped = add(
-        "dropped", "data.dropped:dropped", "Show documents that curation dropped, with the reason and what caused it."
-    )
+    dropped = add("dropped", "data.dropped:dropped", "Show documents that curation dropped, with reason and cause.")
     add_study(dropped)
     for name in ("stage", "source", "reason"):
         dropped.add_argument(f"--{name}", help=f"only those of this {name}")
@@ -170,17 +113,11 @@ def parser() -> argparse.ArgumentParser:
     dropped.add_argument("--seed", type=int, default=0, help="of the random choice (default 0)")
     dropped.add_argument("--format", choices=("text", "csv", "jsonl"), default="text", help="(default text)")
     dropped.add_argument("--html", type=Path, metavar="FILE", help="a page to judge the removals one by one")
-    preview = add(
-        "preview", "data.preview:preview", "Print decoded rows of the packed token stream, as training sees them."
-    )
+    preview = add("preview", "data.preview:preview", "Print rows of the packed tokens, decoded, as training sees them.")
     add_study(preview)
     preview.add_argument("--rows", type=int, default=3, metavar="N", help="how many rows (default 3)")
     preview.add_argument("--seed", type=int, help="the seed of the run whose order is shown (default: the first)")
-    checkpoints = add(
-        "checkpoints",
-        "running.checkpoints:checkpoints",
-        "Print the folders of the models trained here, for lm-eval and Python.",
-    )
+    checkpoints = add("checkpoints", "running.checkpoints:checkpoints", "Print the folders of the models trained here.")
     add_study(checkpoints)
     checkpoints.add_argument("--model", metavar="MODEL_ID", help="one model, for example DR+DA-4 (default: all)")
     checkpoints.add_argument("--seed", type=int, help="one seed (default: all)")
@@ -193,32 +130,17 @@ def parser() -> argparse.ArgumentParser:
         add_help=False,
     )
     harness.add_argument("arguments", nargs=argparse.REMAINDER)
-    sources = add(
-        "sources", "data.sources:sources", "List the training sources and benchmarks that can be named in a study."
-    )
-    sources.add_argument(
-        "--check",
-        nargs="*",
-        metavar="NAME",
-        help="ask the hub for the commits of these (also of a study; default: all)",
-    )
-    download = add(
-        "download",
-        "data.sources:download",
-        "Fetch data sets from the hub into a mirror folder, for machines without a network.",
-    )
-    download.add_argument(
-        "names", metavar="NAME", nargs="+", help="sources or benchmarks by name, or studies: all they name"
-    )
+    sources = add("sources", "data.sources:sources", "List the sources and benchmarks that can be named in a study.")
+    check = "ask the hub for the commits of these (also of a study; default: all)"
+    sources.add_argument("--check", nargs="*", metavar="NAME", help=check)
+    download = add("download", "data.sources:download", "Fetch data sets from the hub into a mirror folder.")
+    named = "sources or benchmarks by name, or studies: all they name"
+    download.add_argument("names", metavar="NAME", nargs="+", help=named)
     download.add_argument("--mirror", type=Path, required=True, help="the folder to write")
-    verify = add(
-        "verify", "store.verify:verify", "Check every file in a study's store against the digests of its manifest."
-    )
+    verify = add("verify", "store.verify:verify", "Compare every file in a study's store with its digest.")
     add_study(verify, default="demo")
     verify.add_argument("--repair", action="store_true", help="remove what is damaged: the next run makes it again")
-    clean = add(
-        "clean", "store.clean:clean", "Show what a study's store holds and who uses it; remove what nobody uses."
-    )
+    clean = add("clean", "store.clean:clean", "Show what a study's store holds, and remove what nobody uses.")
     add_study(clean)
     clean.add_argument("--yes", action="store_true", help="remove without asking")
     top.epilog = "\n\n".join(

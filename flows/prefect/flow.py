@@ -70,7 +70,7 @@ def full_study(
     plain_errors()
     try:
         chosen = load_study(as_file(study, root=root), mirror=mirror, root=root)
-        path = _run(chosen, Options(until, accept_code_change, trust_code))
+        path = _run(chosen, Options(until, accept_code_change, trust_code or chosen.trusted))
     except BaseException as error:
         ended.append(error)
         if isinstance(error, Stopped):  # Prefect would call any other error a failure

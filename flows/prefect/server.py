@@ -92,9 +92,7 @@ def await_server(server: subprocess.Popen[bytes], address: str) -> subprocess.Po
     try:
         while time.monotonic() < deadline:
             if server.poll() is not None:
-                raise NoServer(
-                    f"`prefect server start` ended with status {server.returncode}; run it by hand to see why"
-                )
+                raise NoServer(f"`prefect server start` ended with status {server.returncode}; run it to see why")
             if healthy(address):
                 return server
             time.sleep(0.1)

@@ -46,8 +46,6 @@ CLOSE_SECONDS = 5.0  # for the tasks of jobs to end, when the study has
 when_lost: list[Callable[[], object]] = []
 """What is called when the server is lost: one of the run's own is killed, since nobody can wait for one that hangs."""
 
-KINDS = ("download", "data", "match", "training", "evaluation", "statistics", "report")
-
 
 def _step(name: str, body: Callable[[], Any]) -> Any:
     """Do one step of a study."""
@@ -55,7 +53,8 @@ def _step(name: str, body: Callable[[], Any]) -> Any:
 
 
 TASKS = {
-    kind: task(_step, name=kind, task_run_name="{name}", cache_policy=NO_CACHE, persist_result=False) for kind in KINDS
+    kind: task(_step, name=kind, task_run_name="{name}", cache_policy=NO_CACHE, persist_result=False)
+    for kind in ("download", "data", "match", "training", "evaluation", "statistics", "report")
 }
 
 

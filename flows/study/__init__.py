@@ -1,4 +1,3 @@
 """The configuration of a study: sections validated by pydantic, loading of YAML files, presets.
 
-Imports `pipeline` and `model` for the settings that they define, and `sql` for names and measured noise; of `flows`
-nothing else."""
+Imports `pipeline` and `model` for the settings that they define; of `flows` nothing else."""

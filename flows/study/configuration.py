@@ -15,7 +15,6 @@ from flows.study.section import Section, check_keys, distinct, settings_section
 from model.code import digests
 from model.evaluation.job import EvaluationSettings
 from model.training.config import HOW_FAR, HOW_IT_RUNS, Positive, TrainingConfig
-from model.training.recording.records import FEWEST_LOSSES
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings
@@ -23,18 +22,21 @@ from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.dedup.settings import DedupSettings
 from pipeline.errors import InputError
 from pipeline.sources.source import Source
-from pipeline.sources.table import resolve_source
+from pipeline.sources.table import SOURCES, resolve_source
 from pipeline.storage.digests import digest
 from pipeline.storage.parallel import memory_bytes
 from pipeline.tokens.validation import VALIDATION
 from pipeline.worlds.settings import WorldSettings
-from pipeline.worlds.world import WORLD_SOURCE
+from pipeline.worlds.world import WORLD_SOURCES, world_sources
+from sql.statistics.expectations import Expectation
 
 VARIANTS = ("LA", "DR", "DR+DA")
 MOST_CHECKPOINTS = 10_000
 LONGEST_SEQUENCE = 2**20
 MOST_RANKS = 256  # beyond every machine
 LEAST_MEMORY = 10**8
+PAPER = "paper"  # names the paper's fifteen sources in a study file
+PRESETS = Path(__file__).with_name("presets")
 BUILTIN = "builtin"  # names the built-in world in a study file, as a source and as benchmarks
 OF_ALL = ("seed", *HOW_FAR, "batch_tokens", "loss_on", "device", "raw_checkpoints")  # no variant has its own
 TUNING_DOCUMENTS = 1000  # held out to choose learning rates on, where data.tuning does not say how many
@@ -43,9 +45,7 @@ TUNING_DOCUMENTS = 1000  # held out to choose learning rates on, where data.tuni
 class Tokenizer(Section):
     """The tokenizer: trained on the study's own documents, fetched from the hub, or a local tokenizer.json."""
 
-    vocabulary_size: int | None = Field(
-        None, ge=260, description="train a byte-level BPE tokenizer of at most this size"
-    )
+    vocabulary_size: int | None = Field(None, ge=260, description="train a byte-level BPE tokenizer of up to this size")
     hub: str | None = Field(None, description="the tokenizer of a model on the hub, by its id")
     revision: str | None = Field(None, description="the commit of that model's repository")
     file: Path | None = Field(None, description="a tokenizer.json")
@@ -65,7 +65,8 @@ class Data(Section):
     mirror: Path | None = Field(None, description="folder of data sets in the hub's layout, looked in before the hub")
     world: WorldSettings = Field(WorldSettings(), description="the built-in problems, where 'builtin' is named")
     sources: list[str | dict[str, Any]] = Field(
-        min_length=1, description="'builtin', names that `dreamer sources` lists, or sources of your own"
+        min_length=1,
+        description="'builtin', 'paper' (its fifteen), names that `dreamer sources` lists, or sources of your own",
     )
     limit: int | None = Field(None, ge=1, description="rows read of each source, for a quick look")
     clean: CleanSettings = CleanSettings()
@@ -98,19 +99,31 @@ class Data(Section):
 
     @field_validator("sources")
     @classmethod
+    def _of_the_paper(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
+        fifteen = [name for name, source in SOURCES.items() if source.use == "train"]
+        return [one for entry in entries for one in (fifteen if entry == PAPER else [entry])]
+
+    @field_validator("sources")
+    @classmethod
     def _known_sources(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
         names = set()
         for entry in entries:
-            source = resolve_source(entry) if entry != BUILTIN else None
-            name = source.name if source else WORLD_SOURCE["name"]
-            if name in names:  # the name is part of every document's id
-                raise ValueError(f"the name {name!r} is given twice; names of sources must differ")
-            names.add(name)
-            if source and source.use != "train":
-                raise ValueError(
-                    f"{source.name} is validation text and never trains; name it under evaluation.benchmarks"
-                )
+            for source in WORLD_SOURCES.values() if entry == BUILTIN else [entry]:
+                source = resolve_source(source)
+                if source.name in names:  # the name is part of every document's id
+                    raise ValueError(f"the name {source.name!r} is given twice; names of sources must differ")
+                names.add(source.name)
+                if source.use != "train":
+                    raise ValueError(
+                        f"{source.name} is validation text and never trains; name it under evaluation.benchmarks"
+                    )
         return entries
+
+    @property
+    def resolved(self) -> list[Source]:
+        """All sources in their order, in the place of 'builtin' those that the world is made of."""
+        expanded = (world_sources(self.world) if entry == BUILTIN else [entry] for entry in self.sources)
+        return [resolve_source(entry) for entries in expanded for entry in entries]
 
 
 class Match(Section):
@@ -129,9 +142,7 @@ class Variant(Section):
     """One architecture to compare: of the bundled family, in a file of one's own, or of the transformers library."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9+][A-Za-z0-9+_.-]*$", description="in tables and figures")
-    family: Literal["LA", "DR", "DR+DA"] | None = Field(
-        None, description="layered, depth-recurrent, with depth attention"
-    )
+    family: Literal["LA", "DR", "DR+DA"] | None = Field(None, description="layered, recurrent, with depth attention")
     overrides: dict[str, Any] = Field(default_factory=dict, description="fields of DreamerConfig, with `family`")
     module: str | None = Field(
         None, pattern=r"^[^:]+\.py:[A-Za-z_]\w*$", description="a class beside the study: <file>.py:<class>"
@@ -197,13 +208,9 @@ class Models(Section):
     variants: list[NamedVariant] = Field(
         default=[Variant(name=v, family=v) for v in VARIANTS], min_length=1, description="architectures to compare"
     )
-    baseline: str | None = Field(
-        None, description="the variant that the others are compared with, and matched to; default: the first one"
-    )
+    baseline: str | None = Field(None, description="what others are compared with and matched to; default: the first")
     dreamer: dict[str, Any] = Field(default_factory=dict, description="fields of DreamerConfig, for LA, DR and DR+DA")
-    counted_length: int | None = Field(
-        None, ge=1, description="tokens of a text over which FLOPs are counted; default: training.sequence_length"
-    )
+    counted_length: int | None = Field(None, ge=1, description="over which FLOPs are counted; default: sequence_length")
 
     @field_validator("baseline", mode="before")
     @classmethod
@@ -233,9 +240,7 @@ class Models(Section):
 class Tuning(Section):
     """A search over learning rates for every variant without its own: the same rates, seeds and tokens for each."""
 
-    learning_rate: list[Positive] = Field(
-        min_length=2, description="at a best edge one more is tried, at the same ratio"
-    )
+    learning_rate: list[Positive] = Field(min_length=2, description="at a best edge one more is tried, in equal ratio")
     seeds: list[int] = Field(min_length=1, description="of the search alone")
     tokens: int = Field(ge=1, description="of each training of the search")
 
@@ -258,12 +263,8 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
     )
     sequence_length: int = Field(4096, ge=8, le=LONGEST_SEQUENCE, description="tokens of a row")
     seeds: list[int] = Field(default=[0, 1], min_length=1, description="each model is trained once with each")
-    screening: float = Field(
-        0.0, ge=0, lt=1, description="train all seeds this far, the best goes on (the paper's race); 0: all to the end"
-    )
-    tune: Tuning | None = Field(
-        None, description="choose each model's learning rate, by its loss on documents held out beside the validation"
-    )
+    screening: float = Field(0.0, ge=0, lt=1, description="all seeds train this far, then the best; 0: all to the end")
+    tune: Tuning | None = Field(None, description="choose each model's learning rate on held-out text")
     ranks: int | None = Field(
         None,
         ge=1,
@@ -293,13 +294,6 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
             TrainingConfig(**self.recipe(seed))
         if "warmup_steps" in self.model_fields_set and self.warmup_steps * self.batch_tokens >= 2 * self.tokens:
             raise ValueError(f"warmup_steps={self.warmup_steps:,} are more than {self.tokens:,} tokens take in all")
-        stop_at = self.stop_at(len(self.seeds))
-        deciding = (stop_at or 0) // (10 * self.batch_tokens)  # steps of the final tenth, which decides the race
-        if stop_at and self.log_every > 1 and deciding < FEWEST_LOSSES * self.log_every:
-            raise ValueError(
-                f"log_every={self.log_every:,}: about {deciding:,} steps decide which seed goes on, and of these "
-                f"{FEWEST_LOSSES} must be logged; give at most {max(1, deciding // FEWEST_LOSSES)}"
-            )
         return self
 
     def recipe(self, seed: int) -> dict[str, Any]:
@@ -329,9 +323,7 @@ class Evaluation(settings_section(EvaluationSettings)):
         min_length=1, description="'builtin', names that `dreamer sources` lists, or benchmarks of your own"
     )
     introspect: bool = Field(True, description="observe depth attention and expert usage at every checkpoint")
-    bootstrap_replicates: int = Field(
-        1000, ge=0, le=100_000, description="of the items, for intervals of mean factors; 0: none"
-    )
+    bootstrap_replicates: int = Field(1000, ge=0, le=100_000, description="of the items, for intervals; 0: none")
 
     @model_validator(mode="after")
     def _accepted_by_evaluation(self) -> Evaluation:
@@ -369,9 +361,18 @@ class Study(Section):
     training: Training
     evaluation: Evaluation
     compute: Compute = Field(default_factory=Compute)
+    expect: list[Expectation] = Field([], description="known effects: `dreamer run` ends with 1 where one is missed")
     _arguments: str | None = PrivateAttr(None)
     _place: Path = PrivateAttr(Path())
     _start: Path = PrivateAttr(default_factory=Path.cwd)  # what relative paths are relative to, also after a change
+
+    @model_validator(mode="after")
+    def _expects_of_its_variants(self) -> Study:
+        known = [variant.name for variant in self.models.variants]
+        for name in (name for each in self.expect for name in (each.variant, each.against) if name):
+            if name not in known:
+                raise ValueError(f"expect: {name} is none of the variants: {', '.join(known)}")
+        return self
 
     @model_validator(mode="after")
     def _has_the_weights_it_evaluates(self) -> Study:
@@ -438,13 +439,18 @@ class Study(Section):
 
     @property
     def place(self) -> Path:
-        """The folder of the study file, below which its task files lie; the current folder for a preset."""
+        """The folder of the study file, below which its task files and its code lie."""
         return self._start / self._place
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the code that the study names comes with the package, as that of a preset does."""
+        return self._place == PRESETS
 
     @property
     def study_id(self) -> str:
         """The name and a digest of all settings that decide the results, without paths and ways of computing."""
-        apart: dict[str, Any] = dict.fromkeys(("root", "store", "workers", "compute"), True)
+        apart: dict[str, Any] = dict.fromkeys(("root", "store", "workers", "compute", "expect"), True)
         apart |= {"data": {"mirror", "memory"}, "training": {"ranks", *HOW_IT_RUNS}}
         content = self.model_dump(mode="json", exclude=apart)
         if files := [name for variant in self.models.variants for name in variant.code_files]:

@@ -6,22 +6,20 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
-from flows.study.configuration import Study
+from flows.study.configuration import PRESETS, Study
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
 
 
 def presets() -> list[str]:
     """List the names of the studies that come with the package."""
-    files = resources.files("flows.study.presets").iterdir()
-    return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
+    return sorted(file.stem for file in PRESETS.glob("*.yaml"))
 
 
 _pinned: dict[str, Study] = {}
@@ -74,7 +72,7 @@ def load_study(
         options = {"--mirror": mirror, "--root": root}
         given = [str(word) for option in options.items() if option[1] is not None for word in option]
         loaded._arguments = shlex.join([named, *given])
-        loaded._place = Path() if named in presets() else Path(named).parent
+        loaded._place = PRESETS if named in presets() else Path(named).parent
     for folder, setting in ((loaded.folder, "`root` or --root"), (loaded.store_folder, "`store`")):
         if file := next((place for place in (folder, *folder.parents) if place.is_file()), None):
             raise InputError(f"{file} is a file, and the study writes to a folder {folder}; name another by {setting}")
@@ -84,7 +82,7 @@ def load_study(
 def _read_content(study: str) -> dict[str, Any]:
     """Read the mapping in a preset or a YAML file."""
     if study in presets():
-        content = read_yaml(study, (resources.files("flows.study.presets") / f"{study}.yaml").read_text())
+        content = read_yaml(study, (PRESETS / f"{study}.yaml").read_text())
     elif Path(study).is_file():  # no device, and no pipe that nobody may ever fill
         content = read_yaml(study, Path(study).read_bytes())
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +23,12 @@ def folder_size(folder: Path) -> int:
             with suppress(FileNotFoundError):
                 size += os.stat(os.path.join(place, name)).st_size
     return size
+
+
+def free_bytes(folder: Path) -> int:
+    """Return the bytes that are free where a folder is, or will be made."""
+    place = folder.absolute()
+    return shutil.disk_usage(next(there for there in (place, *place.parents) if there.is_dir())).free
 
 
 def found_in(folder: Path, pattern: str) -> list[Path]:

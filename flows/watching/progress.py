@@ -1,7 +1,7 @@
 """Report progress to whoever listens: bars on a terminal, lines in a log or pipe, the status file.
 
 Stages call `progress.report(key, fraction, words)`; the flow or the command chooses the listeners. Progress of a child
-process comes from the file that the child writes (`model.training.recording.records`).
+process comes from the file that the child writes (`model.training.recording.recorder`).
 """
 
 from __future__ import annotations
@@ -14,18 +14,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 MOST_UNDONE = 0.99  # the largest fraction of work that is not done: shown as 99 %
 
 
-class Listener(Protocol):
-    """The interface of a listener: `update` is called for every report."""
-
-    def update(self, key: str, fraction: float, words: str) -> None: ...
-
-
-_listeners: list[Listener] = []
+_listeners: list[Any] = []  # each has `update(key, fraction, words)`, which is called for every report
 _lock = threading.Lock()
 
 
@@ -60,7 +54,7 @@ def end_now(status: int) -> NoReturn:
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[Listener]:
+def listening(listener: Any) -> Iterator[Any]:
     """Pass every report within the block to `listener`."""
     _listeners.append(listener)
     try:

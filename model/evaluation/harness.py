@@ -45,11 +45,9 @@ class DreamerLM(TemplateLM):
         if isinstance(path, LanguageModel):
             self.text = path
         else:
-            tokenizer = tokenizer or find_tokenizer(path)
-            place = _device_here(device or "auto")
-            self.text = load_language_model(
-                path, tokenizer, place, weights, trust_code=trust_code, batch_tokens=batch_tokens
-            )
+            tokenizer, place = tokenizer or find_tokenizer(path), _device_here(device or "auto")
+            options = {"trust_code": trust_code, "batch_tokens": batch_tokens}
+            self.text = load_language_model(path, tokenizer, place, weights, **options)
         if depth is not None:
             self.text.depth = int(depth)
         self.max_gen_toks = int(max_gen_toks)

@@ -71,11 +71,6 @@ class HarnessTask:
                 if instances[0].request_type == "generate_until":
                     self._asked["loglikelihood"].append(request)
 
-    @property
-    def items(self) -> int:
-        """Number of items."""
-        return len(self._of_item)
-
     @cached_property
     def requests(self) -> dict[str, list[Any]]:
         """The requests by kind: pairs of texts, texts, or prompts with generation settings (see LanguageModel)."""
@@ -124,14 +119,8 @@ class HarnessTask:
             for number, instances in self._of_item.items():
                 answers = [instance.filtered_resps[filter_] for instance in instances]
                 for metric, finding in self._task.process_results(instances[0].doc, answers).items():
-                    measure = measures.get((metric, filter_))
-                    if measure is None:
-                        measure = measures[metric, filter_] = self._measure(metric, filter_)
+                    aggregate = self._task.aggregation().get(metric, mean)
+                    of_corpus = () if aggregate is mean else ({}, aggregate, aggregate.__name__ in _SINGLE)
+                    measure = measures.setdefault((metric, filter_), MetricValues(metric, filter_, *of_corpus))
                     measure.findings[f"{self.name}/{number}"] = finding
         return measures
-
-    def _measure(self, metric: str, filter_: str) -> MetricValues:
-        aggregate = self._task.aggregation().get(metric, mean)
-        if aggregate is mean:
-            return MetricValues(metric, filter_)
-        return MetricValues(metric, filter_, {}, aggregate, single=aggregate.__name__ in _SINGLE)

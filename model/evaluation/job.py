@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -49,10 +48,7 @@ class Checkpoint:
 
 @checked("job")
 class Job(EvaluationSettings):
-    """Say which checkpoints are evaluated on which tasks.
-
-    Paths may be relative to the job file, so that a study can be moved.
-    """
+    """Say which checkpoints are evaluated on which tasks. Paths are absolute: a run of a study writes its jobs anew."""
 
     checkpoints: Annotated[tuple[Checkpoint, ...], Field(min_length=1)]
     tokenizer: Path
@@ -60,36 +56,13 @@ class Job(EvaluationSettings):
     output: Path  # a folder for the progress of the job
     device: str = "auto"
     trust_code: bool = False  # tasks and overrides may run Python
-    observe: Path | None = None  # packed tokens: attention is observed on the tasks' texts, else on rows of these
+    observe: Path | None = None  # packed tokens, on rows of which attention is observed; None: it is not
 
 
 def read_job(path: Path | str) -> Job:
     """Read a job file. Raises InputError if the file is missing or damaged, or a field is missing, unknown or wrong."""
-    path, place = Path(path), Path(path).resolve().parent
     try:
-        job = parse_file(Job, path)
+        job = parse_file(Job, Path(path))
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such job file") from None
-    return dataclasses.replace(
-        job,
-        checkpoints=tuple(_placed(one, place) for one in job.checkpoints),
-        tokenizer=place / job.tokenizer,
-        tasks=tuple(_with_places(task, place) for task in job.tasks),
-        output=place / job.output,
-        depths=tuple(dict.fromkeys(job.depths)),
-        observe=job.observe and place / job.observe,
-    )
-
-
-def _placed(checkpoint: Checkpoint, place: Path) -> Checkpoint:
-    """Make the paths of a checkpoint absolute."""
-    outputs = {
-        name: dataclasses.replace(output, folder=place / output.folder) for name, output in checkpoint.outputs.items()
-    }
-    return dataclasses.replace(checkpoint, path=place / checkpoint.path, outputs=outputs)
-
-
-def _with_places(task: Mapping[str, Any], place: Path) -> Mapping[str, Any]:
-    """Make those paths of a task's specification absolute that exist beside the job file."""
-    paths = {name: place / task[name] for name in ("dataset_path", "yaml", "plain") if task.get(name)}
-    return {**task, **{name: str(path) for name, path in paths.items() if path.exists()}}
+    return dataclasses.replace(job, depths=tuple(dict.fromkeys(job.depths)))

@@ -29,37 +29,33 @@ MAX_NEW_TOKENS = 256
 CPU_BATCH_TOKENS = 16_384
 
 _LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
-_OF_SAMPLING = ("top_p", "top_k", "min_p")  # without effect on greedy decoding
+_OF_SAMPLING = ("do_sample", "temperature", "top_p", "top_k", "min_p")  # without effect on greedy decoding
 
 
 @dataclass(frozen=True)
 class Generation:
-    """Settings of generation: stop strings, largest number of tokens, temperature (0: greedy)."""
+    """Settings of generation, which takes the likeliest token: stop strings, largest number of tokens."""
 
     until: tuple[str, ...] = ()
     max_new_tokens: int = MAX_NEW_TOKENS
-    temperature: float = 0.0
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any], max_new_tokens: int = MAX_NEW_TOKENS) -> Generation:
         """Build the settings from the generation arguments of an lm-eval task, the length under any of its names.
 
-        `max_new_tokens` applies where the task sets no length. Raises InputError for an unsupported argument that
-        would change the result (num_beams, ...).
+        `max_new_tokens` applies where the task sets no length. Raises InputError for a task that samples its answers,
+        and for an argument that would change the result (num_beams, ...).
         """
         lengths = [arguments[name] for name in _LENGTHS if arguments.get(name) is not None]
         until = arguments.get("until") or ()
         sampled = arguments.get("do_sample")
-        temperature = float(arguments.get("temperature") or 0.0) if sampled is not False else 0.0
-        if sampled and arguments.get("temperature") is None:
-            temperature = 1.0
-        known = {"until", "do_sample", "temperature", *_LENGTHS, *(_OF_SAMPLING if temperature == 0 else ())}
-        for name in arguments.keys() - known:
+        if sampled or (sampled is None and arguments.get("temperature")):
+            raise InputError("generation: the task samples its answers, which nothing here does; say do_sample: false")
+        for name in arguments.keys() - {"until", *_OF_SAMPLING, *_LENGTHS}:
             raise InputError(f"generation: argument {name!r} of the task is not supported; remove it from the task")
         return cls(
             until=(until,) if isinstance(until, str) else tuple(text for text in until if text),
             max_new_tokens=int(lengths[0]) if lengths else max_new_tokens,
-            temperature=temperature,
         )
 
 
@@ -104,10 +100,8 @@ class LanguageModel:
 
         The end mark replaces an empty context; an empty continuation has log-probability 0.
         """
-        tokens = self.tokenizer.encode_pairs(pairs)
-        return log_likelihoods(
-            self.model, tokens, batch_tokens=self.batch_tokens, depth=self.depth, finished=self.finished
-        )
+        options = {"batch_tokens": self.batch_tokens, "depth": self.depth, "finished": self.finished}
+        return log_likelihoods(self.model, self.tokenizer.encode_pairs(pairs), **options)
 
     def rolling_log_likelihoods(self, texts: Sequence[str]) -> list[tuple[float, int]]:
         """Return each text's log-probability, in disjoint windows of the sequence length, and number of tokens."""
@@ -117,12 +111,9 @@ class LanguageModel:
             for window in rolling_windows(tokens, self.tokenizer.end_token, self.sequence_length):
                 windows.append(window)
                 owners.append(owner)
+        options = {"batch_tokens": self.batch_tokens, "depth": self.depth}
         values = log_likelihoods(
-            self.model,
-            windows,
-            batch_tokens=self.batch_tokens,
-            depth=self.depth,
-            finished=lambda done: self.finished(done * len(texts) / len(windows)),
+            self.model, windows, finished=lambda done: self.finished(done * len(texts) / len(windows)), **options
         )
         totals = [0.0] * len(texts)
         for owner, (value, _) in zip(owners, values, strict=True):
@@ -145,14 +136,15 @@ class LanguageModel:
                 max_new_tokens=generation.max_new_tokens,
                 end_token=self.tokenizer.end_token,
                 stop=self._stop(generation.until),
-                temperature=generation.temperature,
                 batch_tokens=self.batch_tokens,
                 depth=self.depth,
                 finished=self.finished,
                 after_prompts=after_prompts,
             )
             for index, tokens in zip(indices, written, strict=True):
-                answers[index] = cut_at_stops(self.tokenizer.decode(tokens), generation.until)
+                answers[index] = self.tokenizer.decode(tokens)
+                for stop in generation.until:
+                    answers[index] = answers[index].split(stop, 1)[0]
         return answers
 
     def _stop(self, until: tuple[str, ...]) -> Callable[[list[int]], bool] | None:
@@ -167,13 +159,6 @@ class LanguageModel:
         return lambda tokens: found(self.tokenizer.decode(tokens[-reach:])) is not None
 
 
-def cut_at_stops(text: str, until: Sequence[str]) -> str:
-    """Return the text before the first of the stop strings."""
-    for stop in until:
-        text = text.split(stop, 1)[0]
-    return text
-
-
 def load_language_model(
     path: Path | str,
     tokenizer: Tokenizer | Path | str,
@@ -185,8 +170,8 @@ def load_language_model(
 ) -> LanguageModel:
     """Load a checkpoint folder for inference; `device` 'auto' prefers CUDA, where the model computes in bfloat16.
 
-    `weights` and `trust_code` are those of `load_model`. Raises InputError if a
-    folder is missing or damaged, or model and tokenizer do not fit each other.
+    `weights` and `trust_code` are those of `load_model`. Raises InputError if a folder is missing or damaged, or model
+    and tokenizer do not fit each other.
     """
     if not isinstance(tokenizer, Tokenizer):
         tokenizer = load_tokenizer(tokenizer)

@@ -133,15 +133,10 @@ def tables(run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str 
     return {name: pa.Table.from_pylist(found, schema=schema(*COLUMNS[name])) for name, found in rows.items()}
 
 
-def depth_rows(evaluations: pa.Table, depth: int) -> pa.Table:
-    """Turn rows of `evaluations` found at `depth` into rows of the table `depth_evaluations`."""
-    columns = evaluations.drop_columns(["task_version"])
-    return columns.add_column(2, pa.field("depth", pa.int64()), pa.array([depth] * len(columns), pa.int64()))
-
-
-def raw_rows(evaluations: pa.Table) -> pa.Table:
-    """Turn rows of `evaluations` of raw weights into rows of the table `raw_evaluations`."""
-    return evaluations.drop_columns(["task_version"])
+def rows_beside(evaluations: pa.Table, depth: int | None = None) -> pa.Table:
+    """Turn rows of `evaluations` into rows of `raw_evaluations`, or of `depth_evaluations` where found at `depth`."""
+    rows = evaluations.drop_columns(["task_version"])
+    return rows if depth is None else rows.add_column(2, "depth", pa.array([depth] * len(rows), pa.int64()))
 
 
 def schema(*columns: str) -> pa.Schema:

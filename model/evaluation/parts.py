@@ -11,42 +11,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from model.evaluation.job import INTROSPECTION, Checkpoint
 from model.evaluation.language_model import LanguageModel
-from model.evaluation.metrics import COLUMNS, TaskScores, depth_rows, raw_rows, schema, tables
+from model.evaluation.metrics import COLUMNS, TaskScores, rows_beside, schema, tables
 from model.introspect import Sample, observe
 from pipeline.storage.files import atomic_folder
 from pipeline.storage.integrity import write_manifest
 
 Rows = Mapping[str, pa.Table]  # by table
-
-
-class Task(Protocol):
-    """The interface that `HarnessTask` and `PlainTask` have in common."""
-
-    @property
-    def specification(self) -> Mapping[str, Any]: ...
-
-    @property
-    def items(self) -> int: ...
-
-    @property
-    def requests(self) -> dict[str, list[Any]]: ...
-
-    def score(self, answers: Mapping[str, Sequence[Any]]) -> TaskScores: ...
+Task = Any  # a HarnessTask or a PlainTask: `specification`, `requests` by kind, and `score(answers)`
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of an evaluation: its numbers of requests and of items, and the function that computes its rows."""
+    """A part of an evaluation: its number of requests, and the function that computes its rows."""
 
     requests: int
-    items: int
     rows: Callable[[], Rows]
 
 
@@ -93,11 +78,10 @@ def split_evaluation(
         benchmarks.setdefault(task.specification["benchmark"], []).append(task)
     ways = [partial(_score_benchmark, checkpoint, model, depth, compared=bool(depths)) for depth in (None, *depths)]
     ways += [partial(_score_raw, checkpoint, weights) for weights in raw]
-    found = {} if sample is None else {INTROSPECTION: [Part(0, 0, partial(_observe, checkpoint, model, sample))]}
+    found = {} if sample is None else {INTROSPECTION: [Part(0, partial(_observe, checkpoint, model, sample))]}
     for name, own in benchmarks.items():
         requests = sum(len(asked) for task in own for asked in task.requests.values())
-        items = sum(task.items for task in own)
-        found[name] = [Part(requests, items, partial(score, own)) for score in ways]
+        found[name] = [Part(requests, partial(score, own)) for score in ways]
     return found
 
 
@@ -112,14 +96,14 @@ def _score_benchmark(
         model.depth = None
     if not compared:
         return rows
-    other = {"depth_evaluations": depth_rows(rows["evaluations"], depth or model.model.config.depth)}
+    other = {"depth_evaluations": rows_beside(rows["evaluations"], depth or model.model.config.depth)}
     return other if depth else {**rows, **other}
 
 
 def _score_raw(checkpoint: Checkpoint, model: LanguageModel, tasks: Sequence[Task]) -> Rows:
     """Compute a benchmark's rows of `raw_evaluations`."""
     rows = tables(checkpoint.run_id, checkpoint.tokens, score_tasks(model, tasks))
-    return {"raw_evaluations": raw_rows(rows["evaluations"])}
+    return {"raw_evaluations": rows_beside(rows["evaluations"])}
 
 
 def _observe(checkpoint: Checkpoint, model: LanguageModel, sample: Sample) -> Rows:

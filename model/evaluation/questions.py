@@ -1,8 +1,8 @@
-"""Build what every checkpoint of a job is asked: the tasks with their prompts, and a text to observe attention on."""
+"""Build what every checkpoint of a job is asked: the tasks with their prompts, and rows to observe attention on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +10,12 @@ from model.evaluation.job import Job
 from model.evaluation.parts import Task
 from model.evaluation.tasks import PlainTask
 from model.evaluation.tokenizer import Tokenizer
-from model.introspect import Sample, sample_of_stream, sample_of_texts
-from model.training.stream import read_packed
+from model.introspect import Sample, sample_of_stream
 
 
 @dataclass
 class Questions:
-    """The tasks of a job, its tokenizer, and the text on which attention is observed; None: attention is not observed.
+    """The tasks of a job, its tokenizer, and the rows on which attention is observed; None: attention is not observed.
 
     `batch_tokens` is set by a shortage of memory, for all that is asked from then on; None: there was no shortage.
     """
@@ -29,8 +28,7 @@ class Questions:
 
 def build_questions(job: Job, tokenizer: Tokenizer) -> Questions:
     """Build the questions of a job."""
-    tasks = build_tasks(job)
-    return Questions(tasks, tokenizer, _sample(job, tokenizer, tasks))
+    return Questions(build_tasks(job), tokenizer, sample_of_stream(job.observe) if job.observe else None)
 
 
 class KeptQuestions:
@@ -70,15 +68,3 @@ def build_tasks(job: Job) -> list[Task]:
 
 def _is_plain(task: Mapping[str, Any]) -> bool:
     return bool(task.get("plain")) and not (task.get("yaml") or task.get("dataset_path"))
-
-
-def _sample(job: Job, tokenizer: Tokenizer, tasks: Sequence[Task]) -> Sample | None:
-    """Choose the text on which attention is observed: of tasks that hold texts alone, else of the training data."""
-    if job.observe is None:
-        return None
-    of_texts = [task.requests for task in tasks if task.requests.keys() == {"loglikelihood_rolling"}]
-    texts = [text for requests in of_texts for text in requests["loglikelihood_rolling"]]
-    encoded = [text for text in tokenizer.encode_all(texts) if len(text)]
-    if encoded:
-        return sample_of_texts(encoded, read_packed(job.observe)["sequence_length"])
-    return sample_of_stream(job.observe)

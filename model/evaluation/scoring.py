@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -68,27 +69,20 @@ class _Group:
 
 
 def log_likelihoods(
-    model: Network,
-    pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
-    *,
-    batch_tokens: int = 16_384,
-    depth: int | None = None,
-    finished: Callable[[float], None] = nothing,
+    model: Network, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], **options: Any
 ) -> list[tuple[float, bool]]:
-    """Return each continuation's log-probability after its context, and whether greedy decoding generates it.
+    """Score continuations after their contexts, as `Scoring` does, with its options."""
+    return Scoring(model, pairs, **options).finish()
+
+
+class Scoring:
+    """Find each continuation's log-probability after its context, and whether greedy decoding generates it.
 
     A context must not be empty. Where both together exceed the model's sequence length, the context is cut on the left;
     a continuation that exceeds it alone is scored in windows (`rolling_windows`). `batch_tokens` bounds the tokens of a
     batch, padding included; `depth` runs a recurrent model at another depth; `finished(n)` is called when n more
-    windows are scored.
-    """
-    return Scoring(model, pairs, batch_tokens=batch_tokens, depth=depth, finished=finished).finish()
-
-
-class Scoring:
-    """Score pairs as `log_likelihoods` does; contexts that generation reads are not read again.
-
-    Give `after_prompts` to `generate`, then call `finish`. Both must run at the same depth.
+    windows are scored. Contexts that generation reads, at the same depth, are not read again where `generate` is given
+    `after_prompts` before `finish` is called.
     """
 
     def __init__(

@@ -67,17 +67,12 @@ class PlainTask:
                 tokens = longest or item.get("max_new_tokens") or max_new_tokens
                 settings = Generation.from_arguments({"until": item["until"]}, tokens)
                 self.requests["generate_until"].append((prompt, settings))
-                if gold := _gold_text(item):
+                if gold := item["target"].strip():
                     self.requests["loglikelihood"].append((prompt, f" {gold}"))
             elif prompt:
                 self.requests["loglikelihood"].append((prompt, f" {item['target']}"))
             else:
                 self.requests["loglikelihood_rolling"].append(item["target"])
-
-    @property
-    def items(self) -> int:
-        """Number of items."""
-        return len(self._lines)
 
     def score(self, answers: Mapping[str, Sequence[Any]]) -> TaskScores:
         """Score every item from the answers, which are in the order of the requests."""
@@ -96,7 +91,7 @@ class PlainTask:
                 accuracy[name] = float(choices[int(np.argmax(values))] == target)
             elif item.get("until"):
                 accuracy[name] = float(next(given["generate_until"]).strip() == target)
-                if text := _gold_text(item):
+                if text := item["target"].strip():
                     gold.append((name, text, next(given["loglikelihood"])[0]))
             elif item["prompt"]:
                 texts.append((name, target, next(given["loglikelihood"])[0], None))
@@ -148,11 +143,6 @@ def _item(line: bytes, where: str) -> dict[str, Any]:
     if item.get("choices") and item["target"] not in item["choices"]:
         raise InputError(f"{where}: target is {item['target']!r}, but it must be one of the choices")
     return item
-
-
-def _gold_text(item: Mapping[str, Any]) -> str:
-    """Return the gold answer of an item whose answer is generated, without the space around the answer."""
-    return item["target"].strip()
 
 
 def _perplexities(texts: Sequence[Text]) -> list[MetricValues]:

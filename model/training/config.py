@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,16 +13,7 @@ from model.checked import Count, FileName, checked, parse_file
 from model.module import Architecture, read_architecture
 from pipeline.errors import InputError
 
-HOW_IT_RUNS = (
-    "micro_batch_tokens",
-    "checkpointing",
-    "compile",
-    "log_every",
-    "save_every_seconds",
-    "keep",
-    "spike_deviations",
-    "spike_steps",
-)
+HOW_IT_RUNS = ("micro_batch_tokens", "checkpointing", "compile", "save_every_seconds", "keep")
 """Fields of TrainingConfig that are no part of a run's identity: they change its results by rounding at most."""
 
 HOW_FAR = ("tokens", "checkpoints")
@@ -56,7 +46,7 @@ class TrainingConfig:
     weight_decay: Finite = 1e-3
     clip: Positive = 0.5  # largest gradient norm
     averaging: Finite = 18.0  # power of the running average of the weights (averaging.py); 0: no average is kept
-    loss_on: Literal["all", "responses"] = "all"
+    loss_on: Literal["all", "responses", "answers"] = "all"
     checkpoints: Annotated[tuple[NotNegative, ...], Field(strict=False)] = ()  # token counts; `tokens` always is one
     raw_checkpoints: bool = False  # checkpoints hold the raw weights beside their average
     device: Literal["auto", "cpu", "cuda"] = "auto"  # "cuda" where there is one, else "cpu"
@@ -64,11 +54,8 @@ class TrainingConfig:
     micro_batch_tokens: Count | None = None  # tokens in one forward and backward pass; None: the whole batch
     compile: bool | None = None  # torch.compile, on CUDA; None: where Triton is installed
     checkpointing: bool = False  # recompute the activations of each depth in the backward pass
-    log_every: Count = 1  # steps
     save_every_seconds: Finite = 300.0  # and at least 50 times what the last save took; 0: after every step
     keep: Count = 1  # resume states that stay on the disk; checkpoints all stay
-    spike_deviations: Finite = 20.0  # a loss so far above the running median is a spike (failures.py); 0: none is
-    spike_steps: Annotated[int, Field(ge=1, le=50)] = 50  # successive spikes that stop the run
 
     @model_validator(mode="after")
     def _fits(self) -> TrainingConfig:
@@ -82,11 +69,6 @@ class TrainingConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values by field name, for JSON."""
         return {**dataclasses.asdict(self), "checkpoints": list(self.checkpoints)}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> TrainingConfig:
-        """Build the settings from JSON values; missing fields take their defaults, unknown ones raise InputError."""
-        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -129,7 +111,7 @@ def read_run(folder: Path | str) -> Run:
         training = {"seed": file.seed or 0, **file.training}
         if file.seed not in (None, training["seed"]):
             raise InputError(f"seed is {file.seed}, but training.seed is {training['seed']}; make them equal")
-        model, settings = read_architecture(file.model), TrainingConfig.from_dict(training)
+        model, settings = read_architecture(file.model), TrainingConfig(**training)
     except InputError as error:
         raise InputError(f"{folder / 'run.json'}: {error}") from None
     return Run(folder, file.run_id, file.variant, model, settings, data=folder / file.data)

@@ -90,12 +90,8 @@ def write_state(run: Run, state: State) -> None:
     losses = values["losses"]
     extra = {
         "run_id": run.run_id,
-        "tokens": values["tokens"],
-        "step": values["step"],
-        "epoch": values["epoch"],
         "loss": sum(losses) / len(losses) if losses else None,
-        "seconds": values["seconds"],
-        "stream_hash": values["stream_hash"],
+        **{name: values[name] for name in ("tokens", "step", "epoch", "seconds", "stream_hash")},
     }
     raw, average = part_of(state, "model."), part_of(state, "average.")
     keep_raw = run.training.raw_checkpoints or not average

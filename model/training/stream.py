@@ -88,15 +88,17 @@ class _Shard:
 class TokenStream:
     """An endless, seeded stream of batches over a packed folder.
 
-    A batch has `batch_rows` rows; `loss_on` is "all" (every token but a document's first) or "responses".
-    Raises InputError if the folder is not a complete packed folder.
+    A batch has `batch_rows` rows; `loss_on` is "all" (every token but a document's first), "responses", or "answers"
+    (each token before the mark of an answer, `pipeline.tokens.tokenizer.MARK`). Raises InputError if the folder is not
+    a complete packed folder, or its tokenizer has no token for the mark that is needed.
     """
 
     def __init__(self, folder: Path | str, seed: int, batch_rows: int, loss_on: str = "all") -> None:
-        if loss_on not in ("all", "responses"):
-            raise InputError(f"loss_on is {loss_on!r}: it must be 'all' or 'responses'")
         self.folder, self.seed, self.batch_rows, self.loss_on = Path(folder), seed, batch_rows, loss_on
         self.metadata = read_packed(self.folder)
+        self.mark = self.metadata.get("mark") if loss_on == "answers" else None
+        if loss_on == "answers" and self.mark is None:
+            raise InputError(f"loss_on is 'answers', but in the tokenizer of {folder} the mark ' ;' is not one token")
         self.sequence_length: int = self.metadata["sequence_length"]
         self.vocabulary_size: int = self.metadata["vocabulary_size"]
         self._dtype = np.dtype(self.metadata["dtype"]).newbyteorder("<")
@@ -116,6 +118,8 @@ class TokenStream:
     def target_share(self) -> float:
         """The share of the tokens of the first shard that have a target."""
         starts, responses, ends = self._shard(0).spans.T.astype(np.int64)
+        if self.mark is not None:
+            return float((self._shard(0).tokens == self.mark).sum() / (ends - starts).sum())
         first = starts + 1 if self.loss_on == "all" else np.maximum(responses, starts + 1)
         return float(np.maximum(ends - first, 0).sum() / (ends - starts).sum())
 
@@ -127,22 +131,29 @@ class TokenStream:
         mine = (starts >= begin * length) & (starts < end * length)
         origin, lengths = starts[mine] - begin * length, (ends - starts)[mine]
 
-        tokens = self._tokens(chosen[own]).astype(np.int64).reshape(-1)
+        everything = self._tokens(chosen).astype(np.int64).reshape(-1)
+        tokens = everything[begin * length : end * length]
         within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         place = np.repeat(origin, lengths) + within
         positions, documents = np.zeros_like(tokens), np.full_like(tokens, PADDING)
         positions[place] = within
         documents[place] = np.repeat(labels[mine], lengths)
-        predicted = place[within >= np.repeat((firsts - starts)[mine], lengths)]
+        predicted = self._predicted(tokens, firsts[mine] - begin * length, ends[mine] - begin * length)
         targets = np.full_like(tokens, IGNORED)
         targets[predicted - 1] = tokens[predicted]
         shaped = (torch.from_numpy(flat.reshape(-1, length)) for flat in (tokens, targets, positions, documents))
         return Batch(
             *shaped,
             real_tokens=int((ends - starts).sum()),
-            target_tokens=int(np.maximum(ends - firsts, 0).sum()),
+            target_tokens=len(self._predicted(everything, firsts, ends)),
             epoch=(step + 1) * len(chosen) / self.rows,
         )
+
+    def _predicted(self, tokens: np.ndarray, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Return the places of the tokens with a loss, among those from `firsts` to `ends` of each document."""
+        counts = np.maximum(ends - firsts, 0)
+        places = np.repeat(firsts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        return places if self.mark is None else places[np.append(tokens, -1)[places + 1] == self.mark]
 
     def raw_rows(self, step: int) -> np.ndarray:
         """Read all rows of a step as they are in the folder [B, S]."""
@@ -162,7 +173,7 @@ class TokenStream:
         """
         found = [_documents(shard, local, places) for shard, local, places in self._by_shard(chosen)]
         starts, responses, ends, labels = (np.concatenate(column) for column in zip(*found, strict=True))
-        firsts = starts + 1 if self.loss_on == "all" else np.maximum(starts + 1, responses)
+        firsts = np.maximum(starts + 1, responses) if self.loss_on == "responses" else starts + 1
         return starts, firsts, ends, labels
 
     def _by_shard(self, chosen: np.ndarray) -> Iterator[tuple[_Shard, np.ndarray, np.ndarray]]:

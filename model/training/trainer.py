@@ -15,14 +15,13 @@ import torch
 from torch import Tensor
 
 from model import ops
-from model.checked import read_object
 from model.checkpoint import State, load_tensors, newest_state
 from model.code import FOLDER as CODE
 from model.networks import build
 from model.ops.device import choose_device, choose_precision, use_one_core
 from model.ops.gpu import on_gpu, set_up
 from model.training.config import Run
-from model.training.failures import TrainingFailed, has_spiked
+from model.training.failures import TrainingFailed
 from model.training.origins.code_changes import find_code_change
 from model.training.origins.provenance import source_digests
 from model.training.ranks.distributed import Ranks
@@ -94,14 +93,7 @@ class Trainer:
             # The tensors of the state are mapped from its file, once for all ranks of a machine.
             model = {name: tensor.to(self.device, copy=True) for name, tensor in part_of(state, "model.").items()}
             load_tensors(self.model, model, run.folder / "state")
-        self.optimizer = AdamW(
-            self.model.named_parameters(),
-            self.model.decayed_parameters(),
-            beta1=self.config.beta1,
-            beta2=self.config.beta2,
-            epsilon=self.config.epsilon,
-            weight_decay=self.config.weight_decay,
-        )
+        self.optimizer = AdamW(self.model.named_parameters(), self.model.decayed_parameters(), self.config)
         self.average = WeightAverage(self.model.state_dict(), self.config.averaging)
         if state:
             self._restore(state)
@@ -128,7 +120,7 @@ class Trainer:
         """Take one optimiser step; return its loss, learning rate and gradient norm.
 
         The loss is the mean over the batch's target tokens. Raises TrainingFailed, with the parameters unchanged, if
-        loss or norm is not finite, the loss has spiked, or memory is short a second time.
+        loss or norm is not finite, or memory is short a second time.
         """
         batch = self._batch(self.step)
         total = self._backward(batch)
@@ -139,11 +131,11 @@ class Trainer:
         loss_value, norm_value = torch.stack((total, norm)).tolist()
         self._check(loss_value, norm_value)
         learning_rate = scheduled_rate(self.config, self.step + 1, self.tokens)
-        self.optimizer.step(learning_rate, norm, self.config.clip)
+        self.optimizer.step(learning_rate, norm)
         self.optimizer.clear()
         self.model.update_balance()
-        if self._compiled:  # another shape is an error only where compiling is asked for
-            torch.compiler.set_stance("fail_on_recompile" if self.config.compile else "eager_on_recompile")
+        if self._compiled:
+            torch.compiler.set_stance("eager_on_recompile")
 
         if self.ranks.is_first:  # which alone saves the hash
             self.stream_hash = extend_hash(self.stream_hash, self.stream.raw_rows(self.step))
@@ -158,18 +150,11 @@ class Trainer:
         return loss_value, learning_rate, norm_value
 
     def _check(self, loss: float, norm: float) -> None:
-        """Raise TrainingFailed if the loss or the gradient norm is not finite, or the loss has spiked."""
+        """Raise TrainingFailed if the loss or the gradient norm is not finite."""
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise TrainingFailed(
-                f"step {self.step + 1}: loss {loss}, gradient norm {norm}; training stopped, "
-                f"{self._last_good(self.step - 1)}; lower learning_rate or clip"
-            )
-        steps = self.config.spike_steps  # the first of them began with the parameters of self.step + 1 - steps
-        if has_spiked([*self.losses, loss], self.config.spike_deviations, steps):
-            raise TrainingFailed(
-                f"step {self.step + 1}: the loss ({loss:.3f}) has been more than {self.config.spike_deviations:g} "
-                f"deviations above its running median for {steps} steps; training stopped, "
-                f"{self._last_good(self.step - steps)}; lower learning_rate or clip, or set spike_deviations"
+                f"step {self.step + 1}: loss {loss}, gradient norm {norm}; training stopped; "
+                "lower learning_rate or clip"
             )
 
     def _backward(self, batch: Batch) -> Tensor:
@@ -191,11 +176,6 @@ class Trainer:
                 total += loss.detach()
         except torch.OutOfMemoryError:
             return None  # with everything that the failed pass held on to
-        except RuntimeError as error:
-            first, *_ = str(error).splitlines() or [""]
-            if not (self._compiled and first.startswith("Detected recompile")):
-                raise
-            raise TrainingFailed(f"step {self.step + 1}: {first}; set compile to false, or mend it") from error
         return total
 
     def _halve(self) -> None:
@@ -246,8 +226,7 @@ class Trainer:
         """
         if not torch.stack([parameter.isfinite().all() for parameter in self.model.parameters()]).all():
             raise TrainingFailed(
-                f"step {self.step}: parameters are not finite behind it; training stopped, "
-                f"{self._last_good(self.step - 1)}; lower learning_rate or clip"
+                f"step {self.step}: parameters are not finite behind it; training stopped; lower learning_rate or clip"
             )
         random = {"random.cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
@@ -256,13 +235,8 @@ class Trainer:
         moments = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.tensors().items()}
         average = {f"average.{name}": tensor for name, tensor in self.average.tensors.items()}
         values = {
-            "step": self.step,
-            "tokens": self.tokens,
-            "epoch": self.epoch,
-            "seconds": self.seconds,
-            "stream_hash": self.stream_hash,
+            **{name: getattr(self, name) for name in COUNTERS},
             "losses": list(self.losses),
-            "due": self.due,
             "halved": self.halved,
             "origin": self.origin,
             **recorded,
@@ -284,10 +258,3 @@ class Trainer:
         if halved and halved["from"] == self.micro_rows * self.stream.sequence_length:
             self.halved = halved
             self.micro_rows //= 2
-
-    def _last_good(self, step: int) -> str:
-        """Name the newest checkpoint taken at `step` or before."""
-        self.writer.wait()
-        checkpoints = sorted((self.run.folder / "checkpoints").glob("[0-9]*[0-9]"))
-        good = [path for path in checkpoints if read_object(path / "checkpoint.json", "step")["step"] <= step]
-        return f"the last good checkpoint is {good[-1]}" if good else "there is no checkpoint yet"

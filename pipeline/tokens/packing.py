@@ -7,7 +7,8 @@ many are nearly as long as a row. Sorting by length would put documents of like 
 Files of a packed folder: `packed.json`; for each shard `tokens-00000.bin` (little-endian, rows x sequence length, flat)
 and `index-00000.npy`, int64 [spans, 3]: start, response start and end of each span of a document, as offsets into the
 shard; "documents" in `packed.json` counts these spans. Positions outside all spans are padding: they hold the end mark,
-are not counted and never a target.
+are not counted and never a target. "mark" in `packed.json` is the token of the sign behind answers within a text, null
+where the tokenizer has no such token.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from pipeline.storage.parallel import workers
 from pipeline.storage.resumable import UNFINISHED, do_once, resumable_parts, save_array
 from pipeline.tokens.packing import shard_files, write_token_shard
 from pipeline.tokens.random_numbers import LEFT_OUT, copies_of, random_numbers, repeat
-from pipeline.tokens.tokenizer import encode_documents, read_meta, read_tokenizer
+from pipeline.tokens.tokenizer import MARK, encode_documents, read_meta, read_tokenizer
 from pipeline.tokens.validation import TUNING, VALIDATION, hash_bounds, hold_out, write_held_out
 
 CHUNK_BYTES = 2**27
@@ -121,7 +121,8 @@ def pack(
         raise InputError(f"sequence_length={sequence_length}: a row needs at least 2 tokens")
     source, output, tokenizer = Path(source), Path(output), Path(tokenizer)
     meta = read_meta(tokenizer)
-    read_tokenizer(tokenizer)  # a damaged tokenizer fails here, in one line, before any worker starts
+    # A damaged tokenizer fails here, in one line, before any worker starts.
+    mark = read_tokenizer(tokenizer).encode(MARK, add_special_tokens=False).ids
     files = find_shards([source])
     text_bytes = sum(_bytes_of_text(shard.path) for shard in files)
     most = max([1.0, *(weights or {}).values()])  # a source of this weight alone would be packed as often
@@ -176,6 +177,7 @@ def pack(
             "documents": sum(shard["documents"] for shard in packed),
             "end_token": job.end_token,
             "vocabulary_size": meta["vocabulary_size"],
+            "mark": mark[0] if len(mark) == 1 else None,
         }
         (output / "packed.json").write_text(json.dumps(described, indent=1))
     rows = sum(shard["rows"] for shard in packed)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 PROMPT = "Question: {question}\nAnswer:"
+MARK = " ;"  # stands behind each answer within a text, where the loss is on these answers
 END = "<|end|>"
 END_NAMES = (END, "<|endoftext|>", "<|end_of_text|>", "</s>", "<|im_end|>", "<|eot_id|>", "<eos>")
 HUB_SECONDS = 5

@@ -7,8 +7,9 @@ Of a document without a question, it is the hash of its response. The choice dep
 seed, their order, or how many processes there are.
 
 Files in the folder of the packed tokens: `dropped/` with every held-out document; of those of the lowest hashes of each
-split, two files of plain items for `model.evaluation.tasks`. In `validation.responses.items.jsonl` the target is the
-response after the prompt, in `validation.all.items.jsonl` the whole training text: what is scored is what is learned.
+split, three files of plain items for `model.evaluation.tasks`. In `validation.responses.items.jsonl` the target is the
+response after the prompt, in `validation.answers.items.jsonl` the word before the last mark of an answer, in
+`validation.all.items.jsonl` the whole training text: what is scored is what is learned.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from pipeline.storage.documents import DROPPED, SCHEMA
 from pipeline.text.ngrams import sequence_ids
 from pipeline.text.words import text_column, word_blocks
 from pipeline.tokens.random_numbers import scattered
-from pipeline.tokens.tokenizer import training_parts
+from pipeline.tokens.tokenizer import MARK, training_parts
 
 VALIDATION = "validation"  # the task and the benchmark in the results, and the reason in the counts
 TUNING = "tuning"
@@ -92,20 +93,24 @@ def write_held_out(parts: Iterable[Path], output: Path, wanted: Mapping[str, int
                 both = chain(chosen[split], (row for row in of_split if row["response"]))
                 chosen[split] = heapq.nsmallest(most, both, key=itemgetter("hash"))  # stable: corpus order
     for split, rows in chosen.items():
-        for loss_on in ("all", "responses"):
+        for loss_on in ("all", "responses", "answers"):
             with items_file(output, loss_on, split).open("w", encoding="utf-8") as file:
                 file.writelines(json.dumps(_item(row, loss_on)) + "\n" for row in rows)
     return {split: len(rows) for split, rows in chosen.items()}
 
 
 def items_file(packed: Path, loss_on: str, split: str = VALIDATION) -> Path:
-    """Return the path of a split's items for a training with its loss on "all" or on "responses"."""
+    """Return the path of a split's items for a training with its loss on "all", "responses" or "answers"."""
     return packed / f"{split}.{loss_on}.items.jsonl"
 
 
 def _item(document: dict[str, Any], loss_on: str) -> dict[str, str]:
     """Make the plain item of a document; evaluation puts a space between prompt and target, as training does."""
     prompt, response = training_parts(document["question"], document["response"])
+    text, mark, _ = (prompt + response).rpartition(MARK)
+    if loss_on == "answers" and mark:
+        before, _, answer = text.rpartition(" ")
+        return {"id": document["id"], "prompt": before, "target": answer}
     if loss_on == "all" or not prompt:
         return {"id": document["id"], "prompt": "", "target": prompt + response}
     return {"id": document["id"], "prompt": prompt, "target": document["response"]}

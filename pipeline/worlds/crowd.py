@@ -1,4 +1,4 @@
-"""Keep problems so dissimilar that no correct stage takes them for duplicates or for benchmark items."""
+"""Keep stories so dissimilar that no correct stage takes them for duplicates or for benchmark items."""
 
 from __future__ import annotations
 
@@ -8,51 +8,51 @@ from itertools import chain
 from random import Random
 
 from pipeline.errors import InputError
-from pipeline.worlds.problem import GRAM, Family, Problem, grams, pick
+from pipeline.worlds.drawing import GRAM, grams, pick
+from pipeline.worlds.stories import Story, draw
 
 COVERAGE = 0.4
 TRIES = 10_000
 
 
 class Crowd:
-    """A set of problems that no correct stage takes for duplicates of each other or for benchmark items.
+    """A set of stories that no correct stage takes for duplicates of each other or for benchmark items.
 
-    Two problems of a crowd with equal numbers have a Jaccard similarity below 0.7 in word 5-grams (0.8 in 3-grams). No
-    problem contains the fraction `COVERAGE` of the marks of a benchmark question (`Problem.marks`).
+    No two stories of a crowd have a key in common (`Story.keys`), and no story contains the fraction `COVERAGE` of the
+    marks of a benchmark question (`Story.marks`).
     """
 
-    def __init__(self, benchmark: Iterable[Problem] = ()) -> None:
-        self._by_key: dict[tuple, list[Problem]] = defaultdict(list)
+    def __init__(self, benchmark: Iterable[Story] = ()) -> None:
+        self._keys: set[tuple] = set()
         self._enough: list[float] = []  # n-grams of each mark of the benchmark questions
         self._holders: dict[tuple, list[int]] = defaultdict(list)  # the marks that hold an n-gram
-        for agreed, text in chain.from_iterable(problem.marks() for problem in benchmark):
+        for agreed, text in chain.from_iterable(story.marks() for story in benchmark):
             held = grams(text, GRAM)
             for gram in held:
                 self._holders[agreed, gram].append(len(self._enough))
             self._enough.append(COVERAGE * len(held))
 
-    def admit(self, problem: Problem) -> bool:
-        """Add a problem, unless it is too similar to a problem of the crowd or to a benchmark question."""
-        keys = problem.keys()
-        if any(problem.resembles(self._by_key.get(key, ())) for key in keys) or self._covers_item(problem):
+    def admit(self, story: Story) -> bool:
+        """Add a story, unless it is too similar to a story of the crowd or to a benchmark question."""
+        keys = story.keys()
+        if not self._keys.isdisjoint(keys) or self._covers_item(story):
             return False
-        for key in keys:
-            self._by_key[key].append(problem)
+        self._keys.update(keys)
         return True
 
-    def draw(self, random: Random, family: Family) -> Problem:
-        """Draw and add a problem of a family. Raises InputError when there is no room for more."""
+    def draw(self, random: Random, steps: range, nouns: int | None = None) -> Story:
+        """Draw and add a story of so many steps. Raises InputError when there is no room for more."""
         for _ in range(TRIES):
-            problem = family.draw(random, pick(random, family.steps))
-            if self.admit(problem):
-                return problem
+            story = draw(random, pick(random, steps), nouns)
+            if self.admit(story):
+                return story
         raise InputError(
-            f"the built-in world has no room for more different problems with {family.steps[0]} to {family.steps[-1]} "
-            "steps in a family: ask for fewer documents or more steps"
+            f"the built-in world has no room for more different stories of {steps[0]} to {steps[-1]} steps: "
+            "ask for fewer documents or more steps"
         )
 
-    def _covers_item(self, problem: Problem) -> bool:
-        for agreed, text in problem.marks():
+    def _covers_item(self, story: Story) -> bool:
+        for agreed, text in story.marks():
             common = Counter(chain.from_iterable(self._holders.get((agreed, gram), ()) for gram in grams(text, GRAM)))
             if any(count >= self._enough[mark] for mark, count in common.items()):
                 return True

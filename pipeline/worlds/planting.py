@@ -1,6 +1,6 @@
 """Plant faults in the built-in world: traces, duplicates, leaks and broken rows, each with its ground truth.
 
-Clean problems are kept dissimilar to each other and to the benchmarks (`Crowd`): without that, a language of few words
+Clean stories are kept dissimilar to each other and to the benchmarks (`Crowd`): without that, a language of few words
 repeats itself by chance. So every document that a stage removes beyond the planted faults is a mistake of the stage.
 """
 
@@ -12,7 +12,8 @@ from random import Random
 from typing import Literal, get_args
 
 from pipeline.worlds.crowd import Crowd
-from pipeline.worlds.problem import GRAM, Problem, grams, jaccard, pick, words
+from pipeline.worlds.drawing import GRAM, grams, jaccard, pick, words
+from pipeline.worlds.stories import Story
 
 TRACES = {
     "paired": "<think>\n{thoughts}\n</think>\n\n{answer}",
@@ -31,7 +32,7 @@ Edit = Literal["verbatim", "spacing", "case", "punctuation", "phrase", "latex", 
 class Row:
     """One row of the training split. `of` is the row that it repeats, or the id of the benchmark item that it leaks."""
 
-    problem: Problem
+    story: Story
     question: str
     kind: str = "clean"
     edit: str | None = None
@@ -67,17 +68,17 @@ TEXT_EDITS: dict[str, Callable[[Random, str], str]] = {
 EDITS: tuple[Edit, ...] = get_args(Edit)
 
 
-def edited(random: Random, problem: Problem, edit: Edit, kind: str, of: Row | str) -> Row:
-    """Make a row of `problem` after the edit of that name, as a duplicate or a leak."""
+def edited(random: Random, story: Story, edit: Edit, kind: str, of: Row | str) -> Row:
+    """Make a row of `story` after the edit of that name, as a duplicate or a leak."""
     if edit in TEXT_EDITS:
-        return Row(problem, TEXT_EDITS[edit](random, problem.question), kind, edit, of)
-    other = problem.with_another_word(random) if edit == "word" else problem.with_another_name(random)
+        return Row(story, TEXT_EDITS[edit](random, story.question), kind, edit, of)
+    other = story.with_another_word(random) if edit == "word" else story.with_another_name(random)
     return Row(other, other.question, kind, edit, of)
 
 
 def similarity(first: Row, second: Row) -> float:
     """Compute the Jaccard similarity of the word 5-grams of question and answer, without case and punctuation."""
-    return jaccard(*(grams(words(f"{row.question} {row.problem.answer}"), GRAM) for row in (first, second)))
+    return jaccard(*(grams(words(f"{row.question} {row.story.answer}"), GRAM) for row in (first, second)))
 
 
 # --- rows ---
@@ -88,7 +89,7 @@ BROKEN: dict[str, Callable[[Random, Row], dict[str, str | None]]] = {
     "no response": lambda random, row: {"response": " \n"},
     "missing response": lambda random, row: {"response": None},
     "nothing after the trace": lambda random, row: {
-        "response": TRACES["paired"].format(thoughts=row.problem.reasoning(random), answer="")
+        "response": TRACES["paired"].format(thoughts=row.story.reasoning(random), answer="")
     },
     "damaged encoding": lambda random, row: {
         "question": "".join("\ufffd" if letter in "aeiou" else letter for letter in row.question)
@@ -97,17 +98,17 @@ BROKEN: dict[str, Callable[[Random, Row], dict[str, str | None]]] = {
 
 
 def repeat_nearly(random: Random, original: Row, edit: Edit) -> Row | None:
-    """Make a near duplicate by a small edit; None where the problem is too short to stay a near duplicate."""
-    row = edited(random, original.problem, edit, "near", original)
+    """Make a near duplicate by a small edit; None where the story is too short to stay a near duplicate."""
+    row = edited(random, original.story, edit, "near", original)
     return row if similarity(row, original) >= SIMILAR else None
 
 
 def vary_numbers(random: Random, original: Row, crowd: Crowd) -> Row | None:
-    """Make a variant in other numbers, which is another problem and has to stay; None after 100 failed draws."""
+    """Make a variant in other numbers, which is another story and has to stay; None after 100 failed draws."""
     for _ in range(100):
-        problem = original.problem.with_other_numbers(random)
-        if problem is not None and problem.numbers != original.problem.numbers and crowd.admit(problem):
-            return Row(problem, problem.question, "numbers", "numbers", original)
+        story = original.story.with_other_numbers(random)
+        if story is not None and story.numbers != original.story.numbers and crowd.admit(story):
+            return Row(story, story.question, "numbers", "numbers", original)
     return None
 
 
@@ -115,17 +116,17 @@ def columns(random: Random, row: Row) -> dict[str, str | None]:
     """Write the row's columns: question, response with its trace, answer."""
     values = {
         "question": row.question,
-        "response": _response(random, row.problem, row.trace),
-        "answer": row.problem.answer,
+        "response": _response(random, row.story, row.trace),
+        "answer": row.story.answer,
     }
     return {**values, **BROKEN[str(row.edit)](random, row)} if row.kind == "broken" else values
 
 
-def _response(random: Random, problem: Problem, trace: str) -> str:
+def _response(random: Random, story: Story, trace: str) -> str:
     """Write the answer behind a reasoning trace, marked as in public data sets ("none": the answer alone)."""
     if trace == "none":
-        return problem.answer
-    thoughts = problem.reasoning(random)
+        return story.answer
+    thoughts = story.reasoning(random)
     if trace == "unclosed":
         return f"<think>\n{thoughts[: int(len(thoughts) * (0.5 + 0.4 * random.random()))]}"
-    return TRACES[trace].format(thoughts=thoughts, answer=problem.answer)
+    return TRACES[trace].format(thoughts=thoughts, answer=story.answer)

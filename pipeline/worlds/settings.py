@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from random import Random
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import InputError
-from pipeline.worlds import relations, sums, swaps
+from pipeline.worlds import sheets, stories
 from pipeline.worlds.planting import Edit
-from pipeline.worlds.problem import NAMES, Family
+from pipeline.worlds.sheets import KINDS, Sheet
 
 Item = TypeVar("Item")
 Several = Annotated[tuple[Item, ...], Field(min_length=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Pairs = Annotated[int, Field(ge=2, le=KINDS)]
+Count = Annotated[int, Field(ge=1)]
+Modulus = Annotated[int, Field(ge=2, le=10)]
+STORIES = "sums"
 
 
 @dataclass(frozen=True)
@@ -23,23 +29,28 @@ class WorldSettings:
     """The settings of a world. Fractions are of the training rows; `leaked` is of each benchmark's items.
 
     `documents` counts all training rows, also those that curation should drop. `items` is the size of each benchmark
-    and of the validation split. `families` are the kinds of problems, in equal shares: sums have `shortest` to
-    `longest` steps, relations 1 to `hops` beside up to `distractors`, swaps 1 to `swaps`. `nouns` is the number of
-    names, and of things, that sums are told of (none: all). Benchmarks depend only on `seed`, `items`, `families` and
-    what the families are made of. Duplicates repeat clean rows. Rows of `traces` have a closed trace before the answer,
-    rows of `unclosed` a trace without an end.
+    and of the text split. `families` are the kinds of problems, in equal shares: `sums` are stories of `shortest` to
+    `longest` steps, told of `nouns` names and as many things (none: all); the others are sheets (`pipeline.worlds.
+    sheets`) of so many `questions`: expressions of up to `operations` operations and tracking of up to `moves` numbers
+    before a question, both modulo `modulus`, recall of `recall_pairs` pairs, and chain of two tables of `chain_pairs`.
+    Benchmarks depend only on `seed`, `items`, `families` and what the families are made of. Duplicates repeat clean
+    rows. Rows of `traces` have a closed trace before the answer, rows of `unclosed` a trace without an end. Sheets have
+    exact duplicates, leaks word for word and broken rows, but no traces.
     """
 
     seed: int = 0
-    documents: Annotated[int, Field(ge=1)] = 50_000
-    items: Annotated[int, Field(ge=1)] = 400
-    families: Several[Literal["sums", "relations", "swaps"]] = ("sums",)
-    shortest: Annotated[int, Field(ge=1)] = 1
+    documents: Count = 50_000
+    items: Count = 400
+    families: Several[Literal["sums", "expressions", "recall", "chain", "tracking"]] = ("sums",)
+    shortest: Count = 1
     longest: int = 6
-    nouns: Annotated[int, Field(ge=4, le=len(sums.THINGS))] | None = None
-    hops: Annotated[int, Field(ge=1)] = 3
-    distractors: Annotated[int, Field(ge=0)] = 1
-    swaps: Annotated[int, Field(ge=1, lt=len(NAMES))] = 3
+    nouns: Annotated[int, Field(ge=4, le=len(stories.THINGS))] | None = None
+    questions: Count = 10
+    operations: Count = 4
+    modulus: Modulus = 5
+    moves: Count = 6
+    recall_pairs: Pairs = 6
+    chain_pairs: Pairs = 5
     exact_duplicates: Share = 0.04
     near_duplicates: Share = 0.04
     number_variants: Share = 0.03
@@ -54,23 +65,29 @@ class WorldSettings:
     def _consistent(self) -> WorldSettings:
         if self.shortest > self.longest:
             raise InputError(f"shortest={self.shortest} is above longest={self.longest}")
-        most = len(NAMES) - 2  # one person more than statements, and one whom an edit can put in
-        if self.hops + self.distractors > most:
-            raise InputError(f"hops={self.hops}, distractors={self.distractors}: give together at most {most}")
         if len(set(self.families)) < len(self.families):
             raise InputError(f"families={list(self.families)}: name each family once; rows are divided evenly")
         return self
 
-    def family(self, name: str, part: str = "all") -> Family:
-        """Return a family with its numbers of steps: all, the shorter half ("short") or the longer half ("long")."""
-        draw, first, last = {
-            "sums": (partial(sums.draw, nouns=self.nouns), self.shortest, self.longest),
-            "relations": (partial(relations.draw, distractors=self.distractors), 1, self.hops),
-            "swaps": (swaps.draw, 1, self.swaps),
-        }[name]
-        middle = (first + last) // 2
-        if part == "short":
-            last = middle
-        elif part == "long":
-            first = min(middle + 1, last)
-        return Family(draw, range(first, last + 1))
+    def steps(self, part: str = "all") -> range:
+        """Return the numbers of steps of stories: all, the shorter half ("short") or the longer half ("long")."""
+        middle = (self.shortest + self.longest) // 2
+        last = middle if part == "short" else self.longest
+        first = min(middle + 1, last) if part == "long" else self.shortest
+        return range(first, last + 1)
+
+    @property
+    def sheets(self) -> dict[str, Callable[[Random], Sheet]]:
+        """The functions that draw a sheet, of the families of sheets that the world has."""
+        draw = {
+            "expressions": partial(sheets.draw_expressions, operations=self.operations, modulus=self.modulus),
+            "recall": partial(sheets.draw_recall, pairs=self.recall_pairs),
+            "chain": partial(sheets.draw_chain, pairs=self.chain_pairs),
+            "tracking": partial(sheets.draw_tracking, moves=self.moves, modulus=self.modulus),
+        }
+        return {name: partial(draw[name], questions=self.questions) for name in self.families if name in draw}
+
+    @property
+    def documents_of_stories(self) -> int:
+        """How many of the documents are stories; the others are sheets."""
+        return round(self.documents * (STORIES in self.families) / len(self.families))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,42 +16,54 @@ import yaml
 
 from pipeline.errors import InputError
 from pipeline.tokens.tokenizer import PROMPT
-from pipeline.worlds import swaps
-from pipeline.worlds.problem import DIGITS, Problem, shuffled
+from pipeline.worlds.drawing import DIGITS, shuffled
+from pipeline.worlds.settings import STORIES
+from pipeline.worlds.sheets import Sheet
+from pipeline.worlds.stories import Story
 
 REPOSITORY = "builtin/world"
+LEVELS = "tasks/levels.json"
 CHOICES = 4
 STOP = "\n"
 LONGEST_ANSWER = 8  # tokens
 VERSION = 1.0
 
 # Split of the data set, how it is asked, metric and filter by lm-eval's names, and the value that guessing gives.
-_EXACT = {
-    "split": "test",
-    "kind": "generate_until",
-    "metric": "exact_match",
-    "filter": "strip",
-    "chance": 1 / len(DIGITS),
-}
-_CHOICE = {"split": "test", "kind": "multiple_choice", "metric": "acc", "filter": "none", "chance": 1 / CHOICES}
+_EXACT = {"split": "test", "kind": "generate_until", "metric": "exact_match", "filter": "strip"}
+_CHOICE = {"split": "test", "kind": "multiple_choice", "metric": "acc", "filter": "none"}
 _TEXT = {"split": "validation", "kind": "loglikelihood_rolling", "metric": "word_perplexity", "filter": "none"}
-WORLD_BENCHMARKS: dict[str, dict[str, Any]] = {  # family (none: all of the world) and configuration
-    "world_short": {"family": "sums", "configuration": "short", **_EXACT},
-    "world_long": {"family": "sums", "configuration": "long", **_EXACT},
-    "world_choice": {"family": "sums", "configuration": "choice", **_CHOICE},
-    "world_text": {"family": None, "configuration": "text", **_TEXT, "chance": None},
-    "world_relations": {"family": "relations", "configuration": "relations", **_EXACT},
-    "world_swaps": {"family": "swaps", "configuration": "swaps", **_EXACT, "chance": 1 / len(swaps.CUPS)},
+_STORY: dict[str, Any] = {"family": STORIES}
+_NUMBER = {**_STORY, **_EXACT}
+_SHEET = {**_EXACT, "kind": "last_answer"}
+WORLD_BENCHMARKS: dict[str, dict[str, Any]] = {
+    "world_short": {"configuration": "short", **_NUMBER},
+    "world_long": {"configuration": "long", **_NUMBER},
+    "world_choice": {"configuration": "choice", **_STORY, **_CHOICE},
+    "world_text": {"configuration": "text", **_STORY, **_TEXT},
+    **{
+        f"world_{family}": {"family": family, "configuration": family, **_SHEET}
+        for family in ("expressions", "recall", "chain", "tracking")
+    },
 }
 
+_WORD = re.compile(r"\w+")
 _QUESTION = PROMPT.replace("{question}", "{{question}}")
 _MEAN = {"aggregation": "mean", "higher_is_better": True}
+_STRIPPED = [{"name": "strip", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}]
 _TASKS: dict[str, dict[str, Any]] = {  # what lm-eval tasks of a kind have in common
     "generate_until": {
         "doc_to_text": _QUESTION,
         "doc_to_target": "{{answer}}",
         "generation_kwargs": {"until": [STOP], "do_sample": False, "max_gen_toks": LONGEST_ANSWER},
-        "filter_list": [{"name": "strip", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}],
+        "filter_list": _STRIPPED,
+        "metric_list": [{"metric": "exact_match", **_MEAN}],
+    },
+    "last_answer": {
+        "output_type": "generate_until",
+        "doc_to_text": "{{question}}",
+        "doc_to_target": "{{answer}}",
+        "generation_kwargs": {"until": [STOP], "do_sample": False, "max_gen_toks": 1},
+        "filter_list": _STRIPPED,
         "metric_list": [{"metric": "exact_match", **_MEAN}],
     },
     "multiple_choice": {
@@ -67,10 +81,15 @@ _TASKS: dict[str, dict[str, Any]] = {  # what lm-eval tasks of a kind have in co
 
 
 def world_specifications(folder: Path) -> list[dict[str, Any]]:
-    """Describe each lm-eval task of the world in `folder` for evaluation. Raises InputError when there is no world."""
+    """Describe each lm-eval task of the world in `folder` for evaluation, with the accuracy of guessing (`chance`).
+
+    `trivial` is that of the best trivial rule. Raises InputError when there is no world.
+    """
     folder = Path(folder).resolve()
-    if not (folder / "tasks").is_dir():
-        raise InputError(f"no built-in world in {folder}: it has no folder `tasks`")
+    try:
+        found = json.loads((folder / LEVELS).read_text())
+    except OSError:
+        raise InputError(f"no built-in world in {folder}: it has no {LEVELS}") from None
     return [
         {
             "benchmark": name,
@@ -78,7 +97,8 @@ def world_specifications(folder: Path) -> list[dict[str, Any]]:
             "dataset_path": str(folder / REPOSITORY),
             "yaml": str(folder / "tasks" / f"{name}.yaml"),
             "overrides": {},
-            **{key: benchmark[key] for key in ("metric", "filter", "chance")},
+            **{key: benchmark[key] for key in ("family", "metric", "filter")},
+            **found[name],
             "plain": str(folder / "tasks" / f"{name}.items.jsonl"),
         }
         for name, benchmark in _benchmarks_in(folder).items()
@@ -110,14 +130,20 @@ def data_file(benchmark: Mapping[str, Any]) -> str:
     return f"{folder}/{benchmark['split']}.jsonl.gz"
 
 
-def benchmark_row(name: str, number: int, random: Random, problem: Problem) -> tuple[dict[str, Any], dict[str, Any]]:
+def benchmark_row(
+    name: str, number: int, random: Random, problem: Story | Sheet
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Make a row of a benchmark's data, and the plain item for evaluation without lm-eval.
 
     A space and the target, or a choice, follow the prompt. A text has no prompt; its target is the whole text.
     """
+    item = {"id": f"{name}/{number}", "version": VERSION, "target": problem.answer}
+    if isinstance(problem, Sheet):
+        answered = {"question": problem.prompt, "answer": problem.answer}
+        return answered, {**item, "prompt": problem.prompt, "until": [STOP], "max_new_tokens": 1}
     question, answer = problem.question, problem.answer
     prompt = PROMPT.format(question=question)
-    item = {"id": f"{name}/{number}", "version": VERSION, "prompt": prompt, "target": answer}
+    item["prompt"] = prompt
     match WORLD_BENCHMARKS[name]["kind"]:
         case "generate_until":
             answered = {"question": question, "answer": answer}
@@ -130,6 +156,30 @@ def benchmark_row(name: str, number: int, random: Random, problem: Problem) -> t
         case _:
             answered = {"question": question, "response": answer, "answer": answer}
             return answered, {**item, "prompt": "", "target": f"{prompt} {answer}"}
+
+
+def levels(kind: str, problems: Sequence[Story] | Sequence[Sheet]) -> dict[str, float | None]:
+    """Compute the accuracy of guessing among the possible answers, and that of the best of four trivial rules.
+
+    The rules take the answer that is most frequent in the benchmark, or of the possible answers that stand in the
+    prompt the first, the last or the most frequent one. Both are null of a text, which is not answered.
+    """
+    if kind == "loglikelihood_rolling":
+        return {"chance": None, "trivial": None}
+    counts = Counter(problem.answer for problem in problems)
+    found: Counter[str] = Counter()
+    chance = 0.0
+    for problem in problems:
+        text, options = (problem.prompt, problem.options) if isinstance(problem, Sheet) else (problem.question, DIGITS)
+        standing = [word for word in _WORD.findall(text) if word in options]
+        frequent = [answer for answer, _ in Counter(standing).most_common(1)]
+        guesses = {"first": standing[:1], "last": standing[-1:], "frequent": frequent}
+        found.update(rule for rule, guess in guesses.items() if guess == [problem.answer])
+        chance += 1 / len(options) / len(problems)
+    trivial = max(*found.values(), *counts.values()) / len(problems)
+    if kind == "multiple_choice":
+        chance = 1 / CHOICES
+    return {"chance": round(chance, 6), "trivial": round(trivial, 6)}
 
 
 def task(name: str) -> dict[str, Any]:
@@ -146,17 +196,20 @@ def task(name: str) -> dict[str, Any]:
     }
 
 
-def card(benchmarks: Iterable[str]) -> str:
+def card(trained: Iterable[str], benchmarks: Iterable[str]) -> str:
     """Write README.md of the data set; its header names the files of each configuration and split."""
-    default = [{"split": split, "path": f"default/{split}.jsonl.gz"} for split in ("train", "validation")]
-    configurations = [{"config_name": "default", "data_files": default}]
+    configurations = []
+    for configuration in trained:
+        splits = ("train", "validation") if configuration == "default" else ("train",)
+        files = [{"split": split, "path": f"{configuration}/{split}.jsonl.gz"} for split in splits]
+        configurations.append({"config_name": configuration, "data_files": files})
     for benchmark in map(WORLD_BENCHMARKS.__getitem__, benchmarks):
         files = [{"split": benchmark["split"], "path": data_file(benchmark)}]
         configurations.append({"config_name": benchmark["configuration"], "data_files": files})
     header = yaml.safe_dump({"license": "apache-2.0", "configs": configurations}, sort_keys=False)
     return (
         f"---\n{header}---\n\n# The built-in world\n\n"
-        "Problems in words with a chosen number of steps, made by `pipeline/worlds/`. The training split "
-        "holds reasoning traces, duplicates, leaked benchmark items and broken rows on purpose; `truth.jsonl` at the "
-        "top of the mirror says which.\n"
+        "Synthetic tasks made by `pipeline/worlds/`: stories with a chosen number of steps, sheets of questions over "
+        "small alphabets. The training splits hold reasoning traces, duplicates, leaked benchmark items and broken "
+        "rows on purpose; `truth.jsonl` and `sheets.truth.jsonl` at the top of the mirror say which.\n"
     )

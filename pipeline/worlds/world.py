@@ -1,7 +1,7 @@
 """Write the built-in world: a seeded data set of small problems, with benchmarks, in the layout of a mirror.
 
-Its training rows contain reasoning traces, duplicates, leaked benchmark items and broken rows on purpose; `truth.jsonl`
-tells the kind of every row. The files do not depend on the folder, which may be moved.
+Its training rows contain reasoning traces, duplicates, leaked benchmark items and broken rows on purpose, with the kind
+of every row in files beside them. The files do not depend on the folder, which may be moved.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import gzip
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import cycle, islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,17 +21,22 @@ import yaml
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
 from pipeline.worlds.crowd import Crowd
+from pipeline.worlds.drawing import pick, shuffled
 from pipeline.worlds.planting import BROKEN, TRACES, Row, columns, edited, repeat_nearly, similarity, vary_numbers
-from pipeline.worlds.problem import Problem, pick, shuffled
-from pipeline.worlds.settings import WorldSettings
-from pipeline.worlds.tasks import REPOSITORY, WORLD_BENCHMARKS, benchmark_row, card, data_file, task
+from pipeline.worlds.settings import STORIES, WorldSettings
+from pipeline.worlds.sheets import Sheet
+from pipeline.worlds.stories import Story
+from pipeline.worlds.tasks import LEVELS, REPOSITORY, WORLD_BENCHMARKS, benchmark_row, card, data_file, levels, task
 
-WORLD_SOURCE = {
-    "name": "world",
-    "repository": REPOSITORY,
-    "question": "question",
-    "response": "response",
-    "answer": "answer",
+WORLD_SOURCES = {
+    "stories": {
+        "name": "world",
+        "repository": REPOSITORY,
+        "question": "question",
+        "response": "response",
+        "answer": "answer",
+    },
+    "sheets": {"name": "sheets", "repository": REPOSITORY, "configurations": ["sheets"], "text": "text"},
 }
 WORLD_LICENCE = "Apache-2.0"  # the project's own
 
@@ -39,86 +44,126 @@ WORLD_LICENCE = "Apache-2.0"  # the project's own
 def write_world(output: Path, settings: WorldSettings, *, progress: Progress = quiet) -> dict[str, Any]:
     """Write the world as a mirror under `output`; return {"rows", "truth": rows by kind, "traces", "items"}.
 
-    `builtin/world/` is the data set in hub layout, `truth.jsonl` has a line for each training row (row, kind, edit, of,
-    similarity, trace), `tasks/<task>.yaml` are the lm-eval tasks without `dataset_path`, `tasks/<task>.items.jsonl` the
-    items for evaluation without lm-eval. Equal settings give equal content on every machine.
+    `builtin/world/` is the data set in hub layout, `truth.jsonl` has a line for each training row of stories (row,
+    kind, edit, of, similarity, trace) and `sheets.truth.jsonl` one for each sheet (row, kind, of), `tasks/<task>.yaml`
+    are the lm-eval tasks without `dataset_path`, `tasks/<task>.items.jsonl` the items for evaluation without lm-eval,
+    `tasks/levels.json` their levels of chance. Equal settings give equal content on every machine.
     """
     output = Path(output)
     folder = output / REPOSITORY
     problems = _benchmark_problems(settings)
-    rows = _training_rows(settings, problems, progress)
+    rows = _stories(settings, problems, progress) if STORIES in settings.families else []
+    sheets = _sheets(settings, problems)
     progress(0.8, "writing")
     (output / "tasks").mkdir(parents=True, exist_ok=True)
 
-    random = Random(f"{settings.seed}/rows")
-    _write_lines(folder / "default" / "train.jsonl.gz", (columns(random, row) for row in rows))
+    if rows:
+        random = Random(f"{settings.seed}/rows")
+        _write_lines(folder / "default" / "train.jsonl.gz", (columns(random, row) for row in rows))
+        numbers = {id(row): number for number, row in enumerate(rows)}
+        _write_lines(output / "truth.jsonl", (_truth(row, numbers) for row in rows))
+    if sheets:
+        _write_lines(folder / "sheets" / "train.jsonl.gz", ({"text": text} for _, _, text in sheets))
+        lines = ({"row": row, "kind": kind, "of": of} for row, (kind, of, _) in enumerate(sheets))
+        _write_lines(output / "sheets.truth.jsonl", lines)
     random = Random(f"{settings.seed}/choices")
+    found = {}
     for name, drawn in problems.items():
         both = [benchmark_row(name, number, random, problem) for number, problem in enumerate(drawn)]
         _write_lines(folder / data_file(WORLD_BENCHMARKS[name]), (row for row, _ in both))
         _write_lines(output / "tasks" / f"{name}.items.jsonl", (item for _, item in both))
         (output / "tasks" / f"{name}.yaml").write_text(yaml.safe_dump(task(name), sort_keys=False))
-    (folder / "README.md").write_text(card(problems))
-
-    progress(0.95, "writing the truth")
-    numbers = {id(row): number for number, row in enumerate(rows)}
-    _write_lines(output / "truth.jsonl", (_truth(row, numbers) for row in rows))
+        found[name] = levels(WORLD_BENCHMARKS[name]["kind"], drawn)
+    (output / LEVELS).write_text(json.dumps(found, indent=1))
+    trained = [name for name, some in (("default", rows), ("sheets", sheets)) if some]
+    (folder / "README.md").write_text(card(trained, problems))
     progress(1.0, "written")
     return {
-        "rows": len(rows),
-        "truth": dict(sorted(Counter(row.kind for row in rows).items())),
+        "rows": len(rows) + len(sheets),
+        "truth": dict(sorted(Counter([*(row.kind for row in rows), *(kind for kind, _, _ in sheets)]).items())),
         "traces": dict(sorted(Counter(row.trace for row in rows).items())),
         "items": {name: len(drawn) for name, drawn in problems.items()},
     }
 
 
+def world_sources(settings: WorldSettings) -> list[dict[str, Any]]:
+    """Return the sources that a world of these settings has, as the table of sources would name them."""
+    has = {"stories": STORIES in settings.families, "sheets": bool(settings.sheets)}
+    return [source for name, source in WORLD_SOURCES.items() if has[name]]
+
+
 # --- the rows ---
 
 
-def _benchmark_problems(settings: WorldSettings) -> dict[str, list[Problem]]:
+def _benchmark_problems(settings: WorldSettings) -> dict[str, list[Story] | list[Sheet]]:
     """Draw the items of the benchmarks of the world's families, and the texts of the validation split."""
     crowd = Crowd()
-    problems = {}
+    problems: dict[str, Any] = {}
     for name, benchmark in WORLD_BENCHMARKS.items():
-        if benchmark["family"] not in (None, *settings.families):
-            continue
-        random = Random(f"{settings.seed}/{name}")
-        asked = [benchmark["family"]] if benchmark["family"] else settings.families
-        families = [settings.family(family, benchmark["configuration"]) for family in asked]
-        problems[name] = [crowd.draw(random, families[item % len(families)]) for item in range(settings.items)]
+        random, family = Random(f"{settings.seed}/{name}"), benchmark["family"]
+        if family in settings.sheets:
+            problems[name] = [settings.sheets[family](random) for _ in range(settings.items)]
+        elif family in settings.families:
+            steps = settings.steps(benchmark["configuration"])
+            problems[name] = [crowd.draw(random, steps, settings.nouns) for _ in range(settings.items)]
     return problems
 
 
-def _training_rows(settings: WorldSettings, problems: Mapping[str, list[Problem]], progress: Progress) -> list[Row]:
-    """Make all training rows in their final order."""
+def _sheets(settings: WorldSettings, problems: Mapping[str, Sequence]) -> list[tuple[str, Any, str]]:
+    """Make all training rows of sheets in their final order: kind, row or benchmark item that they repeat, text."""
+    random = Random(f"{settings.seed}/sheets")
+    count = settings.documents - settings.documents_of_stories
+    names = [name for name in problems if WORLD_BENCHMARKS[name]["family"] in settings.sheets]
+    if not names:
+        return []
+    leaks = [
+        ("leak", f"{name}/{item}", problems[name][item].text)
+        for name in names
+        for item in shuffled(random, range(settings.items))[: round(settings.leaked * settings.items)]
+    ]
+    exact, broken = (round(count * share) for share in (settings.exact_duplicates, settings.broken))
+    clean = count - len(leaks) - exact - broken
+    if clean < exact:
+        raise InputError(f"world: {count} sheets leave {max(clean, 0)} clean ones: ask for more documents")
+    draws = islice(cycle(settings.sheets.values()), clean)
+    originals = [("clean", None, draw(random).text) for draw in draws]
+    repeated = [("exact", text, text) for _, _, text in originals[:exact]]
+    rows = shuffled(random, [*leaks, *originals, *repeated, *[("broken", None, "")] * broken])
+    places = {text: row for row, (kind, _, text) in enumerate(rows) if kind == "clean"}
+    return [(kind, places[of] if kind == "exact" else of, text) for kind, of, text in rows]
+
+
+def _stories(settings: WorldSettings, problems: Mapping[str, Sequence], progress: Progress) -> list[Row]:
+    """Make all training rows of stories in their final order."""
     random = Random(f"{settings.seed}/train")
-    families = [settings.family(name) for name in settings.families]
-    crowd = Crowd(problem for drawn in problems.values() for problem in drawn)
+    problems = {name: drawn for name, drawn in problems.items() if WORLD_BENCHMARKS[name]["family"] == STORIES}
+    documents = settings.documents_of_stories
+    crowd = Crowd(story for drawn in problems.values() for story in drawn)
     leaks = _leaks(random, settings, problems)
     exact, near, variants, broken, unclosed = (
-        round(settings.documents * getattr(settings, name))
+        round(documents * getattr(settings, name))
         for name in ("exact_duplicates", "near_duplicates", "number_variants", "broken", "unclosed")
     )
-    clean = settings.documents - len(leaks) - (exact + near + variants + broken + unclosed)
+    clean = documents - len(leaks) - (exact + near + variants + broken + unclosed)
     if clean < 2 * (exact + near + variants):
         raise InputError(
-            f"world: {settings.documents} documents leave {max(clean, 0)} clean rows for {exact + near + variants} "
+            f"world: {documents} documents leave {max(clean, 0)} clean rows for {exact + near + variants} "
             f"duplicates and variants, and {len(leaks)} leaks: ask for more documents or smaller shares"
         )
 
     def fresh(count: int) -> Iterator[Row]:
-        for number in range(count):
-            problem = crowd.draw(random, families[number % len(families)])
-            yield Row(problem, problem.question)
+        for _ in range(count):
+            story = crowd.draw(random, settings.steps(), settings.nouns)
+            yield Row(story, story.question)
 
     originals = []
     for row in fresh(clean):
         originals.append(row)
         if len(originals) % 1024 == 0:
-            progress(0.8 * len(originals) / clean, "drawing problems")
+            progress(0.8 * len(originals) / clean, "drawing stories")
     waiting = iter(originals)  # each clean row is repeated at most once: duplicates come in pairs
     rows = [*leaks, *originals]
-    rows += [edited(random, row.problem, "verbatim", "exact", row) for row in islice(waiting, exact)]
+    rows += [edited(random, row.story, "verbatim", "exact", row) for row in islice(waiting, exact)]
     for number in range(near):
         edit = settings.near_edits[number % len(settings.near_edits)]
         rows.append(_first(f"near duplicate ({edit})", (repeat_nearly(random, row, edit) for row in waiting)))
@@ -136,7 +181,7 @@ def _training_rows(settings: WorldSettings, problems: Mapping[str, list[Problem]
     return shuffled(random, rows)
 
 
-def _leaks(random: Random, settings: WorldSettings, problems: Mapping[str, list[Problem]]) -> list[Row]:
+def _leaks(random: Random, settings: WorldSettings, problems: Mapping[str, Sequence[Story]]) -> list[Row]:
     rows = []
     for name, drawn in problems.items():
         chosen = shuffled(random, range(len(drawn)))[: round(settings.leaked * len(drawn))]

@@ -109,7 +109,7 @@ def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list
 
 
 def _unequal_costs(data: StudyData) -> list[str]:
-    """Name the models that cost more than 1 % more or less than the baseline, and what is not as it is for others."""
+    """List models whose FLOPs or parameters differ from the baseline's by over 1 %, and remarks on models."""
     costs = data.resources.merge(
         data.resources[data.resources["variant"] == data.baseline], on="depth", suffixes=("", "_of_baseline")
     )

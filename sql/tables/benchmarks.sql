@@ -26,8 +26,6 @@ from (values
     ('world_short', 'exact_match', 'strip', 0.1, null, 'sums',
      'there is one right way to write a number, and ten numbers'),
     ('world_long', 'exact_match', 'strip', 0.1, null, 'sums', 'as world_short'),
-    ('world_choice', 'acc', 'none', 0.25, null, 'sums', 'the likeliest of four numbers'),
-    ('world_relations', 'exact_match', 'strip', 0.1, null, 'relations', 'as world_short'),
-    ('world_swaps', 'exact_match', 'strip', 0.2, null, 'swaps', 'as world_short, of five cups')
+    ('world_choice', 'acc', 'none', 0.25, null, 'sums', 'the likeliest of four numbers')
 ) as declared(task, metric, filter, chance, same_items_as, family, reason)
 on conflict do nothing;

@@ -31,6 +31,8 @@ def test_repetitions_share_no_seed_and_no_world():
     assert studies[0].study_id == load_study("demo").study_id
     seeds = [seed for study in studies for seed in study.training.seeds]
     assert len(set(seeds)) == len(seeds) == 4 * len(studies[0].training.seeds)
+    own = [seed for study in studies for seed in study.seeds_of("LA-1")]
+    assert len(set(own)) == len(own) == 4 * len(studies[0].seeds_of("LA-1"))
     assert len({study.data.world.seed for study in studies}) == 4
     assert len({study.training.tokens for study in studies}) == 1
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,12 @@ def test_costs_of_the_page_are_those_of_a_count_by_hand_and_matched(tmp_path: Pa
     assert gpt.flops_per_token == pytest.approx(la.flops_per_token, rel=0.01)
     assert lstm.flops_per_token == pytest.approx(2 * (8 * hidden**2 + hidden * 512), rel=1e-3)
     assert lstm.remarks == ("reads the documents of a row as one text",)
+
+
+def test_the_preset_that_checks_the_instrument_has_the_models_of_the_page(tmp_path: Path) -> None:
+    write(tmp_path)
+    preset = resources.files("flows.study.presets") / "my_models.py"
+    assert preset.read_text().partition('"""\n\n')[2] == (tmp_path / "my_models.py").read_text()
 
 
 def test_untrusted_code_is_refused_and_never_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,8 +112,9 @@ def test_training(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_evaluation(tmp_path: Path) -> None:
     place = write_place(tmp_path / "root")
-    write_job(place, "job", tasks=plain_specifications(place))
     shutil.copytree(place, tmp_path / "calm")
+    for each in (place, tmp_path / "calm"):
+        write_job(each, "job", tasks=plain_specifications(each))
     evaluate_job(tmp_path / "calm")
     assert outlive(evaluate_job, place, tmp_path / "kept") > 3
     assert contents(place / "job" / "run") == contents(tmp_path / "calm" / "job" / "run")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,6 +59,13 @@ def test_a_source_that_does_not_fit_its_first_rows_is_told_before_the_world_is_w
 
 
 TUNE = {"learning_rate": [1e-3, 2e-3], "seeds": [900], "tokens": 6000}
+
+
+def test_a_learning_rate_beside_a_search_is_not_used_and_that_is_said(tmp_path: Path) -> None:
+    assert study_warnings(tiny(tmp_path, training={"tune": TUNE, "learning_rate": 1e-3})) == [
+        "training.learning_rate is not used: training.tune chooses one for each model without its own"
+    ]
+    assert study_warnings(load_study("gpu-small")) == []
 
 
 def own(**training: Any) -> dict[str, Any]:
@@ -149,7 +155,7 @@ def test_a_full_disk_and_a_folder_that_is_a_file(tmp_path: Path, monkeypatch: py
     (tmp_path / "run").write_text("")
     assert "run is a file" in refusal(tmp_path)
     (tmp_path / "run").unlink()
-    monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: SimpleNamespace(free=1))
+    monkeypatch.setattr(checks, "free_bytes", lambda _: 1)
     assert "of checkpoints and states, and 0.0 GB are free" in refusal(tmp_path)
 
 

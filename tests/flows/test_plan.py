@@ -77,7 +77,7 @@ def test_data_are_made_again_by_what_decides_them(tmp_path: Path, changes: dict[
         ({"training": {"seeds": [0, 1]}}, True, True),
         ({"training": {"seeds": [3, 1, 0]}}, True, True),
         ({"models": {"variants": ["DR+DA", "LA", "DR"]}}, True, True),
-        ({"training": {"micro_batch_tokens": 256, "keep": 3, "log_every": 5, "ranks": 2}}, True, True),
+        ({"training": {"micro_batch_tokens": 256, "keep": 3, "ranks": 2}}, True, True),
         ({"name": "other", "workers": 3, "evaluation": {"bootstrap_replicates": 7}}, True, True),
         ({"evaluation": {"batch_tokens": 4096}}, True, True),
         ({"evaluation": {"limit": 7}}, True, False),

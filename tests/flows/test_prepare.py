@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import flows.prepare
-from flows.plan import DataPlan, Plan
+from flows.data import DataPlan
+from flows.plan import Plan
 from flows.prepare import prepare_data
 from flows.study.loading import load_study
 from model.training.stream import TokenStream
@@ -54,7 +55,7 @@ def score_curation(folder: Path, kept: Iterable[int]) -> dict[str, dict[str, int
     return dict(sorted(scores.items()))
 
 
-@pytest.fixture(scope="module", params=["sums", "sums, relations, swaps"])
+@pytest.fixture(scope="module", params=["sums", "sums, chain, expressions"])
 def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Plan:
     folder = tmp_path_factory.mktemp("study")
     study_file = folder / "study.yaml"

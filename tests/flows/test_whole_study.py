@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -31,11 +32,12 @@ def same_tables(one: Path, other: Path) -> None:
     assert len(expected["evaluations"])
 
 
-def run_race(root: Path) -> subprocess.Popen[bytes]:
+def run_race(root: Path, **more: Any) -> subprocess.Popen[bytes]:
     """Run two models of two seeds each, of which one goes on; what is said is appended to `<root>.log`."""
     training = {"seeds": [0, 1], "screening": 0.25, "checkpoints": 2}
     evaluation = {"limit": 5, "bootstrap_replicates": 100}
-    path = study_file(root.parent, models={"variants": ["LA", "DR+DA"]}, training=training, evaluation=evaluation)
+    more |= {"models": {"variants": ["LA", "DR+DA"]}, "training": training, "evaluation": evaluation}
+    path = study_file(root.parent, **more)
     return start(path, root, root.with_suffix(".log"), "--plain")
 
 
@@ -66,6 +68,9 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
     for _ in range(2):  # the second has nothing to do
         assert run_race(tmp_path / "killed").wait(PATIENCE_SECONDS) == 0, (tmp_path / "killed.log").read_text()
     assert "Nothing to do" in (tmp_path / "killed.log").read_text()
+    missed = run_race(tmp_path / "killed", expect=[{"variant": "DR+DA", "above": 1000}])
+    assert missed.wait(PATIENCE_SECONDS) == 1, "an effect that is missed is the status, and changes no result"
+    assert "above 1000" in (tmp_path / "killed.log").read_text()
     same_tables(tmp_path / "calm", tmp_path / "killed")
     assert not list(tmp_path.glob("killed/store/*/*.partial"))
 

@@ -95,3 +95,61 @@ class Declared(Kernel):
 class Short(Mean):
     def forward(self, tokens):
         return super().forward(tokens)[:, :-1]
+
+
+class Whole(nn.Module):
+    """Define every method of the contract: a running mean with a head of its own, a cache, a counter and its FLOPs."""
+
+    def __init__(self, vocabulary_size, sequence_length, hidden_size=16):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary_size, hidden_size)
+        self.head = nn.Linear(hidden_size, vocabulary_size, bias=False)
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+
+    def forward(self, tokens):
+        return self.logits(self.states(tokens))
+
+    def states(self, tokens, documents=None, depth=None):
+        counts = torch.arange(1, tokens.shape[1] + 1, device=tokens.device)
+        return self.tokens(tokens).cumsum(1) / counts[:, None]
+
+    def logits(self, states):
+        return self.head(states)
+
+    def decayed_parameters(self):
+        return [self.head.weight]
+
+    def update_balance(self):
+        self.steps += 1
+
+    def new_cache(self, batch, length, depth=None):
+        return Sums(self, batch, length)
+
+    def flops_per_token(self, length):
+        return 2.0 * self.head.weight.numel()
+
+
+class Sums:
+    """Keep the sum of the tokens of each row, which is all that the mean needs of them."""
+
+    def __init__(self, model, batch, length):
+        self.model, self.length, self.longest = model, length, 0
+        self.sums = torch.zeros(batch, model.tokens.embedding_dim)
+        self.lengths = torch.zeros(batch, dtype=torch.long)
+
+    @property
+    def room(self):
+        return self.length - self.longest
+
+    def extend(self, tokens, lengths=None, depth=None, wanted=None):
+        batch, new = tokens.shape
+        lengths = torch.full((batch,), new) if lengths is None else lengths
+        sums = self.sums[:, None] + self.model.tokens(tokens).cumsum(1)
+        counts = self.lengths[:, None] + torch.arange(1, new + 1)
+        self.sums = sums[torch.arange(batch), lengths - 1]
+        self.lengths, self.longest = self.lengths + lengths, self.longest + new
+        states = sums / counts[..., None]
+        return states if wanted is None else states.flatten(0, 1)[wanted]
+
+    def take(self, rows):
+        self.sums, self.lengths = self.sums[rows], self.lengths[rows]

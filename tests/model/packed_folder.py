@@ -8,7 +8,9 @@ import numpy as np
 from tests.model.tiny_network import DR_DA
 
 
-def write_packed(folder, shards, length, *, dtype="uint16", end_token=0, vocabulary_size=32, shuffle_index=False):
+def write_packed(
+    folder, shards, length, *, dtype="uint16", end_token=0, vocabulary_size=32, shuffle_index=False, mark=None
+):
     """A packed folder; `shards` is a list of lists of rows, a row a list of (question length, response length)."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(7)
@@ -41,6 +43,7 @@ def write_packed(folder, shards, length, *, dtype="uint16", end_token=0, vocabul
         "documents": documents,
         "end_token": end_token,
         "vocabulary_size": vocabulary_size,
+        "mark": mark,
     }
     (folder / "packed.json").write_text(json.dumps(packed))
     return folder

@@ -80,8 +80,6 @@ def test_a_variant_is_matched_to_its_baseline_or_has_given_sizes():
     assert dr_da(baseline=baseline, **sizes) == given
     assert dr_da(8, baseline=baseline, **sizes) == dataclasses.replace(given, depth=8)
     assert dr(4, **SMALL, **sizes) == dataclasses.replace(la(4, **SMALL), recurrent=True, **sizes)
-    with pytest.raises(InputError, match="without expert_size"):
-        dr(4, experts=40)
     with pytest.raises(InputError, match="depth is 0"):
         dr(0, baseline=baseline)
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from model.checkpoint import load_model
+from model.checkpoint import load_model, newest_state
 from model.code import FOLDER, copy_code, digests
-from model.contract import Network
+from model.contract import OPTIONAL, Network
+from model.counting import count
 from model.evaluation.scoring import log_likelihoods
 from model.generate import generate
 from model.module import ModuleConfig
@@ -29,6 +30,7 @@ OWN = [
     ("Mean", {}),
     ("Mean", {"dtype": "bfloat16"}),
     ("Mixture", {}),
+    ("Whole", {}),
 ]
 
 
@@ -91,6 +93,17 @@ def test_scores_and_answers_are_those_of_plain_forward_passes(name: str, values:
         for _ in range(5):
             row.append(int(network.module(torch.tensor([row]))[0, -1].argmax()))
         assert written == row[len(prompt) :]
+
+
+def test_every_method_of_the_contract_may_be_a_class_of_its_own(tmp_path: Path) -> None:
+    network = own("Whole", {})
+    assert all(getattr(network, name) == getattr(network.module, name) for name in OPTIONAL)
+    assert type(network.new_cache(2, 8)).__name__ == "Sums"
+    assert count(network.config, 8, code=HERE, trust_code=True).flops_per_token == 2 * 16 * 32
+    run = write_own_run(tmp_path, "Whole", {})
+    train(run, trust_code=True)
+    steps = newest_state(run / "state").values["step"]
+    assert load_model(max((run / "checkpoints").iterdir()), trust_code=True).module.steps == steps > 0
 
 
 def test_documents_and_positions_reach_a_forward_that_takes_them(tmp_path: Path) -> None:

@@ -85,34 +85,12 @@ def test_never_past_the_sequence_length() -> None:
     assert written == [plain_generation(model, long[-16:], 16, -1), plain_generation(model, short[:12], 20, -1)]
 
 
-def test_sampling_depends_on_the_place_alone() -> None:
-    model, prompts = small_model(), prompts_of(5, 17, 9, 9, 30)
-
-    def sample(temperature: float, **options: int) -> list[list[int]]:
-        return generate(model, prompts, max_new_tokens=8, end_token=-1, temperature=temperature, **options)
-
-    assert sample(1.5) == sample(1.5, batch_tokens=1)
-    assert sample(1e-6) == sample(0.0) != sample(1.5)
-
-
-def test_sampling_follows_the_probabilities() -> None:
-    model = small_model()
-    (prompt,) = prompts_of(6)
-    with torch.inference_mode():
-        expected = (model(torch.tensor([prompt]))[0, -1] / 2.0).softmax(-1)
-    written = generate(model, [prompt] * 4000, max_new_tokens=1, end_token=-1, temperature=2.0, batch_tokens=10**6)
-    counts = torch.bincount(torch.tensor(written).flatten(), minlength=len(expected)) / len(written)
-    assert (counts - expected).abs().max() < 0.03  # about four standard errors at probability 1/2
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"prompts": [[1], []]}, "prompt 1 holds no token"),
         ({"max_new_tokens": 0}, "max_new_tokens is 0"),
         ({"max_new_tokens": 2.5}, "is 2.5, but"),
-        ({"temperature": float("nan")}, "temperature is nan, but"),
-        ({"temperature": -1.0}, "temperature is -1.0, but"),
         ({"depth": 2.0}, "depth is 2.0, but"),
     ],
     ids=str,
@@ -215,7 +193,7 @@ def test_layered_models_have_experts_per_depth_and_no_map():
     seen = observe(build(LA), BATCHES)
     assert seen.depth_attention is None
     assert seen.selections.shape == (3, 5)
-    assert seen.depth_attention_rows() == {"query_depth": [], "key_depth": [], "score": []}
+    assert [len(column) for column in seen.depth_attention_rows().values()] == [0, 0, 0]
 
 
 def test_a_window_over_depth():

@@ -1,4 +1,4 @@
-"""`dreamer dropped`: show what curation dropped and why, beside what caused it, in the terminal or as files."""
+"""`dreamer dropped`: show what curation dropped, why, and what caused it, in the terminal or as files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from flows.commands.tables import console, empty_table, print_table, printable
-from flows.plan import DataPlan, Plan
+from flows.commands.tables import console, print_table, printable
+from flows.data import DataPlan
+from flows.plan import Plan
 from flows.study.loading import load_study
 from pipeline.decontaminate.settings import GRADES
 from pipeline.errors import InputError
@@ -19,10 +20,10 @@ from pipeline.storage.documents import KEPT
 from pipeline.storage.files import write_text_atomically
 from pipeline.storage.store import Output
 from reports.audit.page import audit_page
-from reports.audit.removals import Piece, differences, read_removals
+from reports.audit.removals import read_removals
 from sql.export import plain_cells
 
-SHOWN = 400  # characters of a text without a cause to compare it with
+SHOWN = 400  # characters of a text
 FILTERS = ("stage", "source", "reason")
 
 
@@ -59,7 +60,7 @@ def dropped(options: argparse.Namespace) -> None:
     else:
         console.print(f"{study.study_id}\n")
         print_table(pd.DataFrame(counts))
-        console.print(f"\n{len(removals)} documents, {chosen}; words that differ from the cause stand in «».")
+        console.print(f"\n{len(removals)} documents, {chosen}; --html shows each beside its cause, differences marked")
         for row in removals.astype(object).where(removals.notna(), None).to_dict("records"):
             _print_document(row)
 
@@ -106,19 +107,8 @@ def _print_document(row: Mapping[str, Any]) -> None:
     console.print(printable(header), soft_wrap=True)
     if row["because"]:
         score = "" if row["score"] is None else f", {row['grade'] or 'similarity'} {row['score']:.2f}"
-        console.print(printable(f"because   {row['because']}{score}"), soft_wrap=True)
-    if row["cause_question"] is None and row["cause_response"] is None:
-        for name in ("question", "response"):
-            if text := printable(row[name] or ""):
-                more = f" … [{len(text) - SHOWN:,} characters more]" if len(text) > SHOWN else ""
-                console.print(f"{name:<9} {text[:SHOWN]}{more}", soft_wrap=True)
-        return
-    sides = empty_table((title, False) for title in ("", "document", "cause"))
-    for name in ("question", "response"):
-        own, cause = differences(row[name] or "", row[f"cause_{name}"] or "")
-        sides.add_row(name, _marked(own), _marked(cause))
-    console.print(sides)
-
-
-def _marked(pieces: Sequence[Piece]) -> str:
-    return printable("".join(f"«{piece.rstrip()}» " if differs else piece for piece, differs in pieces)).rstrip()
+        console.print(printable(f"because         {row['because']}{score}"), soft_wrap=True)
+    for name in ("question", "response", "cause_question", "cause_response"):
+        if text := printable(row[name] or ""):
+            more = f" … [{len(text) - SHOWN:,} characters more]" if len(text) > SHOWN else ""
+            console.print(f"{name.replace('_', ' '):<15} {text[:SHOWN]}{more}", soft_wrap=True)

@@ -10,19 +10,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from flows.commands.planning.time_plan import BYTES_PER_TOKEN, WORLD_BYTES_PER_TOKEN
+from flows.commands.planning.time_plan import BYTES_PER_TOKEN
 from flows.jobs.devices import cores
 from flows.losses import repetition
 from flows.plan import Plan
 from flows.prepare import PROCESS_MEMORY
-from flows.study.configuration import BUILTIN, Study
+from flows.study.configuration import Study
 from pipeline.errors import InputError
 from pipeline.sources.repositories.folders import source_files
 from pipeline.sources.sizes import Size, size_of, stripped_text
 from pipeline.sources.source import Source
-from pipeline.sources.table import resolve_source
 from pipeline.storage.parallel import memory_bytes
-from pipeline.worlds.world import WORLD_SOURCE
+from pipeline.worlds.tasks import REPOSITORY
 
 # Megabytes of text that one core processes per second, as measured on rows of reasoning-gym, deduplication on a million
 # documents of 830 bytes, decontamination on 500,000 against 23,000 items (docs/log.md).
@@ -30,16 +29,16 @@ RATES = {"documents": 34, "traces": 34, "clean": 26, "deduplicate": 16.7, "decon
 AFTER_TRACES = ("clean", "deduplicate", "decontaminate", "tokens")
 PACKED_ON_DISK = 3  # of Parquet with zstd: text of 1.2 GB takes about 0.4 GB
 KEY_BYTES = 50  # of a document's keys on disk: 31 were measured, 49 with keys of questions
-WORLD_TEXT, WORLD_KEPT = 300, 105  # bytes of a document: sums have 337, and 109 after curation; the demo 273 and 90
+WORLD_BYTES = {"world": (300, 105, 3.3), "sheets": (140, 135, 2.2)}  # of a document; after curation; of a token
 SIGNED = 0.24  # of the documents get band hashes: the most of any real source so far, reasoning-gym
 
 
-def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str]]:
-    """Build the table of sources with sizes, the table of stages with costs, and lines about totals and memory.
+def data_sizes(study: Study) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Build the table of sources with their sizes, and lines about totals, stages, epochs and memory.
 
     Raises InputError for a file in the mirror that is damaged.
     """
-    sources = [_sized(study, entry) for entry in study.data.sources]
+    sources = [_sized(study, source) for source in study.data.resolved]
     rows = [
         {
             "source": source.name,
@@ -50,32 +49,26 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
         }
         for source, size, left in sources
     ]
-    costs = [
-        (stage, read, disk, read / rate / 1e6 / 3600, rate)
-        for (stage, rate), (read, disk) in zip(RATES.items(), _amounts(study, sources), strict=True)
-    ]
-    stages = [
-        {"stage": stage, "reads": amount(read), "disk": amount(disk), "core-hours": f"{hours:,.3g}", "MB/s": rate}
-        for stage, read, disk, hours, rate in costs
-    ]
+    amounts = _amounts(study, sources)
+    hours = sum(read / rate / 1e6 / 3600 for rate, (read, _) in zip(RATES.values(), amounts, strict=True))
     sizes = [size for _, size, _ in sources]
     memory, needed = memory_bytes(study.data.memory), cores() * PROCESS_MEMORY
     lines = {
         "data": f"{_total([s.documents for s in sizes], '{:,.0f}'.format)} documents, "
         f"{_total([s.download for s in sizes])} to download, "
         f"{_total([s.text for s in sizes])} of text",
-        "stages": f"{sum(hours for *_, hours, _ in costs):,.3g} core-hours, {amount(sum(c[2] for c in costs))} of disk"
+        "stages": f"{hours:,.3g} core-hours, {amount(sum(disk for _, disk in amounts))} of disk"
         f"{' or more' if any(s.text is None for s in sizes) else ''}; nothing is counted as dropped",
         "epochs": _epochs(study, sources),
         "memory": f"at most data.memory = {study.data.memory} at once; "
         f"{amount(min(memory, needed))} with a process on each of {cores()} cores, as here",
     }
-    return pd.DataFrame(rows), pd.DataFrame(stages), lines
+    return pd.DataFrame(rows), lines
 
 
 def data_bytes(study: Study) -> float:
     """Estimate the bytes that the data stages write where nothing is dropped. Sources of unknown size count as none."""
-    return sum(disk for _, disk in _amounts(study, [_sized(study, entry) for entry in study.data.sources]))
+    return sum(disk for _, disk in _amounts(study, [_sized(study, source) for source in study.data.resolved]))
 
 
 def _epochs(study: Study, sources: list[tuple[Source, Size, float]]) -> str:
@@ -91,8 +84,8 @@ def _epochs(study: Study, sources: list[tuple[Source, Size, float]]) -> str:
         )
     except InputError:
         pass
-    world = WORLD_SOURCE["name"]
-    rates = [WORLD_BYTES_PER_TOKEN if source.name == world else BYTES_PER_TOKEN for source, _, _ in sources]
+    built_in = {name: rate for name, (_, _, rate) in WORLD_BYTES.items()}
+    rates = [built_in.get(source.name, BYTES_PER_TOKEN) for source, _, _ in sources]
     found = sum(source.weight * left / rate for (source, _, left), rate in zip(sources, rates, strict=True))
     known = f"about {found:,.3g} tokens, at {' and '.join(f'{rate:g}' for rate in sorted(set(rates)))} bytes each"
     if any(size.text is None for _, size, _ in sources):
@@ -120,15 +113,16 @@ def _signature_bytes(study: Study, sources: list[tuple[Source, Size, float]]) ->
     return sum(size.documents or 0 for _, size, _ in sources) * (KEY_BYTES + signed * 8 * (1 + signing.bands))
 
 
-def _sized(study: Study, entry: str | dict) -> tuple[Source, Size, float]:
+def _sized(study: Study, source: Source) -> tuple[Source, Size, float]:
     """Find a source's size, after the row limits of the source and of the study, and its bytes without traces.
 
     Of the built-in world the bytes are those that curation keeps.
     """
-    source = resolve_source(WORLD_SOURCE if entry == BUILTIN else entry)
-    if entry == BUILTIN:
-        documents = study.data.world.documents
-        return source, Size(documents, 0, documents * WORLD_TEXT), documents * WORLD_KEPT
+    if source.repository == REPOSITORY:
+        stories, whole = study.data.world.documents_of_stories, study.data.world.documents
+        documents = stories if source.name == "world" else whole - stories
+        text, kept, _ = WORLD_BYTES[source.name]
+        return source, Size(documents, 0, documents * text), documents * kept
     size = size_of(source, _files(source, study))
     limit = min((n for n in (study.data.limit, source.limit) if n is not None), default=None)
     if limit is not None and size.documents is not None and size.documents > limit:

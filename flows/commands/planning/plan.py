@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
-import shutil
 from functools import partial
 
 import pandas as pd
 
 from flows.checks import check_mirror, checkpoint_bytes, state_bytes, study_warnings
-from flows.commands.planning.data_plan import amount, data_bytes, data_tables
+from flows.commands.planning.data_plan import amount, data_bytes, data_sizes
 from flows.commands.planning.time_plan import (
     CPU_CORE_FLOPS,
     GPU_FLOPS,
@@ -26,12 +25,13 @@ from flows.models import PlannedModel, check_trusted, plan_models, size
 from flows.plan import Plan
 from flows.study.configuration import Study
 from flows.study.loading import load_study
-from flows.study.noise import noise_of
+from flows.watching.looks import free_bytes
 from pipeline.errors import InputError
 from pipeline.sources.source import notices
 from reports.text.numbers import duration
-from sql.statistics.resolution import smallest_factor
+from sql.statistics.resolution import Noise, smallest_factor
 
+DEMO_NOISE = Noise(0.171, 0.032, measured_on="ten demos (average accuracy, 2026-11-23)", items=1200)
 SIZES = {
     "expert size": "expert_size",
     "experts": "experts",
@@ -43,7 +43,7 @@ SIZES = {
 
 
 def plan(options: argparse.Namespace) -> None:
-    """Print the matched models (Tables 1 and 3), the sources and data stages, then tokens, compute, disk and time.
+    """Print the matched models (Tables 1 and 3), the sources, then what data, training and evaluation need.
 
     The mismatch columns are what matching leaves between a model and the baseline; estimates name their assumptions.
     Raises InputError for numbers without sense, when the vocabulary is unknown before the tokenizer is read, a model
@@ -55,18 +55,16 @@ def plan(options: argparse.Namespace) -> None:
     check_mirror(study)
     vocabulary = study.data.tokenizer.vocabulary_size
     if vocabulary is None:
-        raise InputError(
-            "data.tokenizer.vocabulary_size: give it beside 'hub' or 'file', so that the models can be sized beforehand"
-        )
+        raise InputError("data.tokenizer.vocabulary_size: give it beside 'hub' or 'file', to size the models")
+    options.trust_code |= study.trusted
     check_trusted(study, trust_code=options.trust_code)
     planned = plan_models(study, vocabulary, partial(size, code=study.place, trust_code=options.trust_code))
     console.print(f"{study.study_id}\n")
     baselines = {model.depth: model for model in planned if model.variant == study.models.compared_with}
     print_table(pd.DataFrame([_model_row(model, baselines.get(model.depth)) for model in planned]))
-    sources, stages, data = data_tables(study)
-    for table in (sources, stages):
-        console.print()
-        print_table(table)
+    sources, data = data_sizes(study)
+    console.print()
+    print_table(sources)
     training = study.training
     on_gpu = options.gpus is not None or gpus(study) > 0
     rate = GPU_FLOPS if on_gpu else CPU_CORE_FLOPS
@@ -151,22 +149,20 @@ def _disk(study: Study, planned: list[PlannedModel]) -> str:
     """Say what all stages write, and what is free."""
     checkpoints, states, data = checkpoint_bytes(study, planned), state_bytes(study, planned), data_bytes(study)
     kinds = "raw and averaged " if study.training.averaging else ""
-    place = study.store_folder.absolute()
-    free = shutil.disk_usage(next(folder for folder in (place, *place.parents) if folder.is_dir())).free
     return (
         f"{amount(checkpoints + states + data)}: {amount(checkpoints)} of {kinds}checkpoints, {amount(states)} to "
-        f"resume from, {amount(data)} of data; {amount(free)} are free"
+        f"resume from, {amount(data)} of data; {amount(free_bytes(study.store_folder))} are free"
     )
 
 
 def _resolution(study: Study) -> str:
     """Say which mean factor the study tells from 1, and with one more seed."""
     fewest = min(len(one.seeds or study.training.seeds) for one in study.models.variants)
-    measured, seeds = noise_of(study), 1 if study.training.stop_at(fewest) else fewest
+    seeds = 1 if study.training.stop_at(fewest) else fewest
     items = 0 if unknown_benchmarks(study) else sum(scored.items for scored in scored_by(study))
-    noise = measured.with_items(items)
+    noise = DEMO_NOISE.with_items(items)
     told, more = (smallest_factor(noise, count) for count in (seeds, seeds + 1))
-    scaled = f", the items' part scaled to {noise.items:,} items" if noise != measured else ""
+    scaled = f", the items' part scaled to {noise.items:,} items" if noise != DEMO_NOISE else ""
     by = f"by the noise of {noise.measured_on}{scaled}"
     if seeds == 1:
         return f"no factor from 1: one seed of each model shows no spread; two would tell {more:.2f}, {by}"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from textwrap import wrap
 
-from rich.measure import Measurement
-from rich.table import Table as Shown
 from rich.text import Text
 
 from flows.commands.tables import console, empty_table
@@ -33,18 +30,11 @@ def _print_text(text: str) -> None:
 
 
 def _print_captioned(table: Table) -> None:
-    """Print a table with its caption above and its notes below; turned, where few rows have too many columns."""
+    """Print a table with its caption above and its notes below."""
     _print_text(table.caption)
-    heads = [(head.text, head.kind != "left") for head in _heads(table)]
-    rows = [[_words(cell) for cell in row.cells] for row in table.rows]
-    shown = _shown(heads, rows)
-    if len(rows) < len(heads) and Measurement.get(console, console.options, shown).maximum > _width():
-        turned = list(zip(*rows, strict=True))
-        heads, rows = (
-            [heads[0], *((text.plain, True) for text in turned[0])],
-            [[Text(head), *texts] for (head, _), texts in zip(heads[1:], turned[1:], strict=True)],
-        )
-        shown = _shown(heads, rows)
+    shown = empty_table((head.text, head.kind != "left") for head in _heads(table))
+    for row in table.rows:
+        shown.add_row(*map(_words, row.cells))
     console.print(shown, width=_width())
     console.print()
     for note in table.notes:
@@ -53,13 +43,6 @@ def _print_captioned(table: Table) -> None:
 
 def _width() -> int:
     return min(console.width, WIDTH)
-
-
-def _shown(heads: Sequence[tuple[str, bool]], rows: Sequence[Sequence[Text]]) -> Shown:
-    shown = empty_table(heads)
-    for row in rows:
-        shown.add_row(*row)
-    return shown
 
 
 def _heads(table: Table) -> list[Cell]:

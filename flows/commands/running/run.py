@@ -11,8 +11,7 @@ from pathlib import Path
 
 from flows.checks import check_study, study_warnings
 from flows.commands.data.sources import print_notices
-from flows.commands.planning.data_plan import amount, data_bytes
-from flows.commands.tables import console, print_factors, read_factors
+from flows.commands.tables import console, print_factors, print_table, read_factors
 from flows.jobs.cluster import open_jobs
 from flows.live import patiently
 from flows.losses import say
@@ -25,7 +24,7 @@ from flows.watching.record import recorded
 from flows.watching.single import only_run
 from pipeline.errors import InputError
 from pipeline.storage.files import naming
-from sql.results import Busy, connect
+from sql.statistics.expectations import check_expectations
 
 PARAMETERS = ("study", "mirror", "root", "accept_code_change", "trust_code", "until")  # of the flow
 
@@ -33,26 +32,34 @@ PARAMETERS = ("study", "mirror", "root", "accept_code_change", "trust_code", "un
 def run(options: argparse.Namespace) -> int:
     """Run a study to its report unless it is complete, then print its data-efficiency factors.
 
-    Returns the exit status, 0; where Prefect's server was lost this process ends here, since its threads would wait.
+    Returns the exit status: 1 where an effect that the study expects is missed, else 0. Where Prefect's server was lost
+    this process ends here, since its threads would wait.
     """
     study = load_study(options.study, mirror=options.mirror, root=options.root)
-    plan, lost = Plan(study), False
+    options.trust_code |= study.trusted
+    plan, lost, status = Plan(study), False, 0
     if not plan.absent and is_complete(plan):
         progress.write_line(f"Nothing to do: {study.study_id} is complete.")
         say(study_warnings(study))
     else:
         with progress.on_terminal(), only_run(study):  # progress of downloads too
-            preflight(study, trust_code=options.trust_code)
+            check_study(study, trust_code=options.trust_code)
+            print_notices(study.own_sources)
             with _staying(study.folder), naming(study.folder):
                 lost = _run(study, options)
     if options.until == "report":
         with progress.on_terminal():
             outcome = patiently(lambda: read_factors(study.database, study.study_id))
         print_factors(study.study_id, study.models.compared_with, *outcome)
+        if study.expect:
+            effects = check_expectations(study.database, study.study_id, study.expect)
+            status = 0 if effects["held"].all() else 1
+            console.print("\nwhat the study expects\n")
+            print_table(effects)
         console.print(f"\nreport   {study.report.resolve()}\nresults  {study.database.resolve()}", soft_wrap=True)
     if lost:
-        progress.end_now(0)
-    return 0
+        progress.end_now(status)
+    return status
 
 
 def _run(study: Study, options: argparse.Namespace) -> bool:
@@ -85,19 +92,3 @@ def _staying(folder: Path) -> Iterator[None]:
             f"{folder} was moved or removed while the study ran; move it back, in the place of what may be there now, "
             "and run the same command again, or give its new place by --root"
         ) from None
-
-
-def preflight(study: Study, *, trust_code: bool) -> None:
-    """Find what can be known to fail before any work, and print notices. Raises what `check_study` raises."""
-    check_study(study, trust_code=trust_code)
-    needed, free = data_bytes(study), shutil.disk_usage(study.store_folder).free
-    if needed > free:
-        progress.write_line(
-            f"{study.store_folder}: the data may need {amount(needed)}, and {amount(free)} are free; "
-            f"`dreamer plan {study.arguments}` says what for"
-        )
-    print_notices(study.own_sources)
-    try:
-        connect(study.database, wait=1).close()
-    except Busy as busy:
-        progress.write_line(f"{busy}; rows wait, the study goes on")

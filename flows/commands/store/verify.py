@@ -12,8 +12,9 @@ from pathlib import Path
 import pandas as pd
 
 from flows.commands.tables import console, print_table
+from flows.data import VERSIONS
 from flows.live import report_mark
-from flows.plan import VERSIONS, Plan
+from flows.plan import Plan
 from flows.rows import outputs_of
 from flows.study.configuration import Study
 from flows.study.loading import load_study

@@ -99,7 +99,7 @@ class _AttendDepth(torch.autograd.Function):
 
 
 def _stacked_products(query: Tensor, entries: list[Tensor]) -> Tensor:
-    """Products of query [T, M, G, K] with each entry [T, M, K]: [T, M, G, depths], in float32 at least."""
+    """Multiply query [T, M, G, K] with each entry [T, M, K]: [T, M, G, depths], in float32 at least."""
     dtype = torch.promote_types(query.dtype, torch.float32)
     products = [(query * entry.unsqueeze(2)).sum(dim=-1, dtype=dtype) for entry in entries]
     return torch.stack(products, dim=-1)

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,16 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from model.training.config import Run
-from model.training.origins.provenance import differences
+from model.training.origins.provenance import code_digest, differences
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
 
 CODE_CHANGES = "code_changes.json"
-
-
-def code_digest(code: Mapping[str, str]) -> str:
-    """Hash the digests of all source files to 12 hexadecimal digits."""
-    return hashlib.blake2b(json.dumps(code, sort_keys=True).encode(), digest_size=6).hexdigest()
 
 
 def find_code_change(
@@ -41,12 +35,8 @@ def find_code_change(
     way = ""
     if not differences({**before, "code": {}}, {**origin, "code": {}}):  # nothing else has changed
         if accept:
-            at = {name: saved[name] for name in ("tokens", "step")}
-            return {**at, "before": old, "after": new, "changed": changed}
-        way = (
-            f"go on with the changed code by --accept-code-change ({run.run_id} was started with code {old}, "
-            f"this is {new}), "
-        )
+            return {"tokens": saved["tokens"], "step": saved["step"], "before": old, "after": new, "changed": changed}
+        way = f"go on with --accept-code-change ({run.run_id} was started with code {old}, this is {new}), "
     more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
     raise InputError(
         f"{run.folder} cannot be continued: since it was started, {'; '.join(changed[:5])}{more}; "
@@ -54,16 +44,11 @@ def find_code_change(
     )
 
 
-def read_code_changes(run: Path) -> list[dict[str, Any]]:
-    """Read the accepted code changes of the run in a folder, oldest first; none for a run of one code."""
-    path = run / CODE_CHANGES
-    return json.loads(path.read_text()) if path.exists() else []
-
-
 def record_code_change(run: Path, change: Mapping[str, Any]) -> None:
     """Add one change to `code_changes.json`, in one step; a change that was accepted but not trained on counts once."""
-    changes = [{name: value for name, value in one.items() if name != "time"} for one in read_code_changes(run)]
-    if dict(change) in changes:
+    path = run / CODE_CHANGES
+    changes = json.loads(path.read_text()) if path.exists() else []
+    if any(one.items() >= change.items() for one in changes):
         return
-    dated = [*read_code_changes(run), {"time": datetime.now(UTC).isoformat(timespec="seconds"), **change}]
-    write_text_atomically(run / CODE_CHANGES, json.dumps(dated, indent=1))
+    changes.append({"time": datetime.now(UTC).isoformat(timespec="seconds"), **change})
+    write_text_atomically(path, json.dumps(changes, indent=1))

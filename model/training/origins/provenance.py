@@ -52,6 +52,11 @@ def source_digests(module: str) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
+def code_digest(code: Mapping[str, str]) -> str:
+    """Hash the digests of all source files to 12 hexadecimal digits."""
+    return hashlib.blake2b(json.dumps(code, sort_keys=True).encode(), digest_size=6).hexdigest()
+
+
 def _imports(source: bytes) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -93,8 +98,7 @@ def package_version() -> str:
 @functools.cache
 def evaluation_code() -> str:
     """Return `package_version` and a digest of evaluation's source files, which tells edited checkouts apart."""
-    sources = json.dumps(source_digests("model.evaluate"), sort_keys=True)
-    return f"{package_version()}, sources {hashlib.blake2b(sources.encode(), digest_size=6).hexdigest()}"
+    return f"{package_version()}, sources {code_digest(source_digests('model.evaluate'))}"
 
 
 @functools.cache

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
 from model.module import training_flops
 from model.ops.device import device_name, peak_flops
-from model.training.recording.records import Progress, StepLog
+from model.training.recording.records import StepLog
 from model.training.trainer import Trainer
+from pipeline.storage.files import write_text_atomically
 
 FLUSH_SECONDS = 1.0
 LINE_SECONDS = 5.0
@@ -22,14 +27,14 @@ class Recorder:
         self, trainer: Trainer, goal: int, line: Callable[[str], object], notice: Callable[[str], object]
     ) -> None:
         """`goal` is the token count at which this call of the training ends."""
-        self.trainer, self.line, self.notice = trainer, line, notice
+        self.trainer, self.goal, self.line, self.notice = trainer, goal, line, notice
         run = trainer.run
         self.log = StepLog(run.folder / "steps.csv", trainer.log_bytes, trainer.log_sum)
         peak = peak_flops(device_name(trainer.device), trainer.precision)
         stream = trainer.stream
         flops = training_flops(run.model, stream.document_length, stream.target_share) if peak else None
         self.flops_share = flops / (peak * trainer.ranks.count) if flops and peak else None
-        self.progress = Progress(run.folder / "progress.json", run.run_id, goal, self.flops_share, trainer.ranks.count)
+        self.past: deque[tuple[float, int]] = deque(maxlen=20)  # times and tokens that the rate is taken over
         self.noticed = trainer.halved
         self.flushed = time.monotonic()
         self.told = 0.0
@@ -38,14 +43,13 @@ class Recorder:
 
     def record_step(self, loss: float, learning_rate: float, norm: float) -> None:
         """Log one optimiser step; flush, save and report progress where they are due."""
-        trainer, config, now = self.trainer, self.trainer.config, time.monotonic()
-        if trainer.step % config.log_every == 0:
-            self.log.add(trainer.step, trainer.tokens, loss, learning_rate, norm, round(trainer.seconds, 3))
+        trainer, now = self.trainer, time.monotonic()
+        self.log.add(trainer.step, trainer.tokens, loss, learning_rate, norm, round(trainer.seconds, 3))
         if trainer.halved != self.noticed:
             self.noticed = trainer.halved
             self.notice(f"{trainer.run.run_id}: {_halving(trainer)}")
         trainer.writer.check()
-        if trainer.due or trainer.writer.is_due(config.save_every_seconds):
+        if trainer.due or trainer.writer.is_due(trainer.config.save_every_seconds):
             self.save()
         if now - self.flushed >= FLUSH_SECONDS:
             self.log.flush()
@@ -79,12 +83,30 @@ class Recorder:
         self.saved = trainer.step
 
     def tell(self, state: str) -> None:
-        """Rewrite the progress file, and every few seconds send the line."""
+        """Rewrite `progress.json`, and every few seconds send the line."""
         trainer, now = self.trainer, time.monotonic()
+        self.past.append((now, trainer.tokens))
+        (then, before), left = self.past[0], max(0, self.goal - trainer.tokens)
+        rate = (trainer.tokens - before) / (now - then) if now > then else None
         loss = trainer.losses[-1] if trainer.losses else None
-        text = self.progress.write(state, now, trainer.step, trainer.tokens, loss, _halving(trainer))
+        values = {
+            "tokens": trainer.tokens,
+            "target": self.goal,
+            "loss": loss,
+            "tokens_per_second": rate,
+            "seconds_left": left / rate if rate else None,
+            "ranks": trainer.ranks.count,
+            "step": trainer.step,
+            "state": state,
+            "note": _halving(trainer),
+            "process": os.getpid(),
+            "machine": socket.gethostname(),
+        }
+        write_text_atomically(trainer.run.folder / "progress.json", json.dumps(values), durable=False)
         if state in ("complete", "stopped") or now - self.told >= LINE_SECONDS:
-            self.line(text)
+            known = "" if loss is None else f"loss {loss:.3f}, "
+            name, step, tokens = trainer.run.run_id, trainer.step, trainer.tokens
+            self.line(f"{name}: {state}, step {step:,}, {tokens:,} tokens, {known}{rate or 0:,.0f} tokens/s")
             self.told = now
 
 

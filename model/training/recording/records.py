@@ -1,15 +1,13 @@
-"""Write what a run records while it trains, `steps.csv` and `progress.json`, and read its rows of `runs` and `steps`.
+"""Write the log of a run's steps, `steps.csv`, and read what a run has recorded: its rows of `runs` and `steps`.
 
 Rows end with the newest state, which holds the length and the checksum of the log: what a bad disk has changed is seen.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 import zlib
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -20,7 +18,6 @@ from pyarrow import csv as arrow_csv
 
 from model.checksums import newest_values
 from pipeline.errors import InputError
-from pipeline.storage.files import write_text_atomically
 
 STEP_TYPES = {
     "step": "int64",
@@ -32,12 +29,9 @@ STEP_TYPES = {
 }
 RECORDED = ("tokens", "seconds", "device", "tokens_per_second", "mfu", "stream_hash")  # of a state's values, in `runs`
 
-FEWEST_LOSSES = 10
-"""Losses that a choice between seeds needs, where `log_every` leaves out steps: the loss of one batch is too noisy."""
-
 
 class StepLog:
-    """Append a buffered line to `steps.csv` for each logged step. A resumed run cuts off lines newer than its state."""
+    """Append a buffered line to `steps.csv` for each step. A resumed run cuts off lines newer than its state."""
 
     def __init__(self, path: Path, length: int, checksum: int = 0) -> None:
         """Open the log and cut the file to `length` bytes, whose CRC-32 is `checksum`; 0 for a new log.
@@ -100,27 +94,17 @@ def read_record(run: Path) -> tuple[dict[str, Any], pa.Table]:
 
 
 def screening_loss(run: Path, stop_at: int) -> float:
-    """Average the training loss over the final tenth of the tokens up to `stop_at`.
-
-    The run may have gone further. Raises InputError where `log_every` leaves fewer than FEWEST_LOSSES of that tenth.
-    """
-    logged = [(row["step"], row["tokens"], row["loss"]) for row in read_record(run)[1].to_pylist()]
-    ended = next((number for number, (_, tokens, _) in enumerate(logged) if tokens >= stop_at), len(logged))
+    """Average the training loss over the final tenth of the tokens up to `stop_at`; the run may have gone further."""
+    logged = [(row["tokens"], row["loss"]) for row in read_record(run)[1].to_pylist()]
+    ended = next((number for number, (tokens, _) in enumerate(logged) if tokens >= stop_at), len(logged))
     logged = logged[: ended + 1]
-    late = [loss for _, tokens, loss in logged if tokens >= 0.9 * logged[-1][1]]
-    every_step = bool(logged) and len(logged) == logged[-1][0]
-    if len(late) < FEWEST_LOSSES and not every_step:
-        raise InputError(
-            f"{run / 'steps.csv'}: of the final tenth {len(late)} losses are logged, too few to choose between seeds; "
-            "lower training.log_every, and remove the folders of these runs to start them over"
-        )
-    return sum(late) / len(late)
+    return fmean(loss for tokens, loss in logged if tokens >= 0.9 * logged[-1][0])
 
 
 def choose_seed(runs: Mapping[int, Path], stop_at: int) -> int:
     """Choose the seed that is trained to the end: the one with the lowest loss before `stop_at` tokens (section 4.1).
 
-    `runs` are the run folders by seed; of equal losses the lower seed is chosen. Raises what `screening_loss` raises.
+    `runs` are the run folders by seed; of equal losses the lower seed is chosen. Raises what `read_record` raises.
     """
     return min(runs, key=lambda seed: (screening_loss(runs[seed], stop_at), seed))
 
@@ -145,60 +129,3 @@ def further_rates(grid: Sequence[float], rows: Sequence[Mapping[str, Any]]) -> l
     best = set(best_rates(rows).values())
     beyond = {grid[0]: grid[0] ** 2 / grid[1], grid[-1]: grid[-1] ** 2 / grid[-2]}
     return [float(f"{further:.6g}") for edge, further in beyond.items() if edge in best]
-
-
-class Progress:
-    """Write `progress.json`, and describe a run's progress in a line for a terminal."""
-
-    def __init__(self, path: Path, run_id: str, target: int, flops_share: float | None, ranks: int = 1) -> None:
-        """`target` is in tokens; `flops_share` is the MFU at one token per second, None where unknown."""
-        self._ranks = ranks
-        self._path, self._run_id, self._target, self._flops_share = path, run_id, target, flops_share
-        self._past: deque[tuple[float, int]] = deque(maxlen=20)  # times and tokens that the rate is taken over
-
-    def write(self, state: str, now: float, step: int, tokens: int, loss: float | None, note: str = "") -> str:
-        """Rewrite the file and return the line; `now` is in seconds of any clock, `note` a remark in words."""
-        self._past.append((now, tokens))
-        (then, before), left = self._past[0], max(0, self._target - tokens)
-        rate = (tokens - before) / (now - then) if now > then else None
-        mfu = rate * self._flops_share if rate and self._flops_share else None
-        values = {
-            "tokens": tokens,
-            "target": self._target,
-            "loss": loss,
-            "tokens_per_second": rate,
-            "seconds_left": left / rate if rate else None,
-            "mfu": mfu,
-            "ranks": self._ranks,
-            "step": step,
-            "state": state,
-            "note": note,
-            "process": os.getpid(),
-            "machine": socket.gethostname(),
-        }
-        write_text_atomically(self._path, json.dumps(values), durable=False)
-        words = [
-            f"{self._run_id}  step {step:,}  {_short(tokens)} of {_short(self._target)} tokens",
-            "" if loss is None else f"loss {loss:.3f}",
-            f"{_short(rate)} tokens/s" if rate else "",
-            f"MFU {mfu:.1%}" if mfu else "MFU unknown",
-            f"{_duration(left / rate)} left" if rate and left else "",
-            state if state != "running" else "",
-            note,
-        ]
-        return "  ".join(word for word in words if word)
-
-
-def _short(number: float) -> str:
-    """Write 1234567 as '1.23M'."""
-    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.3g}{unit}"
-    return f"{number:.3g}"
-
-
-def _duration(seconds: float) -> str:
-    """Write 90.4 as '1m 30s'."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h {minutes}m" if hours else f"{minutes}m {seconds}s" if minutes else f"{seconds}s"

@@ -33,22 +33,15 @@ class AdamW:
     """AdamW with weight decay on the parameters `decayed` only; moments in the parameters' precision."""
 
     def __init__(
-        self,
-        named: Iterable[tuple[str, nn.Parameter]],
-        decayed: Iterable[nn.Parameter],
-        *,
-        beta1: float,
-        beta2: float,
-        epsilon: float,
-        weight_decay: float,
+        self, named: Iterable[tuple[str, nn.Parameter]], decayed: Iterable[nn.Parameter], config: TrainingConfig
     ) -> None:
+        self._config = config
         self.parameters = {name: parameter for name, parameter in named if parameter.requires_grad}
         with_decay = {id(parameter) for parameter in decayed}
         self._groups = [
-            ([n for n, p in self.parameters.items() if id(p) in with_decay], weight_decay),
+            ([n for n, p in self.parameters.items() if id(p) in with_decay], config.weight_decay),
             ([n for n, p in self.parameters.items() if id(p) not in with_decay], 0.0),
         ]
-        self._betas, self._epsilon = (beta1, beta2), epsilon
         self._first = {name: torch.zeros_like(parameter) for name, parameter in self.parameters.items()}
         self._second = {name: torch.zeros_like(parameter) for name, parameter in self.parameters.items()}
         self._steps = {n: torch.zeros((), device=p.device) for n, p in self.parameters.items()}
@@ -62,9 +55,9 @@ class AdamW:
         return nn.utils.get_total_norm(self.gradients())
 
     @torch.no_grad()
-    def step(self, learning_rate: float, norm: Tensor, clip: float) -> None:
-        """Update the parameters; gradients of norm `norm` are scaled down to norm `clip` where theirs is larger."""
-        shrink = (norm.float() / clip).clamp(min=1.0)
+    def step(self, learning_rate: float, norm: Tensor) -> None:
+        """Update the parameters; gradients of norm `norm` are scaled down to the configured clip where it is larger."""
+        config, shrink = self._config, (norm.float() / self._config.clip).clamp(min=1.0)
         for names, weight_decay in self._groups:
             names = [name for name in names if self.parameters[name].grad is not None]
             if not names:
@@ -79,11 +72,11 @@ class AdamW:
                 fused=True,
                 grad_scale=shrink,
                 amsgrad=False,
-                beta1=self._betas[0],
-                beta2=self._betas[1],
+                beta1=config.beta1,
+                beta2=config.beta2,
                 lr=learning_rate,
                 weight_decay=weight_decay,
-                eps=self._epsilon,
+                eps=config.epsilon,
                 maximize=False,
             )
 

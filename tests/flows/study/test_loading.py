@@ -1,4 +1,4 @@
-"""Study files: read, refused in a line, told from noise."""
+"""Load a study file: what it says, and what is refused in one line."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.study import noise as noise_module
 from flows.study.configuration import Study
 from flows.study.loading import load_study, presets
-from flows.study.noise import noise_of
 from model.training.config import TrainingConfig
 from pipeline.errors import InputError
-from sql.results import Busy, OutOfDate, connect
 from tests.flows.by_hand import tiny
 from tests.flows.small_study import TINY
 
@@ -30,7 +27,7 @@ def changed(folder: Path, old: str, new: str) -> Study:
 def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
     study, training = load_study(name), load_study(name).training
     assert study.name == name
-    config = TrainingConfig.from_dict(training.recipe(0))
+    config = TrainingConfig(**training.recipe(0))
     assert training.points[-1] == config.tokens == training.tokens
     assert (config.micro_batch_tokens or config.batch_tokens) % training.sequence_length == 0
 
@@ -92,17 +89,13 @@ def test_every_seed_goes_to_the_end_unless_a_race_is_asked_for(tmp_path: Path) -
     assert races == {"paper-16", "paper-32", "paper-mini"}
 
 
-def test_a_race_that_too_few_logged_steps_would_decide() -> None:
-    """The final tenth of the screening, 600,000 of 6 million tokens, are 1,171 steps."""
-
-    def log_every(steps: int, screening: float = 0.25) -> int:
-        race = {"seeds": [0, 1], "screening": screening, "tokens": 24_000_000, "log_every": steps}
-        return tiny(Path(), training=race).training.log_every
-
-    with pytest.raises(InputError, match=r"log_every=118: about 1,171 steps decide .* give at most 117"):
-        log_every(118)
-    assert log_every(117) == 117
-    assert log_every(118, screening=0) == 118
+def test_the_papers_sources_are_named_at_once(tmp_path: Path) -> None:
+    sources = load_study("paper-16").data.sources
+    assert (len(sources), sources[0], sources[-1]) == (15, "math", "nemotron-sft-math")
+    mixed = changed(tmp_path, "sources: [builtin]", "sources: [builtin, paper]").data.sources
+    assert mixed == ["builtin", *sources]
+    with pytest.raises(InputError, match="the name 'gsm8k' is given twice"):
+        changed(tmp_path, "sources: [builtin]", "sources: [paper, gsm8k]")
 
 
 def test_a_study_that_is_not_there() -> None:
@@ -133,35 +126,3 @@ def test_a_study_file_is_a_file(tmp_path: Path) -> None:
 def test_a_root_that_is_no_name_is_refused(root: str) -> None:
     with pytest.raises(InputError, match=r"root: .* is no name"):
         load_study("demo", root=root)
-
-
-def test_a_study_with_results_has_its_own_noise(tmp_path: Path) -> None:
-    study = load_study("demo", root=tmp_path)
-    with connect(study.database) as connection:
-        connection.execute("insert into studies (study_id, baseline) values (?, 'LA')", [study.study_id])
-        connection.execute("insert into models (study_id, model_id) values (?, 'DR')", [study.study_id])
-        for task, seed_error in (("average", 0.2), ("validation", 0.1), ("world_short", 0.01)):
-            connection.execute(
-                "insert into computed_factors (study_id, depth, variant, baseline, task, metric, seeds, "
-                "baseline_seeds, seed_error, item_error, digest) "
-                "values (?, 4, 'DR', 'LA', ?, 'loss', 5, 5, ?, 0.03, '')",
-                [study.study_id, task, seed_error],
-            )
-    noise = noise_of(study)
-    assert noise.seed_deviation == pytest.approx(0.2 * (5 / 2) ** 0.5), "the average before the held-out documents"
-    assert noise.item_error == pytest.approx(0.03)
-    assert "own results" in noise.measured_on
-
-
-@pytest.mark.parametrize("error", [Busy("a program holds the file"), OutOfDate("an older program wrote the file")])
-def test_a_results_file_that_cannot_be_read_now_hinders_no_plan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise error
-
-    study = load_study("demo", root=tmp_path)
-    before = noise_of(study)
-    study.database.touch()
-    monkeypatch.setattr(noise_module, "ask", refuse)
-    assert noise_of(study) == before

@@ -136,12 +136,12 @@ def write_place(place: Path) -> Path:
 
 
 def checkpoint(number: int, path: str | None = None, run_id: str = "run") -> dict[str, Any]:
-    """Describe a checkpoint for a job, by default one of those in `write_place`."""
+    """Describe a checkpoint for `write_job`, by default one of those in `write_place`."""
     return {"run_id": run_id, "tokens": 500 * (1 + number), "path": path or f"checkpoint-{number}"}
 
 
 def write_job(place: Path, output: str, **changes: Any) -> Path:
-    """A job with paths relative to its file; outputs are `<output>/<run_id>/<tokens>/<benchmark>`, unless named."""
+    """A job over what lies in `place`; outputs are `<output>/<run_id>/<tokens>/<benchmark>`, unless named."""
     job = {
         "checkpoints": [checkpoint(0), checkpoint(1)],
         "tokenizer": "tokenizer",
@@ -150,11 +150,13 @@ def write_job(place: Path, output: str, **changes: Any) -> Path:
         "output": output,
         **changes,
     }
+    job |= {name: str(place / job[name]) for name in ("tokenizer", "output", "observe") if name in job}
     benchmarks = [*(task["benchmark"] for task in job["tasks"]), *([INTROSPECTION] if "observe" in job else [])]
 
     def with_outputs(one: dict[str, Any]) -> dict[str, Any]:
-        folder = Path(output, one["run_id"], str(one.get("tokens")))
-        return {"outputs": {name: {"folder": str(folder / name)} for name in benchmarks}, **one}
+        folder = Path(job["output"], one["run_id"], str(one.get("tokens")))
+        outputs = {name: {"folder": str(folder / name)} for name in benchmarks}
+        return {"outputs": outputs, **one, "path": str(place / one["path"])}
 
     job["checkpoints"] = [with_outputs(one) for one in job["checkpoints"]]
     path = place / f"{output}.json"

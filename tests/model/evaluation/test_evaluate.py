@@ -82,7 +82,7 @@ def test_rows_are_those_of_the_tables(place: Path) -> None:
     assert not [*(place / "rows").rglob("*.partial"), *(place / "rows").rglob("*.lock")]
 
 
-def test_progress_counts_the_items_of_the_checkpoint_in_hand(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_counts_the_requests_of_the_checkpoint_in_hand(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int]] = []
 
     def write(_: Path, text: str, **options: bool) -> None:
@@ -91,8 +91,10 @@ def test_progress_counts_the_items_of_the_checkpoint_in_hand(place: Path, monkey
 
     monkeypatch.setattr("model.evaluate.TELL_SECONDS", 0)
     monkeypatch.setattr("model.evaluate.write_text_atomically", write)
-    evaluated(write_job(place, "told", tasks=plain_specifications(place), depths=[2]))
-    assert max(told) == (8 * ITEMS, 8 * ITEMS)  # at another depth too
+    tasks = plain_specifications(place)
+    evaluated(write_job(place, "told", tasks=tasks, depths=[2]))
+    asked = 2 * sum(len(found) for task in tasks for found in PlainTask(task).requests.values())  # at another depth too
+    assert max(told) == (asked, asked)
     assert told[-1] == (0, 0)
     assert all(done <= total for done, total in told)
 
@@ -246,7 +248,7 @@ def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
 
 
 def test_a_job_makes_the_outputs_that_it_names(place: Path) -> None:
-    output = {"folder": "kept/elsewhere", "configuration": {"limit": 2}}
+    output = {"folder": str(place / "kept" / "elsewhere"), "configuration": {"limit": 2}}
     one = {**checkpoint(0), "outputs": {"world_long": output}}
     evaluated(write_job(place, "by-name", checkpoints=[one], tasks=plain_specifications(place), limit=2))
     manifest = read_manifest(place / "kept" / "elsewhere")
@@ -275,24 +277,21 @@ def test_items_of_a_late_benchmark_that_stand_in_the_data_are_left_out(place: Pa
 
 
 def test_what_models_attend_to_is_observed(place: Path) -> None:
-    """On the text of a task where there is one, else on rows of the packed tokens; never without being asked to."""
+    """On rows of the packed tokens; never without being asked to."""
     write_packed(place / "packed", [[[(3, 20), (4, 30)], [(5, 50)]] * 40], 64, vocabulary_size=300)
-    found = []
-    for name, tasks in (("on-text", plain_specifications(place)), ("on-rows", plain_specifications(place)[:1])):
-        folders = evaluated(write_job(place, name, tasks=tasks, observe="packed"))
-        for folder, tokens in zip(folders, (500, 1000), strict=True):
-            attention, usage = rows(folder, "depth_attention"), rows(folder, "expert_usage")
-            assert list(attention[0]) == ["run_id", "tokens", "query_depth", "key_depth", "score"]
-            assert list(usage[0]) == ["run_id", "tokens", "depth", "expert", "selections"]
-            assert {(row["run_id"], row["tokens"]) for row in attention + usage} == {("run", tokens)}
-            assert len(attention) == 1 + 2 + 3
-            assert len(usage) == 3 * 5  # depths and experts
-            for depth in (1, 2, 3):
-                assert sum(row["score"] for row in attention if row["query_depth"] == depth) == pytest.approx(1)
-        found.append(usage)
-    assert found[0] != found[1]
-    # 80 rows with 48 or 50 real tokens each, every one choosing 2 experts at each depth; the texts are 9 short ones.
-    assert sum(row["selections"] for row in found[1]) == 3 * 2 * 40 * (57 + 55)
+    tasks = plain_specifications(place)[:1]
+    folders = evaluated(write_job(place, "seen", tasks=tasks, observe="packed"))
+    for folder, tokens in zip(folders, (500, 1000), strict=True):
+        attention, usage = rows(folder, "depth_attention"), rows(folder, "expert_usage")
+        assert list(attention[0]) == ["run_id", "tokens", "query_depth", "key_depth", "score"]
+        assert list(usage[0]) == ["run_id", "tokens", "depth", "expert", "selections"]
+        assert {(row["run_id"], row["tokens"]) for row in attention + usage} == {("run", tokens)}
+        assert len(attention) == 1 + 2 + 3
+        assert len(usage) == 3 * 5  # depths and experts
+        for depth in (1, 2, 3):
+            assert sum(row["score"] for row in attention if row["query_depth"] == depth) == pytest.approx(1)
+        # 80 rows with 48 or 50 real tokens each, every one choosing 2 experts at each depth.
+        assert sum(row["selections"] for row in usage) == 3 * 2 * 40 * (57 + 55)
     assert not rows(evaluated(write_job(place, "unobserved", tasks=tasks))[0], "expert_usage")
 
 

@@ -79,7 +79,7 @@ def test_scores_equal_lm_evals_own_evaluation(text_model: LanguageModel, tmp_pat
                 assert row["value"] == pytest.approx(theirs[row["task"]][f"{row['metric']},none"])
             continue
         leaves = [each["task"] for each in chosen if each["benchmark"] == row["task"]]
-        weights = [next(task.items for task in tasks if task.name == leaf) for leaf in leaves]
+        weights = [next(len(task._of_item) for task in tasks if task.name == leaf) for leaf in leaves]
         values = [theirs[leaf][f"{row['metric']},{row['filter']}"] for leaf in leaves]
         assert row["value"] == pytest.approx(np.average(values, weights=weights))
         assert row["value"] == pytest.approx(sum(own) / len(own))

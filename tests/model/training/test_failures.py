@@ -6,54 +6,17 @@ import threading
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 import model.training.trainer
 from model.checkpoint import newest_state
 from model.checksums import list_states
 from model.train import main, train
 from model.training.config import read_run
-from model.training.failures import TrainingFailed, has_spiked, spike_limit
+from model.training.failures import TrainingFailed
 from model.training.saving import PAUSE, StateWriter, write_state
 from model.training.step.optimizer import AdamW
 from model.training.trainer import Trainer
 from tests.model.packed_folder import write_run
-
-
-def test_the_limit_is_median_and_robust_deviation():
-    assert spike_limit([1.0, 2.0, 3.0, 4.0, 100.0], 2) == pytest.approx(3 + 2 * 1.4826)
-    assert spike_limit([1.0] * 10, 5) == pytest.approx(1.05)  # the least deviation counted is 0.01
-
-
-@given(st.lists(st.floats(0, 10), max_size=100), st.integers(1, 50))
-def test_a_falling_or_flat_loss_never_spikes(losses, steps):
-    assert not has_spiked(sorted(losses, reverse=True), 0.1, steps)
-
-
-def test_all_of_the_last_steps_must_be_spikes():
-    calm = [2.0, 2.1, 1.9, 2.05] * 10
-    assert has_spiked([*calm, *[3.0] * 5], 5, 5)
-    assert not has_spiked([*calm, 3.0, 3.0, 2.0, 3.0, 3.0], 5, 5)
-    assert not has_spiked([*calm, *[3.0] * 4], 5, 5)
-    assert not has_spiked([*calm, *[3.0] * 5], 50, 5)
-    assert not has_spiked([*calm, *[3.0] * 5], 0, 5)
-    assert not has_spiked([2.0] * 4 + [9.0] * 5, 5, 5)  # too little to judge by
-
-
-def test_a_checkpoint_that_the_first_spike_began_with_is_not_good(tmp_path):
-    """A step's loss tells of the parameters before the step: spikes at steps 21 to 25 are of those after step 20."""
-    folder = write_run(tmp_path, spike_deviations=3.0, spike_steps=5)
-    trainer = Trainer(read_run(folder))
-    for step in (19, 20):
-        (folder / "checkpoints" / f"{step:015d}").mkdir(parents=True)
-        (folder / "checkpoints" / f"{step:015d}" / "checkpoint.json").write_text(json.dumps({"step": step}))
-    trainer.step = 24
-    trainer.losses.extend([2.0] * 20 + [9.0] * 4)
-    with pytest.raises(
-        TrainingFailed, match=rf"step 25: .* 3 deviations .* 5 steps; .*the last good checkpoint is \S+{19:015d};"
-    ):
-        trainer._check(9.0, 1.0)
 
 
 class Shortage:
@@ -110,7 +73,7 @@ def test_out_of_memory_in_the_optimiser_is_one_line(tmp_path, monkeypatch, capsy
 
 
 def test_a_halving_is_told_and_remembered(tmp_path, monkeypatch, capsys):
-    folder = write_run(tmp_path, tokens=600, checkpoints=[], spike_deviations=0)
+    folder = write_run(tmp_path, tokens=600, checkpoints=[])
     original = Trainer.__init__
 
     def short_of_memory(trainer, *arguments, **options):
@@ -133,7 +96,7 @@ def test_how_it_runs_may_change_while_it_runs(tmp_path):
     folder = write_run(tmp_path, tokens=600, checkpoints=[])
     train(folder, stop_at=200)
     values = json.loads((folder / "run.json").read_text())
-    values["training"].update(micro_batch_tokens=16, checkpointing=True, keep=3, save_every_seconds=0, spike_steps=9)
+    values["training"].update(micro_batch_tokens=16, checkpointing=True, keep=3, save_every_seconds=0)
     (folder / "run.json").write_text(json.dumps(values))
     assert train(folder) == "complete"
     steps = [int(path.name) for path in sorted((folder / "state").iterdir())]

@@ -33,13 +33,22 @@ def slow_rows(folder):
     return rows
 
 
+LOSSES = ["all", "responses", "answers"]
+FEW = {"vocabulary_size": 4, "mark": 2}  # so few tokens that marks are many
+
+
 def slow_targets(row, loss_on):
     tokens, _, documents, response = row
     targets = []
     for place in range(len(tokens)):
         following = place + 1
         inside = following < len(tokens) and documents[following] == documents[place] != PADDING
-        wanted = inside and (loss_on == "all" or response[following])
+        learned = {
+            "all": True,
+            "responses": response[following % len(tokens)],
+            "answers": [*tokens, -1, -1][place + 2] == FEW["mark"],
+        }
+        wanted = inside and learned[loss_on]
         targets.append(tokens[following] if wanted else IGNORED)
     return targets
 
@@ -61,10 +70,11 @@ def packings(draw):
 
 
 @settings(max_examples=60)
-@given(packings(), st.sampled_from(["all", "responses"]), st.booleans(), st.integers(1, 5), st.integers(0, 3))
+@given(packings(), st.sampled_from(LOSSES), st.booleans(), st.integers(1, 5), st.integers(0, 3))
 def test_batches_equal_the_slow_reading(tmp_path_factory, packing, loss_on, shuffle, batch_rows, step):
     length, shards = packing
-    folder = write_packed(tmp_path_factory.mktemp("packed"), shards, length, shuffle_index=shuffle)
+    folder = tmp_path_factory.mktemp("packed")
+    write_packed(folder, shards, length, shuffle_index=shuffle, **FEW)
     batch = TokenStream(folder, 3, batch_rows, loss_on).batch(step)
     by_tokens = {}
     for row in slow_rows(folder):
@@ -78,12 +88,13 @@ def test_batches_equal_the_slow_reading(tmp_path_factory, packing, loss_on, shuf
 
 
 @settings(max_examples=60)
-@given(packings(), st.sampled_from(["all", "responses"]), st.integers(1, 6), st.integers(1, 6), st.integers(0, 3))
+@given(packings(), st.sampled_from(LOSSES), st.integers(1, 6), st.integers(1, 6), st.integers(0, 3))
 def test_ranks_build_their_own_rows_of_the_batch_of_one_process(
     tmp_path_factory, packing, loss_on, batch_rows, ranks, step
 ):
     length, shards = packing
-    stream = TokenStream(write_packed(tmp_path_factory.mktemp("packed"), shards, length), 3, batch_rows, loss_on)
+    folder = write_packed(tmp_path_factory.mktemp("packed"), shards, length, **FEW)
+    stream = TokenStream(folder, 3, batch_rows, loss_on)
     whole = stream.batch(step)
     count = min(ranks, batch_rows)
     parts = [stream.batch(step, Ranks(rank, count).own_rows(batch_rows)) for rank in range(count)]
@@ -96,6 +107,11 @@ def test_ranks_build_their_own_rows_of_the_batch_of_one_process(
 @pytest.fixture
 def folder(tmp_path):
     return write_packed(tmp_path / "packed", [[[(3, 4)], [(2, 3), (1, 2)]] * 8, [[(0, 8)]] * 5], 8)
+
+
+def test_a_loss_on_answers_needs_their_mark(folder):
+    with pytest.raises(InputError, match="is not one token"):
+        TokenStream(folder, 0, 3, "answers")
 
 
 def test_an_epoch_reads_every_row_once_and_the_next_in_another_order(folder):
@@ -152,8 +168,6 @@ def test_bad_folders_say_what_to_do(folder, tmp_path):
     np.save(folder / "index-00000.npy", index)
     with pytest.raises(InputError, match=r"packed\.json is missing; run the packing stage"):
         TokenStream(tmp_path / "nothing", 0, 1)
-    with pytest.raises(InputError, match="'all' or 'responses'"):
-        TokenStream(folder, 0, 1, "answers")
     tokens = folder / "tokens-00001.bin"
     tokens.write_bytes(tokens.read_bytes()[:-2])
     with pytest.raises(InputError, match=r"tokens-00001\.bin has 78 bytes where packed\.json says 80"):

@@ -14,7 +14,6 @@ import torch
 from model.checkpoint import load_model, newest_state
 from model.train import main, train
 from model.training.config import read_run
-from model.training.failures import TrainingFailed
 from model.training.origins.provenance import source_digests
 from model.training.recording.records import read_record
 from model.training.stream import IGNORED, PADDING, START_HASH, TokenStream, extend_hash
@@ -227,8 +226,7 @@ def test_divergence_stops_with_a_clear_line(fresh, exit_status):
     status, lines = exit_status(folder)
     assert status == 1
     (line,) = lines
-    assert "gradient norm nan; training stopped, the last good checkpoint is" in line
-    assert f"checkpoints/{0:015d};" in line  # not the one of the parameters that gave this loss
+    assert "gradient norm nan; training stopped; lower learning_rate or clip" in line
     failed = int(line.split("step ")[1].split(":")[0])
     assert steps(folder)["step"].to_pylist() == list(range(1, failed))
     assert json.loads((folder / "progress.json").read_text())["state"] == "failed"
@@ -240,7 +238,7 @@ def test_parameters_that_are_not_finite_are_never_saved(fresh, exit_status):
     folder = fresh(learning_rate=1e300, warmup_steps=0, checkpoints=[0], tokens=10)
     status, lines = exit_status(folder)
     assert status == 1
-    assert "step 1: parameters are not finite behind it; training stopped, the last good checkpoint is" in lines[0]
+    assert "step 1: parameters are not finite behind it; training stopped;" in lines[0]
     assert [path.name for path in (folder / "checkpoints").iterdir()] == [f"{0:015d}"]
 
 
@@ -378,7 +376,7 @@ def test_a_checkpoint_before_the_first_step(fresh):
         ({"training": {"beta1": 1.0}}, "beta1 is 1.0"),
         ({"training": {"averaging": float("nan")}}, "averaging is nan"),
         ({"training": {"checkpoints": [10, 2501]}}, "checkpoints has 2501, above tokens (2500)"),
-        ({"training": {"loss_on": "answers"}}, "'all' or 'responses'"),
+        ({"training": {"loss_on": "questions"}}, "'all', 'responses' or 'answers'"),
         ({"training": {"precision": "half"}}, "'auto', 'bfloat16' or 'float32'"),
         ({"training": {"micro_batch_tokens": 48}}, "must divide batch_tokens"),
         ({"training": {"batch_tokens": 40}}, "must be a multiple of the packed sequence length 16"),
@@ -399,23 +397,6 @@ def test_bad_input_is_one_line_and_status_2(fresh, exit_status, changes, message
 def test_a_folder_without_a_run_and_a_stop_before_the_first_token(fresh, exit_status, tmp_path):
     assert exit_status(tmp_path) == (2, [f"no run in {tmp_path}: run.json is missing"])
     assert exit_status(fresh(), "--stop-at", "0") == (2, ["--stop-at is 0, but it must be at least 1"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", [{}, {"recurrent": False, "depth_attention": False}], ids=["DR+DA", "LA"])
-def test_compiling_again_during_training_is_an_error(fresh, model):
-    """More steps compile nothing new, another shape would. In bfloat16, as torch compiles no other grouped product."""
-    trainer = Trainer(read_run(fresh(model=model, precision="bfloat16", compile=True)))
-    trainer.compile(dynamic=False, backend="eager")
-    try:
-        for _ in range(3):
-            trainer.train_step()
-        trainer.micro_rows = 1
-        with pytest.raises(TrainingFailed, match=r"step 4: Detected recompile .*; set compile to false"):
-            trainer.train_step()
-    finally:
-        torch.compiler.set_stance("default")
-        torch.compiler.reset()
 
 
 def test_a_trace_of_steps_leaves_the_run_where_it_was(root, fresh, capsys):

@@ -319,7 +319,7 @@ def test_the_average_is_the_first_panel() -> None:
 
 
 def bands(**columns: Any) -> list[tuple[float, float]]:
-    """The ends of the bands of the average, point by point."""
+    """Draw the curve of the average accuracy, and return its confidence band: low and high at every checkpoint."""
     drawn = accuracy(curve(**columns), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
     rows = next(rows for rows in data(drawn.panels[0].specification) if "low" in rows[0])
     return [(float(row["low"]), float(row["high"])) for row in rows]

@@ -241,7 +241,7 @@ RECURRENT = '{"recurrent": true}'
 
 
 def use(sql, variant, usage, config=None):
-    """Expert usage {depth: {expert: selections}} of one run."""
+    """Enter how often a run has selected each expert, `usage` by depth and expert; read its rows of `expert_gini`."""
     model = {"study_id": "s", "model_id": "m", "variant": variant, "depth": 2, "config": config or RECURRENT}
     put(sql, "models", [model])
     sql.execute("insert into runs (study_id, run_id, model_id) values ('s', 'r', 'm')")

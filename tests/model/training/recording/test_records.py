@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from model.train import train
-from model.training.origins.code_changes import code_digest, read_code_changes
-from model.training.origins.provenance import source_digests
+from model.training.origins.code_changes import CODE_CHANGES
+from model.training.origins.provenance import code_digest, source_digests
 from model.training.recording.records import best_rates, choose_seed, further_rates, read_record
 from pipeline.errors import InputError
 from tests.model.packed_folder import write_run
@@ -16,11 +16,11 @@ from tests.model.saved_files import rewrite, write_values
 
 @pytest.fixture
 def run(tmp_path):
-    """A function that writes the log of a run: every `log_every`-th of its steps of 10 tokens each."""
+    """A function that writes the log of a run, whose steps are of 10 tokens each."""
 
-    def write(name, losses, log_every=1):
+    def write(name, losses):
         (tmp_path / name).mkdir()
-        steps = [(n, 10 * n, loss) for n, loss in enumerate(losses, start=1) if n % log_every == 0]
+        steps = [(n, 10 * n, loss) for n, loss in enumerate(losses, start=1)]
         write_values(tmp_path / name, steps)
         return tmp_path / name
 
@@ -34,24 +34,8 @@ def test_the_final_tenth_decides_and_of_equals_the_lower_seed(run):
     assert choose_seed({seed: runs[seed] for seed in (5, 7)}, 200) == 5
 
 
-def test_one_step_is_enough_where_every_step_is_logged(run):
+def test_one_step_is_enough(run):
     assert choose_seed({0: run("a", [2.0]), 1: run("b", [1.0])}, 10) == 1
-
-
-@pytest.mark.parametrize(("log_every", "logged"), [(3, 0), (2, 1)])
-def test_a_choice_by_few_losses_is_refused_in_one_line(run, log_every, logged):
-    runs = {seed: run(str(seed), [2.0, 2.0], log_every) for seed in (0, 1)}
-    with pytest.raises(InputError) as refused:
-        choose_seed(runs, 20)
-    said = f"{runs[0] / 'steps.csv'}: of the final tenth {logged} losses are logged, too few to choose between seeds"
-    assert str(refused.value).startswith(said)
-    assert "lower training.log_every" in str(refused.value)
-    assert "\n" not in str(refused.value)
-
-
-def test_steps_left_out_do_not_matter_where_enough_are_logged(run):
-    runs = {seed: run(str(seed), [9.0] * 900 + [loss] * 100, 10) for seed, loss in ((0, 2.0), (1, 1.0))}
-    assert choose_seed(runs, 10_000) == 1
 
 
 def test_what_came_after_the_race_decides_nothing(run):
@@ -83,6 +67,11 @@ def test_the_rate_of_the_lowest_mean_loss_is_chosen_and_a_grid_grows_at_an_edge_
 CODE = {**source_digests("model.train"), "torch": torch.__version__}
 
 
+def read_code_changes(folder):
+    path = folder / CODE_CHANGES
+    return json.loads(path.read_text()) if path.exists() else []
+
+
 def pretend_other_code(folder, name="model/dreamer.py"):
     """Change a file's digest in the saved state, as if the run had been started by other code; that code's digest."""
     values = next((folder / "state").iterdir()) / "values.json"
@@ -98,7 +87,7 @@ def test_changed_code_is_refused_unless_accepted_and_then_recorded(tmp_path, exi
     before, tokens = pretend_other_code(folder), read_record(folder)[0]["tokens"]
     status, (line,) = exit_status(folder)
     assert status == 2
-    assert "cannot be continued: since it was started, model/dreamer.py changed; undo that, go on with" in line
+    assert "cannot be continued: since it was started, model/dreamer.py changed; undo that, go on with --accept" in line
     assert f"--accept-code-change (small was started with code {before}, this is {code_digest(CODE)})" in line
     assert read_code_changes(folder) == []
     status, (line,) = exit_status(folder, "--stop-at", "200", "--accept-code-change")

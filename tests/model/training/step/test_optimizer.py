@@ -19,11 +19,11 @@ def parameters():
     return {name: nn.Parameter(torch.randn(shape)) for name, shape in shapes.items()}
 
 
-RECIPE = {"beta1": 0.8, "beta2": 0.9, "epsilon": 1e-6, "weight_decay": 0.3}
+RECIPE = TrainingConfig(tokens=1, batch_tokens=1, beta1=0.8, beta2=0.9, epsilon=1e-6, weight_decay=0.3, clip=0.5)
 
 
 def ours_for(named):
-    return AdamW(named.items(), [named["bank"], named["matrix"], named["unused"]], **RECIPE)
+    return AdamW(named.items(), [named["bank"], named["matrix"], named["unused"]], RECIPE)
 
 
 def gradients(named, seed, size):
@@ -52,7 +52,7 @@ def test_updates_equal_torch(size):
         for group in theirs.param_groups:
             group["lr"] = 0.1 / (step + 1)
         theirs.step()
-        ours.step(0.1 / (step + 1), norm, 0.5)
+        ours.step(0.1 / (step + 1), norm)
         for name, parameter in named.items():
             torch.testing.assert_close(parameter, reference[name], msg=name)
     ours.clear()
@@ -70,7 +70,7 @@ def test_state_by_name_goes_on_to_the_bit():
             first.load(saved)
         for named, used in ((through, optimizer), (halfway, first)):
             gradients(named, step, 1.0)
-            used.step(0.1, torch.tensor(2.0), 0.5)
+            used.step(0.1, torch.tensor(2.0))
     assert all(torch.equal(through[name], halfway[name]) for name in through)
 
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from random import Random
 
-from pipeline.worlds.problem import HIGHEST, STARTS, Problem, pick, words
+from pipeline.worlds.drawing import HIGHEST, STARTS, pick, words
 
 WOMEN = ("Ann", "Mia", "Eva", "Zoe", "Lily", "Rosa", "Ella", "Nora", "Ruth", "Jane", "Kate", "Lucy", "Mary", "Sara")
 MEN = ("Ben", "Tom", "Sam", "Max", "Leo", "Dan", "Paul", "Jack", "Mark", "Hugo", "Noah", "Omar", "Eric", "Adam")
@@ -40,7 +40,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Story(Problem):
+class Story:
     """A story of gains and losses that asks how many things a person has at the end."""
 
     name: str
@@ -57,6 +57,7 @@ class Story(Problem):
 
     @cached_property
     def question(self) -> str:
+        """The story in words."""
         pronoun = "she" if self.name in WOMEN else "he"
         opening = OPENINGS[self.opening].format(name=self.name, start=self.start, thing=self.thing)
         steps = [
@@ -67,13 +68,16 @@ class Story(Problem):
 
     @property
     def answer(self) -> str:
+        """The one right answer: a digit."""
         return str(self.values[-1])
 
     @property
     def numbers(self) -> tuple[int, ...]:
+        """The numbers in the question, in order."""
         return (self.start, *(abs(step.change) for step in self.steps))
 
     def reasoning(self, random: Random) -> str:
+        """Write a long-winded way to the answer, like a reasoning model."""
         sums = [
             f"{before} {'+' if after > before else '-'} {abs(after - before)} = {after}"
             for before, after in pairwise(self.values)
@@ -96,6 +100,7 @@ class Story(Problem):
         )
 
     def with_other_numbers(self, random: Random) -> Story | None:
+        """Draw the numbers again: a story in equal words. None where the draw gives no such story."""
         value = start = pick(random, STARTS)
         steps = []
         for step in self.steps:
@@ -108,6 +113,7 @@ class Story(Problem):
         return replace(self, start=start, steps=tuple(steps))
 
     def with_another_word(self, random: Random) -> Story:
+        """Exchange one verb for another of equal meaning."""
         place = pick(random, range(len(self.steps)))
         step = self.steps[place]
         verbs = [verb for verb in (GAINS if step.change > 0 else LOSSES) if verb != step.verb]
@@ -115,13 +121,15 @@ class Story(Problem):
         return replace(self, steps=(*self.steps[:place], changed, *self.steps[place + 1 :]))
 
     def with_another_name(self, random: Random) -> Story:
+        """Exchange the person's name for another, wherever it stands."""
         names = WOMEN if self.name in WOMEN else MEN
         return replace(self, name=pick(random, [name for name in names if name != self.name]))
 
     def keys(self) -> list[tuple]:
-        """Return keys of which similar stories have one in common.
+        """Return keys of which two stories that may be taken for duplicates have one in common.
 
-        Two stories that differ in one verb agree in the first or the second half of the verbs. In a story of few steps,
+        Every story with a common key counts as similar: the words are many, so that few clean stories are lost. Two
+        stories that differ in one verb agree in the first or the second half of the verbs. In a story of few steps,
         one verb is a large part of the text, so that more has to agree. The order of steps does not count.
         """
         problem = (self.thing, self.start, *sorted(step.change for step in self.steps))
@@ -135,12 +143,12 @@ class Story(Problem):
         half = len(verbs) // 2
         return [(problem, "first", *sorted(verbs[:half])), (problem, "second", *sorted(verbs[half:]))]
 
-    def resembles(self, others: Sequence[Problem]) -> bool:
-        """Take every story with a common key for similar: the words are many, so that few clean stories are lost."""
-        return bool(others)
-
     def marks(self) -> Iterator[tuple[Hashable, Sequence[str]]]:
-        """Yield the question with all numbers equated behind its thing, where most leaks show, then as written."""
+        """Yield texts as words, each behind what has to agree before n-grams are compared.
+
+        A story that holds many n-grams of one text of a benchmark item may be taken for a leak. The first text is the
+        question with all numbers equated, behind its thing, where most leaks show; the second the question as written.
+        """
         exact = words(self.question)
         yield self.thing, ["0" if word.isdigit() else word for word in exact]
         yield None, exact

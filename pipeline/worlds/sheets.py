@@ -1,0 +1,107 @@
+"""Generate sheets: documents of several questions over small alphabets, each answered by one symbol.
+
+Each family asks for one ability, and models learn each in minutes on a core:
+
+* expressions (depth): `minus plus 2 3 4 1 ;`, prefix expressions modulo a small number, of up to so many operations,
+  and their values (Mano, arXiv 2510.25741). Of few operations, or modulo 3, they can be memorised in width.
+* recall (attention and a second layer): pairs of a key and a value, then keys: `c r a m ... a m ;` (multi-query
+  associative recall, arXiv 2312.04927).
+* chain (depth, in stages): pairs from one alphabet to the next and on to a third, shuffled, then `once c m ;` for one
+  hop, `twice c R ;` for two.
+* tracking (recurrence in time): numbers, now and then the sum so far modulo a small number: `4 1 3 = 3 ; 2 = 0 ;`
+  (arXiv 2602.18333).
+
+The answer follows its question at once: a sign between key and answer costs models a layer, and recall is not learned.
+
+A sheet begins with its family's name, and asks nothing about a table twice. Short expressions stand in many sheets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from string import ascii_lowercase, ascii_uppercase
+
+from pipeline.tokens.tokenizer import MARK
+from pipeline.worlds.drawing import pick, shuffled
+
+KINDS = 10  # letters of an alphabet
+ALPHABETS = (ascii_lowercase[:KINDS], ascii_lowercase[KINDS : 2 * KINDS], ascii_uppercase[:KINDS])
+SIGNS = ("plus", "minus")
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A document of questions: what they are about, and each question with its answer. Benchmarks ask the last one."""
+
+    beginning: str
+    questions: tuple[tuple[str, str], ...]
+    options: tuple[str, ...]  # the symbols that may be the answer to the last question, by its form and the beginning
+
+    @property
+    def text(self) -> str:
+        """The whole document."""
+        return " ".join([self.beginning, *(f"{asked} {answer}{MARK}" for asked, answer in self.questions)])
+
+    @property
+    def answer(self) -> str:
+        """The answer to the last question."""
+        return self.questions[-1][1]
+
+    @property
+    def prompt(self) -> str:
+        """The document up to the last answer, without the space before it."""
+        return self.text.removesuffix(f" {self.answer}{MARK}")
+
+
+def draw_expressions(random: Random, questions: int, operations: int, modulus: int) -> Sheet:
+    """Draw expressions of 1 to `operations` operations: the smaller of two draws each, so mostly short ones."""
+    asked = []
+    for _ in range(questions):
+        size = 1 + min(int(random.random() * operations) for _ in range(2))
+        text, value = _expression(random, size, modulus)
+        asked.append((text, str(value)))
+    return Sheet("expressions", tuple(asked), tuple(map(str, range(modulus))))
+
+
+def _expression(random: Random, operations: int, modulus: int) -> tuple[str, int]:
+    """Draw one expression, its operations divided at random between left and right, and work out its value."""
+    if not operations:
+        value = int(random.random() * modulus)
+        return str(value), value
+    sign = pick(random, SIGNS)
+    before = int(random.random() * operations)
+    left, first = _expression(random, before, modulus)
+    right, second = _expression(random, operations - 1 - before, modulus)
+    return f"{sign} {left} {right}", (first + second if sign == "plus" else first - second) % modulus
+
+
+def draw_recall(random: Random, questions: int, pairs: int) -> Sheet:
+    """Draw `pairs` pairs of different keys and any values, then keys to recall the values of, each key once."""
+    keys, values = ALPHABETS[:2]
+    table = [(key, pick(random, values)) for key in shuffled(random, keys)[:pairs]]
+    asked = tuple(shuffled(random, table)[:questions])
+    return Sheet(" ".join(["recall", *map(" ".join, table)]), asked, tuple(sorted({value for _, value in table})))
+
+
+def draw_chain(random: Random, questions: int, pairs: int) -> Sheet:
+    """Draw two tables of `pairs` pairs, from letters to letters and on to others, then ways of one hop or of two."""
+    first, middle, last = (shuffled(random, alphabet)[:pairs] for alphabet in ALPHABETS)
+    table = [*zip(first, middle, strict=True), *zip(middle, last, strict=True)]
+    ways = [
+        *((f"once {start}", end) for start, end in table),
+        *((f"twice {start}", end) for start, end in zip(first, last, strict=True)),
+    ]
+    asked = tuple(shuffled(random, ways)[:questions])
+    told = " ".join(["chain", *map(" ".join, shuffled(random, table))])
+    return Sheet(told, asked, tuple(sorted(middle if asked[-1][1] in middle else last)))
+
+
+def draw_tracking(random: Random, questions: int, moves: int, modulus: int) -> Sheet:
+    """Draw rows of 1 to `moves` numbers, after each row the sum of all numbers so far."""
+    total, asked = 0, []
+    for _ in range(questions):
+        numbers = [int(random.random() * modulus) for _ in range(1 + int(random.random() * moves))]
+        total = (total + sum(numbers)) % modulus
+        asked.append((" ".join([*map(str, numbers), "="]), str(total)))
+    return Sheet("tracking", tuple(asked), tuple(map(str, range(modulus))))

@@ -1,0 +1,65 @@
+"""Expectations of a study against results of known factors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sql import results
+from sql.statistics.compute import compute_statistics
+from sql.statistics.expectations import Expectation, check_expectations
+from tests.sql.by_hand import enter_scores
+
+TOKENS = [100, 200, 400, 800, 1600]
+SHIFT = {"LA": 0, "DR": 0, "DR+DA": -1}  # a twin, and a model that needs twice the tokens
+
+
+@pytest.fixture
+def known(path):
+    """Three seeds of three models: of 400 items the first are right, a tenth more at every doubling of the tokens."""
+    random = np.random.default_rng(1)
+    for seed in range(3):
+        curves = {}
+        for variant, shift in SHIFT.items():
+            right = [0.1 * (place + 2 + shift) + random.normal(0, 0.004) for place in range(len(TOKENS))]
+            curves[variant] = {"t": dict(zip(TOKENS, [np.arange(400) < 400 * share for share in right], strict=True))}
+        enter_scores(path, curves, seed=seed)
+    with results.connect(path) as connection:
+        compute_statistics(connection, "s", replicates=20)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("rule", "held"),
+    [
+        ({"variant": "DR", "holds": 1}, True),
+        ({"variant": "DR", "holds": 2}, False),
+        ({"variant": "DR", "below": 1}, False),
+        ({"variant": "DR+DA", "below": 1}, True),
+        ({"variant": "DR+DA", "holds": 1}, False),
+        ({"variant": "DR+DA", "below": 0.45}, False),
+        ({"variant": "DR", "against": "DR+DA", "above": 1.5}, True),
+        ({"variant": "DR+DA", "task": "t", "at": 0.4, "at_most": 0.6}, True),
+        ({"variant": "DR+DA", "task": "t", "at": 0.4, "at_most": 0.4}, False),
+        ({"variant": "DR+DA", "task": "t", "at": 0.57, "at_most": 0.95}, True),  # never reached: 1600 tokens count
+        ({"variant": "DR+DA", "task": "t", "at": 0.57, "at_least": 0.1}, False),
+        ({"variant": "DR", "task": "t", "at": 0.4, "at_least": 0.9}, True),
+        ({"variant": "DR", "task": "t", "at": 0.9, "at_most": 1}, False),  # nobody reached it
+        ({"variant": "DR", "task": "u", "holds": 1}, False),
+    ],
+    ids=str,
+)
+def test_known_effects_are_held_and_others_missed(known, rule, held):
+    (row,) = check_expectations(known, "s", [Expectation(**rule)]).to_dict("records")
+    assert row["held"] is held, row
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [{}, {"holds": 1, "below": 1}, {"at": 0.5}, {"at_most": 1}, {"at": 0.5, "holds": 1}, {"holds": 0},
+     {"at": 0.5, "at_most": 1, "metric": "loss"}],
+    ids=str,
+)  # fmt: skip
+def test_an_expectation_has_one_rule(rule):
+    with pytest.raises(ValueError, match=r"one of|greater than|leave out"):
+        Expectation(variant="DR", **rule)
