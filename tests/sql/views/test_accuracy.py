@@ -100,7 +100,7 @@ def test_the_average_counts_the_same_items_once(sql):
 
 
 def test_the_average_counts_a_family_once_in_value_error_and_chance(sql):
-    values = {"world_short": 0.2, "world_long": 0.4, "world_swaps": 0.8, "mine": 0.4}  # chance 0.1, 0.1, 0.2, unknown
+    values = {"world_short": 0.2, "world_long": 0.4, "mathqa": 0.8, "mine": 0.4}  # chance 0.1, 0.1, 0.2, unknown
     enter(sql, {"LA": {task: {10: value} for task, value in values.items()}})
     put(sql, "raw_evaluations", sql.execute("select * exclude (task_version) from evaluations").df())
     sql.execute("update evaluations set stderr = 0.06, chance = case task when 'mine' then 0.3 end")
