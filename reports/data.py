@@ -22,11 +22,15 @@ NEWEST = "qualify tokens = max(tokens) over (partition by run_id)"
 # Queries by the name of an attribute of `StudyData`; the study's id is the only parameter.
 QUERIES = {
     "order": "select variant, baseline from internal.variants where study_id = ? order by place",
-    "mean_factors": "select * exclude (place) from mean_factors_against(null) where study_id = ? order by all",
+    # Where a variant never reached much of the baseline's range, its bound stands in the place of the factor.
+    "mean_factors": "select * exclude (place) replace (case when bounded then bound else factor end as factor, "
+    "case when bounded then bound_low else low end as low, case when bounded then bound_high else high end as high) "
+    "from mean_factors_against(null) where study_id = ? order by all",
+    "without_one": "select w.* from internal.factors_without w "
+    "join internal.variants using (study_id, variant, baseline) where study_id = ?",
     "noise": "from study_noise where study_id = ?",
     "factor_by_target": "from factor_by_target where study_id = ? and (task = 'average' or task = 'validation')",
     "efficiency": "from data_efficiency where study_id = ?",
-    "interpolated": "from data_efficiency_interpolated where study_id = ?",
     "compute": "from compute_efficiency where study_id = ?",
     "averaged": "select task from internal.chosen_metric where study_id = ? and averaged and kind = 'accuracy'",
     "best": "from best_accuracy where study_id = ?",
@@ -46,7 +50,8 @@ QUERIES = {
     "perplexity": "from internal.token_perplexity where study_id = ? order by all",
     "resources": "from table_1 where study_id = ?",
     "models": "select study_id, model_id, coalesce(variant, model_id) as variant, depth, config, "
-    "try_cast(config as json) ->> '$.remarks' as remarks from models "
+    "try_cast(config as json) ->> '$.remarks' as remarks, "
+    "try_cast(try_cast(config as json) ->> '$.expert_size' as double) as expert_size from models "
     "where study_id = ?",
     "results": "from table_2 where study_id = ?",
     "funnel": "from funnel where study_id = ?",
@@ -88,8 +93,8 @@ QUERIES = {
 class StudyData:
     """The row of `studies`, and a data frame for each name in `QUERIES` as an attribute.
 
-    Rows about a variant name the `baseline` too, with which the variant is compared. `efficiency` and `interpolated`
-    have more columns than their views (`_with_own_best`).
+    Rows about a variant name the `baseline` too, with which the variant is compared. `efficiency` has more
+    columns than its view (`_with_own_best`).
     """
 
     study: dict[str, Any]
@@ -147,8 +152,7 @@ def read_study(database: Path, study_id: str) -> StudyData:
     baseline = baseline_of(frames["order"])
     frames = {name: one.assign(baseline=baseline) if "variant" in one else one for name, one in frames.items()}
     row = {key: None if pd.isna(value) else value for key, value in (study or [{"study_id": study_id}])[0].items()}
-    for name in ("efficiency", "interpolated"):
-        frames[name] = _with_own_best(frames[name], frames["best"])
+    frames["efficiency"] = _with_own_best(frames["efficiency"], frames["best"])
     return StudyData(row, frames)
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from reports.text.mean_factors import never_reached
 from sql.results import ask
 
 
@@ -72,10 +73,12 @@ def print_factors(name: str, baseline: str, means: pd.DataFrame, crossings: pd.D
     console.print(f"\nData efficiency of {name}: the tokens {baseline} needs, over the tokens the variant needs")
     if means["outdated"].any():
         console.print("\nresults changed after mean factors were computed: `dreamer intervals` computes them again")
-    known = means[~means["outdated"]].drop(columns="outdated")
+    known = means[~means["outdated"]]
     if len(known):
         console.print("\nfor equal accuracy and equal loss, the mean over all values that both reached\n")
-        print_table(known)
+        print_table(known.loc[:, :"bound"])
+    for row in known[known["bounded"]].to_dict("records"):
+        console.print(f"{never_reached(row)}.", soft_wrap=True)
     if len(crossings):
         console.print(f"\nfor {baseline}'s best accuracy, the paper's rule\n")
         print_table(crossings)

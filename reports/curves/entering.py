@@ -51,8 +51,8 @@ def enter_curves(database: Path, curves: Curves, *, baseline: str | None, replic
     ingest(database, {name: pa.Table.from_pandas(frame, preserve_index=False) for name, frame in tables.items()})
     with closing(connect(database)) as connection:
         compute_statistics(connection, STUDY, replicates=replicates)
-    factors = query(database, "select factor from mean_factors join studies using (study_id) where variant <> baseline")
-    if factors["factor"].isna().all():
+    factors = query(database, "select bound from mean_factors join studies using (study_id) where variant <> baseline")
+    if factors["bound"].isna().all():
         raise InputError(
             f"no variant has a value in common with {baseline or variants[0]}: on no task does the best of one curve "
             "reach the first of the other, so that no factor can be told"

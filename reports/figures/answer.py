@@ -13,7 +13,7 @@ from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, ordered, present
 from reports.text.answer import times
-from reports.text.mean_factors import headline
+from reports.text.mean_factors import headline, never_reached
 from reports.text.names import depth_name, measure_label, variants_in_words
 from reports.text.numbers import listed
 
@@ -45,19 +45,22 @@ def answer(
         keys = {"depth": depth, "task": first["task"], "metric": first["metric"]}
         curve, targets, rows = (_where(frame, keys) for frame in (curves, by_target, rows))
         apart = APART * (curve["value"].max() - curve["value"].min())
-        distances = _distances(rows, targets, apart)
+        distances = _distances(rows[~rows["bounded"]], targets, apart)
+        stops = rows[rows["bounded"]].merge(curve.groupby("variant")["tokens"].max().reset_index())
         name = measure_label(first)
         words = [
             f"{row.variant} {row.label} {'than' if row.fewer else 'as'} {first['baseline']}"
             for row in distances.itertuples()
         ]
+        words += [never_reached(row) for row in stops.to_dict("records")]
         description = f"{name} against training tokens at {depth_name(depth).lower()}: {listed(words)}."
         title = f"{name}, {depth_name(depth).lower()}"
-        panels.append(panel(title, description, _chart(curve, distances, shown, first["metric"]), **keys))
+        panels.append(panel(title, description, _chart(curve, distances, stops, shown, first["metric"]), **keys))
     caption = (
         "Each marker is a checkpoint, the mean over its seeds. A bar between two curves shows how many times fewer "
         "tokens a model needs for equal height, or how many times as many: the mean over all heights, drawn where "
-        "the curves are as far apart as that mean, or a little above or below where two bars would meet."
+        "the curves are as far apart as that mean, or a little above or below where two bars would meet. A dashed line "
+        "at the end of a curve: what the model never reached."
     )
     words = variants_in_words(ordered(models, styles))
     return figure("answer", "The answer", f"{words} {caption}".strip(), panels, shown)
@@ -99,7 +102,7 @@ def _place_of(factors: np.ndarray, mean: float) -> float | None:
 
 
 def _chart(
-    rows: pd.DataFrame, distances: pd.DataFrame, styles: Mapping[str, Style], metric: str
+    rows: pd.DataFrame, distances: pd.DataFrame, stops: pd.DataFrame, styles: Mapping[str, Style], metric: str
 ) -> chart.Specification:
     loss = metric == "loss"
     x, end = (chart.token_axis(rows["tokens"], field) for field in ("tokens", "to"))
@@ -113,6 +116,11 @@ def _chart(
     right = reach < np.where(distances["fewer"], *ROOM)
     for part, align in ((distances[right], "left"), (distances[~right], "right")):
         layers += _distance_marks(part, x, end, y, styles, align)
+    if len(stops):
+        missed = alt.Chart(chart.records(stops, ["variant", "tokens", "missed_low", "missed_high"]))
+        y = chart.y_axis("missed_low", format="~g" if loss else ".0%")
+        dashed = missed.mark_rule(strokeDash=[4, 3], strokeWidth=1.6)
+        layers.append(dashed.encode(x=x, y=y, y2=alt.Y2("missed_high:Q"), color=chart.colour(styles)))
     return chart.layered(*layers, width=520, height=HEIGHT)
 
 

@@ -29,13 +29,15 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
     """
     rows = without_baseline(rows[rows["factor"] > 0])
     names = [measure_label(row) for row in rows.to_dict("records")]
-    rows = rows.assign(bound="exact", near_chance=rows["within_noise"], name=names)
+    bounds = rows["bounded"].map({True: "at most", False: "exact"})
+    rows = rows.assign(bound=bounds, near_chance=rows["within_noise"], name=names)
     return _factors(
         "mean-factors",
         "Mean factors",
         f"How many times fewer training tokens than {baseline_of(rows)} each variant needs for equal accuracy, and "
         "for equal loss: the mean over all values that both reached. Lines: 95% intervals over seeds and items. "
-        "Hollow: what both reached is hardly more than noise.",
+        "Hollow: what both reached is hardly more than noise. ◂ at most: over the baseline’s whole range, of which the "
+        "variant never reached a tenth or more.",
         rows.sort_values(["task", "metric"], key=_averages_first),
         styles,
         fine_factor,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from reports.data import StudyData
-from reports.page.blocks import Block, details_block, drawing_block, table_block
+from reports.page.blocks import Block, drawing_block, table_block
 from reports.style.theme import Style, ordered
 from reports.tables import efficiency as factor_tables
 from reports.text import answer as answer_text
@@ -16,6 +16,7 @@ from reports.text.crossings import crossing
 from reports.text.mean_factors import headline, mean_finding
 from reports.text.names import task_name
 from reports.text.numbers import listed
+from reports.text.standing import standing
 from reports.text.token_stream import mismatch
 from sql.names import AVERAGE
 
@@ -52,6 +53,7 @@ def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     boxes = [(found[i], styles[found[i].variant]) for i in ordered(models, styles).index]
     blocks = [Block("doubt", text) for text in (mismatch(data),) if text]
     blocks.append(Block("findings", boxes))
+    blocks += [Block("list", texts) for texts in (standing(data),) if texts]
     return [*blocks, *_mean_factors(data, styles), *_crossings(data, styles)]
 
 
@@ -94,9 +96,9 @@ def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     compared = data.compared[data.compared["factor"].notna()]
     if compared.empty:
         return []
-    task, several = _answered_task(compared), compared["task"].nunique() > 2
+    task = _answered_task(compared)
     averaged = sorted((task_name(name) for name in data.averaged["task"]), key=str.lower)
-    what = f"the average of {listed(averaged)}" if task == AVERAGE else task_name(task)
+    what = f"the average of {listed(averaged)} (a family of tasks counts once)" if task == AVERAGE else task_name(task)
     text = (
         f"Each variant is compared with {data.baseline} of the same depth. The goal is the best accuracy of "
         f"{data.baseline} over its checkpoints, on {what}. The factor is the number of training tokens after which "
@@ -108,10 +110,6 @@ def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     blocks.append(drawing_block(data, "efficiency", "efficiency.crossing_factors", styles))
     for depth in data.depths:
         blocks += table_block(data, "efficiency", factor_tables.factors, styles, depth)
-    by_rule = (data, "efficiency interpolated", factor_tables.rules, styles)
-    blocks += table_block(*by_rule, task)
-    if several:
-        blocks += details_block("By every rule on every benchmark", table_block(*by_rule))
     return blocks
 
 

@@ -35,7 +35,7 @@ def _factors(data: StudyData) -> str:
             row.variant,
             task_name(row.task),
             row.metric,
-            _number(row.factor),
+            "at most " * row.bounded + _number(row.factor),
             "" if pd.isna(row.low) else f"{_number(row.low)} to {_number(row.high)}",
         ]
         for row in rows.itertuples()

@@ -30,16 +30,22 @@ def _model(row: Mapping[str, Any]) -> list[Cell | str]:
 def _accuracies(rows: pd.DataFrame) -> Table:
     body = []
     for row in rows.to_dict("records"):
-        span = f"{100 * row['low']:+.1f} to {100 * row['high']:+.1f}"
+        tested = pd.notna(row["p"])
+        span = f"{100 * row['low']:+.1f} to {100 * row['high']:+.1f}" if tested else ""
         change = Cell(_signed(100 * row["difference"], 1), _minus(span), kind="strong" if row["changed"] else "")
-        shown = [percent(row["first"]), percent(row["second"]), change, f"{row['adjusted_p']:.2g}"]
+        shown = [
+            percent(row["first"]),
+            percent(row["second"]),
+            change,
+            f"{row['adjusted_p']:.2g}" if tested else "no test",
+        ]
         place = [*_model(row), task_name(row["task"]), row["checkpoint"], number(row["items"])]
         body.append((None, [*place, *shown]))
     return table(
         "table-changed",
         "Accuracy on the items that both studies asked, and the change in percentage points with its 95% interval. "
-        "Bold: beyond the noise of the items, by paired tests with Holm’s correction over all rows. Trainings with "
-        "other seeds differ by more.",
+        "Bold: beyond the noise of seeds and items, by Welch’s test with Holm’s correction over all rows. With one "
+        "seed on either side there is no test.",
         [left("Model"), "Depth", left("Benchmark"), left("Checkpoint"), "Items", *SIDES, "Change", "p"],
         body,
     )

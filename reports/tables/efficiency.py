@@ -11,8 +11,9 @@ import pandas as pd
 from reports.data import baseline_of, without_baseline
 from reports.style.theme import Style, ordered
 from reports.tables.cells import Cell, Table, left, model_cells, table, variant_head
+from reports.text.mean_factors import bounded_factor
 from reports.text.names import depth_name, measure_label, task_name, task_order
-from reports.text.numbers import NOTHING, duration, factor, fine_factor, fine_interval, percent, tokens
+from reports.text.numbers import NOTHING, duration, factor, fine_interval, percent, tokens
 from sql.names import AVERAGE
 
 UNITS = ("tokens", "flops", "seconds")  # in which factors are counted
@@ -42,6 +43,8 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) ->
         body,
         *["† what both models reached is hardly more than noise: the factor says little."]
         * bool(rows["within_noise"].any()),
+        *["≤ the variant never reached a tenth or more of the baseline’s range: a bound over that whole range."]
+        * bool(rows["bounded"].any()),
     )
 
 
@@ -51,7 +54,7 @@ def _mean_cell(row: Mapping[str, Any]) -> Cell:
     if pd.isna(row.get("factor")):
         return Cell(NOTHING, note="nothing in common" if pd.notna(row.get("seeds")) else "not evaluated")
     kind = "strong" if row["task"] == AVERAGE else ""
-    text = fine_factor(row["factor"]) + "†" * bool(row["within_noise"])
+    text = bounded_factor(row) + "†" * bool(row["within_noise"])
     return Cell(text, fine_interval(row) or "no interval", kind)
 
 
@@ -98,37 +101,6 @@ def _bounded(value: Any, bound: str) -> str:
     if pd.isna(value):
         return NOTHING
     return factor(value) if bound == "exact" else f"{bound} {factor(value)}"
-
-
-def rules(first: pd.DataFrame, interpolated: pd.DataFrame, styles: Mapping[str, Style], task: str = "") -> Table:
-    """Tabulate the factors on one task, or on all tasks, by both rules: a row for each variant and task.
-
-    `first` and `interpolated` have the rows of `StudyData.efficiency` and `StudyData.interpolated`.
-    """
-    by_rule = {"First crossing": first, "Interpolated": interpolated}
-    by_cell = {
-        (rule, row["depth"], row["variant"], row["task"]): row
-        for rule, rows in by_rule.items()
-        for row in rows.to_dict("records")
-    }
-    chosen = without_baseline(first[first["factor"].notna()])
-    chosen = chosen[chosen["task"] == task] if task else chosen
-    place = {name: i for i, name in enumerate(task_order(chosen["task"]))}
-    body = []
-    for row in ordered(chosen.assign(column=chosen["task"].map(place)), styles, "column").to_dict("records"):
-        key = (row["depth"], row["variant"], row["task"])
-        cells: list[Cell | str] = [*model_cells(row["variant"], row["depth"], styles)]
-        cells += [] if task else [task_name(row["task"])]
-        cells += [_factor_cell(by_cell.get((rule, *key), {})) for rule in by_rule]
-        body.append((key[0] if task else key[:2], cells))
-    on = " on the average" if task == AVERAGE else f" on {task_name(task)}" if task else ""
-    return table(
-        f"table-rules{'' if task else '-all'}",
-        f"The factor{on} by two rules. First crossing: the first checkpoint that has {baseline_of(first)}’s best. "
-        "Interpolated: a straight line in log tokens from the checkpoint before.",
-        [left("Model"), "Depth", *([] if task else [left("Benchmark")]), *by_rule],
-        body,
-    )
 
 
 def compute(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:

@@ -10,6 +10,7 @@ import pandas as pd
 from reports.data import StudyData, baseline_of, without_baseline
 from reports.text.crossings import crossing
 from reports.text.limitations import few_items, not_evaluated
+from reports.text.mean_factors import never_reached
 from reports.text.names import depth_name, measure_name, task_name
 from reports.text.numbers import counted, fine_factor, fine_interval, holds_one, listed
 from reports.text.token_stream import mismatch, repetition
@@ -17,6 +18,7 @@ from sql.names import AVERAGE, UNDER_WAY
 
 NAMED = "95% interval "  # before the first interval of a text
 COSTS = {"flops_billion_per_token": "FLOPs a token", "parameters_billion": "parameters"}
+LEFT = 0.9  # of the baseline's expert size: less is said
 EQUAL = 0.01  # how far costs may differ and be called matched
 
 
@@ -32,7 +34,13 @@ def answers(means: pd.DataFrame, others: pd.DataFrame) -> list[str]:
     found = []
     for depth in sorted({*means["depth"], *others["depth"]}):
         rows = means[means["depth"] == depth]
-        sentences = [_sentence(depth, part) for _, part in rows.groupby(["metric", "task"], sort=False)]
+        shared = rows[~rows["bounded"]]
+        sentences = [_sentence(depth, part) for _, part in shared.groupby(["metric", "task"], sort=False)]
+        for row in rows[rows["bounded"]].to_dict("records"):
+            place = f"At {depth_name(depth).lower()}, " * (depth >= 0 and not sentences)
+            unknown = f"whether {row['variant']} needed fewer or more is open: " * _is_open(row)
+            text = f"{place}{unknown}{never_reached(row)}."
+            sentences.append(text[0].upper() + text[1:] if unknown and not place else text)
         sentences += [crossing(row).sentence for row in others[others["depth"] == depth].to_dict("records")]
         found.append(" ".join(sentences))
     return found
@@ -55,8 +63,8 @@ def _sentence(depth: int, rows: pd.DataFrame) -> str:
 
 
 def _is_open(row: Mapping[str, Any]) -> bool:
-    """Tell whether a study decides nothing about a model: the interval holds 1, or the factor is of noise."""
-    return holds_one(row) or bool(row["within_noise"])
+    """Tell whether a study decides nothing about a model: by its interval, or as the factor is of noise."""
+    return holds_one(row) or bool(row["within_noise"]) or bool(row["bounded"] and row["factor"] >= 1)
 
 
 def _cannot_tell(rows: list[dict[str, Any]], compared: str = "") -> str:
@@ -97,7 +105,7 @@ def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list
     if (others["bound"] == "at most").any():
         missed = [_model(row) for row in others[others["bound"] == "at most"].to_dict("records")]
         texts.append(f"Not reached: {listed(missed)} had not {data.baseline}’s best at the end.")
-    return [*texts, *_unequal_costs(data), *gaps(data), *_benchmarks(data)]
+    return [*texts, *_unequal_costs(data), *_taxes(data), *gaps(data), *_benchmarks(data)]
 
 
 def _unequal_costs(data: StudyData) -> list[str]:
@@ -114,6 +122,19 @@ def _unequal_costs(data: StudyData) -> list[str]:
     texts = [f"Unequal costs, against {data.baseline}: {listed(unequal)}."] * bool(unequal)
     remarks = data.models[data.models["remarks"].notna()].to_dict("records")
     return texts + [f"{_model(row)}: {row['remarks']}." for row in remarks]
+
+
+def _taxes(data: StudyData) -> list[str]:
+    """Name the models whose experts had to be more than a tenth smaller than the baseline's to cost the same."""
+    sizes = data.models.merge(
+        data.models[data.models["variant"] == data.baseline][["depth", "expert_size"]],
+        on="depth",
+        suffixes=("", "_other"),
+    )
+    sizes = sizes.assign(left=sizes["expert_size"] / sizes["expert_size_other"])
+    taxed = [f"{_model(row)} by {1 - row['left']:.0%}" for row in sizes[sizes["left"] < LEFT].to_dict("records")]
+    smaller = f"Matching tax: experts smaller than {data.baseline}’s, {listed(taxed)}; larger models lose less."
+    return [smaller] * bool(taxed)
 
 
 def gaps(data: StudyData) -> list[str]:

@@ -112,7 +112,7 @@ def _checkpoints(data: StudyData) -> list[str]:
     many = " to ".join(dict.fromkeys(f"{count:.0f}" for count in (counts.min(), counts.max())))
     texts = [
         f"Factors of the paper’s rule are read off at {many} checkpoints: they can only take the values that these "
-        "allow, the first by luck. Mean factors and interpolated ones assume straight lines in log tokens between them."
+        "allow, the first by luck. Mean factors assume straight lines in log tokens between them."
     ] * bool(len(counts))
     baseline = data.efficiency[data.efficiency["variant"] == data.baseline]
     early = baseline[baseline["bound"] == "at least"]

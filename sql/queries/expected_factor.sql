@@ -1,4 +1,9 @@
-select factor, low, high, degrees_of_freedom, sqrt(seed_error ** 2 + coalesce(item_error, 0) ** 2) as error
+select
+    factor, low, high, degrees_of_freedom,
+    sqrt(seed_error ** 2 + coalesce(item_error, 0) ** 2) as error,
+    if(bounded, bound, factor) as told,
+    if(bounded, bound_high, high) as told_high,
+    bounded
 from internal.computed_factors as computed
 join internal.variants using (study_id, variant)
 where study_id = $study and variant = $variant and computed.baseline = coalesce($against, variants.baseline)

@@ -1,15 +1,15 @@
 """Draw bootstrap replicates of scores: what a study's checkpoints score with other items of the same benchmarks.
 
 A replicate draws the items of a task with replacement. All models and checkpoints of the task get the same items, so
-that their errors go together (a paired bootstrap); tasks are drawn independently, and 'average' is the average of the
-tasks in each replicate.
+that their errors go together (a paired bootstrap); tasks are drawn independently, and 'average' is the average over
+families of tasks in each replicate.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import duckdb
 import numpy as np
@@ -44,15 +44,37 @@ def replicate_values(
     `measure` is 'accuracy' or 'loss'. The average over the study's averaged tasks is a task of its own.
     """
     tasks = connection.execute(
-        "select task, averaged from chosen_metric where study_id = ? and kind = ? order by task", [study_id, measure]
+        "select task from chosen_metric where study_id = ? and kind = ? order by task", [study_id, measure]
     ).fetchall()
-    values = {task: _task_values(connection, (study_id, measure, task), replicates, seed) for task, _ in tasks}
-    values[AVERAGE] = _average_values([values[task] for task, averaged in tasks if averaged])
+    values = {task: _task_values(connection, (study_id, measure, task), replicates, seed) for (task,) in tasks}
+    for name, weights in averages(connection, study_id, measure).items():
+        values[name] = _average_values(values, weights)
     return values
 
 
+def averages(connection: duckdb.DuckDBPyConnection, study_id: str, measure: str) -> dict[str, dict[str, float]]:
+    """Read the weights of the averaged tasks by task: in the average, and in each average that leaves out a family.
+
+    These are named by `without`.
+    """
+    asked = "select task, family, weight from chosen_metric where study_id = ? and kind = ? and averaged order by task"
+    rows = connection.execute(asked, [study_id, measure]).fetchall()
+    found = {AVERAGE: {task: weight for task, _, weight in rows}} if rows else {}
+    for left_out in sorted({family for _, family, _ in rows}):
+        kept = {task: weight for task, family, weight in rows if family != left_out}
+        total = sum(kept.values())
+        if kept:
+            found[without(left_out)] = {task: weight / total for task, weight in kept.items()}
+    return found
+
+
+def without(family: str) -> str:
+    """Name the average that leaves out a family of tasks, as rows of computed_factors do."""
+    return f"{AVERAGE} without {family}"
+
+
 def read_points(connection: duckdb.DuckDBPyConnection, study_id: str, measure: str) -> dict[Model, Points]:
-    """Read the points of every curve of a study with the values of the seeds."""
+    """Read the points of every curve of a study with the values of the seeds; also of averages without a family."""
     points: dict[Model, Points] = defaultdict(lambda: defaultdict(dict))
     for depth, variant, task, tokens, run_id, run_tokens, value in connection.execute(
         "select depth, variant, task, tokens, run_id, run_tokens, value from curve_points "
@@ -60,6 +82,19 @@ def read_points(connection: duckdb.DuckDBPyConnection, study_id: str, measure: s
         [study_id, measure],
     ).fetchall():
         points[depth, variant, task][tokens][run_id, run_tokens] = value
+    scored = "select task, run_id, tokens, value from counted_scores where study_id = ? and measure = ?"
+    values: dict[str, dict[Checkpoint, float]] = defaultdict(dict)
+    for task, run_id, run_tokens, value in connection.execute(scored, [study_id, measure]).fetchall():
+        values[task][run_id, run_tokens] = value
+    known = {model[:2]: curve for model, curve in points.items() if model[2] == AVERAGE}
+    for name, weights in averages(connection, study_id, measure).items():
+        for model, curve in known.items() if name != AVERAGE else ():
+            points[*model, name] = {
+                tokens: {
+                    place: sum(weight * values[task][place] for task, weight in weights.items()) for place in seeds
+                }
+                for tokens, seeds in curve.items()
+            }
     return points
 
 
@@ -102,9 +137,11 @@ def _values_within_errors(
     }
 
 
-def _average_values(tasks: Sequence[Mapping[Checkpoint, np.ndarray]]) -> dict[Checkpoint, np.ndarray]:
-    """Average over tasks at the checkpoints that all of them have."""
-    if not tasks:
-        return {}
-    common = set(tasks[0]).intersection(*tasks[1:])
-    return {checkpoint: np.mean([task[checkpoint] for task in tasks], axis=0) for checkpoint in common}
+def _average_values(
+    values: Mapping[str, Mapping[Checkpoint, np.ndarray]], weights: Mapping[str, float]
+) -> dict[Checkpoint, np.ndarray]:
+    """Average over weighted tasks at the checkpoints that all of them have."""
+    common = set.intersection(*(set(values[task]) for task in weights))
+    return {
+        checkpoint: sum(weight * values[task][checkpoint] for task, weight in weights.items()) for checkpoint in common
+    }

@@ -1,9 +1,8 @@
-"""Test what changed between two studies beyond noise: paired tests of accuracies, intervals of factors.
+"""Test what changed between two studies beyond noise: accuracies by Welch's test, factors by their intervals.
 
-Both studies evaluate the same items, so accuracies are compared item by item: McNemar's exact test, or random signs of
-the differences where scores are means over seeds, with Holm's correction over all tests. Factors differ beyond noise
-where their 95 % intervals do not overlap. Tasks with other items are left out (comparability.py). The tests know the
-noise of the items only: two trainings of one model with other seeds differ by more (docs/statistics.md).
+The noise of an accuracy is what seeds differ by, on both sides, and the choice of the items, which are the same in both
+studies; with one seed on either side there is no test. Holm's correction is over all tests. Factors differ beyond noise
+where their 95 % intervals do not overlap. Tasks with other items are left out (comparability.py).
 """
 
 from __future__ import annotations
@@ -16,19 +15,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
 
 from pipeline.errors import InputError
 from sql.connection import connect
 from sql.keeping import keep_views
 from sql.names import AVERAGE
 from sql.statistics.comparability import SIDES, Asked, average_notes, read_asked, task_notes, weights_notes
+from sql.statistics.errors import SIGNIFICANCE, holm, together
 
 MODEL = ["depth", "variant"]
 PLACE = [*MODEL, "task", "checkpoint"]
-SIGNIFICANCE = 0.05
-REPLICATES = 2000
-SIGNS = 10_000
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,7 @@ class Comparison:
 
 
 def compare(
-    first: Path, second: Path, *, first_study: str | None = None, second_study: str | None = None, seed: int = 0
+    first: Path, second: Path, *, first_study: str | None = None, second_study: str | None = None
 ) -> Comparison:
     """Compare two studies, of two results files or of one; a file with one study needs no study name.
 
@@ -61,7 +57,7 @@ def compare(
     scores, factors, held_out, asked = zip(*read, strict=True)
     left_out, notes = task_notes(*asked)
     notes += weights_notes(*asked)
-    accuracies, missing = _accuracies(*(frame[~frame["task"].isin(left_out)] for frame in scores), seed=seed)
+    accuracies, missing = _accuracies(*(frame[~frame["task"].isin(left_out)] for frame in scores))
     notes += missing
     if accuracies.empty:
         raise InputError("nothing to compare: " + "; ".join(notes or ["no model has scores of the same items in both"]))
@@ -111,7 +107,7 @@ def _losses(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, li
     return pairs, [f"beware: held-out losses are of {known} in the two studies, so they say nothing of the models"]
 
 
-def _accuracies(first: pd.DataFrame, second: pd.DataFrame, *, seed: int) -> tuple[pd.DataFrame, list[str]]:
+def _accuracies(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Test each model, task and checkpoint that both studies have; return the table, and what is left out."""
     models = [dict.fromkeys(map(_key, frame[MODEL].itertuples(index=False, name=None))) for frame in (first, second)]
     notes = [
@@ -134,10 +130,11 @@ def _accuracies(first: pd.DataFrame, second: pd.DataFrame, *, seed: int) -> tupl
             reason = missing[0] if missing else "no item in common"
             notes += [f"left out: {_model(place)} on {place[2]}: {reason}"] * (place[3] == "final")
             continue
-        rows.append(dict(zip(PLACE, place, strict=True)) | _tested(pairs, np.random.default_rng(seed)))
+        rows.append(dict(zip(PLACE, place, strict=True)) | _tested(pairs))
     table = pd.DataFrame(rows)
     if rows:
-        table["adjusted_p"] = holm(table["p"].to_numpy())
+        tested = table["p"].notna()
+        table.loc[tested, "adjusted_p"] = holm(table["p"][tested].to_numpy())
         table["changed"] = table["adjusted_p"] < SIGNIFICANCE
     return table, notes
 
@@ -147,50 +144,41 @@ def _key(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(None if pd.isna(value) else value for value in values)
 
 
-def _tested(pairs: pd.DataFrame, random: np.random.Generator) -> dict[str, float]:
-    """Return accuracies on the common items, their difference with its bootstrap interval, and its p-value."""
-    scores = pairs[["value_first", "value_second"]].to_numpy(float)
-    difference = scores[:, 1] - scores[:, 0]
-    distinct, times = np.unique(difference, return_counts=True)  # items alike are drawn together: few ways to differ
-    drawn = random.multinomial(len(pairs), times / len(pairs), size=REPLICATES) @ distinct / len(pairs)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    first, second = scores.mean(axis=0)
+def _tested(pairs: pd.DataFrame) -> dict[str, float]:
+    """Test the accuracies on the common items that all seeds of a side have a score of."""
+    names = ["seed_values_first", "seed_values_second"]
+    whole = np.logical_and.reduce([pairs[name].map(len) == pairs[name].map(len).max() for name in names])
+    return {"items": int(whole.sum())} | welch(*(np.stack(pairs[name][whole].to_list()) for name in names))
+
+
+def welch(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
+    """Test whether mean scores of the same items [I, N] and [I, M], of N and M seeds, differ by more than noise.
+
+    Returns the accuracies of both sides, their difference with its 95 % interval, and the p-value, all of the noise NaN
+    with one seed on either side: nothing says then what other seeds would give. The items' part is that of their
+    differences, since items that are hard for one side are hard for the other.
+    """
+    sides, seeds = (first, second), [first.shape[1], second.shape[1]]
+    difference = second.mean() - first.mean()
+    of_items = (second.mean(axis=1) - first.mean(axis=1)).var() / max(len(first) - 1, 1)
+    parts = [np.full(1, side.mean(axis=0).var(ddof=1) / side.shape[1] if min(seeds) > 1 else np.nan) for side in sides]
+    errors = together(parts, seeds, of_items)
+    half = float(errors.half()[0])
     return {
-        "items": len(pairs),
-        "first": first,
-        "second": second,
-        "difference": difference.mean(),
-        "low": low,
-        "high": high,
-        "p": paired_p(difference, random),
+        "first": first.mean(),
+        "second": second.mean(),
+        "difference": difference,
+        "low": difference - half,
+        "high": difference + half,
+        "p": float(errors.p(np.full(1, difference))[0]),
     }
 
 
-def paired_p(difference: np.ndarray, random: np.random.Generator) -> float:
-    """Test whether paired differences [I] have a direction; return the two-sided p-value.
-
-    The test is McNemar's, exact, where all differences are -1, 0 or 1, else by random signs. Example: 6 items better
-    and none worse give 2 / 2^6 = 0.03.
-    """
-    if np.isin(difference, (-1, 0, 1)).all():
-        better, worse = int((difference > 0).sum()), int((difference < 0).sum())
-        return binomtest(better, better + worse).pvalue if better + worse else 1.0
-    unequal = difference[difference != 0]
-    signs = random.integers(0, 2, size=(SIGNS, len(unequal)), dtype=np.int8) * 2 - 1
-    as_far = np.abs(signs @ unequal) >= abs(unequal.sum()) * (1 - 1e-12)
-    return float((1 + as_far.sum()) / (1 + SIGNS))
-
-
-def holm(p: np.ndarray) -> np.ndarray:
-    """Adjust p-values by Holm's method: those below a level are significant with all tests taken together."""
-    order = np.argsort(p)
-    adjusted = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1.0)
-    return adjusted[np.argsort(order)]
-
-
 def _verdict(accuracies: pd.DataFrame, factors: pd.DataFrame) -> str:
-    changed, tests = accuracies[accuracies["changed"]], len(accuracies)
+    changed, tests = accuracies[accuracies["changed"]], int(accuracies["p"].notna().sum())
     verdict = f"no accuracy of {tests} changed beyond noise"
+    if not tests:
+        verdict = f"no test of {len(accuracies)} accuracies, as either side has one seed"
     if len(changed):
         largest = changed.loc[changed["difference"].abs().idxmax()]
         place = f"{_model(largest[PLACE])} on {largest['task']} ({largest['checkpoint']})"

@@ -6,6 +6,7 @@ import duckdb
 import pandas as pd
 
 from sql.ingest import replace_computed
+from sql.names import AVERAGE
 from sql.statistics.bootstrap import read_points, replicate_values
 from sql.statistics.mean_factors import factor_rows, seed_curves
 
@@ -24,6 +25,7 @@ def compute_statistics(
     for measure in ("accuracy", "loss"):
         digests = {tuple(model): one for *model, one in connection.execute(digest_of, [study_id, measure]).fetchall()}
         points = read_points(connection, study_id, measure)
+        digests |= {model: digests[*model[:2], AVERAGE] for model in points if model not in digests}  # without a family
         drawn = replicate_values(connection, study_id, measure, replicates, seed)
         curves = {
             model: seed_curves(curve, drawn[model[2]], lower_is_better=measure == "loss")

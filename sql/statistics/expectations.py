@@ -24,7 +24,8 @@ Positive = Annotated[float, Field(gt=0)]
 class Expectation:
     """What a mean factor is expected to be, or the factor at an accuracy: tokens of `against` over those of `variant`.
 
-    `holds`: the 99.9 % interval holds this value. `below`, `above`: the 95 % interval lies on that side of this value.
+    `holds`: the 99.9 % interval holds this value. `below`, `above`: the 95 % interval lies on that side of this value;
+    below, it is that of the bound where the variant never reached much of the other's range.
     `at` with `at_most` or `at_least`: the factor at this accuracy; a variant that never reaches the accuracy counts
     with all tokens that it was trained on, where the factor is to be low. `against` is a variant, by default the
     study's baseline; `task` a benchmark or 'average'.
@@ -91,10 +92,12 @@ def _mean(each: Expectation, row: dict[str, Any]) -> tuple[str, bool]:
     """Compare a mean factor and its interval with what was expected."""
     from scipy.special import stdtrit
 
+    rule, value = each.rule
+    if rule == "below" and row["bounded"] and row["told_high"] is not None:
+        return f"at most {row['told']:.2f} (to {row['told_high']:.2f})", bool(row["told_high"] < value)
     factor, low, high = row["factor"], row["low"], row["high"]
     if low is None:
         return ("no factor" if factor is None else f"{factor:.2f}, no interval"), False
-    rule, value = each.rule
     if rule == "holds":
         half = stdtrit(row["degrees_of_freedom"], (1 + CERTAIN) / 2) * row["error"]
         low, high = factor * math.exp(-half), factor * math.exp(half)

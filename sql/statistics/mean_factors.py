@@ -2,25 +2,27 @@
 
 The log of the mean factor is the mean of log(tokens of the baseline / tokens of the variant) over the scores that both
 curves cover, at equal score: the area between the curves over the height of the range. A curve is made monotone by its
-best so far and is linear in log tokens between checkpoints, so the area is exact.
+best so far and is linear in log tokens between checkpoints, so the area is exact. Its bound is the mean over all that
+the baseline's curve covers, as if the variant had reached with its last token what it never reached.
 
-The log factor is nearly linear in the checkpoints and its errors add up: the spread of the seeds of each model by
-leaving one seed out, and the choice of the items by bootstrap, with the seeds held fixed. The interval is Welch's: the
-t quantile of the degrees of freedom that the errors have together. docs/statistics.md has the reasons and an example.
+Both are nearly linear in the checkpoints and their errors add up: the spread of the seeds of each model by leaving one
+seed out, and the choice of the items by bootstrap, with the seeds held fixed. docs/statistics.md has the reasons and an
+example.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit  # scipy.stats takes a second to be imported
 
 from sql.statistics.bootstrap import Checkpoint, Model
+from sql.statistics.errors import jackknife, together
 
-CONFIDENCE = 0.95
+PARTS = 25  # of the range that both curves cover; in the middle of each is a target of view factor_by_target
+MUCH = 0.9  # of the baseline's range: where a variant covers less, its bound says more than its factor
 TIE = 4e-15  # as in macros/reaches.sql: sums in another order are still ties
 
 
@@ -56,7 +58,12 @@ class SeedCurves:
 class MeanFactor:
     """A mean factor with its 95 % interval, the scores that both curves cover, and the errors of the log factor.
 
-    None: unknown, or without a common range.
+    `covered` is the share of the baseline's range that both curves cover, `missed_low` to `missed_high` are the scores
+    of the baseline that the variant never reached, and `bound` is an upper bound on the factor over the whole range.
+    `target_halves` is half the width of the interval of the log factor at each target, from the lowest score. With
+    `bounded` the bound says more than the factor; `p` is of the one that says more, against 1, and
+    `detectable` is the smallest factor above 1 that four of five studies with its errors tell from 1.
+    None: unknown, or without a range.
     """
 
     factor: float | None = None
@@ -67,6 +74,16 @@ class MeanFactor:
     degrees_of_freedom: float | None = None
     seed_error: float | None = None
     item_error: float | None = None
+    covered: float | None = None
+    missed_low: float | None = None
+    missed_high: float | None = None
+    bound: float | None = None
+    bound_low: float | None = None
+    bound_high: float | None = None
+    target_halves: list[float] | None = None
+    bounded: bool = False
+    p: float | None = None
+    detectable: float | None = None
 
 
 def seed_curves(
@@ -91,8 +108,9 @@ def factor_rows(
             if (other_depth, other_task) != (depth, task):
                 continue
             found = asdict(mean_factor_interval(baseline, own))
-            if metric == "loss" and found["range_low"] is not None:  # the score is minus the loss
-                found["range_low"], found["range_high"] = -found["range_high"], -found["range_low"]
+            for low, high in (("range_low", "range_high"), ("missed_low", "missed_high")) if metric == "loss" else ():
+                if found[low] is not None:  # the score is minus the loss
+                    found[low], found[high] = -found[high], -found[low]
             yield {
                 **{"depth": depth, "variant": variant, "baseline": against, "task": task, "metric": metric},
                 **found,
@@ -103,65 +121,83 @@ def factor_rows(
 
 
 def mean_factor_interval(baseline: SeedCurves, variant: SeedCurves) -> MeanFactor:
-    """Compute a variant's mean factor; without interval where a model has one seed, and empty without a range."""
-    low, high = (float(end[0]) for end in common_range(baseline.mean, variant.mean))
+    """Compute a variant's mean factor and its bound; without intervals where a model has one seed."""
+    low, best = (float(end[0]) for end in whole_range(baseline.mean, variant.mean))
     if variant is baseline:
-        covered = (low, high) if high > low else (None, None)
-        return MeanFactor(1.0, 1.0, 1.0, *covered)
-    log_factor = mean_log_factor(baseline, variant, baseline.mean, variant.mean)[0]
-    if not np.isfinite(log_factor):
+        one = dict.fromkeys(("factor", "low", "high", "covered", "bound", "bound_low", "bound_high"), 1.0)
+        return MeanFactor(**one, range_low=_known(low), range_high=_known(best))
+    if np.isnan(best):
         return MeanFactor()
-    item_error = None
+    reached = min(max(low, float(variant.mean.max())), best)
+    missed = reached < best - TIE * abs(best)
+    values = log_factors(baseline, variant, baseline.mean, variant.mean)[0]
+    of_items = np.full_like(values, np.nan)
     if baseline.drawn is not None and variant.drawn is not None:
-        drawn = mean_log_factor(baseline, variant, baseline.with_other_items, variant.with_other_items)
-        item_error = float(drawn[np.isfinite(drawn)].std(ddof=1)) if np.isfinite(drawn).sum() > 1 else None
-    found = MeanFactor(float(np.exp(log_factor)), None, None, low, high, item_error=item_error)
-    if min(len(baseline.scores), len(variant.scores)) < 2:
-        return found
-    parts = [
-        _jackknife(mean_log_factor(baseline, variant, baseline.without_one_seed, variant.mean)),
-        _jackknife(mean_log_factor(baseline, variant, baseline.mean, variant.without_one_seed)),
-    ]
-    of_seeds = sum(parts)
-    if not np.isfinite(of_seeds):
-        return found
-    variance = of_seeds + (item_error or 0) ** 2
-    # Welch and Satterthwaite: hundreds of items leave their part as good as known.
-    spent = sum(part**2 / (len(curve.scores) - 1) for part, curve in zip(parts, (baseline, variant), strict=True))
-    freedom = variance**2 / spent if spent > 0 else np.inf
-    half = stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt(variance)
-    ends = np.exp([log_factor - half, log_factor + half])
-    return replace(
-        found,
-        low=float(ends[0]),
-        high=float(ends[1]),
-        degrees_of_freedom=float(freedom),
-        seed_error=float(np.sqrt(of_seeds)),
+        of_items = _spread(log_factors(baseline, variant, baseline.with_other_items, variant.with_other_items))
+    seeds, parts = [len(curves.scores) for curves in (baseline, variant)], [np.full_like(values, np.nan)] * 2
+    if min(seeds) > 1:
+        parts = [
+            jackknife(log_factors(baseline, variant, baseline.without_one_seed, variant.mean)),
+            jackknife(log_factors(baseline, variant, baseline.mean, variant.without_one_seed)),
+        ]
+    errors = together(parts, seeds, np.nan_to_num(of_items) ** 2)
+    ends, halves = np.exp([values - errors.half(), values, values + errors.half()]), errors.half()[2:]
+    covered = (reached - low) / (best - low)
+    said = int(covered < MUCH)
+    p = errors.p(np.minimum(values, 0) if said else values)[said]  # a bound above 1 decides nothing
+    has_range = bool(np.isfinite(values[0]))
+    return MeanFactor(
+        *(_known(ends[place, 0]) for place in (1, 0, 2)),
+        range_low=low if has_range else None,
+        range_high=reached if has_range else None,
+        degrees_of_freedom=_known(errors.freedom[0]),
+        seed_error=_known(np.sqrt(sum(parts)[0])),
+        item_error=_known(of_items[0]),
+        covered=covered,
+        missed_low=reached if missed else None,
+        missed_high=best if missed else None,
+        **{name: _known(end) for name, end in zip(("bound_low", "bound", "bound_high"), ends[:, 1], strict=True)},
+        target_halves=halves.tolist() if np.isfinite(halves).all() else None,
+        bounded=bool(said),
+        p=_known(p),
+        detectable=_known(np.exp(errors.detectable[said])),
     )
 
 
-def common_range(baseline_scores: np.ndarray, variant_scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the scores that both curves [R, C] cover, rounding aside: from [R], to [R]; NaN where there are none."""
-    both = (baseline_scores, variant_scores)
-    low = np.maximum(*(scores[:, 0] for scores in both))
-    high = np.minimum(*(scores.max(axis=1) for scores in both))
-    empty = low >= high - TIE * np.abs(high)
-    return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
+def whole_range(baseline_scores: np.ndarray, variant_scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return what the baseline's curves [R, C] cover from where both start: from [R], to [R]; NaN where nothing."""
+    return _ends(np.maximum(baseline_scores[:, 0], variant_scores[:, 0]), baseline_scores.max(axis=1))
 
 
-def mean_log_factor(
+def log_factors(
     baseline: SeedCurves, variant: SeedCurves, baseline_scores: np.ndarray, variant_scores: np.ndarray
 ) -> np.ndarray:
-    """Average log(tokens of the baseline / tokens of the variant) over the scores that both curves [R, C] cover: [R].
+    """Compute log(tokens of the baseline / tokens of the variant) at equal score: mean, bound and targets [R, 2 + T].
 
-    Either may have one row for all of the other's. NaN without a common range.
+    The mean is over the scores that both curves [R, C] cover, NaN where there are none, the bound over all that the
+    baseline's cover. Targets move with the range that both cover, so that every resampled pair of curves has them.
+    Either curve may have one row for all of the other's.
     """
-    low, high = (end[:, None] for end in common_range(baseline_scores, variant_scores))
-    areas = [
-        _area(model.log_tokens, np.maximum.accumulate(scores, axis=1), low, high)
-        for model, scores in ((baseline, baseline_scores), (variant, variant_scores))
-    ]
-    return (areas[0] - areas[1]) / (high - low)[:, 0]
+    own, other = (np.maximum.accumulate(scores, axis=1) for scores in (variant_scores, baseline_scores))
+    start, best = whole_range(other, own)
+    # What was never reached counts with the last token: there the curve goes straight up.
+    budget = np.append(variant.log_tokens, variant.log_tokens[-1])
+    raised = np.pad(own, ((0, 0), (0, 1)), constant_values=np.inf)
+    shared, means = _ends(start, np.minimum(best, own[:, -1])), []
+    for low, high in (shared, (start, best)):
+        ends = low[:, None], high[:, None]
+        areas = _area(baseline.log_tokens, other, *ends) - _area(budget, raised, *ends)
+        means.append(areas / (high - low))
+    low, high = (end[:, None] for end in shared)
+    targets = low + (high - low) * (np.arange(PARTS) + 0.5) / PARTS
+    by_target = _crossings(baseline.log_tokens, other, targets) - _crossings(budget, raised, targets)
+    return np.column_stack([*means, by_target])
+
+
+def _ends(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of ranges [R], NaN where these are empty, rounding aside."""
+    empty = ~(low < high - TIE * np.abs(high))
+    return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
 
 
 def _area(log_tokens: np.ndarray, curve: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -173,7 +209,21 @@ def _area(log_tokens: np.ndarray, curve: np.ndarray, low: np.ndarray, high: np.n
     return ((above - below) * middle).sum(axis=1)
 
 
-def _jackknife(without_one: np.ndarray) -> float:
-    """Estimate the variance of a statistic from its values without one seed each [N]."""
-    seeds = len(without_one)
-    return float((seeds - 1) / seeds * ((without_one - without_one.mean()) ** 2).sum())
+def _crossings(log_tokens: np.ndarray, curve: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Find the log tokens at which monotone curves [R, C] rise to targets [R, T], which they reach: [R, T]."""
+    curve = np.broadcast_to(curve, (len(targets), curve.shape[1]))
+    after = (curve[:, None] < targets[:, :, None]).sum(axis=2).clip(1, curve.shape[1] - 1)
+    low, high = (np.take_along_axis(curve, place, axis=1) for place in (after - 1, after))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(high > low, (targets - low) / (high - low), 0)
+    return log_tokens[after - 1] + share * (log_tokens[after] - log_tokens[after - 1])
+
+
+def _spread(drawn: np.ndarray) -> np.ndarray:
+    """Return the standard deviation of each statistic [T] over the replicates [R, T] in which it is known."""
+    known = (one[np.isfinite(one)] for one in drawn.T)
+    return np.array([one.std(ddof=1) if len(one) > 1 else np.nan for one in known])
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

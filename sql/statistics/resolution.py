@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import stdtrit
 
-CONFIDENCE, POWER = 0.95, 0.8
+from sql.statistics.errors import POWER, together
+
 STUDIES = 20_000  # simulated
 
 
@@ -51,8 +51,5 @@ def smallest_factor(noise: Noise, seeds: int) -> float:
     seed_variance = noise.seed_deviation**2 / seeds  # of the mean position of one model
     errors = random.normal(0, math.sqrt(2 * seed_variance + noise.item_error**2), STUDIES)
     estimates = seed_variance * random.chisquare(seeds - 1, (2, STUDIES)) / (seeds - 1)
-    variance = estimates.sum(axis=0) + noise.item_error**2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        freedom = variance**2 / (estimates**2 / (seeds - 1)).sum(axis=0)
-    half = stdtrit(np.nan_to_num(freedom, nan=np.inf, posinf=np.inf), (1 + CONFIDENCE) / 2) * np.sqrt(variance)
+    half = together(estimates, [seeds, seeds], noise.item_error**2).half()
     return math.exp(float(np.quantile(half - errors, POWER)))  # a study tells where factor + error > half

@@ -39,7 +39,7 @@ def compare_studies(options: argparse.Namespace) -> None:
             f"Not shown, because unchanged: {accuracies} rows of accuracies, {factors} of factors; --all prints them.",
             soft_wrap=True,
         )
-    console.print("Noise of accuracies is that of the items: trainings of one model with other seeds differ by more.")
+    console.print("Noise of accuracies is that of seeds and items; with one seed on either side there is no test.")
 
 
 def _told(found: Comparison) -> Comparison:

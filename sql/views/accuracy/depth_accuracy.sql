@@ -19,7 +19,7 @@ select
     latest.value as accuracy, -- 0 to 1
     latest.stderr,
     latest.items,
-    coalesce(latest.chance, chosen_metric.chance) as chance
+    greatest(coalesce(latest.chance, chosen_metric.chance), chosen_metric.trivial) as chance
 from latest
 join internal.variants using (study_id, variant)
 join internal.chosen_metric using (study_id, task, metric, filter)

@@ -7,7 +7,7 @@ select
     value as accuracy, -- 0 to 1
     stderr,
     items,
-    chance,
+    chance, -- accuracy of guessing, or of the best trivial rule where that is known to be better
     metric,
     filter
 from internal.token_scores

@@ -25,7 +25,8 @@ select
     places.metric,
     places.filter,
     items.item_id,
-    avg(items.value order by places.run_id) as value
+    avg(items.value order by places.run_id) as value,
+    list(items.value order by places.run_id) as seed_values
 from places
 join items
     on items.run_id = places.run_id

@@ -8,6 +8,7 @@ with targets as (
         study_id, depth, variant, baseline, task,
         metric,
         range_low + (range_high - range_low) * (part - 0.5) / 25 as target,
+        target_halves[case metric when 'loss' then 26 - part else part end] as half, -- from the lowest score
         case metric when 'loss' then -target else target end as goal
     from mean_factors_against(null)
     cross join range(1, 26) as parts(part)
@@ -36,7 +37,9 @@ select
     target, -- accuracy between 0 and 1, or loss in bits per byte
     any_value(tokens) filter (curve = baseline) as baseline_tokens, -- training tokens of the baseline to the target
     any_value(tokens) filter (curve = variant) as variant_tokens, -- training tokens of the variant to the target
-    baseline_tokens / variant_tokens as factor -- tokens of the baseline over tokens of the variant
+    baseline_tokens / variant_tokens as factor, -- tokens of the baseline over tokens of the variant
+    factor * exp(-any_value(half)) as low, -- lower end of the 95 % interval at this part of the range; null with one seed
+    factor * exp(any_value(half)) as high -- upper end
 from crossings
 join internal.variants using (study_id, variant, baseline)
 group by study_id, depth, variant, place, task, metric, target

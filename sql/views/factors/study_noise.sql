@@ -12,6 +12,6 @@ select
     min(least(seeds, baseline_seeds)) as seeds -- fewest seeds of a model
 from internal.computed_factors
 join internal.variants using (study_id, variant, baseline)
-where baseline <> variant and seed_error is not null
+where baseline <> variant and seed_error is not null and not starts_with(task, 'average without ')
 group by study_id, task, metric
 order by study_id, task = 'average', task, metric;

@@ -129,6 +129,7 @@ def plain_generation(
 def write_place(place: Path) -> Path:
     """A world, a tokenizer and two checkpoints."""
     write_world(place / "world", WorldSettings(documents=300, items=ITEMS))
+    write_world(place / "sheets", WorldSettings(documents=100, items=ITEMS, families=("recall", "tracking")))
     write_tokenizer(place / "tokenizer")
     for seed in range(2):
         save_small_model(place / f"checkpoint-{seed}", seed, sequence_length=256)
@@ -164,9 +165,9 @@ def write_job(place: Path, output: str, **changes: Any) -> Path:
     return path
 
 
-def plain_specifications(place: Path) -> list[dict[str, Any]]:
+def plain_specifications(place: Path, world: str = "world") -> list[dict[str, Any]]:
     """Specifications of the world's tasks without their definitions for lm-eval: files of plain items alone."""
-    return [{**task, "yaml": None, "dataset_path": None} for task in world_specifications(place / "world")]
+    return [{**task, "yaml": None, "dataset_path": None} for task in world_specifications(place / world)]
 
 
 def evaluated(path: Path) -> list[Path]:

@@ -99,12 +99,13 @@ def test_progress_counts_the_requests_of_the_checkpoint_in_hand(place: Path, mon
     assert all(done <= total for done, total in told)
 
 
-def test_lm_eval_and_plain_items_agree(place: Path) -> None:
-    """Both ways of asking the world's questions give the same rows."""
+def asked_twice(place: Path, world: str) -> list[list[dict[str, Any]]]:
+    """The rows of each checkpoint when lm-eval asks a world's questions and when plain items are asked; both agree."""
+    both = (("harness", world_specifications(place / world)), ("plain", plain_specifications(place, world)))
     found = [
         [{name: rows(folder, name) for name in ("evaluations", "items")} for folder in evaluated(path)]
-        for name, tasks in (("harness", world_specifications(place / "world")), ("plain", plain_specifications(place)))
-        for path in [write_job(place, name, tasks=tasks)]
+        for name, tasks in both
+        for path in [write_job(place, f"{name}-{world}", tasks=tasks)]
     ]
     for ours, plain in zip(*found, strict=True):
         for name, own in ours.items():
@@ -115,6 +116,14 @@ def test_lm_eval_and_plain_items_agree(place: Path) -> None:
                 }
                 assert row["value"] == pytest.approx(other["value"])
                 assert row.get("stderr") == pytest.approx(other.get("stderr"))
+    return found
+
+
+def test_lm_eval_and_plain_items_agree(place: Path) -> None:
+    tasks = {(row["task"], row["metric"]) for row in asked_twice(place, "sheets")[0][0]["evaluations"]}
+    assert tasks == {(f"world_{name}", metric) for name in ("recall", "tracking") for metric in
+                     ("exact_match", "gold_bits_per_byte")}  # fmt: skip
+    found = asked_twice(place, "world")
     assert {row["value"] for row in found[0][0]["items"] if row["metric"] == "acc"} == {0.0, 1.0}
     gold = [row for row in found[0][0]["evaluations"] if row["metric"] == "gold_bits_per_byte"]
     assert [row["task"] for row in gold] == ["world_choice", "world_long", "world_short"]

@@ -26,7 +26,7 @@ from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, MODEL_RUNS, NO
 
 CURVES, NO_LOSSES = curve(), curve().iloc[:0].rename(columns={"accuracy": "value"})
 CHOSEN = pd.DataFrame({"variant": ["DR"], "depth": 4, "task": "average", "metric": "accuracy", "factor": [2.0]})
-CHOSEN = CHOSEN.assign(within_noise=False, baseline="LA")
+CHOSEN = CHOSEN.assign(within_noise=False, bounded=False, baseline="LA")
 MODELS = pd.DataFrame({"variant": ["LA", "DR"], "depth": 4, "config": None})
 TARGETS = pd.DataFrame({"target": np.linspace(0.3, 0.4, 25), "factor": np.linspace(1.5, 2.6, 25)})
 TARGETS = TARGETS.assign(variant="DR", depth=4, task="average", metric="accuracy", variant_tokens=2e6)
@@ -78,6 +78,16 @@ def test_two_bars_of_nearly_one_height_are_drawn_apart_and_keep_their_spans() ->
     assert span(first) == pytest.approx(1 / 0.85, rel=0.03)
     assert span(second) == pytest.approx(1 / 0.8, rel=0.03)
     assert abs(float(first["value"]) - float(second["value"])) > 0.02
+
+
+def test_a_curve_that_stops_has_a_line_to_what_it_never_reached_and_no_bar() -> None:
+    stops = CHOSEN.assign(bounded=True, factor=0.8, bound=0.8, bound_low=None, bound_high=None)
+    drawn = answer(stops.assign(missed_low=0.5, missed_high=0.75), CURVES, NO_LOSSES, TARGETS, MODELS, STYLES)
+    lines = [row for rows in data(drawn.panels[0].specification) for row in rows if "missed_low" in row]
+    last = CURVES[CURVES["variant"] == "DR"]["tokens"].max()
+    assert [(float(row["tokens"]), row["missed_low"], row["missed_high"]) for row in lines] == [(last, "0.5", "0.75")]
+    assert "DR never reached 50.0% to 75.0%" in drawn.panels[0].description
+    assert "label" not in str(data(drawn.panels[0].specification))
 
 
 def test_no_headline_no_figure() -> None:
@@ -192,7 +202,7 @@ def test_bounds_keep_their_shapes_beside_the_legend() -> None:
 MEANS = pd.DataFrame(
     {"depth": 4, "variant": "DR", "task": ["average", "gsm8k", "average"], "metric": ["accuracy", "accuracy", "loss"]}
     | {"baseline": "LA", "factor": [1.24, 1.1, 1.3], "low": [1.1, np.nan, 0.9], "high": [1.4, np.nan, 1.8]}
-    | {"within_noise": [False, True, False]}
+    | {"within_noise": [False, True, False], "bounded": [False, True, False]}
 )
 
 
@@ -205,7 +215,7 @@ def test_mean_factors_show_the_averages_first_and_both_measures() -> None:
     assert [(row["name"], row["label"]) for row in factors_of(drawn)] == [
         ("Average accuracy", "1.24×"),
         ("Average loss", "1.30×"),
-        ("GSM8K", "1.10×"),
+        ("GSM8K", "≤ 1.10×"),
     ]
     assert mean_factors(MEANS.assign(factor=np.nan), DRAWN) is None
 

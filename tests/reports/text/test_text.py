@@ -15,16 +15,26 @@ from hypothesis import strategies as st
 
 from reports.data import StudyData, read_study
 from reports.page.sections import data_blocks
-from reports.text.answer import answers, times
+from reports.text.answer import answers, times, warnings
 from reports.text.crossings import crossing
 from reports.text.limitations import data_doubts
 from reports.text.mean_factors import headline, mean_finding
 from reports.text.names import variants_in_words
 from reports.text.numbers import duration, factor, fine_interval, listed, percent, tokens
+from reports.text.standing import standing
 from reports.text.token_stream import epochs, repetition, streams
 from tests.reports.small_results import STUDY, curation, entered, model_row, study
 
 ANSWER_ROW = {"metric": "accuracy", "task": "average", "depth": 4, "seeds": 5, "within_noise": False, "baseline": "LA"}
+ANSWER_ROW |= {"bounded": False}
+BOUNDED = {
+    "bounded": True,
+    "missed_low": 0.56,
+    "missed_high": 0.77,
+    "bound": 2 / 3,
+    "bound_low": 0.5,
+    "bound_high": 0.8,
+}
 NO_OTHERS = pd.DataFrame({"depth": []})
 OPEN = "The study cannot tell whether "
 
@@ -58,6 +68,27 @@ def test_models_that_are_not_decided_share_a_sentence() -> None:
 
 def test_a_factor_of_noise_decides_nothing() -> None:
     assert sentences({"variant": "DR", "factor": 0.5, "within_noise": True})[0].startswith(OPEN)
+
+
+def test_where_a_model_stops_the_bound_is_said_in_place_of_the_factor() -> None:
+    (text,) = sentences(
+        {"variant": "DR", "factor": 1.5, "low": 1.2, "high": 1.9},
+        {"variant": "LA-1", **BOUNDED, "factor": 2 / 3, "low": 0.5, "high": 0.8},
+    )
+    assert text.startswith("At depth 4, for equal average accuracy, DR needed 1.50 times fewer")
+    assert text.endswith(
+        "LA-1 never reached 56.0% to 77.0% in average accuracy; over LA’s whole range it needs at least 1.50 times as "
+        "many training tokens (95% interval 1.25 to 2.00)."
+    )
+
+
+@pytest.mark.parametrize(("bound", "high", "decided"), [(0.8, 0.95, True), (0.8, 1.1, False), (1.3, 1.6, False)])
+def test_a_bound_decides_only_below_one(bound: float, high: float, decided: bool) -> None:
+    changed = {"bound": bound, "bound_low": bound / 1.1, "bound_high": high}
+    said = {"factor": bound, "low": bound / 1.1, "high": high}
+    (text,) = sentences({"variant": "LA-1", **BOUNDED, **changed, **said})
+    assert text.startswith("At depth 4, LA-1 never" if decided else "At depth 4, whether LA-1 needed fewer or more is")
+    assert ("at most 1.30 times fewer" in text) == (bound > 1)
 
 
 @given(st.floats(0.05, 20), st.floats(1, 3), st.floats(1, 3))
@@ -144,6 +175,7 @@ MEAN_ROW = {
     "range_low": 0.31,
     "range_high": 0.88,
     "within_noise": False,
+    "bounded": False,
 }
 
 
@@ -161,6 +193,43 @@ def test_a_factor_below_one_is_said_in_times_as_many_too() -> None:
     assert found.interval == "95% interval 0.64 to 0.96"
 
 
+def test_a_bound_is_large_type_with_what_was_never_reached() -> None:
+    found = mean_finding({**MEAN_ROW, **BOUNDED, "factor": 2 / 3, "low": 0.5, "high": 0.8})
+    assert (found.figure, found.unit) == ("≤\u202f0.67×", "that is, at least 1.50 times as many training tokens")
+    assert found.sentence.startswith("DR never reached 56.0% to 77.0% in average accuracy")
+
+
+def test_each_headline_comparison_says_its_ends_and_whether_it_is_decided_together_with_the_others() -> None:
+    place = {name: MEAN_ROW[name] for name in ("variant", "depth", "task", "metric")}
+    targets = [(0.32, 0.6, 0.5, 0.72), (0.6, 1.0, 0.8, 1.25), (0.87, 1.5, 1.2, 1.8)]
+    columns = ("target", "factor", "low", "high")
+    by_target = pd.DataFrame([{**place, **dict(zip(columns, one, strict=True))} for one in targets])
+    tested = {"p": 0.02, "decided_adjusted": False, "comparisons": 4, "hangs_on": "swaps", "detectable": 1.3}
+    loss = {**MEAN_ROW, "metric": "loss", "p": math.nan, "hangs_on": None, "detectable": None}
+    means = pd.DataFrame([loss, {**MEAN_ROW, **tested}, {**MEAN_ROW, "task": "gsm8k", **tested}])
+    others = [("sums", 1.3, True), ("swaps", 1.04, False)]
+    without = [
+        {**MEAN_ROW, "left_out": name, "factor": value, "low": value - 0.1, "high": value + 0.1, "decided": decided}
+        for name, value, decided in others
+    ]
+    frames = {"mean_factors": means, "factor_by_target": by_target, "without_one": pd.DataFrame(without)}
+    assert standing(StudyData({}, frames)) == [
+        "DR of depth 4, average accuracy, the primary measure: at 32.0% 1.67 times as many (1.39 to 2.00), at 87.0% "
+        "1.50 times fewer (1.20 to 1.80); decided after correction for 4 comparisons: no; the decision hangs on one "
+        "task: without swaps 1.04 times fewer (0.94 to 1.14); the smallest factor that such a study tells from 1 is "
+        "1.30."
+    ]
+
+
+def test_what_matching_takes_of_the_experts_is_said_above_a_tenth(tmp_path: Path) -> None:
+    sizes = {"LA": 96, "DR": 88, "DR+DA": 64, "other": None}
+    rows = [{**model_row(name, name, 4), "config": json.dumps({"expert_size": size})} for name, size in sizes.items()]
+    data = read_study(entered(tmp_path / "results.duckdb", {"studies": [study()], "models": rows}), STUDY)
+    means = pd.DataFrame([{**ANSWER_ROW, "variant": "DR", "factor": 1.0}])
+    taxes = [text for text in warnings(data, means, pd.DataFrame({"bound": []})) if "tax" in text]
+    assert taxes == ["Matching tax: experts smaller than LA’s, DR+DA at depth 4 by 33%; larger models lose less."]
+
+
 def test_one_seed_has_no_interval() -> None:
     found = mean_finding({**MEAN_ROW, "low": math.nan, "high": math.nan, "seeds": 1})
     assert found.interval == ""
@@ -169,7 +238,7 @@ def test_one_seed_has_no_interval() -> None:
 
 def test_losses_are_named() -> None:
     row = {**MEAN_ROW, "metric": "loss", "range_low": 0.412, "range_high": 1.25}
-    assert "every average loss from 1.25 bits per byte to 0.41 bits per byte" in mean_finding(row).sentence
+    assert "every average loss from 1.25 to 0.41 bits per byte" in mean_finding(row).sentence
 
 
 def test_the_headline_is_a_loss_where_accuracy_is_within_noise() -> None:

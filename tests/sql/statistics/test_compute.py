@@ -49,7 +49,7 @@ def test_computing_again_replaces_and_repeats(scored):
             computed = compute_statistics(connection, "s", replicates=20)
             found.append(stored(connection))
     assert found[0].equals(found[1])
-    assert len(computed) == len(found[0]) == 2 * 2 * 3  # pairs of models, tasks with the average
+    assert len(computed) == len(found[0]) == 2 * 2 * 5  # pairs of models, tasks with the average and two without one
     assert set(found[0]["replicates"]) == {20}
 
 
@@ -58,12 +58,12 @@ def test_other_studies_keep_their_rows(scored):
     with results.connect(scored) as connection:
         for study in ("other", "s", "s"):
             compute_statistics(connection, study, replicates=5)
-        assert stored(connection).groupby("study_id").size().to_dict() == {"other": 2, "s": 12}
+        assert stored(connection).groupby("study_id").size().to_dict() == {"other": 2, "s": 20}
 
 
 def test_a_reader_computes_without_storing(scored):
     with results.connect(scored, read_only=True) as connection:
-        assert len(compute_statistics(connection, "s", replicates=5)) == 12
+        assert len(compute_statistics(connection, "s", replicates=5)) == 20
         assert compute_statistics(connection, "no such study", replicates=5).empty
         assert stored(connection).empty
 
@@ -87,6 +87,43 @@ def test_items_add_their_error(scored):
         * (found["seed_error"] ** 2 + found["item_error"] ** 2) ** 0.5
     )
     assert np.log(found["high"] / found["low"]) == pytest.approx(2 * half)
+
+
+FAMILY = ("world_short", "world_long")  # both ask for sums
+
+
+def test_an_average_without_a_family_is_the_average_of_the_others(path):
+    random = np.random.default_rng(0)
+    for seed in range(3):
+        curves = {
+            variant: {task: {n * 100: random.random(40) < 0.15 * n for n in range(1, 6)} for task in (*FAMILY, "other")}
+            for variant in ("LA", "DR")
+        }
+        enter_scores(path, curves, seed=seed)
+    with results.connect(path) as connection:
+        found = compute_statistics(connection, "s", replicates=50)
+    numbers = ["factor", "low", "high", "item_error", "covered", "p"]
+    without, alone = one(found, task="average without sums"), one(found, task="other")
+    assert [without[name] for name in numbers] == pytest.approx([alone[name] for name in numbers])
+    assert "average without other" in set(found["task"])
+    assert len(set(found["digest"][found["task"].str.startswith("average") & (found["baseline"] == "LA")])) == 2
+
+
+@pytest.mark.parametrize(("faster", "hangs_on"), [(("one",), "one"), (("one", "other"), None), ((), None)])
+def test_a_decision_that_hangs_on_one_task_is_said(path, faster, hangs_on):
+    random = np.random.default_rng(0)
+    for seed in range(4):
+        curves = {"LA": {}, "DR": {}}
+        for task in ("one", "other", "third"):
+            for variant, tasks in curves.items():
+                ahead = 1.0 if variant == "DR" and task in faster else 0.0
+                start = random.normal(ahead, 0.15)
+                tasks[task] = {1000 * 2**n: np.arange(100) < 10 * (n + start + 1) for n in range(6)}
+        enter_scores(path, curves, seed=seed)
+    with results.connect(path) as connection:
+        compute_statistics(connection, "s", replicates=0)
+        rows = "select decided, hangs_on from mean_factors where variant = 'DR' and task = 'average'"
+        assert connection.execute(rows).fetchall() == [(bool(faster), hangs_on)]
 
 
 def test_without_replicates_the_interval_is_over_the_seeds(scored):

@@ -11,7 +11,7 @@ from sql.statistics.expectations import Expectation, check_expectations
 from tests.sql.by_hand import enter_scores
 
 TOKENS = [100, 200, 400, 800, 1600]
-SHIFT = {"LA": 0, "DR": 0, "DR+DA": -1}  # a twin, and a model that needs twice the tokens
+SHIFT = {"LA": 0, "DR": 0, "DR+DA": -1, "X": None}  # a twin, one that needs twice the tokens, one that never learns
 
 
 @pytest.fixture
@@ -21,7 +21,8 @@ def known(path):
     for seed in range(3):
         curves = {}
         for variant, shift in SHIFT.items():
-            right = [0.1 * (place + 2 + shift) + random.normal(0, 0.004) for place in range(len(TOKENS))]
+            base = [0.15 if shift is None else 0.1 * (place + 2 + shift) for place in range(len(TOKENS))]
+            right = [share + random.normal(0, 0.004) for share in base]
             curves[variant] = {"t": dict(zip(TOKENS, [np.arange(400) < 400 * share for share in right], strict=True))}
         enter_scores(path, curves, seed=seed)
     with results.connect(path) as connection:
@@ -38,6 +39,8 @@ def known(path):
         ({"variant": "DR+DA", "below": 1}, True),
         ({"variant": "DR+DA", "holds": 1}, False),
         ({"variant": "DR+DA", "below": 0.45}, False),
+        ({"variant": "X", "below": 0.6}, True),  # by the bound
+        ({"variant": "X", "above": 0.1}, False),
         ({"variant": "DR", "against": "DR+DA", "above": 1.5}, True),
         ({"variant": "DR+DA", "task": "t", "at": 0.4, "at_most": 0.6}, True),
         ({"variant": "DR+DA", "task": "t", "at": 0.4, "at_most": 0.4}, False),

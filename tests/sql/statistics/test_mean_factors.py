@@ -58,14 +58,31 @@ def test_a_dip_is_not_unlearning() -> None:
     ("baseline", "variant"),
     [
         pytest.param({10: 0.1, 20: 0.2}, {10: 0.3, 20: 0.4}, id="starts above the best"),
-        pytest.param({10: 0.1, 20: 0.2}, {10: 0.15}, id="one checkpoint"),
         pytest.param({10: 0.3}, {10: 0.2, 20: 0.4}, id="one checkpoint of the baseline"),
-        pytest.param({10: 0.1, 20: 0.2}, {10: 0.15, 20: 0.15}, id="flat"),
         pytest.param({10: 0.1, 20: 0.1 + 0.2}, {10: 0.3, 20: 0.5}, id="a tie up to rounding"),
     ],
 )
 def test_without_a_common_range_nothing_is_known(baseline: dict[int, float], variant: dict[int, float]) -> None:
     assert compared(baseline, variant) == MeanFactor()
+
+
+def test_what_the_variant_never_reached_counts_with_its_last_token() -> None:
+    # DR goes from 0.2 to 0.7; LA ends at 0.6, with 80 tokens, and DR goes on from there between 2 and 3 doublings.
+    found = compared(DR, LA)
+    assert (found.range_low, found.range_high, found.covered) == (0.2, 0.6, pytest.approx(0.8))
+    assert (found.missed_low, found.missed_high) == (0.6, 0.7)
+    doublings = (0.4 * (0.75 - 1.5625) + 0.1 * (2.5 - 3)) / 0.5
+    assert found.bound == pytest.approx(2**doublings)
+
+
+@pytest.mark.parametrize(
+    ("variant", "doublings"),
+    [({10: 0.15}, 0.75 - 0), ({10: 0.15, 20: 0.15}, 0.75 - 1), ({10: 0.0, 20: 0.1, 40: 0.05}, 0.5 - 2)],
+)
+def test_a_variant_that_never_rises_into_the_range_has_a_bound_and_no_factor(variant: dict, doublings: float) -> None:
+    found = compared({10: 0.1, 20: 0.2}, variant)
+    assert (found.factor, found.low, found.range_low, found.covered) == (None, None, None, 0)
+    assert found.bound == pytest.approx(2**doublings)
 
 
 curves = st.lists(st.integers(0, 20), min_size=2, max_size=6)
@@ -76,6 +93,21 @@ def test_scaling_the_tokens_of_a_variant_divides_its_factor(baseline: list, vari
     la, dr = ({100 * 2**n: value / 20 for n, value in enumerate(curve)} for curve in (baseline, variant))
     before, after = compared(la, dr), compared(la, {tokens * scale: score for tokens, score in dr.items()})
     assert after.factor == (before.factor and pytest.approx(before.factor / scale))
+    assert after.bound == (before.bound and pytest.approx(before.bound / scale))
+
+
+@given(curves, curves, st.lists(st.integers(0, 20), max_size=3))
+def test_more_training_only_lowers_the_bound_of_what_was_never_reached(
+    baseline: list, variant: list, more: list
+) -> None:
+    la, dr = ({100 * 2**n: value / 20 for n, value in enumerate(curve)} for curve in (baseline, variant))
+    found, later = compared(la, dr), compared(la, {100 * 2**n: value / 20 for n, value in enumerate(variant + more)})
+    if found.covered == 1:
+        assert found.bound == pytest.approx(found.factor)
+        assert found.missed_low is None
+    if found.bound is not None:
+        assert later.bound <= found.bound * (1 + 1e-9)
+        assert later.covered >= found.covered
 
 
 def test_without_items_the_interval_is_that_of_the_seeds() -> None:
@@ -98,6 +130,52 @@ def test_both_models_add_their_spread_and_their_degrees_of_freedom() -> None:
     assert found.degrees_of_freedom == pytest.approx(sum(parts) ** 2 / (parts[0] ** 2 / 3 + parts[1] ** 2 / 2))
 
 
+def test_the_bound_has_the_interval_of_its_own_resampling() -> None:
+    # The variant stops at 0.3 of the baseline's 0.1 to 0.5: each seed's stop moves the bound through what it missed.
+    stops = (0.28, 0.3, 0.35)
+    variant = SeedCurves(np.log(TOKENS), np.minimum(LINE, np.array(stops)[:, None]), None)
+    found = mean_factor_interval(lines(0.0, 0.0, 0.0), variant)
+    missing = [
+        compared(dict(zip(TOKENS, LINE, strict=True)), dict(zip(TOKENS, curve, strict=True))).bound
+        for curve in variant.without_one_seed
+    ]
+    error = np.sqrt(2 / 3 * ((np.log(missing) - np.log(missing).mean()) ** 2).sum())
+    assert found.bound_high < 1
+    half = t_distribution.ppf(0.975, 2) * error
+    assert np.log([found.bound_low, found.bound_high]) == pytest.approx(np.log(found.bound) + np.array([-half, half]))
+
+
+def test_the_interval_at_a_target_is_that_of_the_seeds_where_the_range_is() -> None:
+    # Seeds that are shifted lines have one factor at every target, and the same interval as the mean's.
+    found = mean_factor_interval(lines(0.0, 0.03, 0.01), lines(0.05, 0.02, 0.08))
+    half = np.log(found.high / found.low) / 2
+    assert found.target_halves == pytest.approx([half] * 25)
+    # A variant whose seeds differ at the top alone is unsure there alone.
+    fan = SeedCurves(np.log(TOKENS), np.array([[0.1, 0.2, 0.3, 0.4, top] for top in (0.42, 0.5, 0.56)]), None)
+    halves = mean_factor_interval(lines(0.0, 0.0, 0.0), fan).target_halves
+    assert halves[0] < 0.1 < halves[-1]
+
+
+@given(st.lists(st.floats(-0.1, 0.1), min_size=4, max_size=8))
+def test_p_is_below_five_percent_where_the_interval_of_what_is_said_leaves_out_one(shifts: list[float]) -> None:
+    found = mean_factor_interval(lines(*shifts[:2]), lines(*shifts[2:]))
+    if found.p is not None:
+        low, high = (found.bound_low, found.bound_high) if found.bounded else (found.low, found.high)
+        decided = high < 1 or (low > 1 and not found.bounded)
+        assert (found.p < 0.05) == decided or found.p == pytest.approx(0.05)
+        assert found.bounded == (found.covered < 0.9)
+
+
+def test_four_of_five_studies_with_such_errors_tell_the_smallest_factor() -> None:
+    found = mean_factor_interval(lines(0.0, 0.03, 0.01, 0.02, 0.05), lines(0.05, 0.02, 0.08, 0.04, 0.01))
+    random, studies = np.random.default_rng(0), 20_000
+    freedom, error = found.degrees_of_freedom, found.seed_error
+    estimates = np.log(found.detectable) + error * random.standard_normal(studies)
+    errors = error * np.sqrt(random.chisquare(freedom, studies) / freedom)
+    told = np.abs(estimates) > t_distribution.ppf(0.975, freedom) * errors
+    assert told.mean() == pytest.approx(0.8, abs=0.01)
+
+
 def test_one_seed_has_a_factor_and_no_interval() -> None:
     found = mean_factor_interval(lines(0.0), lines(0.0, 0.05))
     assert found.factor == pytest.approx(2**0.25)
@@ -107,7 +185,7 @@ def test_one_seed_has_a_factor_and_no_interval() -> None:
 def test_a_model_against_itself_has_the_factor_one_over_its_rise() -> None:
     model = lines(0.0, 0.1)
     found = mean_factor_interval(model, model)
-    assert (found.factor, found.low, found.high) == (1, 1, 1)
+    assert (found.factor, found.low, found.high, found.covered, found.bound) == (1, 1, 1, 1, 1)
     assert (found.range_low, found.range_high) == (pytest.approx(0.15), pytest.approx(0.55))
 
 

@@ -20,8 +20,9 @@ AGREED = {
     "depth_attention": "run_id, tokens, query_depth, key_depth, score",
     "expert_usage": "run_id, tokens, depth, expert, selections",
     "data_efficiency": f"{MODEL}, baseline_accuracy, baseline_tokens, variant_tokens, factor, bound, near_chance",
-    "mean_factors": f"{MODEL}, metric, factor, low, high, seeds",
-    "factor_by_target": f"{MODEL}, metric, target, baseline_tokens, variant_tokens, factor",
+    "mean_factors": f"{MODEL}, metric, factor, low, high, seeds, covered, bound, bound_low, bound_high, p, decided, "
+    "decided_adjusted, comparisons, hangs_on, detectable",
+    "factor_by_target": f"{MODEL}, metric, target, baseline_tokens, variant_tokens, factor, low, high",
 }
 AGREED["data_efficiency_interpolated"] = AGREED["data_efficiency"]
 

@@ -99,6 +99,36 @@ def test_the_average_counts_the_same_items_once(sql):
     assert accuracies(sql)["average"] == pytest.approx(0.65)
 
 
+def test_the_average_counts_a_family_once_in_value_error_and_chance(sql):
+    values = {"world_short": 0.2, "world_long": 0.4, "mathqa": 0.8, "mine": 0.4}  # chance 0.1, 0.1, 0.2, unknown
+    enter(sql, {"LA": {task: {10: value} for task, value in values.items()}})
+    put(sql, "raw_evaluations", sql.execute("select * exclude (task_version) from evaluations").df())
+    sql.execute("update evaluations set stderr = 0.06, chance = case task when 'mine' then 0.3 end")
+    average = "select accuracy, stderr, chance from token_accuracy where task = 'average'"
+    error = 0.06 * (2 * (1 / 6) ** 2 + 2 * (1 / 3) ** 2) ** 0.5
+    assert sql.execute(average).fetchall() == [pytest.approx(((0.3 + 0.8 + 0.4) / 3, error, (0.1 + 0.2 + 0.3) / 3))]
+    raw = "select accuracy, averaged_weights from raw_accuracy where task = 'average'"
+    assert sql.execute(raw).fetchall() == [pytest.approx((0.5, 0.5))]
+    sql.execute("delete from evaluations where task = 'world_long'")  # now the only one of its family
+    assert accuracies(sql)["average"] == pytest.approx((0.2 + 0.8 + 0.4) / 3)
+
+
+def test_chance_is_that_of_the_best_trivial_rule_where_it_is_known(sql):
+    enter(sql, {"LA": {"mathqa": {10: 0.34}, "mine": {10: 0.4}}}, items=401)
+    chances = "select task, chance from token_accuracy where task <> 'average' order by task"
+    near = "select task, near_chance from data_efficiency where task = 'mathqa'"
+    assert sql.execute(chances).fetchall() == [("mathqa", 0.2), ("mine", None)]
+    assert sql.execute(near).fetchall() == [("mathqa", False)]
+    try:
+        sql.execute("update benchmarks set trivial = 0.3 where task = 'mathqa'")
+        assert sql.execute(chances).fetchall() == [("mathqa", 0.3), ("mine", None)]
+        assert sql.execute(near).fetchall() == [("mathqa", True)]
+        sql.execute("update benchmarks set trivial = 0.1 where task = 'mathqa'")
+        assert sql.execute(chances).fetchall() == [("mathqa", 0.2), ("mine", None)]
+    finally:
+        sql.execute("update benchmarks set trivial = null")
+
+
 def test_the_average_has_the_error_of_independent_tasks_and_the_mean_chance(sql):
     enter(sql, {"LA": {"a": {10: 0.2}, "b": {10: 0.4}}}, chance=0.25)
     sql.execute(

@@ -94,10 +94,24 @@ def test_a_model_without_a_common_range_or_without_a_curve_is_a_row_without_a_fa
     enter(sql, {"LA": {"t": {10: 0.1, 20: 0.2}}, "DR": {"t": {10: 0.3, 20: 0.4}}, "none": {}})
     for variant, seeds in (("DR", 1), ("none", None)):
         found = mean_factor(sql, variant)
-        assert (found["factor"], found["range_low"], found["seeds"]) == (None, None, seeds)
+        assert (found["factor"], found["bound"], found["range_low"], found["seeds"]) == (None, None, None, seeds)
         assert not found["outdated"]
     assert mean_factor(sql, "LA")["factor"] == 1
     assert sql.execute("select distinct variant from factor_by_target").fetchall() == [("LA",)]
+
+
+def test_a_model_that_stops_below_the_baseline_is_bounded_in_accuracy_and_in_loss(sql):
+    low = {10: 0.1, 20: 0.3, 40: 0.3, 80: 0.3}
+    pair(sql, LA, low)
+    pair(sql, as_loss(LA), as_loss(low), metric="gold_bits_per_byte", study="losses")
+    found = mean_factor(sql)
+    bound = math.exp(((0.2 * 1.5 + 0.1 * 2.5) - 0.3 * 3) / 0.5 * math.log(2))
+    assert (found["covered"], found["bound"]) == (pytest.approx(0.4), pytest.approx(bound))
+    assert (found["missed_low"], found["missed_high"], found["bounded"]) == (0.3, 0.6, True)
+    compute_statistics(sql, "losses", replicates=0)
+    place = "study_id = 'losses' and variant = 'DR' and task = 't'"
+    missed = "select bound, missed_low, missed_high from mean_factors_against(null)"
+    assert sql.execute(f"{missed} where {place}").fetchall() == [pytest.approx((bound, 0.4, 0.7))]
 
 
 def test_a_model_of_an_unknown_depth_has_its_factor(sql):
@@ -117,6 +131,46 @@ def test_targets_show_where_a_model_is_ahead(sql):
     assert by_target[0.4] == pytest.approx([10 * 2**1.5, 10 * 2 ** (2 / 3), 2 ** (1.5 - 2 / 3)])
     assert rows[0][3] < rows[-1][3] == pytest.approx(2)
     assert math.exp(sum(math.log(row[3]) for row in rows) / 25) == pytest.approx(FACTOR, rel=0.01)
+
+
+@pytest.mark.parametrize(("metric", "best_first"), [("exact_match", False), ("gold_bits_per_byte", True)])
+def test_a_target_has_the_interval_of_its_part_of_the_range(sql, metric, best_first):
+    for seed, top in enumerate((0.55, 0.6, 0.65)):
+        curves = LA, {10: 0.2, 20: 0.5, 40: top}
+        pair(sql, *(map(as_loss, curves) if best_first else curves), metric=metric, seed=seed)
+    mean_factor(sql, metric="loss" if best_first else "accuracy")
+    rows = sql.execute("select factor, low, high from factor_by_target where variant = 'DR' and task = 't'").fetchall()
+    widths = [high / low for _, low, high in rows][:: -1 if best_first else 1]
+    assert widths[0] < 1.01 < widths[-1]
+    assert all(low <= factor <= high for factor, low, high in rows)
+
+
+@pytest.mark.parametrize(
+    ("p", "held"),
+    [
+        ((0.01, 0.02, 0.03, 0.04), 1),  # 0.04, then 3 times 0.02 is too much
+        ((0.01, 0.016, 0.024, 0.04), 4),  # 0.04, 0.048, 0.048 and 0.048
+        ((0.013, 0.001, 0.001, 0.001), 4),
+        ((0.014, 0.013, None, 0.2), 2),  # three are tested
+    ],
+)
+def test_the_headline_comparisons_are_corrected_together(sql, p, held):
+    places = [(variant, metric) for variant in ("DR", "DR+DA") for metric in ("accuracy", "loss")]
+    for seed in range(2):
+        enter(sql, {name: {"t": {t: v - seed / 50 for t, v in LA.items()}} for name in PLACES}, seed=seed)
+    mirrored = "select * replace ('gold_bits_per_byte' as metric, 1 - value as value) from evaluations"
+    sql.execute(f"insert into evaluations by name {mirrored}")
+    mean_factor(sql)
+    for (variant, metric), one in zip(places, p, strict=True):
+        place = "baseline = 'LA' and variant = ? and metric = ? and task"
+        sql.execute(f"update computed_factors set p = ? where {place} = 'average'", [one, variant, metric])
+        sql.execute(f"update computed_factors set p = 0.04 where {place} = 't'", [variant, metric])
+    rows = sql.execute("select * exclude (study_id) from mean_factors where variant <> 'LA'").df()
+    average, task = rows[rows["task"] == "average"], rows[rows["task"] == "t"]
+    assert average["decided_adjusted"].eq(True).sum() == held
+    assert set(average["comparisons"].dropna()) == {sum(one is not None for one in p)}
+    assert task["decided"].all()
+    assert task[["decided_adjusted", "comparisons"]].isna().all(axis=None)
 
 
 def test_seeds_count_in_the_mean_curve(sql):

@@ -47,18 +47,33 @@ averaged_tasks as (
         from chosen as other
         where other.study_id = chosen.study_id and other.kind = 'accuracy' and other.task = benchmarks.same_items_as
     )
+),
+
+tasks as (
+    select
+        chosen.study_id,
+        chosen.task,
+        chosen.kind,
+        chosen.metric,
+        chosen.filter,
+        chosen.declared,
+        -- Bits per byte of a text and of gold answers have no common mean.
+        averaged_tasks.task is not null and (chosen.kind = 'accuracy' or chosen.metric = 'gold_bits_per_byte')
+            as averaged,
+        benchmarks.chance,
+        benchmarks.trivial,
+        coalesce('family ' || benchmarks.family, chosen.task) as asked_for
+    from chosen
+    left join averaged_tasks using (study_id, task)
+    left join benchmarks using (task)
 )
 
+-- The average is over families of benchmarks, each once: two tasks that ask for one skill are half each.
 select
-    chosen.study_id,
-    chosen.task,
-    chosen.kind,
-    chosen.metric,
-    chosen.filter,
-    chosen.declared,
-    -- Bits per byte of a text and of gold answers have no common mean.
-    averaged_tasks.task is not null and (chosen.kind = 'accuracy' or chosen.metric = 'gold_bits_per_byte') as averaged,
-    benchmarks.chance
-from chosen
-left join averaged_tasks using (study_id, task)
-left join benchmarks using (task);
+    * exclude (asked_for),
+    case when count(*) over family = 1 then task else substr(asked_for, 8) end as family,
+    case when averaged then 1 / count(*) over family / count(distinct asked_for) over average end as weight
+from tasks
+window
+    average as (partition by study_id, kind, averaged),
+    family as (partition by study_id, kind, averaged, asked_for);

@@ -17,13 +17,6 @@ with tasks as (
     left join internal.evaluation_versions as versions using (run_id, tokens, task)
     -- Evaluated again with raw weights alone, a run has nothing to stand beside its raw rows.
     where isfinite(raw_evaluations.value) and versions.weights is distinct from 'raw'
-),
-
-averaged_tasks as (
-    select study_id, count(*) as tasks
-    from internal.chosen_metric
-    where averaged and kind = 'accuracy'
-    group by study_id
 )
 
 select * exclude (metric, filter) from tasks
@@ -31,11 +24,10 @@ union all by name
 select
     tasks.* exclude (task, accuracy, averaged_weights, metric, filter),
     'average' as task,
-    avg(tasks.accuracy) as accuracy,
-    avg(tasks.averaged_weights) as averaged_weights
+    sum(weight * tasks.accuracy) as accuracy,
+    sum(weight * tasks.averaged_weights) as averaged_weights
 from tasks
 join internal.chosen_metric using (study_id, task, metric, filter)
-join averaged_tasks using (study_id)
 where chosen_metric.averaged and chosen_metric.kind = 'accuracy'
 group by all
-having count(*) = any_value(averaged_tasks.tasks);
+having sum(weight) > 1 - 1e-9; -- all tasks are there
