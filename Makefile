@@ -22,8 +22,8 @@ lint: $(READY)
 
 setup: $(READY)
 
-# uv where it is installed (seconds), pip where it is not (minutes). Both compile the C engine where there is a compiler.
-$(READY): pyproject.toml constraints.txt setup.py model/ops/native/build.py $(wildcard model/ops/native/source/*)
+# uv where it is installed (seconds), pip where it is not (minutes).
+$(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed"'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	if command -v uv >/dev/null; then uv pip install -q -p $(BIN)/python --reinstall-package dreamer-study -e '.[dev]' -c constraints.txt; \
@@ -31,4 +31,4 @@ $(READY): pyproject.toml constraints.txt setup.py model/ops/native/build.py $(wi
 	touch $(READY)
 
 clean:
-	rm -rf .venv runs .prefect build *.egg-info model/ops/native/*.so
+	rm -rf .venv runs .prefect build *.egg-info

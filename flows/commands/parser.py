@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
+
+from flows import __version__
 
 DESCRIPTION = """\
 How many training tokens does each architecture need to reach the same accuracy?
@@ -37,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action="version", version=f"dreamer {version('dreamer-study')}")
+    top.add_argument("--version", action="version", version=f"dreamer {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND", prog="dreamer", help=argparse.SUPPRESS)
     about: dict[str, str] = {}
 

@@ -1,12 +1,13 @@
-"""Compile the C sources below this folder into one shared library for each real type.
+"""Compile the C sources below this folder into one shared library for each real type, at the first use.
 
-Installing the package does this (setup.py), with the standard library alone: pip's build environment has nothing else.
+A wheel holds the sources alone and runs anywhere; what is compiled for this processor lies in the user's own cache.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
 import shlex
 import subprocess
@@ -26,8 +27,10 @@ PROCESSOR_FLAGS = (("-march=native", "-mprefer-vector-width=512"), ("-march=nati
 
 
 def library_path(real: str) -> Path:
-    """Return the place of the library for the real type "float" or "double"."""
-    return FOLDER / f"native_{real}.so"
+    """Return the place of the library for the real type "float" or "double": one for each source and processor."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    made_for = " ".join([source_digest(), platform.machine(), *sorted(processor_features())])
+    return cache / "dreamer-study" / f"native_{real}-{hashlib.blake2b(made_for.encode(), digest_size=8).hexdigest()}.so"
 
 
 def source_digest() -> str:
@@ -51,7 +54,7 @@ def compile_library(real: str, path: Path) -> None:
     """Compile the library for `real` to `path`, by the compiler that CC names, else cc.
 
     The library records `source_digest` and the processor features that it may use. Raises OSError where there is no
-    compiler or compiling fails.
+    compiler, compiling fails, or the folder cannot be written or is not this user's alone.
     """
     compiler = shlex.split(os.environ.get("CC") or "cc")
     command = [*compiler, *FLAGS, f"-DREAL={real}", str(SOURCE / "native.c"), "-lm"]

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import sys
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from model.ops.native.build import library_path, processor_features, source_digest
+from model.ops.native.build import compile_library, library_path, processor_features, source_digest
 from model.ops.native.signatures import signatures
 
 REALS = {torch.float32: "float", torch.float64: "double"}
@@ -26,20 +27,27 @@ def available(dtype: torch.dtype) -> bool:
 
 @functools.cache
 def library(dtype: torch.dtype) -> ctypes.CDLL | None:
-    """Load the library for `dtype` unless it is stale or needs instructions that this processor lacks."""
+    """Load the library for `dtype`, compiled at its first use, unless it needs instructions that this processor lacks.
+
+    Code is loaded from a folder of this user alone: nobody else can put a library there.
+    """
     path = library_path(REALS[dtype])
-    reason = "was not compiled at installation (is there a C compiler?)"
-    if path.exists():
-        try:
-            loaded = ctypes.CDLL(str(path))
-            record = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(loaded, "build_record")))
-            reason = _mismatch(*record.decode().split())
-            if reason is None:
-                return loaded
-        except (OSError, ValueError) as error:
-            reason = f"cannot be loaded ({error})"
-    advice = "install the package again on this machine (in a checkout: pip install -e .)"
-    print(f"The C engine {reason}, so training on a CPU is slower; {advice}", file=sys.stderr)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place = path.parent.stat()
+        if place.st_uid != os.getuid() or place.st_mode & 0o022:
+            raise OSError(f"{path.parent} can be written by others: chmod go-w")
+        if not path.exists():
+            compile_library(REALS[dtype], path)
+        loaded = ctypes.CDLL(str(path))
+        record = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(loaded, "build_record")))
+        reason = _mismatch(*record.decode().split())
+        if reason is None:
+            return loaded
+        reason = f"{path} {reason}; remove the file"
+    except (OSError, ValueError) as error:
+        reason = str(error)
+    print(f"No C engine, so training on a CPU takes twice as long: {reason}", file=sys.stderr)
     return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -40,28 +39,48 @@ def test_a_change_of_sources_or_flags_changes_the_digest(monkeypatch, tmp_path):
     assert build.source_digest() != before
 
 
-def install(tmp_path, **environment):
-    """Build the extension as an installation does, into a folder."""
-    pytest.importorskip("setuptools")
-    folders = ["--build-lib", str(tmp_path / "lib"), "--build-temp", str(tmp_path / "temp")]
-    command = [sys.executable, "setup.py", "-q", "build_ext", *folders]
-    environment = {**os.environ, **environment}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return sorted(path.name for path in (tmp_path / "lib").rglob("*.so")), done.stderr
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache of this user, in which a library can be looked for once more."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    library.library.cache_clear()
+    yield tmp_path / "dreamer-study"
+    library.library.cache_clear()
 
 
 @needs_compiler
 @pytest.mark.slow
-def test_an_installation_compiles_both_libraries(tmp_path):
-    assert install(tmp_path)[0] == ["native_double.so", "native_float.so"]
+def test_the_first_use_compiles_for_this_user_alone(cache):
+    assert library.available(torch.float32)
+    (compiled,) = cache.iterdir()
+    before = compiled.stat().st_mtime_ns
+    library.library.cache_clear()
+    assert library.available(torch.float32)
+    assert compiled.stat().st_mtime_ns == before
+    assert cache.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("compiler", ["no-such-compiler", "false"])
-def test_an_installation_without_a_compiler_succeeds(compiler, tmp_path):
-    compiled, warnings = install(tmp_path, CC=compiler)
-    assert compiled == []
-    assert warnings.count("training on a CPU will be slower") == 2
+def test_without_a_compiler_one_line_says_so(compiler, cache, monkeypatch, capsys):
+    monkeypatch.setenv("CC", compiler)
+    assert not library.available(torch.float32)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("No C engine, so training on a CPU takes twice as long: ")
+    assert compiler in line
+
+
+def test_a_folder_that_others_write_is_not_loaded_from(cache, capsys):
+    cache.mkdir()
+    cache.chmod(0o777)
+    library.library_path("float").write_bytes(b"anybody's")
+    assert not library.available(torch.float32)
+    assert "can be written by others" in capsys.readouterr().err
+
+
+def test_another_processor_has_another_library(monkeypatch):
+    before = library.library_path("float")
+    monkeypatch.setattr(build, "processor_features", lambda: {"other"})
+    assert library.library_path("float") != before != library.library_path("double")
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -77,8 +96,7 @@ def test_the_library_is_there_where_a_compiler_is():
 @pytest.mark.parametrize(
     ("replaced", "by", "said"),
     [
-        ("library_path", lambda _: Path("nowhere.so"), "was not compiled at installation"),
-        ("library_path", lambda _: Path(__file__), "cannot be loaded"),
+        ("library_path", lambda _: Path(__file__), "test_library.py"),
         pytest.param("source_digest", lambda: "another", "was compiled from other sources", marks=needs_compiler),
         pytest.param(
             "processor_features",
@@ -95,7 +113,7 @@ def test_a_library_that_does_not_fit_is_not_used_and_said_once(replaced, by, sai
     assert not library.available(torch.float32)
     library.library.cache_clear()
     (line,) = capsys.readouterr().err.splitlines()
-    assert re.search(f"{said}.*training on a CPU is slower; install the package again", line)
+    assert re.search(f"{said}.*remove the file|test_library.py", line)
 
 
 OPTIMISED = """
