@@ -16,6 +16,7 @@ data-efficiency factors with their uncertainty.
 A STUDY is a preset's name (demo, gpu-small, paper-mini, paper-16, paper-32) or the path of a YAML file."""
 # Every command, in the groups in which the help lists them; README.md has an example of each.
 GROUPS = {
+    "begin": ("new", "schema"),
     "run": ("run", "plan", "verify", "clean"),
     "look": ("status", "sql", "report", "compare", "checkpoints", "lm-eval"),
     "data": ("sources", "download", "dropped", "preview"),
@@ -54,6 +55,12 @@ def parser() -> argparse.ArgumentParser:
     def add_mirror(sub: argparse.ArgumentParser, more: str = "") -> None:
         sub.add_argument("--mirror", help=f"folder of data sets in the hub's layout{more}")
 
+    new = add("new", "start.new:new", "Write a study file of your data, or with your module, after a look at them.")
+    new.add_argument("file", metavar="FILE", type=Path, help="the study file to write: my.yaml")
+    data = "of the data: JSON lines, JSON, CSV, TSV, Parquet, text, also .gz or .zst"
+    new.add_argument("--data", metavar="FILE", type=Path, nargs="+", default=[], help=data)
+    new.add_argument("--module", metavar="FILE", type=Path, help="Python with classes of models, beside the study")
+    add("schema", "start.new:schema", "Print the JSON schema of study files, by which editors complete and check them.")
     run = add("run", "running.run:run", "Run a study to its report; what is already done is not done again.")
     add_study(run, default="demo")
     add_mirror(run, ", looked in before the hub")

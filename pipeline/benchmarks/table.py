@@ -12,7 +12,7 @@ from pipeline.sources.entries import build, read_table, resolve
 
 BENCHMARKS = read_table(Benchmark, Path(__file__).with_name("table.yaml"))
 
-_SHORT_KEYS = ("task", "configuration", "configurations")
+SHORT_KEYS = ("task", "configuration", "configurations")
 
 
 def resolve_benchmark(entry: str | Mapping[str, Any] | Benchmark) -> Benchmark:
@@ -25,11 +25,11 @@ def resolve_benchmark(entry: str | Mapping[str, Any] | Benchmark) -> Benchmark:
     """
     if isinstance(entry, Benchmark):
         return entry
-    base, values = resolve(Benchmark, BENCHMARKS, entry, _SHORT_KEYS)
+    base, values = resolve(Benchmark, BENCHMARKS, entry, SHORT_KEYS)
     if isinstance(entry, str):
         return build(Benchmark, base, values)
     where = f"benchmark {values['name']!r}"
-    if short := {key: entry[key] for key in _SHORT_KEYS if entry.get(key) is not None}:
+    if short := {key: entry[key] for key in SHORT_KEYS if entry.get(key) is not None}:
         if "tasks" in values:
             raise InputError(f"{where}: give either tasks or {' and '.join(short)}")
         chosen = short.get("configurations", short.get("configuration", "default"))

@@ -37,7 +37,9 @@ def _checked_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
 # "<field> must be <description>, not <value>"; fields without one are texts.
 Texts = Annotated[
     tuple[str, ...],
-    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    BeforeValidator(
+        lambda value: (value,) if isinstance(value, str) else value, json_schema_input_type=str | tuple[str, ...]
+    ),
     Field(description="a text or a list of texts"),
 ]
 # Names and repositories become parts of paths and ids.

@@ -1,0 +1,1 @@
+"""Commands before a study: its file, and the schema of such files."""

@@ -1,0 +1,79 @@
+"""docs/your-own.md: its files as they stand are studies that pass every check, with items and documents as it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from flows.checks import check_study
+from flows.commands.cli import main
+from flows.plan import Plan
+from flows.study.loading import load_study, read_yaml
+from model.evaluation.harness_definitions import build_task
+from pipeline.benchmarks.items import benchmark_items, task_specifications
+from pipeline.sources.repositories.folders import source_files
+from pipeline.sources.stage import read_source
+from tests.flows.commands.test_new import errors
+from tests.flows.small_study import PROJECT
+from tests.pipeline.documents import read
+
+PAGE = (PROJECT / "docs" / "your-own.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"^`([^`\n]+)`:\n\n```\w+\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE))
+STUDIES = [name for name, text in FILES.items() if text.startswith("name: ")]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with all files of the page."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_page_has_its_files() -> None:
+    assert STUDIES == ["my-data.yaml", "my-benchmarks.yaml", "my-recipe.yaml"]
+    assert PAGE.count("```") == 2 * len(FILES)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_of_the_page_is_right_and_planned(here: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    check_study(load_study(name))
+    assert main(["plan", name]) == 0
+    assert errors(read_yaml(name, FILES[name])) == []
+
+
+def test_data_of_the_page_are_read_as_it_says(here: Path) -> None:
+    found = {}
+    for source in load_study("my-data.yaml").own_sources:
+        if source.files:
+            read_source(source, source_files(source, here), here / "read" / source.name)
+            *_, document = read(here / "read" / source.name)
+            found[source.name] = (document["question"], document["response"])
+    assert found == {
+        "questions": ("What is 4 times 6?", "4 times 6 is 24."),
+        "problems": ("Ann has 3 pens and finds 4. How many pens has she?", "7"),
+        "notes": ("", "The sum of two numbers does not depend on their order."),
+    }
+
+
+def test_benchmarks_of_the_page_are_read_as_it_says(here: Path) -> None:
+    study = load_study("my-benchmarks.yaml")
+    choice, answer = study.own_benchmarks
+    (item,) = benchmark_items(choice, here / "mirror/me/capitals").to_pylist()
+    assert (item["answer"], item["options"]) == ("Paris", "Rome\nParis")
+    for benchmark, right in ((choice, 1), (answer, "50")):
+        place = here / "mirror" / benchmark.repository
+        (described,) = task_specifications(benchmark, place, here / "texts", beside=here, mirror=study.mirror)
+        task = build_task(described)
+        assert task.doc_to_target(task.eval_docs[0]) == right
+
+
+def test_the_recipe_of_the_page_has_its_baseline_and_seeds(here: Path) -> None:
+    study = load_study("my-recipe.yaml")
+    assert study.models.compared_with == "DR"
+    assert study.seeds_of("DR-decayed") == [0, 1]
+    assert not Plan(study).sized

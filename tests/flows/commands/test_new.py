@@ -1,0 +1,141 @@
+"""`dreamer new` writes studies that `dreamer plan` accepts, and `dreamer schema` says what a study may hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows.commands.cli import main
+from flows.study.loading import read_yaml
+from flows.study.schema import study_schema
+from tests.docs.test_own_architecture import write
+from tests.flows.small_study import PROJECT
+
+STUDIES = [*PROJECT.glob("flows/study/presets/*.yaml"), *PROJECT.glob("tests/studies/*.yaml")]
+QUESTIONS = [{"id": n, "question": f"What is {n} plus {n}?", "answer": f"It is {2 * n}."} for n in range(20)]
+
+
+def errors(study: Any) -> list[str]:
+    return [error.message for error in jsonschema.Draft202012Validator(study_schema()).iter_errors(study)]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def written(name: str) -> dict[str, Any]:
+    """The study that was written, which fits the schema beside it."""
+    text = Path(name).read_text()
+    assert text.startswith("# yaml-language-server: $schema=study.schema.json\n")
+    study = read_yaml(name, text)
+    schema = json.loads((Path(name).parent / "study.schema.json").read_text())
+    jsonschema.validate(study, schema)
+    return study
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_every_study_fits_the_schema(path: Path) -> None:
+    assert errors(read_yaml(path.stem, path.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nmae": "x"},
+        {"data": {"sources": ["builtin"], "clean": {"tirm": True}}},
+        {"data": {"sources": ["gsm9k"]}},
+        {"data": {"sources": [{"name": "mine", "file": "a.jsonl"}]}},
+        {"models": {"dreamer": {"hiden_size": 8}}},
+        {"models": {"variants": [{"name": "X", "family": "LA", "training": {"tokens": 5}}]}},
+        {"evaluation": {"benchmarks": [{"name": "b", "task": "x", "metrics": "acc"}]}},
+    ],
+)
+def test_the_schema_refuses_what_loading_refuses(change: dict[str, Any]) -> None:
+    right = {"data": {"sources": ["builtin"]}, "training": {"tokens": 9}, "evaluation": {"benchmarks": ["builtin"]}}
+    assert errors({"name": "x", **right}) == []
+    assert errors({"name": "x", **right, **change})
+
+
+def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(study_schema()))
+
+
+def test_json_lines_with_a_question_and_an_answer(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in QUESTIONS))
+    assert main(["new", "my.yaml", "--data", "qa.jsonl"]) == 0
+    said = capsys.readouterr().out
+    assert "20 rows" in said
+    assert "{question: question, response: answer}" in said
+    assert said.count("It is") == 3
+    assert written("my.yaml")["training"]["loss_on"] == "responses"
+    assert main(["plan", "my.yaml"]) == 0
+
+
+def test_a_table_with_other_names(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("data").mkdir()
+    rows = "".join(f"{n};Wie viel ist {n} mal 3?;{3 * n}\n" for n in range(9))
+    Path("data/rechnen.csv").write_text(f"nr;Die Aufgabe;order\n{rows}", encoding="utf-8")
+    assert main(["new", "studies/my.yaml", "--data", "data/rechnen.csv"]) == 0
+    (source,) = written("studies/my.yaml")["data"]["sources"]
+    assert source == {
+        "name": "rechnen",
+        "files": [str(here / "data/rechnen.csv")],
+        "question": '"Die Aufgabe"',
+        "response": '"order"',
+    }
+    assert main(["plan", "studies/my.yaml"]) == 0
+
+
+def test_texts_are_one_source_and_a_conversation_another(here: Path) -> None:
+    for n in range(3):
+        Path(f"text-{n}.txt").write_text("Two and three are five. " * 9)
+    turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+    pq.write_table(pa.table({"messages": [turns]}), "chats.parquet")
+    assert main(["new", "my.yaml", "--data", *(f"text-{n}.txt" for n in range(3)), "chats.parquet"]) == 0
+    texts, chats = written("my.yaml")["data"]["sources"]
+    assert texts == {"name": "text-0", "files": ["text-0.txt", "text-1.txt", "text-2.txt"], "text": "text"}
+    assert "'assistant')[-1].content" in chats["response"]
+    assert main(["plan", "my.yaml"]) == 0
+
+
+def test_classes_of_a_module_are_variants_and_are_not_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(here)
+    assert main(["new", "my.yaml", "--module", "my_models.py"]) == 0
+    *_, gpt, lstm = written("my.yaml")["models"]["variants"]
+    assert (gpt["module"], gpt["match"]) == ("my_models.py:GPT", {"flops": "feed_forward"})
+    assert lstm == {"name": "LSTM", "module": "my_models.py:LSTM", "config": {"hidden_size": 96}}
+    assert main(["plan", "my.yaml", "--trust-code"]) == 0
+    Path("my_models.py").write_text("raise SystemExit\nclass Other: ...\n")
+    assert main(["new", "other.yaml", "--module", "my_models.py"]) == 2
+    assert "no class takes vocabulary_size" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["my.yml", "--data", "none.jsonl"], "none.jsonl: there is no such file"),
+        (["my.yml", "--data", "numbers.csv"], "no column of text; its columns are id, split"),
+        (["my.yml", "--data", "empty.jsonl"], "empty.jsonl: no rows"),
+        (["my.yml", "--module", "none.py"], "none.py: No such file"),
+        (["my.txt"], "my.txt: a study file ends in .yaml"),
+        (["there.yaml"], "there.yaml: it is there already"),
+    ],
+)
+def test_what_is_wrong_is_one_line(here: Path, capsys: pytest.CaptureFixture[str], given: list[str], said: str) -> None:
+    Path("numbers.csv").write_text("id,split\n1,a\n")
+    for name in ("empty.jsonl", "there.yaml"):
+        Path(name).touch()
+    assert main(["new", *given]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("dreamer: ")
+    assert said in line
+    assert not Path(given[0]).exists() or given[0] == "there.yaml"
