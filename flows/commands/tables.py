@@ -7,16 +7,12 @@ import sys
 from collections.abc import Iterable
 from itertools import accumulate
 from numbers import Integral
-from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
-
-from reports.text.mean_factors import never_reached
-from sql.results import ask
 
 
 class _Console(Console):
@@ -71,25 +67,3 @@ def cell(value: Any) -> str:
 def printable(text: str) -> str:
     """Escape control characters of data, which would steer the terminal."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
-
-
-def read_factors(database: Path, study_id: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read the mean factors, and those by the paper's rule, of a study in a results file."""
-    means, crossings = (ask(database, f"outcome_{what}", study=study_id) for what in ("means", "crossings"))
-    return means, crossings
-
-
-def print_factors(name: str, baseline: str, means: pd.DataFrame, crossings: pd.DataFrame) -> None:
-    """Print the factors that `read_factors` has read."""
-    console.print(f"\nData efficiency of {name}: the tokens {baseline} needs, over the tokens the variant needs")
-    if means["outdated"].any():
-        console.print("\nresults changed after mean factors were computed: `dreamer intervals` computes them again")
-    known = means[~means["outdated"]]
-    if len(known):
-        console.print("\nfor equal accuracy and equal loss, the mean over all values that both reached\n")
-        print_table(known.loc[:, :"bound"])
-    for row in known[known["bounded"]].to_dict("records"):
-        console.print(f"{never_reached(row)}.", soft_wrap=True)
-    if len(crossings):
-        console.print(f"\nfor {baseline}'s best accuracy, the paper's rule\n")
-        print_table(crossings)

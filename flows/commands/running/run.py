@@ -11,7 +11,8 @@ from pathlib import Path
 
 from flows.checks import check_study, study_warnings
 from flows.commands.data.sources import print_notices
-from flows.commands.tables import console, print_factors, print_table, read_factors
+from flows.commands.results.printing import print_answer
+from flows.commands.tables import console, print_table
 from flows.jobs.cluster import open_jobs
 from flows.live import patiently
 from flows.losses import say
@@ -30,7 +31,7 @@ PARAMETERS = ("study", "mirror", "root", "accept_code_change", "trust_code", "un
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a study to its report unless it is complete, then print its data-efficiency factors.
+    """Run a study to its report unless it is complete, then print its answer, the factors behind it, and the paths.
 
     Returns the exit status: 1 where an effect that the study expects is missed, else 0. Where Prefect's server was lost
     this process ends here, since its threads would wait.
@@ -49,8 +50,7 @@ def run(options: argparse.Namespace) -> int:
                 lost = _run(study, options)
     if options.until == "report":
         with progress.on_terminal():
-            outcome = patiently(lambda: read_factors(study.database, study.study_id))
-        print_factors(study.study_id, study.models.compared_with, *outcome)
+            patiently(lambda: print_answer(study.database, study.study_id, study.models.compared_with))
         if study.expect:
             effects = check_expectations(study.database, study.study_id, study.expect)
             status = 0 if effects["held"].all() else 1
