@@ -1,20 +1,18 @@
-"""Print tables: any data frame, and the data-efficiency factors at the end of a run."""
+"""Print data frames as tables that fit a terminal, and whole in a pipe."""
 
 from __future__ import annotations
 
 import math
 import sys
 from collections.abc import Iterable
+from itertools import accumulate
 from numbers import Integral
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
-
-from reports.text.mean_factors import never_reached
-from sql.results import ask
 
 
 class _Console(Console):
@@ -25,23 +23,32 @@ class _Console(Console):
 
 # In a pipe there is no terminal to fit into: a row is one line, however long (reports and comparisons, which are to be
 # read, are folded at 100 columns there too). Brackets in data are no markup.
-console = _Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False)
+IN_A_PIPE: dict[str, Any] = {} if sys.stdout.isatty() else {"width": 1_000_000, "force_terminal": False}
+console = _Console(highlight=False, markup=False, **IN_A_PIPE)
+
+FOLDED = 24  # columns of the terminal: a column that is wider may be folded down to these
 
 
-def empty_table(columns: Iterable[tuple[str, bool]]) -> Table:
+def empty_table(columns: Iterable[tuple[str, bool]], overflow: Literal["fold", "ellipsis"] = "fold") -> Table:
     """Make a table without rows; of each column its head, and whether the column is set to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for head, right in columns:
-        table.add_column(head, justify="right" if right else "left")
+        table.add_column(head, justify="right" if right else "left", overflow=overflow, no_wrap=overflow == "ellipsis")
     return table
 
 
 def print_table(table: pd.DataFrame) -> None:
-    """Print a data frame as a table, numbers to the right."""
-    shown = empty_table((str(name), pd.api.types.is_numeric_dtype(table[name])) for name in table.columns)
-    for row in table.itertuples(index=False):
+    """Print a data frame as a table, numbers to the right; names the last columns where a terminal is too narrow."""
+    widths = [max(map(cell_len, map(cell, table[name])), default=0) for name in table]
+    widths = [max(len(str(name)), min(width, FOLDED)) + 2 for name, width in zip(table, widths, strict=True)]
+    fitting = max(1, sum(end - 2 <= console.width for end in accumulate(widths)))
+    part = table.iloc[:, :fitting]
+    shown = empty_table((str(name), pd.api.types.is_numeric_dtype(part[name])) for name in part.columns)
+    for row in part.itertuples(index=False):
         shown.add_row(*map(cell, row))
     console.print(shown)
+    if len(absent := table.columns[fitting:]):
+        console.print(f"Not shown: {', '.join(map(str, absent))}. A pipe (| less -S) gets every column.")
 
 
 def cell(value: Any) -> str:
@@ -60,25 +67,3 @@ def cell(value: Any) -> str:
 def printable(text: str) -> str:
     """Escape control characters of data, which would steer the terminal."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
-
-
-def read_factors(database: Path, study_id: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read the mean factors, and those by the paper's rule, of a study in a results file."""
-    means, crossings = (ask(database, f"outcome_{what}", study=study_id) for what in ("means", "crossings"))
-    return means, crossings
-
-
-def print_factors(name: str, baseline: str, means: pd.DataFrame, crossings: pd.DataFrame) -> None:
-    """Print the factors that `read_factors` has read."""
-    console.print(f"\nData efficiency of {name}: the tokens {baseline} needs, over the tokens the variant needs")
-    if means["outdated"].any():
-        console.print("\nresults changed after mean factors were computed: `dreamer intervals` computes them again")
-    known = means[~means["outdated"]]
-    if len(known):
-        console.print("\nfor equal accuracy and equal loss, the mean over all values that both reached\n")
-        print_table(known.loc[:, :"bound"])
-    for row in known[known["bounded"]].to_dict("records"):
-        console.print(f"{never_reached(row)}.", soft_wrap=True)
-    if len(crossings):
-        console.print(f"\nfor {baseline}'s best accuracy, the paper's rule\n")
-        print_table(crossings)

@@ -1,4 +1,4 @@
-"""Report progress to whoever listens: bars on a terminal, lines in a log or pipe, the status file.
+"""Report progress to whoever listens: lines on standard error, the status file, Prefect.
 
 Stages call `progress.report(key, fraction, words)`; the flow or the command chooses the listeners. Progress of a child
 process comes from the file that the child writes (`model.training.recording.recorder`).
@@ -63,43 +63,16 @@ def listening(listener: Any) -> Iterator[Any]:
         _listeners.remove(listener)
 
 
-@contextmanager
-def on_terminal() -> Iterator[None]:
-    """Show progress on standard error: live bars on a terminal, else a line at every tenth."""
-    if not sys.stderr.isatty():
-        with listening(Lines()):
-            yield
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TimeElapsedColumn
-
-    columns = "{task.description:<26}", BarColumn(24), "{task.percentage:>4.0f} %", TimeElapsedColumn()
-    with Progress(*columns, "{task.fields[words]}", console=Console(stderr=True)) as bars, listening(Bars(bars)):
-        yield
-
-
-class Bars:
-    """Show a rich progress bar for each key, in order of appearance."""
-
-    def __init__(self, bars: Any) -> None:
-        self.bars, self.tasks = bars, dict[str, Any]()
-
-    def update(self, key: str, fraction: float, words: str) -> None:
-        if key not in self.tasks:
-            self.tasks[key] = self.bars.add_task(key, total=1.0, words=words)
-        self.bars.update(self.tasks[key], completed=fraction, words=words)
-
-
 class Lines:
-    """Write a plain line at the start, at every tenth and at the end of each key."""
+    """Write a plain line at the start, at every tenth and at the end of each key, unless it begins with `without`."""
 
-    def __init__(self) -> None:
-        self.started = time.monotonic()
+    def __init__(self, without: tuple[str, ...] = ()) -> None:
+        self.started, self.without = time.monotonic(), without
         self.last: dict[str, int] = {}
 
     def update(self, key: str, fraction: float, words: str) -> None:
         step = int(fraction * 10)
-        if self.last.get(key) == step:
+        if self.last.get(key) == step or key.startswith(self.without):
             return
         self.last[key] = step
         seconds = time.monotonic() - self.started

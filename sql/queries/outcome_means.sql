@@ -1,7 +1,7 @@
--- The mean factors of a study, as `dreamer run` prints them at its end.
+-- The mean factors of a study, as `dreamer run` prints them at its end, the first columns where the terminal is narrow.
 select
-    depth, variant, metric, task, factor, low as "95 % low", high, seeds, covered, decided_adjusted as decided, detectable, bound,
-    outdated, bounded, baseline, missed_low, missed_high, bound_low, bound_high
+    depth, variant, metric, task, factor, low as "95 % low", high, decided_adjusted as decided, seeds, covered, detectable, bound,
+    outdated
 from mean_factors_against(null)
 where study_id = $study and (factor is not null or bound is not null or outdated) and (
     task in ('average', 'validation') or not exists (from internal.chosen_metric where study_id = $study and averaged)

@@ -89,7 +89,7 @@ def download(options: argparse.Namespace) -> None:
     """
     entries = [entry for name in options.names for entry in _entries(name)]
     print_notices(entry for entry in entries if isinstance(entry, Source))
-    with progress.on_terminal():
+    with progress.listening(progress.Lines()):
         found = folders.download(entries, options.mirror, progress=partial(progress.report, "download"))
     print(*found, sep="\n")
 

@@ -6,10 +6,11 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from flows.commands.tables import console, print_factors, read_factors
+from flows.commands.results.printing import print_answer
+from flows.commands.tables import console, print_table
 from pipeline.storage.files import naming, write_text_atomically
 from reports.curves.entering import EXAMPLE, STUDY, enter_curves, read, within_intervals
-from sql.results import query
+from sql.results import ask, query
 
 
 def factors(options: argparse.Namespace) -> None:
@@ -20,7 +21,9 @@ def factors(options: argparse.Namespace) -> None:
         database = Path(folder) / "results.duckdb"
         enter_curves(database, curves, baseline=options.baseline)
         baseline = query(database, "from studies")["baseline"][0]
-        print_factors(options.curves, baseline, *read_factors(database, STUDY))
+        print_answer(database, STUDY, baseline)
+        console.print(f"\nfor {baseline}'s best accuracy, the paper's rule\n")
+        print_table(ask(database, "outcome_crossings", study=STUDY))
         console.print(f"\nintervals: {within_intervals(curves)}")
         if curves.ignored:
             console.print(f"not read: {', '.join(curves.ignored)}")

@@ -1,18 +1,30 @@
-"""Print paragraphs and tables of the report's page in a terminal or a pipe."""
+"""Print paragraphs and tables of the report's page, and the answer at the end of a run, in a terminal or a pipe."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from textwrap import wrap
 
 from rich.text import Text
 
-from flows.commands.tables import console, empty_table
+from flows.commands.tables import console, empty_table, print_table
+from reports.page.plain import plain_report
 from reports.tables.cells import Cell, Table
+from sql.results import ask
 
 WIDTH = 100  # columns, at most
 MARKS = {"strong": "bold", "best": "bold", "second": "underline"}  # of the kinds of cells
+
+
+def print_answer(database: Path, study_id: str, baseline: str) -> None:
+    """Print the report's sentence for each depth, and the mean factors behind the sentences."""
+    means = ask(database, "outcome_means", study=study_id)
+    sentences = list(islice(plain_report(database, study_id), max(1, means["depth"].nunique())))
+    for text in ("", *sentences, f"The factor is the tokens {baseline} needs over those the variant needs."):
+        print_part(text)
+    print_table(means.loc[~means["outdated"], :"bound"])
 
 
 def print_part(part: str | Table) -> None:

@@ -5,18 +5,25 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rich.console import Console
+from rich.live import Live
+
 from flows.checks import check_study, study_warnings
 from flows.commands.data.sources import print_notices
-from flows.commands.tables import console, print_factors, print_table, read_factors
+from flows.commands.results.printing import print_answer
+from flows.commands.running.status import A_SECOND, Watch
+from flows.commands.tables import console, print_table
 from flows.jobs.cluster import open_jobs
 from flows.live import patiently
 from flows.losses import say
 from flows.plan import Plan
 from flows.run import Options, Shown, is_complete, run_study
+from flows.states import DATA_STAGES
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from flows.watching import progress
@@ -26,11 +33,12 @@ from pipeline.errors import InputError
 from pipeline.storage.files import naming
 from sql.statistics.expectations import check_expectations
 
+STAGES = (*DATA_STAGES, "tune ", "screen ", "train ", "evaluate ", "write ")  # their reports begin so
 PARAMETERS = ("study", "mirror", "root", "accept_code_change", "trust_code", "until")  # of the flow
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a study to its report unless it is complete, then print its data-efficiency factors.
+    """Run a study to its report unless it is complete, then print its answer, the factors behind it, and the paths.
 
     Returns the exit status: 1 where an effect that the study expects is missed, else 0. Where Prefect's server was lost
     this process ends here, since its threads would wait.
@@ -42,15 +50,17 @@ def run(options: argparse.Namespace) -> int:
         progress.write_line(f"Nothing to do: {study.study_id} is complete.")
         say(study_warnings(study))
     else:
-        with progress.on_terminal(), only_run(study):  # progress of downloads too
+        screen = Console(stderr=True, force_terminal=sys.stderr.isatty())
+        page = Live(Watch(study), console=screen, refresh_per_second=A_SECOND, transient=True)  # in a pipe nothing
+        told = progress.Lines(without=STAGES if page.console.is_terminal else ())  # the page shows stages
+        with page, progress.listening(told), only_run(study):
             check_study(study, trust_code=options.trust_code)
             print_notices(study.own_sources)
             with _staying(study.folder), naming(study.folder):
                 lost = _run(study, options)
     if options.until == "report":
-        with progress.on_terminal():
-            outcome = patiently(lambda: read_factors(study.database, study.study_id))
-        print_factors(study.study_id, study.models.compared_with, *outcome)
+        with progress.listening(progress.Lines()):
+            patiently(lambda: print_answer(study.database, study.study_id, study.models.compared_with))
         if study.expect:
             effects = check_expectations(study.database, study.study_id, study.expect)
             status = 0 if effects["held"].all() else 1

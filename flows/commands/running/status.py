@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from flows.commands.tables import console, empty_table
 from flows.plan import Plan
-from flows.states import RUNNING, State, overall, read_states
+from flows.states import DATA_STAGES, RUNNING, State, overall, read_states
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from flows.watching.single import runs_elsewhere
 from reports.text.numbers import duration
 
-WATCH_SECONDS = 2.0
-STYLES = {"running": "bold", "failed": "bold red", "stopped": "yellow", "waiting": "dim"}
-COLUMNS = ("stage", "model", "seed", "state", "progress", "rate", "time left", "")
-NUMBERS = ("seed", "progress", "rate", "time left")
+A_SECOND = 1 / 3  # looks: one at a hundred models and seeds takes a hundredth of its time
+AROUND = 11  # lines of a page besides its rows, at most
+BAR = 40  # columns
+STYLES = {"running": "bold", "failed": "bold red", "stopped": "yellow", "waiting": "dim"}  # the most urgent first
+COLUMNS = ("stage", "model", "seed", "state", "done", "rate", "left", "")
+NUMBERS = ("seed", "done", "rate", "left")
 
 
 def status(options: argparse.Namespace) -> int:
@@ -30,44 +35,89 @@ def status(options: argparse.Namespace) -> int:
 
     Returns 1 where a training or evaluation has failed, else 0.
     """
-    study = load_study(options.study, root=options.root)
-    page, state = _page(study)
-    if not options.watch:
-        console.print(page)
-        return int(state == "failed")
-    with Live(page, console=console, auto_refresh=False) as live:
-        while state == RUNNING:
-            time.sleep(WATCH_SECONDS)
-            page, state = _page(study)
-            live.update(page, refresh=True)
-    console.print()
-    return int(state == "failed")
+    watch = Watch(load_study(options.study, root=options.root))
+    watch.look()
+    with Live(watch, console=console, refresh_per_second=A_SECOND):  # in a pipe the page is printed once, at the end
+        while options.watch and watch.state == RUNNING:
+            time.sleep(1 / A_SECOND)
+    return int(watch.state == "failed")
 
 
-def _page(study: Study) -> tuple[Group, str]:
-    """Build what is shown of a study, and return its state."""
-    plan = Plan(study)
-    runner, states = runs_elsewhere(study), read_states(plan)
-    state = overall(states, runs=bool(runner))
-    counts = Counter(one.state for one in states)
-    words = ", ".join(f"{count} {name}" for name, count in counts.items())
-    title = f"{study.study_id}: {state}" + (f" ({runner})" if runner else "")
-    place = Text(f"{words}; {study.folder.resolve()}", style="dim")
-    return Group(Text(title, style="bold"), _table(states), place), state
+class Watch:
+    """Look at a study each time it is shown; what was done since the first look tells the time left.
+
+    On a terminal there are rows for what is urgent, as many as there is room for; all is counted.
+    """
+
+    def __init__(self, study: Study) -> None:
+        self._study, self._first = study, (0.0, math.inf)
+        self.state, self.states, self._title, self._speed = RUNNING, list[State](), study.study_id, 0.0
+
+    def look(self) -> None:
+        """Read the states of the study."""
+        runner, self.states = runs_elsewhere(self._study), read_states(Plan(self._study))
+        self.state = overall(self.states, runs=bool(runner))
+        self._title = f"{self._study.study_id}: {self.state}" + (f" ({runner})" if runner else "")
+        now, (done, _) = time.monotonic(), work(self.states)
+        if done <= self._first[1]:  # also where a search has ended, whose trainings count no more
+            self._first = (now, done)
+        self._speed = (done - self._first[1]) / max(now - self._first[0], 1e-9)
+
+    def __rich_console__(self, screen: Console, _: ConsoleOptions) -> Iterator[RenderableType]:
+        with suppress(Exception):  # files change while they are read; what is wrong, the study's own process says
+            self.look()
+        rows = max(1, screen.height - AROUND)
+        yield line(self._title, "bold")
+        yield line(bar(self.states, self._speed))
+        yield table(urgent(self.states)[:rows], fits=True) if screen.is_terminal else table(self.states)
+        yield from (line(text, "dim") for text in (*counts(self.states), str(self._study.folder.resolve())))
 
 
-def _table(states: list[State]) -> Table:
-    table = empty_table((column, column in NUMBERS) for column in COLUMNS)
+def line(text: str, style: str = "") -> Text:
+    """Make a line that is cut where the terminal ends."""
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def work(states: Sequence[State]) -> tuple[float, float]:
+    """Count the trainings and evaluations that are done, and those that are left, with parts of them."""
+    models = [one for one in states if one.model]
+    left = sum(1 - one.progress for one in models if one.state in ("running", "stopped", "waiting"))
+    return sum(one.progress for one in models), left
+
+
+def urgent(states: Sequence[State]) -> list[State]:
+    """List the states that run, have failed or were stopped, else the first that waits."""
+    found = sorted((one for one in states if one.state in STYLES), key=lambda one: [*STYLES].index(one.state))
+    return [one for one in found if one.state != "waiting"] or found[:1]
+
+
+def counts(states: Sequence[State]) -> list[str]:
+    """Say in a line for each state how many trainings, evaluations and stages of the data are in it."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
     for one in states:
-        table.add_row(
-            one.stage,
-            one.model,
-            "" if one.seed is None else str(one.seed),
-            one.state,
-            f"{one.progress:.0%}" if one.progress else "",
-            one.rate,
-            "" if one.left is None else duration(one.left),
-            one.detail,
-            style=STYLES.get(one.state),
-        )
-    return table
+        found[one.state]["data" if one.stage in DATA_STAGES else one.stage] += 1
+    return [f"{state:<9} {', '.join(f'{stage} {count}' for stage, count in of.items())}" for state, of in found.items()]
+
+
+def bar(states: Sequence[State], speed: float) -> str:
+    """Draw how far a whole study is, with the time left or at least that of the longest row."""
+    (done, left), own = work(states), [one.left for one in states if one.left is not None]
+    ended = {one.state for one in states} <= {"complete", "screened"}
+    fraction = 1.0 if ended else min(done / (done + left or 1), 0.99)
+    words = f"at least {duration(max(own))} left" if own else "time left not known yet"
+    if speed and left:
+        words = f"{duration(left / speed)} left"
+    return f"{'━' * int(fraction * BAR):·<{BAR}}  {fraction:.0%}  {'' if ended else words}"
+
+
+def table(states: Sequence[State], *, fits: bool = False) -> Table:
+    """Build a table with a line for each state; one that `fits` is cut where the terminal ends."""
+    shown = empty_table(((column, column in NUMBERS) for column in COLUMNS), overflow="ellipsis")
+    shown.expand, shown.columns[-1].ratio = fits, 1
+    for one in states:
+        seed = "" if one.seed is None else str(one.seed)
+        done = f"{one.progress:.0%}" if one.progress else ""
+        left = "" if one.left is None else duration(one.left)
+        cells = one.stage, one.model, seed, one.state, done, one.rate, left, one.detail
+        shown.add_row(*cells, style=STYLES.get(one.state))
+    return shown

@@ -39,7 +39,7 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def _verify(study: Study, *, repairs: bool) -> int:
-    with progress.on_terminal():
+    with progress.listening(progress.Lines()):
         outputs, damaged = find_damage(study.store_folder)
         broken = damaged_results(study.database)
     rows = [(output / name, words) for output, wrong in damaged.items() for name, words in wrong.items()]

@@ -9,13 +9,15 @@ import sys
 from pathlib import Path
 
 import duckdb
+import pandas as pd
 import psutil
 import pytest
+from rich.console import Console
 
 import flows.commands.running.run
+from flows.commands import tables
 from flows.commands.cli import main
 from flows.commands.results import report as command
-from flows.commands.tables import cell
 from flows.plan import Plan
 from pipeline.errors import InputError
 from tests.flows.small_study import PROJECT, small_study
@@ -26,12 +28,12 @@ from tests.waiting import PATIENCE_SECONDS, until
 
 
 def test_the_report_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    tables: dict = {"studies": [study()], "models": [], "runs": [], "evaluations": [], "curation": curation()}
+    made: dict = {"studies": [study()], "models": [], "runs": [], "evaluations": [], "curation": curation()}
     for variant in ("LA", "DR"):
-        tables["models"].append(model_row(variant, variant, 4))
-        tables["runs"].append(run_row(variant, variant))
-        tables["evaluations"] += evaluations(variant, RIGHT[variant])["evaluations"]
-    database = entered(tmp_path / "results.duckdb", tables, replicates=1)
+        made["models"].append(model_row(variant, variant, 4))
+        made["runs"].append(run_row(variant, variant))
+        made["evaluations"] += evaluations(variant, RIGHT[variant])["evaluations"]
+    database = entered(tmp_path / "results.duckdb", made, replicates=1)
     assert main(["report", str(database), "--text"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith("At depth 4, for equal average accuracy, DR needed 2.52 times fewer training tokens than LA")
@@ -92,7 +94,36 @@ def test_the_report_of_another_study_is_said(capsys: pytest.CaptureFixture[str],
     ],
 )
 def test_numbers_have_no_exponents_and_texts_steer_no_terminal(value: object, text: str) -> None:
-    assert cell(value) == text
+    assert tables.cell(value) == text
+
+
+def printed(monkeypatch: pytest.MonkeyPatch, table: pd.DataFrame, width: int) -> list[str]:
+    """The lines in which a table is printed on a terminal of so many columns; in a pipe for a width of 0."""
+    shown = Console(width=width or 1_000_000, force_terminal=bool(width), color_system=None, highlight=False)
+    monkeypatch.setattr(tables, "console", shown)
+    with shown.capture() as captured:
+        tables.print_table(table)
+    return captured.get().splitlines()
+
+
+WIDE = pd.DataFrame({f"a_column_{number}": ["x" * 500, "y"] for number in range(6)} | {"twice": [1.5, 2.5]})
+
+
+def test_a_table_fits_the_terminal_and_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = printed(monkeypatch, WIDE, 80)
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["a_column_0", "a_column_1", "a_column_2"]
+    assert "".join(lines[1:-2]).count("x") == 3 * 500, "a cell that is shown is folded, not cut"
+    said = "Not shown: a_column_3, a_column_4, a_column_5, twice. A pipe"
+    assert " ".join(lines[-2:]).startswith(said)
+    assert len(printed(monkeypatch, WIDE[["twice"]], 80)) == 3, "where all fits, nothing is said"
+
+
+def test_in_a_pipe_nothing_is_cut_and_a_row_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    head, first, second = printed(monkeypatch, WIDE, 0)
+    assert head.split() == list(WIDE)
+    assert first.count("x") == 3000
+    assert second.split() == ["y"] * 6 + ["2.5"]
 
 
 ENDLESS = "select count(*) from range(1000000000000) as numbers where (range * range) % 7 = 8"

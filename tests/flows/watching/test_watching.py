@@ -46,7 +46,7 @@ def test_a_standard_error_that_fails_ends_no_work(monkeypatch: pytest.MonkeyPatc
         raise OSError(number, "no")
 
     monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=fail, flush=fail, isatty=lambda: False))
-    with progress.on_terminal(), progress.listening(Heard()) as heard:
+    with progress.listening(progress.Lines()), progress.listening(Heard()) as heard:
         progress.report("train", 0.5, "half")
         say(["a stage lost much"])
     assert heard.reports == [("train", 0.5, "half")], "the other listeners are told"

@@ -1,0 +1,140 @@
+"""What a terminal shows of a study that runs, however many models and seeds it has; looked at in tmux."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from flows.commands.running.status import bar, counts, table, urgent, work
+from flows.plan import Plan
+from flows.states import State
+from tests.faults.processes import DREAMER, environment
+from tests.flows.by_hand import study_file
+from tests.flows.small_study import PROJECT
+from tests.waiting import until
+
+WIDTH, HEIGHT = 80, 24
+
+# A run of which only the display is real: two trainings of 72 and an evaluation go on, and never end.
+RUN = """
+import json, sys, time
+from rich.console import Console
+from rich.live import Live
+from flows.commands.running.run import STAGES
+from flows.commands.running.status import Watch
+from flows.plan import Plan
+from flows.study.loading import load_study
+from flows.watching import progress
+from flows.watching.record import recorded
+from flows.watching.single import only_run
+study = load_study(sys.argv[1], root=sys.argv[2])
+told = progress.listening(progress.Lines(without=STAGES))
+with Live(Watch(study), console=Console(stderr=True)), told, only_run(study), recorded(study):
+    first, second, third = Plan(study).runs[-3:]
+    progress.report("Prefect's server", 1.0, "http://127.0.0.1:4200")
+    for tokens in range(100, 24_000, 10):
+        for run in first, second:
+            run.folder.mkdir(parents=True, exist_ok=True)
+            told = {"tokens": tokens, "loss": 2.5, "tokens_per_second": 20.0, "seconds_left": 1200.0}
+            (run.folder / "progress.json").write_text(json.dumps({**told, "state": "running"}))
+        progress.report(f"evaluate {third.name}", 0.0, "0 of 4 checkpoints")
+        time.sleep(0.5)
+"""
+
+
+@pytest.fixture
+def tmux() -> Iterator[Callable[..., str]]:
+    """A tmux server of this test alone, with windows as small as terminals begin; skips where there is no tmux."""
+    if not shutil.which("tmux"):
+        pytest.skip("tmux is not installed")
+    with tempfile.TemporaryDirectory() as folder:  # a short path, as sockets need
+
+        def call(*arguments: str) -> str:
+            command = ["tmux", "-S", f"{folder}/socket", "-f", "/dev/null", *arguments]
+            return subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout
+
+        call("new-session", "-d", "-x", str(WIDTH), "-y", str(HEIGHT), "sleep 1000000")
+        yield call
+        call("kill-server")
+
+
+@pytest.mark.slow
+def test_a_running_row_and_the_time_left_are_seen_of_seventy_two_runs(
+    tmux: Callable[..., str], prepared: Callable[..., Plan], tmp_path: Path
+) -> None:
+    changes = {"training": {"seeds": list(range(24)), "screening": 0}}
+    root = str(prepared(**changes).study.folder)
+    path, windows = str(study_file(tmp_path, **changes)), {}
+    for name, command in (
+        ("run", (sys.executable, "-c", RUN, path, root)),
+        ("status", (str(DREAMER), "status", path, "--root", root, "--watch")),
+    ):
+        window = tmux("new-window", "-d", "-P", "-F", "#{pane_id}", "-c", str(PROJECT), *command).strip()
+
+        def shown(window: str = window) -> str:
+            return tmux("capture-pane", "-p", "-t", window)
+
+        until(lambda shown=shown: re.search(r"·  .*\d.* left\n.* checkpoin", shown(), re.MULTILINE | re.DOTALL))
+        windows[name] = shown()
+    for text in windows.values():
+        lines = text.splitlines()
+        (bar,) = [line for line in lines if "·" in line]
+        assert re.search(r"\d+%  .*\d.* left$", bar), text
+        assert re.search(r"^train +DR\+DA-2 +2[12] +running +\d+% +20 tokens/s +\d", text, re.MULTILINE), text
+        assert re.search(r"^evaluate +DR\+DA-2 +23 +running +0 of 4 checkpoin", text, re.MULTILINE), text
+        assert "running   train 2, evaluate 1" in lines
+        assert "waiting   train 70, evaluate 71, report 1" in lines
+        assert len([line for line in lines if line]) <= HEIGHT - 2
+    assert re.search(r"Prefect's server +100%  http://127.0.0.1:4200", windows["run"])
+
+
+MANY = [
+    State("clean", state="complete", progress=1.0),
+    *(State("train", "LA-2", seed, "complete", 1.0) for seed in range(30)),
+    State("train", "DA-2", 0, "failed", 0.2, detail="no memory"),
+    *(State("train", "DR-2", seed, "running", 0.5, "20 tokens/s", 60.0, "loss " + "2.5 " * 50) for seed in range(30)),
+    *(State("train", "DA-2", seed) for seed in range(1, 9)),
+    State("report"),
+]
+
+
+def test_what_runs_comes_first_then_failures_and_what_waits_where_nothing_runs() -> None:
+    assert urgent(MANY) == [*MANY[32:62], MANY[31]]
+    assert urgent([one for one in MANY if one.state in ("complete", "waiting")]) == [State("train", "DA-2", 1)]
+    assert counts(MANY) == [
+        "complete  data 1, train 30",
+        "failed    train 1",
+        "running   train 30",
+        "waiting   train 8, report 1",
+    ]
+
+
+def test_a_row_is_one_line_and_only_its_words_are_cut() -> None:
+    console = Console(width=WIDTH, color_system=None)
+    with console.capture() as captured:
+        console.print(table(urgent(MANY), fits=True))
+    lines = captured.get().replace("\u202f", " ").splitlines()  # a thin space before a unit
+    assert len(lines) == 1 + 31
+    assert max(map(len, lines)) <= WIDTH
+    assert lines[1].startswith("train  DR-2      0  running   50%  20 tokens/s  60 s  loss 2.5 ")
+    assert lines[1].endswith("…")
+
+
+def test_the_time_left_is_that_of_all_trainings_else_at_least_that_of_the_longest_row() -> None:
+    assert work(MANY) == (30 + 15 + 0.2, 15 + 8)
+    for states, speed, words in (
+        (MANY, 0.5, "66%  46 s left"),
+        (MANY, 0.0, "66%  at least 60 s left"),
+        (MANY[-9:], 0.0, "0%  time left not known yet"),
+        (MANY[:31], 0.5, "100%  "),
+        ([*MANY[:31], State("report", state="running")], 0.5, "99%  time left not known yet"),
+    ):
+        assert bar(states, speed).replace("\u202f", " ").endswith(words)
