@@ -40,6 +40,7 @@ def status(options: argparse.Namespace) -> int:
     with Live(watch, console=console, refresh_per_second=A_SECOND):  # in a pipe the page is printed once, at the end
         while options.watch and watch.state == RUNNING:
             time.sleep(1 / A_SECOND)
+            watch.look()  # in a pipe nothing else does
     return int(watch.state == "failed")
 
 
@@ -105,8 +106,7 @@ def bar(states: Sequence[State], speed: float) -> str:
     ended = {one.state for one in states} <= {"complete", "screened"}
     fraction = 1.0 if ended else min(done / (done + left or 1), 0.99)
     words = f"at least {duration(max(own))} left" if own else "time left not known yet"
-    if speed and left:
-        words = f"{duration(left / speed)} left"
+    words = f"{duration(left / speed)} left" if speed and left else words
     return f"{'━' * int(fraction * BAR):·<{BAR}}  {fraction:.0%}  {'' if ended else words}"
 
 
