@@ -17,6 +17,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from prefect import get_client, get_run_logger, runtime, task
 from prefect.artifacts import (
@@ -224,6 +225,10 @@ class _Tail:
 
 
 def table_rows(frame: pd.DataFrame) -> list[Mapping[str, Any]]:
-    """Make the rows of a table for Prefect: null for what is missing, words for infinity, which JSON does not know."""
-    known = frame.astype(object).replace({math.inf: "unbounded", -math.inf: "-unbounded"})
-    return known.where(frame.notna(), None).to_dict("records")
+    """Make the rows of a table for Prefect: null for what is missing, words for infinity, which JSON does not know.
+
+    Columns of lists are left out: Prefect's tables hold single values.
+    """
+    plain = frame[[name for name in frame if not frame[name].map(lambda value: isinstance(value, np.ndarray)).any()]]
+    known = plain.astype(object).replace({math.inf: "unbounded", -math.inf: "-unbounded"})
+    return known.where(plain.notna(), None).to_dict("records")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -341,4 +342,5 @@ def test_infinity_is_said_in_words_and_what_is_missing_is_null() -> None:
         {"low": "-unbounded", "high": None, "bound": None, "seeds": None},
     ]
     assert json.loads(json.dumps(rows, allow_nan=False)) == rows
+    assert table_rows(pd.DataFrame({"factor": [1.0], "halves": [np.array([0.1, 0.2])]})) == [{"factor": 1.0}]
     assert table_rows(pd.DataFrame({"factor": []})) == []
