@@ -1,4 +1,4 @@
-"""The package as a wheel: of any machine, and at work beside files of the user's that are named as its packages are."""
+"""Install the package from a wheel, and run a study beside files of the user's that bear its packages' names."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def curves_of(of: Design, answered: np.ndarray, random: np.random.Generator) -> 
 
 
 def intervals(found: MeanFactor, by_target: np.ndarray) -> np.ndarray:
-    """Return the ends of the logarithms' intervals [7, 2]; NaN where there is none."""
+    """Return both ends of the intervals of the logarithms of the numbers in NAMES [7, 2]; NaN where unknown."""
     halves = np.full(PARTS, np.nan) if found.target_halves is None else np.array(found.target_halves)
     ends = np.array([[found.low, found.high], [found.bound_low, found.bound_high]], float)
     return np.vstack([np.log(ends), np.stack([by_target - halves, by_target + halves], axis=1)])[PLACES]

@@ -14,7 +14,7 @@ dreamer takes a study from raw public data to a report: it curates and tokenises
 FLOPs and parameters, trains them on the same tokens, evaluates every checkpoint with lm-eval, and computes
 data-efficiency factors with their uncertainty.
 
-A STUDY is a preset's name (demo, gpu-small, paper-mini, paper-16, paper-32) or the path of a YAML file."""
+A STUDY is a preset's name (demo, control, gpu-small, paper-mini, paper-16, paper-32) or the path of a YAML file."""
 # Every command, in the groups in which the help lists them; README.md has an example of each.
 GROUPS = {
     "begin": ("new", "schema"),

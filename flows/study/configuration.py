@@ -444,8 +444,8 @@ class Study(Section):
 
     @property
     def trusted(self) -> bool:
-        """Whether the code that the study names comes with the package, as that of a preset does."""
-        return self._place == PRESETS
+        """Whether the study is a preset whose models stand in a file of the package: no code of anybody else's."""
+        return self._place == PRESETS and any(variant.module for variant in self.models.variants)
 
     @property
     def study_id(self) -> str:

@@ -17,7 +17,7 @@ SIGNIFICANCE, POWER = 0.05, 0.8
 
 @dataclass(frozen=True)
 class Errors:
-    """Standard errors of numbers, each with its degrees of freedom; arrays of one shape."""
+    """The standard errors of several numbers, and the degrees of freedom of each error: arrays of equal shape."""
 
     size: np.ndarray
     freedom: np.ndarray

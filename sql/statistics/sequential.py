@@ -33,7 +33,7 @@ class Look:
 def look(
     log_factor: float, error: float, freedom: float, *, seeds: int, high_over_low: float, most: int = LOOKS[-1]
 ) -> Look:
-    """Look at a study with so many seeds of each model: stop where high / low is small enough, or with `most` seeds.
+    """Decide whether a study with `seeds` seeds of each model stops: where high / low is small enough, or at `most`.
 
     `log_factor` is the logarithm of the mean factor, or of its bound, with its standard error and degrees of freedom.
     An unknown error, as of one seed, never stops before `most`.

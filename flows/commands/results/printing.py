@@ -24,6 +24,8 @@ def print_answer(database: Path, study_id: str, baseline: str) -> None:
     sentences = list(islice(plain_report(database, study_id), max(1, means["depth"].nunique())))
     for text in ("", *sentences, f"The factor is the tokens {baseline} needs over those the variant needs."):
         print_part(text)
+    if means["outdated"].any():
+        print_part("Results changed after mean factors were computed: `dreamer intervals` computes them again.")
     print_table(means.loc[~means["outdated"], :"bound"])
 
 

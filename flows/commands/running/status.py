@@ -65,7 +65,7 @@ class Watch:
         self._speed = (done - self._first[1]) / max(now - self._first[0], 1e-9)
 
     def __rich_console__(self, screen: Console, _: ConsoleOptions) -> Iterator[RenderableType]:
-        with suppress(Exception):  # files change while they are read; what is wrong, the study's own process says
+        with suppress(OSError, ValueError, KeyError):  # files change while they are read
             self.look()
         rows = max(1, screen.height - AROUND)
         yield line(self._title, "bold")
@@ -111,7 +111,7 @@ def bar(states: Sequence[State], speed: float) -> str:
 
 
 def table(states: Sequence[State], *, fits: bool = False) -> Table:
-    """Build a table with a line for each state; one that `fits` is cut where the terminal ends."""
+    """Build a table with a row for each state; with `fits` long cells are cut to the width of the terminal."""
     shown = empty_table(((column, column in NUMBERS) for column in COLUMNS), overflow="ellipsis")
     shown.expand, shown.columns[-1].ratio = fits, 1
     for one in states:

@@ -1,4 +1,4 @@
-"""Two small architectures, a GPT and an LSTM, as in docs/own-architecture.md; the preset `control` measures both."""
+"""Define a GPT and an LSTM, the examples of docs/own-architecture.md, which the preset `control` measures."""
 
 import torch
 import torch.nn.functional as F

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.study.configuration import Study
+from flows.study.configuration import PRESETS, Study
 from flows.study.loading import load_study, presets
 from model.training.config import TrainingConfig
 from pipeline.errors import InputError
@@ -126,3 +126,11 @@ def test_a_study_file_is_a_file(tmp_path: Path) -> None:
 def test_a_root_that_is_no_name_is_refused(root: str) -> None:
     with pytest.raises(InputError, match=r"root: .* is no name"):
         load_study("demo", root=root)
+
+
+def test_only_the_models_that_come_with_a_preset_are_trusted(tmp_path: Path) -> None:
+    assert [name for name in presets() if load_study(name).trusted] == ["control"]
+    copy = tmp_path / "control.yaml"
+    copy.write_text((PRESETS / "control.yaml").read_text())
+    (tmp_path / "my_models.py").write_text((PRESETS / "my_models.py").read_text())
+    assert not load_study(copy).trusted
