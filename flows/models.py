@@ -11,10 +11,10 @@ from typing import Any
 from flows.study.configuration import Study, Variant
 from model.accounting import Resources, resources
 from model.architecture import DreamerConfig
-from model.code import digests
+from model.architectures.code import digests
+from model.architectures.module import TRANSFORMERS, Architecture, ModuleConfig, training_flops
 from model.config import la
 from model.matching import match_costs, match_fields
-from model.module import TRANSFORMERS, Architecture, ModuleConfig, training_flops
 from pipeline.errors import InputError
 
 FAMILIES: dict[str, dict[str, bool]] = {  # how a family differs from the layered model

@@ -26,9 +26,9 @@ from flows.models import Answer, PlannedModel, Sizing, plan_models, size
 from flows.study.configuration import BUILTIN, Study
 from flows.watching.looks import found_in
 from model.accounting import Resources
+from model.architectures.module import read_architecture
 from model.checksums import newest_values
 from model.evaluation.job import INTROSPECTION
-from model.module import read_architecture
 from model.training.config import HOW_FAR, HOW_IT_RUNS
 from model.training.recording.records import further_rates
 from pipeline.benchmarks.benchmark import Benchmark

@@ -27,8 +27,8 @@ from flows.rows import outputs_of
 from flows.usage import register_user
 from flows.watching import progress
 from flows.watching.looks import found_in
-from model.code import FOLDER as CODE
-from model.code import copy_code
+from model.architectures.code import FOLDER as CODE
+from model.architectures.code import copy_code
 from model.training.recording.records import best_rates, choose_seed
 from pipeline.errors import InputError
 from pipeline.storage.files import atomic_folder, write_text_atomically

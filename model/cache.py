@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from model import ops
-from model.contract import Network
+from model.architectures.contract import Network
 from model.ops import Documents, Visible
 from pipeline.errors import InputError
 

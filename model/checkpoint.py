@@ -20,11 +20,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from model.architectures.code import FOLDER as CODE
+from model.architectures.code import copy_code
+from model.architectures.contract import Network
+from model.architectures.module import Architecture, read_architecture
 from model.checksums import check_file, list_states, read_checked, write_checksums
-from model.code import FOLDER as CODE
-from model.code import copy_code
-from model.contract import Network
-from model.module import Architecture, read_architecture
 from model.networks import build
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL, atomic_folder

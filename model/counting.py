@@ -21,8 +21,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from model.accounting import ELEMENT_BYTES, Resources, resources
-from model.contract import Wrapped
-from model.module import Architecture, DreamerConfig, ModuleConfig
+from model.architectures.contract import Wrapped
+from model.architectures.module import Architecture, DreamerConfig, ModuleConfig
 from model.networks import build
 from pipeline.errors import InputError
 

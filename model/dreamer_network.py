@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from model import ops
+from model.architectures.contract import Network
 from model.cache import Cache, read
-from model.contract import Network
 from model.ops import Documents
 from model.ops.gpu import on_gpu
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.contract import Network, Rows
+from model.architectures.contract import Network, Rows
 from pipeline.errors import InputError
 
 

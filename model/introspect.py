@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.contract import Network
+from model.architectures.contract import Network
 from model.ops import Attended
 from model.training.stream import PADDING, TokenStream
 

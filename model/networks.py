@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from model.code import described, load_class
-from model.contract import Network, Wrapped
+from model.architectures.code import described, load_class
+from model.architectures.contract import Network, Wrapped
+from model.architectures.module import Architecture, DreamerConfig
 from model.dreamer import Dreamer
-from model.module import Architecture, DreamerConfig
 from pipeline.errors import InputError
 
 

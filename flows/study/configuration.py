@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
 from flows.study.section import Section, check_keys, distinct, settings_section
-from model.code import digests
+from model.architectures.code import digests
 from model.evaluation.job import EvaluationSettings
 from model.training.config import HOW_FAR, HOW_IT_RUNS, Positive, TrainingConfig
 from pipeline.benchmarks.benchmark import Benchmark

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from model.architectures.contract import Network
 from model.checkpoint import load_model, weights_in
-from model.contract import Network
 from model.evaluation.scoring import Scoring, log_likelihoods, rolling_windows
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from model.generate import AfterPrompts, generate, nothing

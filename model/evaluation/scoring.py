@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from model.contract import Network, Rows
+from model.architectures.contract import Network, Rows
 from model.generate import nothing, right_padded
 from pipeline.errors import InputError
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from model.architectures.module import Architecture, read_architecture
 from model.checked import Count, FileName, checked, parse_file
-from model.module import Architecture, read_architecture
 from pipeline.errors import InputError
 
 HOW_IT_RUNS = ("micro_batch_tokens", "checkpointing", "compile", "save_every_seconds", "keep")

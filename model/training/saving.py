@@ -12,8 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 from torch import Tensor
 
+from model.architectures.code import FOLDER as CODE
 from model.checkpoint import State, save_state, save_weights
-from model.code import FOLDER as CODE
 from model.training.config import Run
 
 PAUSE = 50

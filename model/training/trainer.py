@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from model import ops
+from model.architectures.code import FOLDER as CODE
 from model.checkpoint import State, load_tensors, newest_state
-from model.code import FOLDER as CODE
 from model.networks import build
 from model.ops.device import choose_device, choose_precision, use_one_core
 from model.ops.gpu import on_gpu, set_up

@@ -8,10 +8,10 @@ import pytest
 
 from flows.models import Sizing, size
 from model.accounting import Resources
+from model.architectures.module import ModuleConfig
 from model.counting import count
-from model.module import ModuleConfig
 from pipeline.errors import InputError
-from tests.model.test_contract import HERE, described
+from tests.model.architectures.test_contract import HERE, described
 
 LENGTH = 16
 TRUSTED = {"code": HERE, "trust_code": True}

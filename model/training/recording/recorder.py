@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from model.module import training_flops
+from model.architectures.module import training_flops
 from model.ops.device import device_name, peak_flops
 from model.training.recording.records import StepLog
 from model.training.trainer import Trainer

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from model import ops
-from model.contract import Network
+from model.architectures.contract import Network
 from model.dreamer import (
     Block,
     Context,

@@ -25,8 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.code import described
-from model.module import Architecture, ModuleConfig
+from model.architectures.code import described
+from model.architectures.module import Architecture, ModuleConfig
 from model.ops import Documents
 from pipeline.errors import InputError
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from model.module import TRANSFORMERS, ModuleConfig
+from model.architectures.module import TRANSFORMERS, ModuleConfig
 from pipeline.errors import InputError
 
 FOLDER = "code"  # of a run, and of a checkpoint: the files of its model's class
@@ -44,7 +44,7 @@ def load_class(config: ModuleConfig, folder: Path | None, *, trust_code: bool) -
     """Load the class of a model. Raises InputError where code is not trusted, has changed or has no such class."""
     file, _, name = config.module.rpartition(":")
     if file == TRANSFORMERS:
-        from model.transformers_model import TransformersModel
+        from model.architectures.transformers_model import TransformersModel
 
         return TransformersModel.of_type(name)
     if not trust_code:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
+from model.architectures.code import FOLDER, copy_code, digests
+from model.architectures.contract import OPTIONAL, Network
+from model.architectures.module import ModuleConfig
 from model.checkpoint import load_model, newest_state
-from model.code import FOLDER, copy_code, digests
-from model.contract import OPTIONAL, Network
 from model.counting import count
 from model.evaluation.scoring import log_likelihoods
 from model.generate import generate
-from model.module import ModuleConfig
 from model.networks import build
 from model.train import train
 from pipeline.errors import InputError
