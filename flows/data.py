@@ -11,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from flows.study.configuration import BUILTIN, Study
+from flows.study.configuration import Study
+from flows.study.data_section import BUILTIN
 from flows.watching.progress import write_line
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.errors import InputError

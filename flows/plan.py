@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 
 from flows.data import VERSIONS, PlannedData, plain
 from flows.models import Answer, PlannedModel, Sizing, plan_models, size
-from flows.study.configuration import BUILTIN, Study
+from flows.study.configuration import Study
+from flows.study.data_section import BUILTIN
 from flows.watching.looks import found_in
 from model.accounting import Resources
 from model.architectures.module import read_architecture

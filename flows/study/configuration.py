@@ -1,7 +1,7 @@
 """The configuration of a study: the sections of the YAML file, with every default.
 
-Sections in reading order: where the data come from and how they are curated, which models are compared, how they are
-trained, on which benchmarks they are evaluated. The settings of a curation stage are that stage's own dataclass.
+Sections in reading order: the data (`data_section.py`), which models are compared, how they are trained, on which
+benchmarks they are evaluated. The settings of a curation stage are that stage's own dataclass.
 """
 
 from __future__ import annotations
@@ -11,119 +11,27 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
+from flows.study.data_section import BUILTIN, Data
 from flows.study.section import Section, check_keys, distinct, settings_section
 from model.architectures.code import digests
 from model.evaluation.job import EvaluationSettings
 from model.training.config import HOW_FAR, HOW_IT_RUNS, Positive, TrainingConfig
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import resolve_benchmark
-from pipeline.clean import CleanSettings
-from pipeline.decontaminate.settings import DecontaminationSettings
-from pipeline.dedup.settings import DedupSettings
 from pipeline.errors import InputError
 from pipeline.sources.source import Source
-from pipeline.sources.table import SOURCES, resolve_source
+from pipeline.sources.table import resolve_source
 from pipeline.storage.digests import digest
-from pipeline.storage.parallel import memory_bytes
 from pipeline.tokens.validation import VALIDATION
-from pipeline.worlds.settings import WorldSettings
-from pipeline.worlds.world import WORLD_SOURCES, world_sources
 from sql.statistics.expectations import Expectation
 
 VARIANTS = ("LA", "DR", "DR+DA")
 MOST_CHECKPOINTS = 10_000
 LONGEST_SEQUENCE = 2**20
 MOST_RANKS = 256  # beyond every machine
-LEAST_MEMORY = 10**8
-PAPER = "paper"  # names the paper's fifteen sources in a study file
 PRESETS = Path(__file__).with_name("presets")
-BUILTIN = "builtin"  # names the built-in world in a study file, as a source and as benchmarks
 OF_ALL = ("seed", *HOW_FAR, "batch_tokens", "loss_on", "device", "raw_checkpoints")  # no variant has its own
 TUNING_DOCUMENTS = 1000  # held out to choose learning rates on, where data.tuning does not say how many
-
-
-class Tokenizer(Section):
-    """The tokenizer: trained on the study's own documents, fetched from the hub, or a local tokenizer.json."""
-
-    vocabulary_size: int | None = Field(None, ge=260, description="train a byte-level BPE tokenizer of up to this size")
-    hub: str | None = Field(None, description="the tokenizer of a model on the hub, by its id")
-    revision: str | None = Field(None, description="the commit of that model's repository")
-    file: Path | None = Field(None, description="a tokenizer.json")
-
-    @model_validator(mode="after")
-    def _one_origin(self) -> Tokenizer:
-        if (self.hub is None) == (self.file is None) and not (self.hub is None and self.vocabulary_size):
-            raise ValueError("give one of 'vocabulary_size' (train one), 'hub' (an id) or 'file' (a tokenizer.json)")
-        if self.file and not self.file.is_file():
-            raise ValueError(f"there is no tokenizer file {self.file}")
-        return self
-
-
-class Data(Section):
-    """The sources of the documents, and how they are curated and tokenised."""
-
-    mirror: Path | None = Field(None, description="folder of data sets in the hub's layout, looked in before the hub")
-    world: WorldSettings = Field(WorldSettings(), description="the built-in problems, where 'builtin' is named")
-    sources: list[str | dict[str, Any]] = Field(
-        min_length=1,
-        description="'builtin', 'paper' (its fifteen), names that `dreamer sources` lists, or sources of your own",
-    )
-    limit: int | None = Field(None, ge=1, description="rows read of each source, for a quick look")
-    clean: CleanSettings = CleanSettings()
-    deduplicate: DedupSettings = DedupSettings()
-    decontaminate: DecontaminationSettings = DecontaminationSettings()
-    validation: int = Field(
-        1000,
-        ge=0,
-        description="documents held out of training, by question, to measure the loss on them at every checkpoint; "
-        "at most 2 % of the curated documents; 0: none",
-    )
-    tuning: int = Field(0, ge=0, description="further documents held out by question, to choose settings on; 0: none")
-    seed: int = Field(0, ge=0, description="of the order of the documents in the packed tokens")
-    memory: str = Field("4GB", description="that curation takes at most")
-    tokenizer: Tokenizer = Field(default_factory=lambda: Tokenizer(vocabulary_size=512))
-
-    @field_validator("mirror", mode="before")
-    @classmethod
-    def _folder(cls, mirror: Any) -> Any:
-        if "://" in str(mirror):
-            raise ValueError(f"a mirror is a folder: copy {str(mirror).partition('://')[0]}://... here first")
-        return mirror
-
-    @field_validator("memory")
-    @classmethod
-    def _enough_memory(cls, memory: str) -> str:
-        if memory_bytes(memory) < LEAST_MEMORY:
-            raise ValueError(f"{memory} is too little for any stage; give at least 100MB")
-        return memory
-
-    @field_validator("sources")
-    @classmethod
-    def _of_the_paper(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
-        fifteen = [name for name, source in SOURCES.items() if source.use == "train"]
-        return [one for entry in entries for one in (fifteen if entry == PAPER else [entry])]
-
-    @field_validator("sources")
-    @classmethod
-    def _known_sources(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
-        names = set()
-        for entry in entries:
-            for source in WORLD_SOURCES.values() if entry == BUILTIN else [entry]:
-                source = resolve_source(source)
-                if source.name in names:  # the name is part of every document's id
-                    raise ValueError(f"the name {source.name!r} is given twice; names of sources must differ")
-                names.add(source.name)
-                if source.use != "train":
-                    raise ValueError(
-                        f"{source.name} is validation text and never trains; name it under evaluation.benchmarks"
-                    )
-        return entries
-
-    @property
-    def resolved(self) -> list[Source]:
-        """All sources in their order, in the place of 'builtin' those that the world is made of."""
-        expanded = (world_sources(self.world) if entry == BUILTIN else [entry] for entry in self.sources)
-        return [resolve_source(entry) for entries in expanded for entry in entries]
 
 
 class Match(Section):

@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from flows.study.configuration import BUILTIN, OF_ALL, PAPER, Study
+from flows.study.configuration import OF_ALL, Study
+from flows.study.data_section import BUILTIN, PAPER
 from model.architecture import DreamerConfig
 from model.training.config import TrainingConfig
 from pipeline.benchmarks.benchmark import Benchmark

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from flows.jobs.devices import concurrency, gpus, share_ranks
 from flows.models import PlannedModel
-from flows.study.configuration import BUILTIN, Study
+from flows.study.configuration import Study
+from flows.study.data_section import BUILTIN
 from pipeline.worlds.tasks import WORLD_BENCHMARKS
 
 # Useful FLOPs per second in training, as measured (docs/log.md): small models on a CPU core, 15 % of a GPU's peak.
