@@ -151,9 +151,11 @@ class TokenStream:
 
     def _predicted(self, tokens: np.ndarray, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """Return the places of the tokens with a loss, among those from `firsts` to `ends` of each document."""
+        if self.mark is not None:
+            ends = ends - 1  # the last token of a document has no mark behind it in its document
         counts = np.maximum(ends - firsts, 0)
         places = np.repeat(firsts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        return places if self.mark is None else places[np.append(tokens, -1)[places + 1] == self.mark]
+        return places if self.mark is None else places[tokens[places + 1] == self.mark]
 
     def raw_rows(self, step: int) -> np.ndarray:
         """Read all rows of a step as they are in the folder [B, S]."""
