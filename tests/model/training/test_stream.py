@@ -46,7 +46,8 @@ def slow_targets(row, loss_on):
         learned = {
             "all": True,
             "responses": response[following % len(tokens)],
-            "answers": (documents[place], FEW["mark"]) in list(zip(documents, tokens, strict=True))[place + 2 : place + 3],
+            "answers": [(documents[place], FEW["mark"])]
+            == [*zip(documents, tokens, strict=True)][place + 2 : place + 3],
         }
         wanted = inside and learned[loss_on]
         targets.append(tokens[following] if wanted else IGNORED)
