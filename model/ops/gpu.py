@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 import torch.nn.attention
@@ -46,6 +47,12 @@ def slow_products(device: torch.device, precision: torch.dtype) -> str | None:
     else:
         return None
     return f"torch has no fast grouped product for {kind}: it goes through the experts one by one, and the host waits"
+
+
+def compile_for_many_shapes(function: Callable, **options: Any) -> Callable:
+    """Wrap a function or a module for `torch.compile`, with graphs for up to `MOST_GRAPHS` shapes."""
+    torch._dynamo.config.recompile_limit = MOST_GRAPHS  # as an argument of torch.compile newer than torch 2.11
+    return torch.compile(function, **options)
 
 
 def set_up(device: torch.device, precision: torch.dtype) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from model.ops.gpu import MOST_GRAPHS, on_gpu
+from model.ops.gpu import compile_for_many_shapes, on_gpu
 
 CHUNK_ELEMENTS = 2**26
 """Logits held at a time: 256 MiB in float32."""
@@ -94,9 +94,7 @@ def _in_one_kernel(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[T
 @cache
 def _compiled() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     """Compile `_gradient` at the first call, as the compiler takes seconds to load. Few rows make one kernel too."""
-    return torch.compile(
-        _gradient, fullgraph=True, dynamic=False, recompile_limit=MOST_GRAPHS, options={"split_reductions": False}
-    )
+    return compile_for_many_shapes(_gradient, fullgraph=True, dynamic=False, options={"split_reductions": False})
 
 
 def _gradient(logits: Tensor, wanted: Tensor, chosen: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from model.dreamer import (
     Weights,
 )
 from model.ops import Attended, Routing
-from model.ops.gpu import MOST_GRAPHS, on_gpu
+from model.ops.gpu import compile_for_many_shapes, on_gpu
 
 
 def recompute_activations(model: Network) -> None:
@@ -77,11 +77,12 @@ def compile_parts(model: Network, **options: Any) -> None:
     """
     if not isinstance(model, Dreamer):
         return  # nobody has measured what compiling gains for other models
-    options = {"recompile_limit": MOST_GRAPHS, **options}
-    model.norm = torch.compile(model.norm, **options)
-    compiled = Compiled(torch.compile(_part, **options), torch.compile(DepthAttention.attend, **options))
+    model.norm = compile_for_many_shapes(model.norm, **options)
+    parts = Compiled(
+        compile_for_many_shapes(_part, **options), compile_for_many_shapes(DepthAttention.attend, **options)
+    )
     for block in model.blocks:
-        block.forward = MethodType(partial(_by_parts, compiled), block)
+        block.forward = MethodType(partial(_by_parts, parts), block)
 
 
 class Compiled(NamedTuple):
