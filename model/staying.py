@@ -16,6 +16,8 @@ import signal
 import sys
 from importlib import import_module
 
+import torch
+
 PROGRAMS = ("model.train", "model.evaluate")
 
 
@@ -38,6 +40,8 @@ def main() -> int:
         for signalled in (signal.SIGTERM, signal.SIGINT):  # which a training has caught to save its state
             signal.signal(signalled, signal.SIG_DFL)
         gc.collect()  # an idle process holds no model
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
         if number == 0:
             gc.freeze()  # what the first job has left, such as tasks with their questions, stays too
         sys.stdout.flush()

@@ -1,7 +1,7 @@
 """Run jobs as processes of this machine: as many as it has cores or GPUs, the most urgent first.
 
-On CPUs a process stays for the next job of its kind (`model/staying.py`), since imports take seconds. On GPUs every job
-has processes of its own, which leave their devices free for others when they end.
+A process stays for the next job of its kind (`model/staying.py`), since imports take seconds. On GPUs only evaluators
+stay, each for its device, of which half a gigabyte is theirs then; a training leaves nothing on its devices.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from queue import SimpleQueue
 
 from flows.jobs import Event, Job, Stopped, teller
@@ -104,8 +105,8 @@ class LocalJobs:
 
     def _run(self, job: Job, environment: Mapping[str, str], tick: Callable[[], None]) -> None:
         """Run the command of a job. Raises Failed, or InputError (exit status 2)."""
-        if not self._gpus and job.devices == 1:
-            self._staying.ask(job, tick)
+        if job.devices == 1 and (not self._gpus or job.kind == "evaluation"):
+            self._staying.ask(replace(job, environment=environment), tick)
             return
         with self._alive(started(job.program, job.arguments, job.log, environment, ranks=job.devices)) as child:
             status = child.wait(tick)

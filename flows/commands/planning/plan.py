@@ -11,8 +11,8 @@ import pandas as pd
 from flows.checks import check_mirror, checkpoint_bytes, state_bytes, study_warnings
 from flows.commands.planning.data_plan import amount, data_bytes, data_sizes
 from flows.commands.planning.time_plan import (
-    CPU_CORE_FLOPS,
-    GPU_FLOPS,
+    CPU_CORE,
+    GPU,
     Times,
     estimate_times,
     phases,
@@ -67,8 +67,7 @@ def plan(options: argparse.Namespace) -> None:
     print_table(sources)
     training = study.training
     on_gpu = options.gpus is not None or gpus(study) > 0
-    rate = GPU_FLOPS if on_gpu else CPU_CORE_FLOPS
-    times = estimate_times(study, planned, rate, options.gpus)
+    times = estimate_times(study, planned, GPU if on_gpu else CPU_CORE, options.gpus)
     lines = {
         **data,
         "": f"{amount(state_bytes(study, planned[-1:], 1))} for the state of a training of "
@@ -133,11 +132,10 @@ def _times(study: Study, times: Times, price: float | None, *, on_gpu: bool) -> 
     unknown = unknown_benchmarks(study)
     without = f", without {', '.join(unknown)}, of unknown size" if unknown else ""
     kind = "GPU" if on_gpu else "core"
-    device = f"GPU at {GPU_FLOPS / 1e12:.0f} TFLOP/s" if on_gpu else f"CPU core at {CPU_CORE_FLOPS / 1e9:.0f} GFLOP/s"
     hours = f"{times.device_hours:,.3g} {kind}-hours, at work {times.busy / 3600 / times.device_hours:.0%} of them"
     lines = {
         "time": f"{duration(times.training)} of training and {duration(times.evaluation)} of evaluation{without} on "
-        f"{times.devices} x {device}",
+        f"{times.devices} x {(GPU if on_gpu else CPU_CORE).name}",
         "hours": hours,
     }
     if price is not None:

@@ -12,13 +12,29 @@ from flows.study.configuration import Study
 from flows.study.data_section import BUILTIN
 from pipeline.worlds.tasks import WORLD_BENCHMARKS
 
-# Useful FLOPs per second in training, as measured (docs/log.md): small models on a CPU core, 15 % of a GPU's peak.
-CPU_CORE_FLOPS = 60e9  # with native.c on a processor with AVX-512; about half of that without a compiler
-GPU_FLOPS = 0.15 * 989e12
 BYTES_PER_TOKEN = 3.5
 WORLD_BYTES_PER_TOKEN = 3.3  # vocabulary of 512: 3.36, 3.31 and 3.31 in three studies (docs/log.md)
 WORLD_SCORED = 220  # bytes that an evaluation reads for an item of the built-in world: 244 of sums, 209 in the demo
 GENERATED = 256  # tokens at most, lm-eval's limit where a task has none of its own
+
+
+@dataclass(frozen=True)
+class Device:
+    """What one device does, as measured (docs/log.md): useful FLOPs per second in training, and seconds at least.
+
+    `depth_seconds` go for a depth of a micro-batch, forward and backward, however small the model is: a GPU waits for
+    the host, which starts its kernels. An evaluation takes `evaluation_seconds` at least.
+    """
+
+    name: str
+    flops: float
+    depth_seconds: float = 0.0
+    evaluation_seconds: float = 0.0
+
+
+CPU_CORE = Device("CPU core at 60 GFLOP/s", 60e9)  # by native.c with AVX-512; half as much without a compiler
+# An H100: paper-16 at 0.29 of the peak (LA), 0.20 (DR); at hidden size 256 5 ms a depth (LA) and 13 (DR+DA).
+GPU = Device("GPU at 198 TFLOP/s", 0.20 * 989e12, depth_seconds=0.009, evaluation_seconds=5.0)
 
 
 @dataclass(frozen=True)
@@ -75,26 +91,33 @@ def unknown_benchmarks(study: Study) -> list[str]:
     return [benchmark.name for benchmark in study.own_benchmarks if benchmark.name not in SCORED]
 
 
-def estimate_times(study: Study, planned: Sequence[PlannedModel], rate: float, devices: int | None = None) -> Times:
-    """Estimate the times of a study on so many `devices` (default: those here), each of `rate` FLOPs per second.
+def estimate_times(study: Study, planned: Sequence[PlannedModel], device: Device, devices: int | None = None) -> Times:
+    """Estimate the times of a study on so many devices of a kind, by default on those here.
 
     Trainings begin in their order as devices become free, each with its ranks. Evaluations share their checkpoints
     among all devices, and compute forward passes as fast as a training.
     """
-    slots, length = devices or concurrency(study), study.training.sequence_length
+    slots, training = devices or concurrency(study), study.training
+    length, micro = training.sequence_length, training.micro_batch_tokens or training.batch_tokens
     found = [devices if devices is not None else gpus(study)]
 
     def phase(trainings: Sequence[tuple[PlannedModel, int]]) -> tuple[float, float]:
         """Return the seconds until these models are trained on so many tokens, and the devices' seconds of work."""
-        work = [model.training_flops(length) * tokens / rate for model, tokens in trainings]
+        work = [
+            tokens * max(model.training_flops(length) / device.flops, model.depth * device.depth_seconds / micro)
+            for model, tokens in trainings
+        ]
         ranks = share_ranks(study, len(trainings), found)
         jobs = [(count, seconds / count) for count, seconds in zip(ranks, work, strict=True)]
         return _makespan(jobs, slots), sum(work)
 
     spent, trained = map(sum, zip(*(phase(trainings) for trainings in phases(study, planned)), strict=True))
-    passes = sum(_evaluations(study, model) * model.training_flops(length) / 3 for model in planned)
     scored_tokens = sum(scored.items * scored.tokens for scored in scored_by(study))
-    evaluated = scored_tokens * passes / rate
+    evaluated = sum(
+        _evaluations(study, model)
+        * max(scored_tokens * model.training_flops(length) / 3 / device.flops, device.evaluation_seconds)
+        for model in planned
+    )
     return Times(spent, evaluated / slots, slots, trained + evaluated)
 
 

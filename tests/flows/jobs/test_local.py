@@ -261,6 +261,15 @@ def test_jobs_see_the_gpus_that_they_hold_and_their_processes_end(tmp_path: Path
     assert len({process(tmp_path, name) for name in names}) == 3
 
 
+@pytest.mark.usefixtures("two_gpus")
+def test_an_evaluator_stays_for_the_next_evaluation_on_its_gpu(tmp_path: Path) -> None:
+    with local(tmp_path, workers=1) as jobs:
+        for name in "abc":
+            events(jobs, job(tmp_path, name, kind="evaluation"))
+    processes = {process(tmp_path, name): said(tmp_path, name)[0][1] for name in "abc"}
+    assert list(processes.values()) == ["0"]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("two_gpus")
 def test_studies_side_by_side_share_the_gpus_of_a_machine(tmp_path: Path) -> None:
