@@ -51,6 +51,7 @@ def write_random_stream(
         "tokens": sum(end - start for start, _, end in spans),
         "documents": len(spans),
         "end_token": 0,
+        "mark": 1,
         "vocabulary_size": vocabulary_size,
     }
     (folder / "packed.json").write_text(json.dumps(packed))

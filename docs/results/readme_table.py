@@ -1,0 +1,73 @@
+"""Write the table of studies in README.md from their mean factors: python docs/results/readme_table.py"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+RESULTS = Path(__file__).parent
+README = RESULTS.parents[1] / "README.md"
+BEGIN, END = "<!-- by docs/results/readme_table.py -->\n", "<!-- end of the table -->\n"
+
+ACCURACY = "average", "accuracy", "average accuracy"
+ANSWERS = "average", "loss", "loss of the right answers"
+DOCUMENTS = "validation", "loss", "loss on held-out documents"
+STUDIES = [  # folder, depth, description, measures
+    (
+        "demo",
+        "4",
+        "the demo: expressions and recall, depth 4, four seeds of 800,000 tokens",
+        [ACCURACY, ANSWERS, DOCUMENTS],
+    ),
+    (
+        "former-demos",
+        "4",
+        "[ten former demos](docs/log.md): stories, relations, swaps, one rate, ten seeds each",
+        [ACCURACY],
+    ),
+    (
+        "recurrence",
+        "8",
+        "[harder problems](docs/results/recurrence/README.md), depth 8, five seeds of 2M tokens",
+        [ACCURACY],
+    ),
+    (
+        "real",
+        "4",
+        "[public rows](docs/results/real/README.md), depth 4, five seeds of 1M tokens",
+        [DOCUMENTS],
+    ),
+]
+VARIANTS = "DR", "DR+DA"
+
+
+def main() -> None:
+    text = README.read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    README.write_text(before + BEGIN + "".join(table()) + END + after, encoding="utf-8")
+
+
+def table() -> Iterator[str]:
+    """Yield the lines of the table: a row for each study and measure, a column for each variant."""
+    yield f"| study | for equal | {' | '.join(VARIANTS)} |\n|---|---|{'---|' * len(VARIANTS)}\n"
+    for folder, depth, description, measures in STUDIES:
+        with (RESULTS / folder / "mean_factors.csv").open(newline="") as file:
+            rows = {(row["depth"], row["task"], row["metric"], row["variant"]): row for row in csv.DictReader(file)}
+        for task, metric, words in measures:
+            cells = [cell(rows[depth, task, metric, variant]) for variant in VARIANTS]
+            yield f"| {description} | {words} | {' | '.join(cells)} |\n"
+            description = ""
+
+
+def cell(row: dict[str, str]) -> str:
+    """Format a factor with its interval; the bound where less than 0.9 of the baseline's range is covered."""
+    bounded = float(row.get("covered") or 1) < 0.9
+    names = ("bound", "bound_low", "bound_high") if bounded else ("factor", "low", "high")
+    value, low, high = (float(row[name]) for name in names)
+    return f"{'at most ' * bounded}{value:.2f} ({low:.2f} to {high:.2f})"
+
+
+if __name__ == "__main__":
+    main()
