@@ -190,7 +190,7 @@ def printed(page: Browser) -> bytes:
     pdf = base64.b64decode(
         page.send("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.7)["data"]
     )
-    streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
+    streams = re.findall(rb"stream\r?\n(.*?)\nendstream", pdf, re.DOTALL)
     return b"".join(zlib.decompress(stream) for stream in streams if stream.startswith(b"x"))
 
 
