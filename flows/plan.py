@@ -5,8 +5,8 @@ A plan reads files and writes none but texts of benchmarks for lm-eval. Running 
 `verify`, `clean` and `checkpoints` ask the plan.
 
 What is known only after work is a decision: the vocabulary (in the manifest of the tokenizer), the learning rates that
-a search has chosen (`best_rates`), and which seed of a race goes on (`choose_seed`). A plan that is asked again
-after a decision knows what follows from it.
+a search has chosen (`best_rates`), which seed of a race goes on (`choose_seed`), and whether a study has seeds enough
+(`wants_seeds`). A plan that is asked again after a decision knows what follows from it.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from pipeline.errors import InputError
 from pipeline.storage.integrity import read_sealed
 from pipeline.tokens.validation import TUNING, VALIDATION, held_out_specification
 from pipeline.worlds.tasks import world_specifications
+from sql.statistics.sequential import looks_until
 
 WORLD_TEXT = "world_text"  # the perplexity of whole documents of the built-in world
 
@@ -217,6 +218,8 @@ class Plan(PlannedData):
 
     def _runs_of(self, place: int, described: list[Run]) -> list[Run]:
         training, stop_at = self.study.training, self.study.training.stop_at(len(described))
+        if training.seeds_until and not self.study.variant(described[0].model.variant).seeds:
+            described = described[: self.look]
         chosen = self.chosen_seed(described) if stop_at else None
         found = []
         for number, run in enumerate(described):
@@ -334,6 +337,27 @@ class Plan(PlannedData):
         return read_sealed(path)["seed"] if path.exists() else None
 
     @property
+    def look(self) -> int:
+        """The seeds of each model at the first look at which more are not decided on (`training.seeds_until`)."""
+        looks = looks_until(self.study.training.seeds_until.most)
+        decided = ((seeds, self.look_decision(seeds)) for seeds in looks)
+        return next(
+            (seeds for seeds, path in decided if not path.exists() or not read_sealed(path)["go_on"]), looks[-1]
+        )
+
+    def look_decision(self, seeds: int) -> Path:
+        """Return the file of the decision whether seeds are added to so many of each model."""
+        until, runs = self.study.training.seeds_until, [run for of in self._described for run in of[:seeds]]
+        content = {"seeds_until": until.high_over_low, "seeds": seeds, "benchmarks": self._decisive}
+        return self._decision_on(plain({**content, "evaluation": self.study.evaluation.model_dump()}), runs)
+
+    @property
+    def wants_seeds(self) -> bool:
+        """Whether it is still to be decided if seeds are added."""
+        until = self.study.training.seeds_until
+        return bool(until) and self.look < until.most and not self.look_decision(self.look).exists()
+
+    @property
     def undecided(self) -> list[list[Run]]:
         """The races whose runs have all ended or failed, and in which no seed is chosen: the runs of each."""
         races = [self._runs_of(place, described) for place, described in enumerate(self._described)]
@@ -433,8 +457,9 @@ class Plan(PlannedData):
 
     @property
     def evaluated(self) -> bool:
-        """Whether every checkpoint of a trained study has been evaluated."""
-        return self.trained and all(one.done for run in self.runs for one in self.evaluations(run))
+        """Whether every checkpoint of a trained study has been evaluated, and no look at its seeds is left."""
+        done = self.trained and all(one.done for run in self.runs for one in self.evaluations(run))
+        return done and not self.wants_seeds
 
     def names(self) -> Iterator[str]:
         """Name all that the study uses in its store, `<stage>/<key>` each, as far as is known."""
@@ -447,4 +472,7 @@ class Plan(PlannedData):
                 yield from (f"evaluations/{one.key}" for one in self.evaluations(run))
             races = [runs for runs in self._described if self.study.training.stop_at(len(runs))]
             searches = [self.rates_decision] if self.study.training.tune else []
-            yield from (f"decisions/{path.stem}" for path in (*self._sizings, *searches, *map(self.decision, races)))
+            until = self.study.training.seeds_until
+            looks = [self.look_decision(seeds) for seeds in looks_until(until.most)] if until else []
+            decisions = (*self._sizings, *searches, *looks, *map(self.decision, races))
+            yield from (f"decisions/{path.stem}" for path in decisions)

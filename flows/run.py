@@ -35,6 +35,7 @@ from pipeline.storage.files import atomic_folder, write_text_atomically
 from pipeline.storage.integrity import check, sealed
 from reports.data import StudyData
 from sql.ledger import differing
+from sql.results import ask
 
 Until = Literal["prepare", "train", "evaluate", "report"]
 NEXT = {"prepare": "train", "train": "evaluate", "evaluate": "report"}
@@ -83,6 +84,9 @@ def run_study(plan: Plan, jobs: Jobs, shown: Shown, options: Options = Options()
         failures = train_and_evaluate(plan, jobs, shown, results, options)
     if options.until in ("evaluate", "report"):
         shown.call("statistics", "statistics", results.finish)
+        while plan.wants_seeds and not failures and decide_seeds(plan):
+            failures = train_and_evaluate(plan, jobs, shown, results, options)
+            shown.call("statistics", "statistics", results.finish)
     if options.until == "report":
         path = shown.call("report", "report", results.write_report)
     register_user(plan)
@@ -331,6 +335,23 @@ def decide(plan: Plan, runs: list[Run]) -> None:
     """
     chosen = choose_seed({run.seed: run.folder for run in runs if run.done}, runs[0].goal)
     _write_decision(plan.decision(runs), {"seed": chosen, "runs": [run.run_id for run in runs]})
+
+
+def decide_seeds(plan: Plan) -> bool:
+    """Decide by the intervals in the results whether seeds are added to the study, and describe the new runs."""
+    study, seeds = plan.study, plan.look
+    variants = [variant.name for variant in study.models.variants if not variant.seeds]
+    found = ask(study.database, "widest_interval", study=study.study_id, variants=variants)["high_over_low"].item()
+    wanted = study.training.seeds_until.high_over_low
+    go_on = not found <= wanted  # also where an interval is unknown
+    _write_decision(plan.look_decision(seeds), {"go_on": go_on, "seeds": seeds})
+    next_step = f"{plan.look} seeds now" if go_on else "enough"
+    progress.write_line(
+        f"{seeds} seeds: high / low of the widest interval of the average accuracy is {found:.3g}, wanted {wanted:g}: "
+        f"{next_step}"
+    )
+    write_runs(plan)
+    return go_on
 
 
 def is_complete(plan: Plan) -> bool:

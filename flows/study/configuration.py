@@ -24,6 +24,7 @@ from pipeline.sources.table import resolve_source
 from pipeline.storage.digests import digest
 from pipeline.tokens.validation import VALIDATION
 from sql.statistics.expectations import Expectation
+from sql.statistics.sequential import LOOKS
 
 VARIANTS = ("LA", "DR", "DR+DA")
 MOST_CHECKPOINTS = 10_000
@@ -158,6 +159,15 @@ class Tuning(Section):
         return sorted(distinct(rates, "learning rates"))
 
 
+class SeedsUntil(Section):
+    """Seeds until a study is decided: at 4, 8 and 16 seeds of each model it looks whether its intervals are narrow."""
+
+    high_over_low: float = Field(
+        gt=1, description="of every interval of the average accuracy, at which no seed is added"
+    )
+    most: int = Field(LOOKS[-1], gt=LOOKS[0], description="seeds of each model, 0 to one less")
+
+
 class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoints"])):
     """The settings of TrainingConfig, the same for every model without its own, and what a study adds to them."""
 
@@ -171,6 +181,9 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
     )
     sequence_length: int = Field(4096, ge=8, le=LONGEST_SEQUENCE, description="tokens of a row")
     seeds: list[int] = Field(default=[0, 1], min_length=1, description="each model is trained once with each")
+    seeds_until: SeedsUntil | None = Field(
+        None, description="add seeds until the study is decided, in place of `seeds`"
+    )
     screening: float = Field(0.0, ge=0, lt=1, description="all seeds train this far, then the best; 0: all to the end")
     tune: Tuning | None = Field(None, description="choose each model's learning rate on held-out text")
     ranks: int | None = Field(
@@ -179,6 +192,15 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
         le=MOST_RANKS,
         description="processes that train a run together; default: the GPUs divided by the runs, else 1",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_turn(cls, values: Any) -> Any:
+        if isinstance(values, dict) and isinstance(until := values.get("seeds_until"), dict):
+            if given := [name for name in ("seeds", "screening") if values.get(name)]:
+                raise ValueError(f"seeds_until says which seeds are trained, all to the end: leave out {given[0]}")
+            values = {**values, "seeds": list(range(SeedsUntil(**until).most))}
+        return values
 
     @field_validator("checkpoints")
     @classmethod
@@ -206,7 +228,16 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
 
     def recipe(self, seed: int) -> dict[str, Any]:
         """Return the fields of TrainingConfig for one seed."""
-        apart = {"seeds", "screening", "tune", "checkpoints", "checkpoint_every", "sequence_length", "ranks"}
+        apart = {
+            "seeds",
+            "seeds_until",
+            "screening",
+            "tune",
+            "checkpoints",
+            "checkpoint_every",
+            "sequence_length",
+            "ranks",
+        }
         kept = self.model_dump(exclude=apart, exclude_none=True)
         return {**kept, "seed": seed, "checkpoints": list(self.points)}
 
@@ -361,6 +392,8 @@ class Study(Section):
         apart: dict[str, Any] = dict.fromkeys(("root", "store", "workers", "compute", "expect"), True)
         apart |= {"data": {"mirror", "memory"}, "training": {"ranks", *HOW_IT_RUNS}}
         content = self.model_dump(mode="json", exclude=apart)
+        if not self.training.seeds_until:
+            del content["training"]["seeds_until"]
         if files := [name for variant in self.models.variants for name in variant.code_files]:
             content["code"] = digests(self.place, files)
         for variant in content["models"]["variants"]:

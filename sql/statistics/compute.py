@@ -8,7 +8,9 @@ import pandas as pd
 from sql.ingest import replace_computed
 from sql.names import AVERAGE
 from sql.statistics.bootstrap import read_points, replicate_values
+from sql.statistics.errors import SIGNIFICANCE
 from sql.statistics.mean_factors import factor_rows, seed_curves
+from sql.statistics.sequential import NOMINAL
 
 
 def compute_statistics(
@@ -18,8 +20,11 @@ def compute_statistics(
 
     Returns the rows; a writing connection also stores them, in place of the study's earlier rows. One seed gives one
     result, whatever other tasks the study has. The items' error is unknown (null) with `replicates` 0, and where a
-    model lacks scores of an item at a checkpoint: then the interval is over the seeds alone.
+    model lacks scores of an item at a checkpoint: then the interval is over the seeds alone. In a study that adds
+    seeds until its intervals are narrow, the intervals of all its looks hold together (sql/statistics/sequential.py).
     """
+    until = "select json_type(config, '$.study.training.seeds_until') = 'OBJECT' from studies where study_id = ?"
+    significance = NOMINAL if connection.execute(until, [study_id]).fetchone() == (True,) else SIGNIFICANCE
     digest_of = "select depth, variant, task, digest from measured_curves where study_id = ? and metric = ?"
     rows = []
     for measure in ("accuracy", "loss"):
@@ -31,7 +36,7 @@ def compute_statistics(
             model: seed_curves(curve, drawn[model[2]], lower_is_better=measure == "loss")
             for model, curve in points.items()
         }
-        rows += factor_rows(measure, curves, digests)
+        rows += factor_rows(measure, curves, digests, significance)
     frame = pd.DataFrame(rows).assign(study_id=study_id).reindex(columns=connection.table("computed_factors").columns)
     replace_computed(connection, "computed_factors", study_id, frame)
     return frame

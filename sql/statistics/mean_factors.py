@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from sql.statistics.bootstrap import Checkpoint, Model
-from sql.statistics.errors import jackknife, together
+from sql.statistics.errors import SIGNIFICANCE, jackknife, together
 
 PARTS = 25  # of the range that both curves cover; in the middle of each is a target of view factor_by_target
 MUCH = 0.9  # of the baseline's range: where a variant covers less, its bound says more than its factor
@@ -100,14 +100,14 @@ def seed_curves(
 
 
 def factor_rows(
-    metric: str, curves: Mapping[Model, SeedCurves], digests: Mapping[Model, str]
+    metric: str, curves: Mapping[Model, SeedCurves], digests: Mapping[Model, str], significance: float = SIGNIFICANCE
 ) -> Iterator[dict[str, Any]]:
     """Compute rows of table computed_factors: one for every two models of a depth and task, and each with itself."""
     for (depth, variant, task), own in curves.items():
         for (other_depth, against, other_task), baseline in curves.items():
             if (other_depth, other_task) != (depth, task):
                 continue
-            found = asdict(mean_factor_interval(baseline, own))
+            found = asdict(mean_factor_interval(baseline, own, significance))
             for low, high in (("range_low", "range_high"), ("missed_low", "missed_high")) if metric == "loss" else ():
                 if found[low] is not None:  # the score is minus the loss
                     found[low], found[high] = -found[high], -found[low]
@@ -120,7 +120,7 @@ def factor_rows(
             }
 
 
-def mean_factor_interval(baseline: SeedCurves, variant: SeedCurves) -> MeanFactor:
+def mean_factor_interval(baseline: SeedCurves, variant: SeedCurves, significance: float = SIGNIFICANCE) -> MeanFactor:
     """Compute a variant's mean factor and its bound; without intervals where a model has one seed."""
     low, best = (float(end[0]) for end in whole_range(baseline.mean, variant.mean))
     if variant is baseline:
@@ -140,7 +140,7 @@ def mean_factor_interval(baseline: SeedCurves, variant: SeedCurves) -> MeanFacto
             jackknife(log_factors(baseline, variant, baseline.without_one_seed, variant.mean)),
             jackknife(log_factors(baseline, variant, baseline.mean, variant.without_one_seed)),
         ]
-    errors = together(parts, seeds, np.nan_to_num(of_items) ** 2)
+    errors = together(parts, seeds, np.nan_to_num(of_items) ** 2, significance)
     ends, halves = np.exp([values - errors.half(), values, values + errors.half()]), errors.half()[2:]
     covered = (reached - low) / (best - low)
     said = int(covered < MUCH)

@@ -8,7 +8,6 @@ that a confidence sequence for means does not apply.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,11 +37,11 @@ def look(
     `log_factor` is the logarithm of the mean factor, or of its bound, with its standard error and degrees of freedom.
     An unknown error, as of one seed, never stops before `most`.
     """
-    half = float(Errors(np.array(error), np.array(freedom)).half(NOMINAL))
+    half = float(Errors(np.array(error), np.array(freedom), NOMINAL).half())
     narrow = 2 * half <= math.log(high_over_low)
     return Look(narrow or seeds >= most, math.exp(log_factor - half), math.exp(log_factor + half))
 
 
-def next_look(seeds: int, most: int = LOOKS[-1], looks: Sequence[int] = LOOKS) -> int | None:
-    """Return the number of seeds at the look after this many; None after the last."""
-    return min((count for count in {*(one for one in looks if one < most), most} if count > seeds), default=None)
+def looks_until(most: int) -> list[int]:
+    """List the numbers of seeds at which a study with so many seeds at most is looked at."""
+    return [*(seeds for seeds in LOOKS if seeds < most), most]

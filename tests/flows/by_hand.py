@@ -39,6 +39,8 @@ def tiny_settings(**changes: Any) -> dict[str, Any]:
     content["evaluation"] |= {"bootstrap_replicates": 0, "weights": "averaged"}
     for section, values in changes.items():
         content[section] = {**content.get(section, {}), **values} if isinstance(values, dict) else values
+    if "seeds_until" in content["training"]:
+        del content["training"]["seeds"]
     if "checkpoint_every" in content["training"]:
         del content["training"]["checkpoints"]
     return content
@@ -73,15 +75,19 @@ def train(run: Run, tokens: int | None = None) -> None:
     write_state(run.folder, (tokens or run.goal) + BEYOND)
 
 
-def evaluate(path: Path, losses: Callable[[dict[str, Any]], float] = lambda run: 1.0) -> None:
-    """Do the job of an evaluation by hand; `losses` says the loss on the tuning split, by run.json."""
+def evaluate(
+    path: Path,
+    losses: Callable[[dict[str, Any]], float] = lambda run: 1.0,
+    scores: Callable[[dict[str, Any], int], float] = lambda run, tokens: 0.5,
+) -> None:
+    """Do the job of an evaluation by hand; run.json decides the `losses` on the tuning split and the `scores`."""
     (checkpoint,) = json.loads(path.read_text())["checkpoints"]
     for benchmark, output in checkpoint["outputs"].items():
         assert (Path(checkpoint["path"]) / "checkpoint.json").exists()
         key = {"run_id": checkpoint["run_id"], "tokens": checkpoint["tokens"], "task": benchmark}
-        row = {**key, "metric": "acc", "filter": "none", "value": 0.5, "items": 4}
+        run = json.loads((Path(checkpoint["path"]).parents[1] / "run.json").read_text())
+        row = {**key, "metric": "acc", "filter": "none", "value": scores(run, checkpoint["tokens"]), "items": 4}
         if benchmark == "tuning":
-            run = json.loads((Path(checkpoint["path"]).parents[1] / "run.json").read_text())
             row |= {"metric": "bits_per_byte", "value": losses(run)}
         rows = {} if benchmark == "introspection" else {"evaluations": pa.Table.from_pylist([row])}
         write_rows(Path(output["folder"]), rows, output["configuration"])
@@ -98,8 +104,9 @@ class JobsByHand:
         errors: dict[str, Exception] | None = None,
         losses: dict[int, float] | None = None,
         tuning: Callable[[dict[str, Any]], float] = lambda run: 1.0,
+        scores: Callable[[dict[str, Any], int], float] = lambda run, tokens: 0.5,
     ) -> None:
-        self.errors, self.losses, self.tuning = errors or {}, losses or {}, tuning
+        self.errors, self.losses, self.tuning, self.scores = errors or {}, losses or {}, tuning, scores
         self.submitted: list[Job] = []
         self.waiting: list[tuple[tuple[int, ...], int, Job]] = []
         self.told: list[str] = []  # what happened, and which jobs were submitted thereupon
@@ -125,7 +132,7 @@ class JobsByHand:
             if job.kind == "training":
                 yield from self._train(job)
             else:
-                evaluate(Path(job.arguments[0]), self.tuning)
+                evaluate(Path(job.arguments[0]), self.tuning, self.scores)
             self.told.append(f"finished: {job.name}")
             yield Event(job, "finished")
 

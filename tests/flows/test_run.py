@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scipy.stats import t
 
 from flows.jobs import Failed, Stopped
 from flows.plan import Plan
@@ -19,6 +21,7 @@ from flows.usage import users_of
 from pipeline.errors import InputError
 from reports.page.report import write_report
 from sql.results import connect, query
+from sql.statistics.sequential import NOMINAL
 from tests.flows.by_hand import JobsByHand, write_state
 
 Planned = Callable[..., Plan]
@@ -278,6 +281,32 @@ def test_seeds_that_fail_in_a_race_have_lost_and_are_not_tried_again_in_vain(pre
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("spread", "seeds"), [(0.001, 4), (0.02, 8), (0.1, 10)])
+def test_seeds_are_added_until_the_intervals_are_narrow(prepared: Planned, spread: float, seeds: int) -> None:
+    """Curves that rise in a straight line of the logarithm of the tokens; only the first four seeds differ."""
+
+    def scores(run: dict[str, Any], tokens: int) -> float:
+        own = spread * (-1) ** run["seed"] if run["seed"] < 4 else 0
+        return 0.3 + 0.2 * math.log(tokens / 6000) + own
+
+    until = {"high_over_low": 1.25, "most": 10}
+    plan, jobs = prepared(models={"variants": ["LA", "DR"]}, training={"seeds_until": until}), JobsByHand(scores=scores)
+    seen = run(plan, jobs)
+    assert [len(plan.runs), plan.look, plan.evaluated] == [2 * seeds, seeds, True]
+    assert seen.steps.count("statistics") == 1 + (seeds > 4) + (seeds > 8)
+    again = JobsByHand(scores=scores)
+    run(Plan(plan.study), again)
+    assert not again.submitted
+    factor = query(plan.study.database, "select * from mean_factors where variant = 'DR' and task = 'average'")
+    ((low, high, freedom, error),) = query(
+        plan.study.database,
+        "select low, high, degrees_of_freedom, seed_error from internal.computed_factors where variant = 'DR'"
+        "and baseline = 'LA' and task = 'average' and metric = 'accuracy'",
+    ).to_numpy()
+    assert math.log(high / low) == pytest.approx(2 * error * t.ppf(1 - NOMINAL / 2, freedom))
+    assert factor["seeds"].item() == seeds
+
+
 def test_a_race_at_another_point_is_said_in_one_line(prepared: Planned, capsys: pytest.CaptureFixture[str]) -> None:
     run(prepared(training=RACE, **ONE), JobsByHand())
     capsys.readouterr()

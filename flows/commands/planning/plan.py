@@ -30,6 +30,7 @@ from pipeline.errors import InputError
 from pipeline.sources.source import notices
 from reports.text.numbers import duration
 from sql.statistics.resolution import Noise, smallest_factor
+from sql.statistics.sequential import LOOKS
 
 DEMO_NOISE = Noise(0.146, 0.042, measured_on="the demo (average accuracy, 2026-11-26)", items=400)
 SIZES = {
@@ -74,8 +75,9 @@ def plan(options: argparse.Namespace) -> None:
         f"{planned[-1].model_id}, gradients and activations on top",
         "tokens": f"{training.tokens:,} for each model, in steps of {training.batch_tokens:,}; "
         f"{len(training.points)} checkpoints",
-        "seeds": f"{len(training.seeds)}"
+        "seeds": f"{f'{LOOKS[0]} to ' if training.seeds_until else ''}{len(training.seeds)}"
         + "".join(f", {len(one.seeds)} of {one.name}" for one in study.models.variants if one.seeds)
+        + (f", until high / low is {until.high_over_low:g}" if (until := training.seeds_until) else "")
         + (f", all to {training.screening:.0%} of the tokens, the best to the end" if training.screening else ""),
         "tuning": _search(study),
         "compute": f"{_flops(study, planned):.3g} FLOPs of training",

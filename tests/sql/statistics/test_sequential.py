@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t
 
-from sql.statistics.sequential import LOOKS, NOMINAL, look, next_look
+from sql.statistics.sequential import LOOKS, NOMINAL, look, looks_until
 
 
 def test_the_looks_follow_each_other_to_the_most_that_is_allowed() -> None:
-    assert [next_look(seeds) for seeds in (0, 4, 5, 8, 23, 24)] == [4, 8, 8, 16, 24, None]
-    assert [next_look(seeds, most=12) for seeds in (4, 8, 12)] == [8, 12, None]
+    assert [looks_until(most) for most in (24, 16, 12)] == [[4, 8, 16, 24], [4, 8, 16], [4, 8, 12]]
 
 
 @given(st.floats(-1, 1), st.floats(0.001, 0.3), st.floats(2, 40), st.sampled_from(LOOKS), st.floats(1.05, 3))
