@@ -32,12 +32,10 @@ from sql.export import export
 from sql.results import ask, connect, query
 
 OWNER = "OWNER"  # stands for a name on the hub
-NO_PATHS = (
+NO_PLACES = (
     """update studies set config = json_merge_patch(config, '{"study": {"data": {"mirror": null}, "compute": null}}')"""
 )
-CARDS = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(Path(__file__).parent), undefined=jinja2.StrictUndefined, trim_blocks=True
-)
+CARDS = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent), trim_blocks=True)
 
 
 def publish(options: argparse.Namespace) -> None:
@@ -75,90 +73,65 @@ def _write(study: Study, chosen: list[tuple[Run, Checkpoint]], made: Path, place
     from reports.page.plain import plain_report  # takes a second, which a refusal need not wait for
     from reports.page.report import write_report
 
-    database = _copy_results(study.database, made / "results.duckdb")
+    database = made / "results.duckdb"
+    for ending in ("", ".wal"):  # what a killed writer has left to be entered
+        if (source := study.database.with_name(database.name + ending)).exists():
+            shutil.copyfile(source, made / source.name)
+    with closing(connect(database)) as connection:
+        connection.execute(NO_PLACES)
     known = query(database, "from studies where study_id = $study", {"study": study.study_id}).to_dict("records")
     if not known:
         raise InputError(f"{study.database}: holds no results of {study.study_id} (the study file has changed)")
     tables = [path.stem for path in export(database, made / "tables")]
     write_report(database, study.study_id, made / "report", papers=False)
     (made / "report" / "study.yaml").unlink(missing_ok=True)  # with every default; ours is as it was written
-    code, scores = _copy_study(study, made), ask(database, "published_scores", study=study.study_id)
+    _copy_study(study, made)
+    scores, licences = ask(database, "published_scores", study=study.study_id), _licences(study, database)
     write_records(scores, study, made / "evaluations", owner, "open_weights" if chosen else "unknown")
-    licences = _licences(study, database)
     for run, one in chosen:
         target = made / "models" / run.run_id / str(one.tokens)
         shutil.copytree(one.folder, target)
         shutil.copytree(find_tokenizer(one.folder), target / "tokenizer")  # so that the folder is whole anywhere
-        _card(
-            "model",
-            target / "README.md",
-            name=run.name,
-            parameters=run.model.parameters,
-            tokens=one.tokens,
-            study=study.study_id,
-            trust=", trust_code=True" if study.variant(run.model.variant).module else "",
-            scores=scores[(scores["run_id"] == run.run_id) & (scores["tokens"] == one.tokens)].to_dict("records"),
-            datasets=sorted({source.repository for source in study.own_sources if source.repository}),
-            licences=licences,
-        )
+        own = scores[(scores["run_id"] == run.run_id) & (scores["tokens"] == one.tokens)].to_dict("records")
+        _card("model", target, study=study, run=run, tokens=one.tokens, scores=own, licences=licences)
     title, version = f"{study.name}: training tokens to equal accuracy", known[0]["code_version"]
     devices = sorted(query(database, "select distinct device from runs where device is not null")["device"])
     packages = json.loads(known[0]["config"])["packages"]
     _dump(made / "environment.json", {"dreamer-study": version, "devices": devices, "packages": packages})
-    cited = {"cff-version": "1.2.0", "message": "Please cite these results, and the program that made them."}
     program = {"type": "software", "title": "dreamer-study", "authors": [{"name": "dreamer-study contributors"}]}
+    cited = {"cff-version": "1.2.0", "message": "Please cite these results, and the program that made them."}
     cited |= {"type": "dataset", "title": title, "authors": [{"name": owner}]}
     _dump(made / "CITATION.cff", {**cited, "references": [{**program, "version": version}]})
-    _card(
-        "dataset",
-        made / "README.md",
-        title=title,
-        tables=tables,
-        answer="\n\n".join(map(str, islice(plain_report(database, study.study_id), len(study.models.depths)))),
-        models=len(chosen),
-        place=place,
-        trust=" --trust-code" * bool(code),
-        files=[file for source in study.own_sources for file in source.files],
-        licences=licences,
-    )
+    answer = "\n\n".join(map(str, islice(plain_report(database, study.study_id), len(study.models.depths))))
+    said = {"title": title, "answer": answer, "tables": tables, "models": len(chosen), "place": place}
+    _card("dataset", made, study=study, licences=licences, **said)
 
 
-def _copy_results(database: Path, target: Path) -> Path:
-    """Copy a results file, without the places of this machine."""
-    for ending in ("", ".wal"):  # what a killed writer has left to be entered
-        if (source := database.with_name(database.name + ending)).exists():
-            shutil.copyfile(source, target.with_name(target.name + ending))
-    with closing(connect(target)) as connection:
-        connection.execute(NO_PATHS)
-    return target
-
-
-def _copy_study(study: Study, made: Path) -> list[str]:
-    """Write the study file without what is of this machine, and copy what lies beside it; returns the code."""
+def _copy_study(study: Study, made: Path) -> None:
+    """Write the study file without what is of this machine, and copy the code and tasks that lie beside it."""
     values = study.model_dump(mode="json", exclude_unset=True, exclude={"root", "store", "workers", "compute"})
     values["data"] = {name: value for name, value in values["data"].items() if name not in ("mirror", "memory")}
     _dump(made / "study.yaml", values)
-    code = [name for variant in study.models.variants for name in variant.code_files]
-    for name in {*code, *(one.yaml for one in study.own_benchmarks if one.yaml)}:
+    code = {name for variant in study.models.variants for name in variant.code_files}
+    for name in code | {one.yaml for one in study.own_benchmarks if one.yaml}:
         (made / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(study.place / name, made / name)
-    return code
 
 
 def _licences(study: Study, database: Path) -> list[dict[str, Any]]:
     """List what the study trained on and asked, with licences."""
-    trained = "select source as name, 'training' as use, repository as origin, * from table_4 where study_id = $study"
-    rows = query(database, trained, {"study": study.study_id}).astype(object)
-    world = {"name": "world", "use": "evaluation", "origin": REPOSITORY, "licence": WORLD_LICENCE, "revision": ""}
-    asked = [{**vars(one), "use": "evaluation", "origin": one.repository} for one in study.own_benchmarks]
-    builtin = [world] if BUILTIN in study.evaluation.benchmarks else []
-    return [*rows.where(rows.notna(), None).to_dict("records"), *builtin, *asked]
+    rows = ask(database, "published_licences", study=study.study_id).to_dict("records")
+    world, tokenizer = {"name": "world", "repository": REPOSITORY, "licence": WORLD_LICENCE}, study.data.tokenizer
+    hub = {"name": "tokenizer", "use": "tokenizer", "repository": tokenizer.hub, "revision": tokenizer.revision}
+    asked = [world] * (BUILTIN in study.evaluation.benchmarks) + [vars(one) for one in study.own_benchmarks]
+    return [*rows, *[hub] * bool(tokenizer.hub), *({**one, "use": "benchmark"} for one in asked)]
 
 
 def _dump(path: Path, values: Mapping[str, Any]) -> None:
-    write = json.dumps(values, indent=1) if path.suffix == ".json" else yaml.safe_dump(values, sort_keys=False)
-    path.write_text(write, encoding="utf-8")
+    text = json.dumps(values, indent=1) if path.suffix == ".json" else yaml.safe_dump(values, sort_keys=False)
+    path.write_text(text, encoding="utf-8")
 
 
-def _card(template: str, path: Path, **said: Any) -> None:
-    path.write_text(CARDS.get_template(f"{template}.md.j2").render(said) + "\n", encoding="utf-8")
+def _card(kind: str, folder: Path, **said: Any) -> None:
+    text = CARDS.get_template(f"{kind}.md.j2").render(said)
+    (folder / "README.md").write_text(f"{text}\n", encoding="utf-8")

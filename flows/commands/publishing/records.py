@@ -15,38 +15,34 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import pandas as pd
 
-from flows import __version__
 from flows.study.configuration import Study
 from pipeline.benchmarks.benchmark import Benchmark
 
 FACTS = ("run_id", "tokens", "variant", "depth", "seed", "parameters", "weights")
+ASKED = ("filter", "chance", "harness_version")
 LIBRARY = "lm-eval "  # begins the version of a harness; other tasks are asked by this program alone
 
 
 def write_records(scores: pd.DataFrame, study: Study, folder: Path, owner: str, availability: str) -> None:
     """Write a record of each checkpoint to `folder/data/<study>/<owner>/<run>/`, where the validator wants them."""
     benchmarks, now = {one.name: one for one in study.own_benchmarks}, str(int(time.time()))
+    source = {
+        "source_type": "evaluation_run",
+        "source_organization_name": owner,
+        "evaluator_relationship": "first_party",
+    }
     for (run_id, tokens), rows in scores.groupby(["run_id", "tokens"]):
         first, name = rows.iloc[0], f"{study.name}-{run_id}".replace("+", "-")  # as the hub allows
         versions = [text.removeprefix(LIBRARY) for text in rows["harness_version"].dropna() if text.startswith(LIBRARY)]
         details = {"deployment_type": "self_deployed", "model_availability": availability}
+        details |= {fact: str(first[fact]) for fact in FACTS}
         record = {
             "schema_version": "0.3.0",
             "evaluation_id": f"{study.study_id}/{owner}/{name}/{tokens}/{now}",
             "retrieved_timestamp": now,
-            "source_metadata": {
-                "source_name": study.study_id,
-                "source_type": "evaluation_run",
-                "source_organization_name": owner,
-                "evaluator_relationship": "first_party",
-            },
+            "source_metadata": {"source_name": study.study_id, **source},
             "eval_library": {"name": "lm_eval", "version": next(iter(versions), "unknown")},
-            "model_info": {
-                "name": f"{first['model_id']} seed {first['seed']} at {tokens} tokens",
-                "id": f"{owner}/{name}",
-                "inference_engine": {"name": "dreamer-study", "version": __version__},
-                "additional_details": details | {fact: str(first[fact]) for fact in FACTS},
-            },
+            "model_info": {"name": f"{name} at {tokens}", "id": f"{owner}/{name}", "additional_details": details},
             "evaluation_results": [_result(row, benchmarks.get(row["task"])) for row in rows.to_dict("records")],
         }
         key = UUID(bytes=uuid5(NAMESPACE_URL, f"{owner}/{name}/{tokens}").bytes, version=4)  # each time the same
@@ -57,25 +53,18 @@ def write_records(scores: pd.DataFrame, study: Study, folder: Path, owner: str, 
 
 def _result(row: Mapping[str, Any], benchmark: Benchmark | None) -> dict[str, Any]:
     """Describe one number: what was asked, the metric, the score with its standard error."""
-    origin = (
-        {"source_type": "hf_dataset", "hf_repo": benchmark.repository, "hf_split": benchmark.split} if benchmark else {}
-    )
-    score, is_loss = {"score": row["value"]}, row["measure"] == "loss"
+    source, is_loss, score = {"source_type": "other"}, row["measure"] == "loss", {"score": row["value"]}
+    if benchmark:
+        source = {"source_type": "hf_dataset", "hf_repo": benchmark.repository, "hf_split": benchmark.split}
     if pd.notna(row["stderr"]):
         score["uncertainty"] = {"standard_error": {"value": row["stderr"]}, "num_samples": int(row["items"])}
+    metric = {"metric_id": "bits_per_byte" if is_loss else "accuracy", "metric_name": row["metric"]}
+    metric |= {"lower_is_better": is_loss, "score_type": "continuous", "min_score": 0}
+    metric |= {"max_score": "Infinity" if is_loss else 1}
     return {
         "evaluation_result_id": f"{row['task']}/{row['metric']}/{row['filter']}",
         "evaluation_name": row["task"],
-        "source_data": {"dataset_name": row["task"], "source_type": "other", **origin},
-        "metric_config": {
-            "metric_id": "bits_per_byte" if is_loss else "accuracy",
-            "metric_name": row["metric"],
-            "metric_unit": "bits per byte" if is_loss else "proportion",
-            "lower_is_better": is_loss,
-            "score_type": "continuous",
-            "min_score": 0,
-            "max_score": "Infinity" if is_loss else 1,
-            "additional_details": {name: str(row[name]) for name in ("filter", "chance", "harness_version")},
-        },
+        "source_data": {"dataset_name": row["task"], **source},
+        "metric_config": {**metric, "additional_details": {name: str(row[name]) for name in ASKED}},
         "score_details": score,
     }
