@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping
-from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import yaml
 
 from flows.commands.publishing.records import write_records
 from flows.plan import Checkpoint, Plan, Run
-from flows.rows import COMPLETE, status_of
+from flows.rows import COMPLETE, OF_THE_MACHINE, status_of
 from flows.study.configuration import Study
 from flows.study.data_section import BUILTIN
 from flows.study.loading import load_study
@@ -32,9 +31,6 @@ from sql.export import export
 from sql.results import ask, connect, query
 
 OWNER = "OWNER"  # stands for a name on the hub
-NO_PLACES = (
-    """update studies set config = json_merge_patch(config, '{"study": {"data": {"mirror": null}, "compute": null}}')"""
-)
 CARDS = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent), trim_blocks=True)
 
 
@@ -74,11 +70,10 @@ def _write(study: Study, chosen: list[tuple[Run, Checkpoint]], made: Path, place
     from reports.page.report import write_report
 
     database = made / "results.duckdb"
-    for ending in ("", ".wal"):  # what a killed writer has left to be entered
+    for ending in ("", ".wal"):  # which holds what a killed writer has entered last: opened once, the file takes it in
         if (source := study.database.with_name(database.name + ending)).exists():
             shutil.copyfile(source, made / source.name)
-    with closing(connect(database)) as connection:
-        connection.execute(NO_PLACES)
+    connect(database).close()
     known = query(database, "from studies where study_id = $study", {"study": study.study_id}).to_dict("records")
     if not known:
         raise InputError(f"{study.database}: holds no results of {study.study_id} (the study file has changed)")
@@ -109,9 +104,7 @@ def _write(study: Study, chosen: list[tuple[Run, Checkpoint]], made: Path, place
 
 def _copy_study(study: Study, made: Path) -> None:
     """Write the study file without what is of this machine, and copy the code and tasks that lie beside it."""
-    values = study.model_dump(mode="json", exclude_unset=True, exclude={"root", "store", "workers", "compute"})
-    values["data"] = {name: value for name, value in values["data"].items() if name not in ("mirror", "memory")}
-    _dump(made / "study.yaml", values)
+    _dump(made / "study.yaml", study.model_dump(mode="json", exclude_unset=True, exclude=OF_THE_MACHINE))
     code = {name for variant in study.models.variants for name in variant.code_files}
     for name in code | {one.yaml for one in study.own_benchmarks if one.yaml}:
         (made / name).parent.mkdir(parents=True, exist_ok=True)

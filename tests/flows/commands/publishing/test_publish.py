@@ -31,7 +31,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a study of two checkpoints, that was run with a mirror."""
     folder = tmp_path_factory.mktemp("studies")
     path, root = str(small_study(folder, checkpoints=2)), str(folder / "run")
-    assert main(["run", path, "--root", root, "--plain", "--mirror", str(folder / "private")]) == 0
+    assert main(["run", path, "--root", root, "--plain", "--mirror", str(folder)]) == 0
     assert main(["publish", path, str(folder / "home" / "out"), "--root", root, "--owner", "me"]) == 0
     return folder / "home" / "out"
 
@@ -76,9 +76,9 @@ def test_every_eval_evers_own_validator_accepts_the_evaluations(published: Path)
 @pytest.mark.slow
 def test_report_and_comparison_work_in_an_empty_home(published: Path) -> None:
     dreamer, page = str(Path(sys.executable).with_name("dreamer")), published / "report" / "index.html"
-    before = page.read_text()
+    page.unlink()
     assert at_home(published, dreamer, "report", "out") == "out/report/index.html\n"
-    assert page.read_text() == before
+    assert "<title>" in page.read_text()
     other = entered(published.parent / "other.duckdb", results_of("other"))
     assert "other, other.duckdb" in at_home(published, dreamer, "compare", "out", other.name)
 
