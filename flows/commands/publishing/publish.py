@@ -82,7 +82,7 @@ def _write(study: Study, chosen: list[tuple[Run, Checkpoint]], made: Path, place
     (made / "report" / "study.yaml").unlink(missing_ok=True)  # with every default; ours is as it was written
     _copy_study(study, made)
     scores, licences = ask(database, "published_scores", study=study.study_id), _licences(study, database)
-    write_records(scores, study, made / "evaluations", owner, "open_weights" if chosen else "unknown")
+    write_records(scores, study, made / "evaluations", owner, {(run.run_id, one.tokens) for run, one in chosen})
     for run, one in chosen:
         target = made / "models" / run.run_id / str(one.tokens)
         shutil.copytree(one.folder, target)
@@ -98,7 +98,7 @@ def _write(study: Study, chosen: list[tuple[Run, Checkpoint]], made: Path, place
     cited |= {"type": "dataset", "title": title, "authors": [{"name": owner}]}
     _dump(made / "CITATION.cff", {**cited, "references": [{**program, "version": version}]})
     answer = "\n\n".join(map(str, islice(plain_report(database, study.study_id), len(study.models.depths))))
-    said = {"title": title, "answer": answer, "tables": tables, "models": len(chosen), "place": place}
+    said = {"title": title, "answer": answer, "tables": tables, "models": len(chosen), "place": shlex.quote(place)}
     _card("dataset", made, study=study, licences=licences, **said)
 
 
@@ -121,7 +121,8 @@ def _licences(study: Study, database: Path) -> list[dict[str, Any]]:
 
 
 def _dump(path: Path, values: Mapping[str, Any]) -> None:
-    text = json.dumps(values, indent=1) if path.suffix == ".json" else yaml.safe_dump(values, sort_keys=False)
+    as_json = path.suffix == ".json"
+    text = json.dumps(values, indent=1) if as_json else yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
     path.write_text(text, encoding="utf-8")
 
 

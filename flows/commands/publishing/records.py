@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -23,8 +23,11 @@ ASKED = ("filter", "chance", "harness_version")
 LIBRARY = "lm-eval "  # begins the version of a harness; other tasks are asked by this program alone
 
 
-def write_records(scores: pd.DataFrame, study: Study, folder: Path, owner: str, availability: str) -> None:
-    """Write a record of each checkpoint to `folder/data/<study>/<owner>/<run>/`, where the validator wants them."""
+def write_records(scores: pd.DataFrame, study: Study, folder: Path, owner: str, public: Container[Any]) -> None:
+    """Write a record of each checkpoint to `folder/data/<study>/<owner>/<run>/`, where the validator wants them.
+
+    `public` are the checkpoints whose weights are published: run and tokens.
+    """
     benchmarks, now = {one.name: one for one in study.own_benchmarks}, str(int(time.time()))
     source = {
         "source_type": "evaluation_run",
@@ -34,7 +37,8 @@ def write_records(scores: pd.DataFrame, study: Study, folder: Path, owner: str, 
     for (run_id, tokens), rows in scores.groupby(["run_id", "tokens"]):
         first, name = rows.iloc[0], f"{study.name}-{run_id}".replace("+", "-")  # as the hub allows
         versions = [text.removeprefix(LIBRARY) for text in rows["harness_version"].dropna() if text.startswith(LIBRARY)]
-        details = {"deployment_type": "self_deployed", "model_availability": availability}
+        details = {"deployment_type": "self_deployed"}
+        details |= {"model_availability": "open_weights" if (run_id, tokens) in public else "unknown"}
         details |= {fact: str(first[fact]) for fact in FACTS}
         record = {
             "schema_version": "0.3.0",
@@ -65,6 +69,9 @@ def _result(row: Mapping[str, Any], benchmark: Benchmark | None) -> dict[str, An
         "evaluation_result_id": f"{row['task']}/{row['metric']}/{row['filter']}",
         "evaluation_name": row["task"],
         "source_data": {"dataset_name": row["task"], **source},
-        "metric_config": {**metric, "additional_details": {name: str(row[name]) for name in ASKED}},
+        "metric_config": {
+            **metric,
+            "additional_details": {name: str(row[name]) for name in ASKED if pd.notna(row[name])},
+        },
         "score_details": score,
     }
