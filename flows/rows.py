@@ -36,6 +36,7 @@ from sql.statistics.compute import compute_statistics
 # Tables of an evaluation's rows; which files are there depends on what the study asks for.
 EVALUATION_TABLES = (*COLUMNS, "depth_evaluations", "raw_evaluations")
 PACKAGES = ("torch", "lm-eval", "datasets", "datasketch", "tokenizers", "duckdb", "prefect", "numpy", "pyarrow")
+OF_THE_MACHINE: Any = {"root": True, "store": True, "workers": True, "compute": True, "data": {"mirror", "memory"}}
 WAITING, TRAINING, EVALUATING = UNDER_WAY
 COMPLETE, SCREENED, FAILED = "complete", "screened", "failed"
 PATIENCE = 5.0  # seconds that a writer waits for the results file before the rows wait and the study goes on
@@ -70,10 +71,11 @@ def enter_study(plan: Plan) -> None:
     """Enter the rows of `studies`, `curation`, `sources` and `models`, and of benchmarks that the study overrides."""
     study = plan.study
     versions = {name: metadata.version(name) for name in PACKAGES} | {"python": platform.python_version()}
+    settings = study.model_dump(mode="json", exclude=OF_THE_MACHINE)
     row = {
         "study_id": study.study_id,
         "name": study.name,
-        "config": canonical({"study": study.model_dump(mode="json", exclude={"root", "store"}), "packages": versions}),
+        "config": canonical({"study": settings, "packages": versions}),
         "code_version": package_version(),
         "created_at": datetime.now(UTC).replace(tzinfo=None),
         "baseline": study.models.compared_with,

@@ -21,10 +21,10 @@ GROUPS = {
     "run": ("run", "plan", "verify", "clean"),
     "look": ("status", "sql", "report", "compare", "checkpoints", "lm-eval"),
     "data": ("sources", "download", "dropped", "preview"),
-    "results": ("export", "intervals", "factors"),
+    "results": ("export", "publish", "intervals", "factors"),
 }
 A_STUDY = "a preset's name or a YAML file"
-RESULTS = "a preset's name, a YAML file or a results file"
+RESULTS = "a preset's name, a YAML file, a results file or a published folder"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -96,6 +96,13 @@ def parser() -> argparse.ArgumentParser:
     add_study(export, RESULTS)
     export.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write")
     export.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="(default parquet)")
+    words = "Write a folder ready for a hub: results, report, models, cards. Nothing is uploaded."
+    publish = add("publish", "publishing.publish:publish", words)
+    add_study(publish)
+    publish.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write")
+    which = "of each complete run (default last)"
+    publish.add_argument("--checkpoints", choices=("last", "none", "all"), default="last", help=which)
+    publish.add_argument("--owner", metavar="NAME", default="OWNER", help="your name on the hub, in ids of models too")
     intervals = add("intervals", "results.query:intervals", "Compute mean factors after rows were changed by hand.")
     add_study(intervals, RESULTS)
     factors = add(

@@ -1,0 +1,1 @@
+"""Make a folder of a study that others can use: `dreamer publish`."""
