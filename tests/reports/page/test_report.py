@@ -207,7 +207,8 @@ def test_two_writers_of_one_page_do_not_meet(tmp_path: Path, monkeypatch: pytest
 def test_figures_of_an_earlier_report_go_and_nothing_else(tmp_path: Path) -> None:
     usage = [{"run_id": "r", "tokens": 5, "depth": 1, "expert": e, "selections": 9} for e in range(4)]
     tables = {"models": [model_row("LA-4", "LA", 4)], "runs": [run_row("r", "LA-4")], "curation": curation()}
-    database = entered(tmp_path / "results.duckdb", {**tables, "expert_usage": usage})
+    steps = [{"run_id": "r", "step": step, "tokens": 10 * step, "loss": 1.0} for step in (1, 2)]
+    database = entered(tmp_path / "results.duckdb", {**tables, "expert_usage": usage, "steps": steps})
     figures = write_report(database, STUDY, tmp_path / "report").parent / "figures"
     (figures / "mine.svg").write_text("<svg/>")
     (figures / "expert-use.txt").write_text("notes")
