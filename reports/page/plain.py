@@ -41,7 +41,7 @@ def plain_report(database: Path, study_id: str) -> Iterator[str | Table]:
 
 def _plain(blocks: Iterable[Block]) -> Iterator[str | Table]:
     for block in blocks:
-        if block.kind == "table" or block.kind in ("prose", "doubt", "heading"):
+        if block.kind == "table" or block.kind in ("prose", "doubt"):
             yield block.content
         elif block.brief:
             yield from _plain(block.content)

@@ -134,12 +134,21 @@ def study_file(data: StudyData) -> str:
     return yaml.safe_dump(in_order, sort_keys=False, allow_unicode=True, width=100) if study else ""
 
 
+def _citation(data: StudyData) -> str:
+    """Write the study as an entry of BibTeX."""
+    study, created = data.study["study_id"], data.study.get("created_at")
+    year = f"  year = {{{created:%Y}}},\n" if created else ""
+    note = f"dreamer-study {data.study.get('code_version') or ''}".strip()
+    title = f"{study}: training tokens that each architecture needs to reach the same accuracy"
+    return f"@misc{{{study},\n  title = {{{title}}},\n{year}  note = {{{note}}}\n}}"
+
+
 def _reproduction(data: StudyData) -> list[Block]:
     """Show versions, commands and the study file."""
     version, study = data.study.get("code_version"), study_file(data)
     commit = COMMIT.search(version or "")
     made_by = table_block(data, "evaluated_with", run_tables.versions, version, data.config("packages"))
-    blocks = details_block("Versions", made_by)
+    blocks = [Block("code", _citation(data), "To cite this study"), *details_block("Versions", made_by)]
     if study:
         commands = [f"git checkout {commit[1]}"] if commit else []
         commands += ["dreamer run study.yaml", "dreamer sql study.yaml 'FROM mean_factors'"]

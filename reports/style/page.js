@@ -84,6 +84,7 @@ async function bringToLife() {
 
 async function start() {
   document.querySelectorAll("figure.table table").forEach(makeSortable);
+  document.querySelectorAll("[data-copy]").forEach(makeCopied);
   window.addEventListener("beforeprint", () => {
     document.querySelectorAll("main details:not(.query)").forEach((part) => (part.open = true));
     drawForPrint();

@@ -15,7 +15,7 @@ from reports.figures.balance import balance, concentration
 from reports.figures.depth_attention import depth_attention
 from reports.figures.efficiency import mean_factors
 from reports.figures.experts import experts_of_depths, order_of_experts, selections
-from reports.figures.rendering import Figure, Panel, page_drawing
+from reports.figures.rendering import Panel, page_drawing
 from reports.figures.targets import by_target
 from reports.figures.training import loss, rates
 from reports.style.theme import styles
@@ -179,11 +179,6 @@ def test_every_row_of_a_depth_attention_map_is_scaled_by_its_strongest() -> None
     drawing = page_drawing(drawn.panels[0], 1)
     assert all(f">{label}</text>" in drawing for label in ("100", "30", "70"))
     assert "1 to 1 (100%) and 2 to 2 (70%)" in drawn.panels[0].description
-
-
-def factors_of(drawn: Figure | None) -> list[dict[str, str]]:
-    """The rows of the only panel that the factors are drawn from."""
-    return next(rows for rows in data(drawn.panels[0].specification) if "label" in rows[0])
 
 
 MEANS = pd.DataFrame(

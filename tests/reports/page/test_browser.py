@@ -216,6 +216,25 @@ def test_tables_sort(page: Browser) -> None:
     assert page.run(names) == before
 
 
+def test_a_table_is_copied_as_markdown_and_as_latex(page: Browser) -> None:
+    copied = page.run("""(async () => {
+        const taken = [];
+        Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (text) => taken.push(text) } });
+        const figure = document.querySelector('#table-2').closest('figure');
+        for (const button of figure.querySelectorAll('[data-copy]')) await button.click();
+        return taken;
+    })()""")
+    markdown, latex = (text.splitlines() for text in copied)
+    assert markdown[0].startswith("| Model | Depth | college PPL ↓ | GSM8K Acc ↑ | GSM8K Tokens ↓ |")
+    assert markdown[1] == f"|{' --- |' * 9}"
+    assert markdown[3] == "| DR | 2 | 9.50 | 70.0 | 0.25 | 70.0 | 0.25 | 70.0 | 0.25 |"
+    assert latex[0] == r"\begin{tabular}{lrrrrrrrr}"
+    assert latex[2].startswith(r"Model & Depth & college PPL $\downarrow$ & GSM8K Acc $\uparrow$ &")
+    assert latex[2].endswith(r"\\")
+    assert r"$\le$\,0.062" in latex[6]
+    assert latex[-1] == r"\end{tabular}"
+
+
 def test_the_dark_is_dark(page: Browser) -> None:
     ink = "getComputedStyle(document.querySelector('#figure-answer .live .role-axis-label text')).fill"
     light = page.run(ink)
