@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from flows.losses import unmarked
 from flows.plan import Evaluation, Plan, Run
@@ -75,7 +76,7 @@ def enter_study(plan: Plan) -> None:
     row = {
         "study_id": study.study_id,
         "name": study.name,
-        "config": canonical({"study": settings, "packages": versions}),
+        "config": canonical({"study": settings, "packages": versions, "examples": _examples(plan)}),
         "code_version": package_version(),
         "created_at": datetime.now(UTC).replace(tzinfo=None),
         "baseline": study.models.compared_with,
@@ -91,6 +92,12 @@ def enter_study(plan: Plan) -> None:
     tables = {"studies": [row], "models": models, "curation": curation, "sources": _sources(plan)}
     tables["benchmarks"] = _overridden_benchmarks(plan)
     _enter(plan, {name: _table(rows) for name, rows in tables.items() if rows}, [{"output": "study", "task": "study"}])
+
+
+def _examples(plan: Plan) -> dict[str, list[str]]:
+    """Return the first question of each benchmark, and its answer."""
+    items = pq.read_table(plan.data.items.path / "items.parquet", columns=["benchmark", "question", "answer"])
+    return {row["benchmark"]: [row["question"], row["answer"]] for row in reversed(items.to_pylist())}
 
 
 def enter_runs(plan: Plan) -> None:

@@ -31,7 +31,6 @@ QUERIES = {
     "noise": "from study_noise where study_id = ?",
     "factor_by_target": "from factor_by_target where study_id = ? and (task = 'average' or task = 'validation')",
     "efficiency": "from data_efficiency where study_id = ?",
-    "compute": "from compute_efficiency where study_id = ?",
     "averaged": "select task from internal.chosen_metric where study_id = ? and averaged and kind = 'accuracy'",
     "best": "from best_accuracy where study_id = ?",
     "curve": "select *, (select stddev_samp(value) / sqrt(count(*)) from internal.curve_points p "

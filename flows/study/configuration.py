@@ -292,6 +292,7 @@ class Study(Section):
     """A whole study: `name` and the sections; `root` is where everything it writes lies."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="names the study's folder and its results")
+    remark: str = Field("", description="what readers of the report must know, as how settings were chosen beforehand")
     root: Path | None = Field(None, description="where the study writes; default runs/<name>")
     store: Path | None = Field(None, description="a store shared with other studies; default <root>/store")
     workers: int | None = Field(None, ge=1, description="processes side by side; default: one for each core, or GPU")
@@ -389,7 +390,7 @@ class Study(Section):
     @property
     def study_id(self) -> str:
         """The name and a digest of all settings that decide the results, without paths and ways of computing."""
-        apart: dict[str, Any] = dict.fromkeys(("root", "store", "workers", "compute", "expect"), True)
+        apart: dict[str, Any] = dict.fromkeys(("root", "store", "workers", "compute", "expect", "remark"), True)
         apart |= {"data": {"mirror", "memory"}, "training": {"ranks", *HOW_IT_RUNS}}
         content = self.model_dump(mode="json", exclude=apart)
         if not self.training.seeds_until:

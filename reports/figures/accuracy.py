@@ -71,9 +71,8 @@ def accuracy(
 def _of_bands(seeds: pd.Series) -> str:
     """Say what the bands are, and what they are not."""
     several = (
-        "Bands are 95% t-intervals of the mean over the seeds, at one checkpoint. The choice of the benchmark items, "
-        "which all models share, is not in the bands; the interval of a mean factor counts seeds, items and every "
-        "checkpoint."
+        "Bands are 95% t-intervals of the mean over the seeds; what the choice of items adds is in the interval of a "
+        "mean ratio only."
     )
     single = (
         "The band of a model with one seed is the 95% interval over benchmark items, and says nothing of other seeds."

@@ -1,27 +1,29 @@
-"""Draw the answer: the average curves of a depth, with the horizontal distance between them that the factor is."""
+"""Draw the answer: the average curves of a depth, with arrows between them as long as the ratio of tokens."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
+from reports.data import baseline_of
 from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, ordered, present
-from reports.text.answer import times
 from reports.text.mean_factors import headline, never_reached
-from reports.text.names import depth_name, measure_label, variants_in_words
-from reports.text.numbers import listed
+from reports.text.names import depth_name, measure_label, measure_name
+from reports.text.numbers import as_many, interval, listed, ratio, tokens
 
 HEIGHT = 250
-APART = 0.08  # of the range of the curves, between the heights of two distances: their labels do not meet
-EXACT = math.log(1.03)  # a bar's length, as a factor, is at most this far from what its label says
-ROOM = 0.65, 0.4  # a distance to the baseline, or from it, that ends before this part has its label on the right
-END = "M0,-0.6V0.6"
+APART = 0.08  # of the range of the curves, between the heights of two arrows
+EXACT = math.log(1.03)  # an arrow's length, as a ratio, is at most this far from what its label says
+HEADS = ("M0,0L-1.6,-0.9V0.9Z", "M0,0L1.6,-0.9V0.9Z")  # to more tokens, and to fewer: the tip is the end
+STEPS = 100  # of the slider
+LINE = 17  # pixels between two labels
 
 
 def answer(
@@ -29,13 +31,12 @@ def answer(
     accuracies: pd.DataFrame,
     losses: pd.DataFrame,
     by_target: pd.DataFrame,
-    models: pd.DataFrame,
     styles: Mapping[str, Style],
 ) -> Figure | None:
     """Draw the curve of the headline's measure (y) against training tokens (x), a panel for each depth.
 
     `factors` has the rows of `StudyData.mean_factors`, `accuracies` and `losses` those of the mean curves, `by_target`
-    those of `factor_by_target`, `models` those of `StudyData.models`. None without a headline.
+    those of `factor_by_target`. A slider moves the arrows from their mean to one height. None without a headline.
     """
     accuracies = accuracies.rename(columns={"accuracy": "value"}).assign(metric="accuracy")
     curves = pd.concat([accuracies, losses.assign(metric="loss")])
@@ -44,50 +45,63 @@ def answer(
         first = rows.iloc[0]
         keys = {"depth": depth, "task": first["task"], "metric": first["metric"]}
         curve, targets, rows = (_where(frame, keys) for frame in (curves, by_target, rows))
-        apart = APART * (curve["value"].max() - curve["value"].min())
-        distances = _distances(rows[~rows["bounded"]], targets, apart)
         stops = rows[rows["bounded"]].merge(curve.groupby("variant")["tokens"].max().reset_index())
         name = measure_label(first)
-        words = [
-            f"{row.variant} {row.label} {'than' if row.fewer else 'as'} {first['baseline']}"
-            for row in distances.itertuples()
-        ]
-        words += [never_reached(row) for row in stops.to_dict("records")]
+        words = [never_reached(row) if row["bounded"] else _label(row) for row in rows.to_dict("records")]
         description = f"{name} against training tokens at {depth_name(depth).lower()}: {listed(words)}."
-        title = f"{name}, {depth_name(depth).lower()}"
-        panels.append(panel(title, description, _chart(curve, distances, stops, shown, first["metric"]), **keys))
+        targets = targets[targets["variant"].isin(rows["variant"])]
+        arrows = pd.concat([_means(rows, targets, curve), _at_targets(targets, first["baseline"])])
+        # Its keys have no task and no measure: the answer stays when a benchmark is chosen.
+        drawn = _chart(curve, arrows, stops, shown, first)
+        panels.append(panel(f"{name}, {depth_name(depth).lower()}", description, drawn, depth=depth))
     caption = (
-        "Each marker is a checkpoint, the mean over its seeds. A bar between two curves shows how many times fewer "
-        "tokens a model needs for equal height, or how many times as many: the mean over all heights, drawn where "
-        "the curves are as far apart as that mean, or a little above or below where two bars would meet. A dashed line "
-        "at the end of a curve: what the model never reached."
+        f"Each marker is a checkpoint, the mean over its seeds. Arrows lead from {baseline_of(factors)}, the baseline, "
+        "to a variant at equal height. Dashed: what a variant never reached. In brackets 95% intervals."
     )
-    words = variants_in_words(ordered(models, styles))
-    return figure("answer", "The answer", f"{words} {caption}".strip(), panels, shown)
+    return figure("answer", "The answer", caption, panels, shown)
 
 
 def _where(frame: pd.DataFrame, keys: Mapping[str, object]) -> pd.DataFrame:
     return frame[np.logical_and.reduce([frame[name] == value for name, value in keys.items()])]
 
 
-def _distances(rows: pd.DataFrame, by_target: pd.DataFrame, apart: float) -> pd.DataFrame:
-    """Find for each variant the height at which its factor is its mean factor; nearly equal heights are put `apart`."""
+def _label(row: Mapping[str, Any]) -> str:
+    span = interval(row)
+    return f"{row['variant']} {'at least ' * bool(row.get('bounded'))}{as_many(row['factor'])}" + f" ({span})" * bool(
+        span
+    )
+
+
+def _means(rows: pd.DataFrame, by_target: pd.DataFrame, curve: pd.DataFrame) -> pd.DataFrame:
+    """Find for each variant the height at which its ratio is its mean ratio; near heights are put apart."""
     found = []
-    for row in rows.itertuples():
-        own = by_target[by_target["variant"] == row.variant].sort_values("target")
-        place = _place_of(own["factor"].to_numpy(), row.factor)
-        if place is None:
-            continue
-        ends = np.log(own[["variant_tokens", "baseline_tokens"]]).to_numpy()
-        ends = sorted(math.exp(np.interp(place, np.arange(len(own)), end)) for end in ends.T)
-        height = np.interp(place, np.arange(len(own)), own["target"])
-        found.append((row.variant, *ends, height, f"{times(row.factor)} tokens", row.factor >= 1))
-    distances = pd.DataFrame(found, columns=["variant", "tokens", "to", "value", "label", "fewer"])
-    distances = distances.sort_values("value", ignore_index=True)
-    steps = apart * np.arange(len(distances))
-    moved = (distances["value"] - steps).cummax() + steps - distances["value"]
-    # Up where labels are on the left, above the curves, and down where they are on the right, below.
-    return distances.assign(value=distances["value"] + moved - moved.max() * distances["fewer"].all())
+    for row in rows.to_dict("records"):
+        own = by_target[by_target["variant"] == row["variant"]].sort_values("target")
+        place = None if row["bounded"] else _place_of(own["factor"].to_numpy(), row["factor"])
+        at = [math.nan] * 3
+        if place is not None:
+            ends = [own["target"], *np.log(own[["baseline_tokens", "variant_tokens"]]).to_numpy().T]
+            height, *ends = (float(np.interp(place, np.arange(len(own)), end)) for end in ends)
+            at = [height, *map(math.exp, ends)]
+        found.append((row["variant"], *at, _label(row)))
+    means = pd.DataFrame(found, columns=["variant", "value", "baseline_tokens", "tokens", "label"])
+    means = means.sort_values("value", ignore_index=True)
+    steps = APART * (curve["value"].max() - curve["value"].min()) * np.arange(len(means))
+    return means.assign(value=(means["value"] - steps).cummax() + steps, start=math.nan, end=math.nan)
+
+
+def _at_targets(by_target: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """Return an arrow for each variant and value to be reached, from `start` to `end` of what the value stands for."""
+    half = by_target.groupby("variant")["target"].transform(lambda values: values.sort_values().diff().median() / 2)
+    arrows = by_target.rename(columns={"variant_tokens": "tokens", "target": "value"})
+    labels = []
+    for row in by_target.to_dict("records"):
+        own, others, span = tokens(row["variant_tokens"]), tokens(row["baseline_tokens"]), interval(row)
+        labels.append(
+            f"{row['variant']} {own}, {ratio(row['factor'])}× the {others} of {baseline}" + f" ({span})" * bool(span)
+        )
+    arrows = arrows.assign(label=labels, start=arrows["value"] - half, end=arrows["value"] + half)
+    return arrows[["variant", "value", "baseline_tokens", "tokens", "label", "start", "end"]]
 
 
 def _place_of(factors: np.ndarray, mean: float) -> float | None:
@@ -102,43 +116,64 @@ def _place_of(factors: np.ndarray, mean: float) -> float | None:
 
 
 def _chart(
-    rows: pd.DataFrame, distances: pd.DataFrame, stops: pd.DataFrame, styles: Mapping[str, Style], metric: str
+    rows: pd.DataFrame, arrows: pd.DataFrame, stops: pd.DataFrame, styles: Mapping[str, Style], first: pd.Series
 ) -> chart.Specification:
-    loss = metric == "loss"
-    x, end = (chart.token_axis(rows["tokens"], field) for field in ("tokens", "to"))
-    y = chart.y_axis("value", format="~g" if loss else ".0%")
-    base = alt.Chart(chart.records(rows, ["variant", "tokens", "value"]))
-    told = chart.tooltip(("variant:N",), ("tokens:Q", ","), ("value:Q", ".3f" if loss else ".1%", metric))
-    layers = chart.line_and_markers(base.encode(x=x, y=y, color=chart.colour(styles)), styles, told, size=26)
-    low, high = rows["tokens"].agg(["min", "max"])
-    logarithmic = high >= chart.LOG_FROM * low > 0
-    reach = np.log(distances["to"] / low) / math.log(high / low) if logarithmic else distances["to"] / high
-    right = reach < np.where(distances["fewer"], *ROOM)
-    for part, align in ((distances[right], "left"), (distances[~right], "right")):
-        layers += _distance_marks(part, x, end, y, styles, align)
+    loss = first["metric"] == "loss"
+    x, y = chart.token_axis(rows["tokens"]), chart.y_axis("value", format="~g" if loss else ".0%")
+    levels = [] if loss else chart.chance_level(rows)
+    base = alt.Chart(chart.records(rows, ["variant", "tokens", "value"])).encode(x=x, y=y, color=chart.colour(styles))
+    told = chart.tooltip(("variant:N",), ("tokens:Q", ","), ("value:Q", ".3f" if loss else ".1%", first["metric"]))
+    layers = [line for line, _ in levels] + chart.line_and_markers(base, styles, told, size=26)
+    slider = _slider(arrows, first)
+    layers += _arrow_marks(arrows, slider, rows["tokens"], y, styles, loss)
     if len(stops):
         missed = alt.Chart(chart.records(stops, ["variant", "tokens", "missed_low", "missed_high"]))
-        y = chart.y_axis("missed_low", format="~g" if loss else ".0%")
-        dashed = missed.mark_rule(strokeDash=[4, 3], strokeWidth=1.6)
-        layers.append(dashed.encode(x=x, y=y, y2=alt.Y2("missed_high:Q"), color=chart.colour(styles)))
-    return chart.layered(*layers, width=520, height=HEIGHT)
+        dashed = missed.mark_rule(strokeDash=[4, 3], strokeWidth=1.6).encode(x=x, color=chart.colour(styles))
+        layers.append(dashed.encode(y=alt.Y("missed_low:Q", title=None), y2=alt.Y2("missed_high:Q")))
+    layers += [words for _, words in levels]
+    return chart.layered(*layers, width=520, height=HEIGHT, params=[slider])
 
 
-def _distance_marks(
-    rows: pd.DataFrame, x: alt.X, end: alt.X, y: alt.Y, styles: Mapping[str, Style], align: str
+def _slider(arrows: pd.DataFrame, first: pd.Series) -> dict[str, Any]:
+    """Return the parameter with the height of the arrows; at its least, where it begins, they are at their means."""
+    low, high = (float(f"{end:.6g}") if end == end else 0.0 for end in (arrows["start"].min(), arrows["end"].max()))
+    step = (high - low) / STEPS
+    words = f"Drag from the mean to one {measure_name(first)}"
+    bind = {"input": "range", "min": low - step, "max": high, "step": step, "name": words}
+    depth = str(first["depth"]).replace("-", "_")
+    return {"name": f"reached_{depth}", "value": low - step, **({"bind": bind} if step else {})}
+
+
+def _arrow_marks(
+    arrows: pd.DataFrame,
+    slider: Mapping[str, Any],
+    counts: pd.Series,
+    y: alt.Y,
+    styles: Mapping[str, Style],
+    loss: bool,
 ) -> list[alt.Chart]:
-    """Draw distances as lines with two ends; `align` is "left" for labels beside the right end, else "right"."""
-    if rows.empty:
-        return []
-    base = alt.Chart(chart.records(rows, ["variant", "tokens", "to", "value", "label"])).encode(
-        y=y, color=chart.colour(styles)
+    """Draw arrows where the slider is, and in a corner that curves leave free a line of text for each."""
+    reached, least = slider["name"], slider["value"]
+    variants = [name for name in styles if name in set(arrows["variant"])]
+    data = chart.records(
+        arrows.assign(line=arrows["variant"].map(dict(zip(variants, range(len(variants)), strict=True)))),
+        [*arrows, "line"],
     )
-    beside = end if align == "left" else x
-    text = {"align": align, "dx": 9 if align == "left" else -9, "fontSize": 13, "fontWeight": 600, "baseline": "middle"}
-    told = chart.tooltip(("variant:N",), ("label:N", "", "mean factor"), ("tokens:Q", ",.0f", "from"), ("to:Q", ",.0f"))
+    at_slider = f"isValid(datum.start) ? datum.start <= {reached} && {reached} < datum.end : {reached} <= {least}"
+    base = alt.Chart(data).transform_filter(at_slider).encode(color=chart.colour(styles))
+    tail, x = (chart.token_axis(counts, field) for field in ("baseline_tokens", "tokens"))
+    more, fewer = (alt.value(shape) for shape in HEADS)
+    head = alt.condition("datum.tokens > datum.baseline_tokens", more, fewer)
+    corner = {"align": "right" if loss else "left", "baseline": "top", "fontSize": 13, "fontWeight": 600}
+    place = alt.XValue("width" if loss else 6)
+    lines = base.encode(x=place, y=alt.YValue({"expr": f"{LINE} * (datum.line + 1)"}), text=alt.Text("label:N"))
+    shown = "format({}, '.3~g') + ' bits per byte'" if loss else "format({}, '.1%')"
+    title = f"{reached} <= {least} ? 'On average' : 'At ' + {shown.format(reached)}"
+    heading = alt.Chart(alt.InlineData(values=[{}])).mark_text(**corner, text={"expr": title}, color=LIGHT["muted"])
     return [
-        base.mark_rule(strokeWidth=2.4).encode(x=x, x2=alt.X2("to:Q"), tooltip=told),
-        *(base.mark_point(shape=END, size=200, strokeWidth=2.4, opacity=1).encode(x=one) for one in (x, end)),
-        base.mark_text(**text, stroke=LIGHT["paper"], strokeWidth=4).encode(x=beside, text=alt.Text("label:N")),
-        base.mark_text(**text).encode(x=beside, text=alt.Text("label:N")),
+        base.mark_rule(strokeWidth=2.4).encode(x=tail, x2=alt.X2("tokens:Q"), y=y),
+        base.mark_point(filled=True, size=60, opacity=1).encode(x=x, y=y, shape=head),
+        heading.encode(x=place, y=alt.YValue(0)),
+        lines.mark_text(**corner, stroke=LIGHT["paper"], strokeWidth=4),
+        lines.mark_text(**corner),
     ]

@@ -129,10 +129,12 @@ def composed(figure: Figure) -> dict[str, Any]:
     The panels are `concat` of the specification, or where there is a legend of the second part of its `vconcat`.
     """
     datasets: dict[str, Any] = {}
+    parameters: list[dict[str, Any]] = []  # of all panels: Vega-Lite has them for a whole chart only
 
     def part(panel: Panel, number: int) -> dict[str, Any]:
         inner = dict(panel.specification)
         datasets.update(inner.pop("datasets", {}))
+        parameters.extend(inner.pop("params", []))
         if "layer" in inner:  # Vega-Lite draws layers of one name in several panels from the rows of one of them
             inner["layer"] = [
                 {**layer, "name": f"{layer['name']}_{number}"} if "name" in layer else layer for layer in inner["layer"]
@@ -149,7 +151,8 @@ def composed(figure: Figure) -> dict[str, Any]:
             "resolve": _APART,
         }
     title = {"text": figure.title, "fontSize": 15, "offset": 14}
-    return complete({**grid, "datasets": datasets, "padding": 12, "title": title}, figure.caption)
+    whole = {**grid, "datasets": datasets, "params": parameters, "padding": 12, "title": title}
+    return complete(whole, figure.caption)
 
 
 @cache

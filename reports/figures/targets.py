@@ -1,4 +1,4 @@
-"""Draw what it takes to reach each accuracy or loss: the factor against the baseline, and the cost of training."""
+"""Draw what it takes to reach each accuracy or loss, against the baseline."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Mapping
 import altair as alt
 import pandas as pd
 
-from reports.data import baseline_of, without_baseline
+from reports.data import without_baseline
 from reports.figures import chart
-from reports.figures.efficiency import FINE_FACTORS
+from reports.figures.efficiency import direction, ratio_axis
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, present
 from reports.text.names import depth_name, measure_label
-from reports.text.numbers import fine_factor, listed
+from reports.text.numbers import listed, ratio
 
 
 def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw the factor (y, logarithmic) against the value to be reached (x); a panel for each depth and measure.
+    """Draw the ratio (y, logarithmic) against the value to be reached (x); a panel for each depth and measure.
 
     `rows` are those of the view `factor_by_target`, of average accuracy and losses. None without factors.
     """
@@ -27,18 +27,16 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         name = measure_label({"metric": metric, "task": task})
         ends = part.sort_values("target", ascending=metric == "accuracy").groupby("variant")["factor"]
         ends = ends.agg(["first", "last"])
-        words = [f"{row.Index} from {fine_factor(row.first)} to {fine_factor(row.last)}" for row in ends.itertuples()]
-        description = f"{name} at {depth_name(depth).lower()}: factor by target, {listed(words)}."
+        words = [f"{row.Index} from {ratio(row.first)} to {ratio(row.last)}" for row in ends.itertuples()]
+        description = f"{name} at {depth_name(depth).lower()}: ratio by value, {listed(words)}."
         title = f"{name}, {depth_name(depth).lower()}"
-        findings.append(f"{title}, by best estimate from the easiest to the hardest value: {listed(words)}.")
+        findings.append(f"{title}, from the easiest to the hardest value: {listed(words)}.")
         keys = {"depth": depth, "task": task, "metric": metric}
         panels.append(panel(title, description, _target_chart(part, shown, metric), **keys))
     return figure(
-        "factor-by-target",
+        "ratio-by-value",
         "Where a variant is ahead",
-        f"How many times fewer training tokens than {baseline_of(rows)} a variant needs to reach each value, above "
-        "1 fewer and "
-        "below 1 more. The mean factor is the mean of this curve. Loss is in bits per byte, lower is better.",
+        "Training tokens to reach each value, over the baseline’s. The mean ratio is the mean of this curve.",
         panels,
         shown,
         finding="".join(findings[:1]),
@@ -46,17 +44,13 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
 
 
 def _target_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) -> chart.Specification:
-    low, high = min(0.8, float(rows["factor"].min())), max(1.25, float(rows["factor"].max()))
-    ticks = [tick for tick in FINE_FACTORS if low <= tick <= high]
-    y = alt.Y(
-        "factor:Q",
-        title=None,
-        scale=alt.Scale(type="log", domain=[low, high], nice=False),
-        axis=alt.Axis(values=ticks, labelExpr="datum.label + '×'", format="~g"),
-    )
-    one = alt.Chart(alt.InlineData(values=[{"factor": 1}])).mark_rule(color=LIGHT["v0"], strokeWidth=1.4).encode(y=y)
-    told = chart.tooltip(("variant:N",), ("target:Q", ".3~g"), ("factor:Q", ".2f"))
-    data = chart.records(rows, ["variant", "target", "factor"])
+    rows = rows.assign(ratio=1 / rows["factor"])
+    low, high = min(0.8, float(rows["ratio"].min())), max(1.25, float(rows["ratio"].max()))
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    y = alt.Y("ratio:Q", title=direction(rows), scale=scale, axis=ratio_axis(low, high))
+    one = alt.Chart(alt.InlineData(values=[{"ratio": 1}])).mark_rule(color=LIGHT["v0"], strokeWidth=1.4).encode(y=y)
+    told = chart.tooltip(("variant:N",), ("target:Q", ".3~g"), ("ratio:Q", ".2f"))
+    data = chart.records(rows, ["variant", "target", "ratio"])
     base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(
         x=_target_axis(metric), y=y, color=chart.colour(styles)
     )

@@ -1,4 +1,4 @@
-"""Draw how training went: loss, gradients and speed, and the perplexity of validation texts."""
+"""Draw how training went: loss, the search for learning rates, and the perplexity of validation texts."""
 
 from __future__ import annotations
 
@@ -11,18 +11,8 @@ from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import Style, present
 from reports.text.names import depth_name, task_name
-from reports.text.numbers import counted, listed, percent, tokens
+from reports.text.numbers import counted, listed
 
-MEASURES = {
-    "gradient_norm": "Gradient norm",
-    "tokens_per_second": "Tokens per second",
-    "mfu": "Model FLOPs utilisation",
-}
-LABELS = {
-    "gradient_norm": {"format": "~g"},
-    "tokens_per_second": {"labelExpr": chart.COUNT_LABEL},
-    "mfu": {"format": ".0%"},
-}
 NOT_AT_THE_END = ("screened", "failed", "stopped", "waiting", "training")  # 'evaluating' is after the training
 
 
@@ -43,7 +33,7 @@ def loss(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         findings += [f"{depth_name(depth)}, at the end, mean over the runs: {listed(ends)}."] if ends else []
         for rows, where in ((part, ""), (late, ", later half")):
             description = f"Training loss at {depth_name(depth).lower()}{where}: {listed(words)}."
-            drawn = _lines(rows, shown, "loss", alt.Axis(tickCount=5))
+            drawn = _lines(rows, shown)
             panels.append(panel(f"{depth_name(depth)}{where}", description, drawn, depth=depth))
     return figure(
         "training-loss",
@@ -61,36 +51,6 @@ def _breaks(curves: pd.DataFrame) -> str:
     broken = curves.groupby("run_id")["losses_not_finite"].sum()
     runs = [f"{run} ({counted(int(count), 'step')})" for run, count in broken[broken > 0].items()]
     return f" The loss was not a finite number in {listed(runs)}; such steps are not drawn." if runs else ""
-
-
-def course(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw gradient norm, speed and MFU (y) against tokens (x), a line for each run; three panels for each depth.
-
-    `curves` has the rows of `training_curves`. None where nothing of this was recorded.
-    """
-    shown, panels, findings = present(styles, curves), [], []
-    for depth, part in curves.groupby("depth"):
-        for measure, name in MEASURES.items():
-            rows = part[part[measure].notna()]
-            if rows.empty:
-                continue
-            means = rows.groupby("variant")[measure].mean()
-            show = percent if measure == "mfu" else tokens if measure == "tokens_per_second" else "{:.3g}".format
-            words = [f"{variant} {show(means[variant])}" for variant in shown if variant in means]
-            axis = alt.Axis(tickCount=5, **LABELS[measure])
-            title = f"{name}, {depth_name(depth).lower()}"
-            findings.append(f"{title}, on average: {listed(words)}.")
-            drawn = _lines(rows, shown, measure, axis)
-            panels.append(panel(title, f"{title}, on average: {listed(words)}.", drawn, depth=depth))
-    return figure(
-        "training-course",
-        "Gradients and speed",
-        "The norm of the gradient before clipping, and the speed of training; one line for each run. Speed holds all "
-        "that a run does between two steps, also saving checkpoints.",
-        panels,
-        shown,
-        finding="".join(findings[:1]),
-    )
 
 
 def rates(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
@@ -120,18 +80,18 @@ def rates(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     return figure("tuning", "Loss by learning rate", caption, panels, shown, finding=" ".join(findings))
 
 
-def _lines(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, axis: alt.Axis) -> chart.Specification:
-    """Draw a column against tokens, a line for each run; a logarithmic token axis where the range asks for one."""
+def _lines(rows: pd.DataFrame, styles: Mapping[str, Style]) -> chart.Specification:
+    """Draw the loss against tokens, a line for each run; a logarithmic token axis where the range asks for one."""
     # A run is a number here: its name on every point would be most of the page.
     rows = rows.assign(screened=rows["status"] == "screened", run=rows.groupby("run_id").ngroup())
     many = rows["run_id"].nunique() > chart.MANY_LINES
     base = alt.Chart(
-        chart.records(rows, ["variant", "run", "seed", "tokens", field, "screened"]),
+        chart.records(rows, ["variant", "run", "seed", "tokens", "loss", "screened"]),
         width=chart.WIDTH,
         height=chart.HEIGHT,
     ).encode(
         x=chart.token_axis(rows["tokens"]) if rows["tokens"].max() > 2.5 * rows["tokens"].min() else _late_axis(rows),
-        y=alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=False, nice=True), axis=axis),
+        y=chart.y_axis("loss"),
         color=chart.colour(styles),
         strokeDash=chart.dash(styles),
         detail=alt.Detail("run:N"),

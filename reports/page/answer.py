@@ -1,4 +1,4 @@
-"""Put the answer together: the page's first screen, and the section with the factors behind the answer."""
+"""Put the answer together: the page's first screen, and the section with the ratios behind the answer."""
 
 from __future__ import annotations
 
@@ -8,53 +8,73 @@ from dataclasses import dataclass
 import pandas as pd
 
 from reports.data import StudyData
-from reports.page.blocks import Block, drawing_block, table_block
+from reports.page.blocks import Block, details_block, drawing_block, table_block
 from reports.style.theme import Style, ordered
 from reports.tables import efficiency as factor_tables
+from reports.tables.compared import compared as compared_table
 from reports.text import answer as answer_text
-from reports.text.crossings import crossing
-from reports.text.mean_factors import headline, mean_finding
-from reports.text.names import task_name
-from reports.text.numbers import listed
-from reports.text.standing import standing
+from reports.text.mean_factors import headline
+from reports.text.names import shortened, task_name
+from reports.text.standing import both_ends, standing
 from reports.text.token_stream import mismatch
 from sql.names import AVERAGE
+
+MOST_EXAMPLES = 4
 
 
 @dataclass(frozen=True)
 class FirstScreen:
-    """Hold what a reader sees before scrolling: a sentence for each depth, what makes them weak, and the curves."""
+    """Hold what a reader sees before scrolling: the answer, what makes it weak, the curves, what was compared.
+
+    `examples` has a benchmark, one of its questions, and the right answer to that.
+    """
 
     sentences: list[str]
+    ends: list[str]
     warnings: list[str]
     drawing: list[Block]
+    compared: list[Block]
+    examples: list[tuple[str, str, str]]
 
 
 def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
     """Put the first screen together; where there is no answer, say why, and what the study lacks."""
     means, others = _leading(data, styles)
+    config = data.config("study")
+    compared = table_block(data, "resources models runs tuning", compared_table, config.get("remark") or "", styles)
+    asked = [(task_name(task), *shortened(*pair)) for task, pair in data.config("examples").items()]
     if means.empty and others.empty:
-        return FirstScreen([_why_no_answer(data)], answer_text.gaps(data), [])
+        return FirstScreen([_why_no_answer(data)], [], answer_text.gaps(data), [], compared, asked)
+    drawing = drawing_block(data, "mean_factors curve loss_curve factor_by_target", "answer.answer", styles)
     return FirstScreen(
         answer_text.answers(means, others),
+        both_ends(means, data.factor_by_target),
         answer_text.warnings(data, means, others),
-        [drawing_block(data, "mean_factors curve loss_curve factor_by_target models", "answer.answer", styles)],
+        [drawing],
+        compared,
+        asked[:MOST_EXAMPLES],
     )
 
 
 def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show one factor of each model large, then all mean factors, then the factors by the paper's rule."""
-    means, others = _leading(data, styles)
-    found = [mean_finding(row) for row in means.to_dict("records")]
-    found += [crossing(row) for row in others.to_dict("records")]
-    if not found:
-        return []
-    models = pd.DataFrame([{"depth": one.depth, "variant": one.variant} for one in found])
-    boxes = [(found[i], styles[found[i].variant]) for i in ordered(models, styles).index]
-    blocks = [Block("doubt", text) for text in (mismatch(data),) if text]
-    blocks.append(Block("findings", boxes))
-    blocks += [Block("list", texts) for texts in (standing(data),) if texts]
-    return [*blocks, *_mean_factors(data, styles), *_crossings(data, styles)]
+    """Show the mean ratios as a figure and in tables, how sure they are, and the ratio at each value."""
+    tables = [
+        block
+        for depth in data.depths
+        for block in table_block(data, "mean_factors", factor_tables.mean_factors, styles, depth)
+    ]
+    doubts = [Block("doubt", doubt) for doubt in (mismatch(data),) if doubt]
+    if not tables:
+        return doubts
+    text = (
+        f"A ratio is the training tokens of a variant over those of {data.baseline} of the same depth, at every value "
+        "that both reached; the mean is over these values, in logarithms. It counts every checkpoint and seed. Below 1 "
+        "the variant needs fewer tokens. The column factor in SQL, and the paper’s data efficiency, are 1 over it."
+    )
+    drawing = drawing_block(data, "mean_factors", "efficiency.mean_factors", styles)
+    by_target = drawing_block(data, "factor_by_target", "targets.by_target", styles)
+    sure = [Block("list", texts) for texts in (standing(data),) if texts]
+    return [*doubts, Block("prose", text), drawing, *sure, by_target, *details_block("In numbers", tables, brief=True)]
 
 
 def _leading(data: StudyData, styles: Mapping[str, Style]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -70,47 +90,6 @@ def _leading(data: StudyData, styles: Mapping[str, Style]) -> tuple[pd.DataFrame
 def _answered_task(compared: pd.DataFrame) -> str:
     tasks = set(compared["task"]) - {AVERAGE}
     return tasks.pop() if len(tasks) == 1 else AVERAGE
-
-
-def _mean_factors(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show the mean factors as a figure and in tables, and the factor at each target."""
-    text = (
-        f"Each variant is compared with {data.baseline} of the same depth. At every value that both models reached, "
-        f"the training tokens of {data.baseline} are divided by those of the variant; the factor is the mean of these "
-        "ratios over the values (of their logarithms). Every checkpoint counts, and every seed."
-    )
-    tables = [
-        block
-        for depth in data.depths
-        for block in table_block(data, "mean_factors", factor_tables.mean_factors, styles, depth)
-    ]
-    if not tables:
-        return []
-    drawing = drawing_block(data, "mean_factors", "efficiency.mean_factors", styles)
-    by_target = drawing_block(data, "factor_by_target", "targets.by_target", styles)
-    return [Block("prose", text), drawing, *tables, by_target]
-
-
-def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show the factors by the paper's rule in words, as a figure and in tables."""
-    compared = data.compared[data.compared["factor"].notna()]
-    if compared.empty:
-        return []
-    task = _answered_task(compared)
-    averaged = sorted((task_name(name) for name in data.averaged["task"]), key=str.lower)
-    what = f"the average of {listed(averaged)} (a family of tasks counts once)" if task == AVERAGE else task_name(task)
-    text = (
-        f"Each variant is compared with {data.baseline} of the same depth. The goal is the best accuracy of "
-        f"{data.baseline} over its checkpoints, on {what}. The factor is the number of training tokens after which "
-        f"{data.baseline} had it, over the number after which the variant had it."
-    )
-    found = [crossing(row) for row in ordered(compared[compared["task"] == task], styles).to_dict("records")]
-    blocks = [Block("heading", "By the paper’s rule"), Block("prose", text)]
-    blocks.append(Block("list", [" ".join((one.sentence, *one.doubts)) for one in found]))
-    blocks.append(drawing_block(data, "efficiency", "efficiency.crossing_factors", styles))
-    for depth in data.depths:
-        blocks += table_block(data, "efficiency", factor_tables.factors, styles, depth)
-    return blocks
 
 
 def _why_no_answer(data: StudyData) -> str:

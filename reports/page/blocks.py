@@ -36,6 +36,8 @@ class Drawing:
 class Block:
     """One part of a section: `kind` says how the template sets `content`; `label` heads code and details.
 
+    Details that are `brief` are printed in a terminal too.
+
     A block of the kind "drawing" becomes a block of the kind "figure" by `drawn`. `queries` give the rows that a figure
     or a table is made of.
     """
@@ -44,6 +46,7 @@ class Block:
     content: Any
     label: str = ""
     queries: tuple[str, ...] = ()
+    brief: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,9 @@ def table_block(data: StudyData, frames: str, make: Callable[..., Table], *argum
     return [Block("table", content, queries=_queries(data, frames))] if content.rows else []
 
 
-def details_block(label: str, blocks: list[Block]) -> list[Block]:
+def details_block(label: str, blocks: list[Block], *, brief: bool = False) -> list[Block]:
     """Fold blocks away until asked for."""
-    return [Block("details", blocks, label)] if blocks else []
+    return [Block("details", blocks, label, brief=brief)] if blocks else []
 
 
 def _frames(data: StudyData, names: str) -> list[pd.DataFrame]:
@@ -81,9 +84,22 @@ def _queries(data: StudyData, names: str) -> tuple[str, ...]:
 
 
 def drawn(blocks: Iterable[Block]) -> list[Block]:
-    """Draw the figures of blocks; a drawing of nothing is left out."""
-    made = (
-        replace(block, kind="figure", content=block.content.draw()) if block.kind == "drawing" else block
-        for block in blocks
-    )
-    return [block for block in made if block.content is not None]
+    """Draw the figures of blocks, folded ones too; a drawing of nothing is left out."""
+    return [made for block in blocks if (made := _drawn(block)).content]
+
+
+def _drawn(block: Block) -> Block:
+    if block.kind == "drawing":
+        return replace(block, kind="figure", content=block.content.draw())
+    return replace(block, content=drawn(block.content)) if block.kind == "details" else block
+
+
+def figures_in(blocks: Iterable[Block]) -> list[Figure]:
+    """Return the figures of drawn blocks, those of folded ones too."""
+    found: list[Figure] = []
+    for block in blocks:
+        if block.kind == "details":
+            found += figures_in(block.content)
+        elif block.kind == "figure":
+            found.append(block.content)
+    return found

@@ -23,7 +23,7 @@ def plain_report(database: Path, study_id: str) -> Iterator[str | Table]:
     data = read_study(database, study_id)
     looks = styles(data.variants)
     first = first_screen(data, looks)
-    yield from first.sentences
+    yield from (*first.sentences, *first.ends)
     if first.warnings:
         yield "\n".join(f"! {warning}" for warning in first.warnings)
     made = sections(data, looks)
@@ -32,15 +32,19 @@ def plain_report(database: Path, study_id: str) -> Iterator[str | Table]:
         if parts:
             yield section.title.upper()
             yield from parts
-    folded = [block.label for section in made for block in section.blocks if block.kind == "details"]
+    folded = [
+        block.label for section in made for block in section.blocks if block.kind == "details" and not block.brief
+    ]
     if folded:
         yield f"The page has the figures, and folded away: {listed(list(dict.fromkeys(folded)))}."
 
 
 def _plain(blocks: Iterable[Block]) -> Iterator[str | Table]:
     for block in blocks:
-        if block.kind == "table" or block.kind in ("prose", "doubt", "heading"):
+        if block.kind == "table" or block.kind in ("prose", "doubt"):
             yield block.content
+        elif block.brief:
+            yield from _plain(block.content)
         elif block.kind == "list":
             yield "\n".join(f"- {item}" for item in block.content)
         elif block.kind == "code":

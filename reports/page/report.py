@@ -18,7 +18,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import jinja2
-import pandas as pd
 import vl_convert
 from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
@@ -27,12 +26,10 @@ from reports import style
 from reports.data import StudyData, read_study
 from reports.figures.rendering import ENDINGS, Figure, export, page_drawing, page_specifications
 from reports.page.answer import first_screen
-from reports.page.blocks import drawn
+from reports.page.blocks import drawn, figures_in
 from reports.page.sections import sections, study_file
 from reports.page.toolbar import toolbar
 from reports.style.theme import MARKERS, css_variables, styles
-from reports.text.names import depth_name
-from reports.text.numbers import listed, tokens
 
 TEMPLATES, STYLE = Path(__file__).resolve().parent, Path(style.__file__).resolve().parent
 SCRIPTS = ("choice", "figures", "files", "tables", "page")
@@ -90,8 +87,7 @@ def _page(data: StudyData, *, beside: bool) -> tuple[str, list[Figure]]:
             answer = drawn(first.drawing)
             content = [replace(section, blocks=drawn(section.blocks)) for section in sections(data, looks)]
         shown = [section for section in content if section.blocks]
-        blocks = [*answer, *(block for section in shown for block in section.blocks)]
-        figures = [block.content for block in blocks if block.kind == "figure"]
+        figures = figures_in([*answer, *(block for section in shown for block in section.blocks)])
         name = str(data.study.get("name") or data.study["study_id"])
         text = _template().render(
             title=f"{name}: training tokens to the same accuracy",
@@ -100,7 +96,7 @@ def _page(data: StudyData, *, beside: bool) -> tuple[str, list[Figure]]:
             first=first,
             answer=answer,
             toolbar=toolbar(figures, looks),
-            facts=_facts(data),
+            identity=_identity(data),
             sections=shown,
             style=Markup(_style()),
             library=library.result() if figures else "",
@@ -135,20 +131,11 @@ def _template() -> jinja2.Template:
     return environment.get_template("report.html.j2")
 
 
-def _facts(data: StudyData) -> list[tuple[str, str]]:
-    """List the few things one wants to know of a study at first sight."""
-    created, trained = data.study.get("created_at"), data.runs["tokens"].max()
-    seeds = sorted(data.best["seeds"].dropna().astype(int).unique())
-    known = [
-        ("Study", data.study["study_id"]),
-        ("Date", created and f"{created:%d %B %Y}"),
-        ("Models", data.variants and listed(list(styles(data.variants)))),
-        ("Depth", data.depths and listed([depth_name(depth, short=True) for depth in data.depths])),
-        ("Training tokens", "" if pd.isna(trained) else tokens(trained)),
-        ("Seeds per model", seeds and listed([str(number) for number in seeds])),
-        ("Code", data.study.get("code_version")),
-    ]
-    return [(name, str(value)) for name, value in known if value]
+def _identity(data: StudyData) -> str:
+    """Name the study, its day and its code."""
+    created = data.study.get("created_at")
+    known = (data.study["study_id"], created and f"{created:%d %B %Y}", data.study.get("code_version"))
+    return " · ".join(str(one) for one in known if one)
 
 
 def _style() -> str:

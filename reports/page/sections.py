@@ -12,7 +12,6 @@ from reports.page.answer import answer_blocks
 from reports.page.blocks import Block, Section, details_block, drawing_block, table_block
 from reports.style.theme import Style
 from reports.tables import curation as curation_tables
-from reports.tables import efficiency as factor_tables
 from reports.tables import results as result_tables
 from reports.tables import runs as run_tables
 from reports.tables.hyperparameters import hyperparameters
@@ -28,12 +27,11 @@ def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
     """Return all sections; a section of drawings only may turn out to be empty."""
     doubts = limitations(data)
     made = [
-        Section("factors", "The factors", answer_blocks(data, styles)),
-        Section("accuracy", "Accuracy and loss against tokens", _accuracy(data, styles)),
-        Section("results", "Results", _results(data, styles)),
+        Section("factors", "Ratios of training tokens", answer_blocks(data, styles)),
+        Section("accuracy", "Accuracy against tokens", _accuracy(data, styles)),
+        Section("results", "Best results", _results(data, styles)),
         Section("depths", "Other depths at test time", _other_depths(data, styles)),
-        Section("resources", "Resources", _resources(data, styles)),
-        Section("training", "Training", _training(data, styles)),
+        Section("training", "Models and training", _training(data, styles)),
         Section("data", "Data", data_blocks(data)),
         Section("inside", "Inside the models", _inside(data, styles)),
         Section("caveats", "How far to trust this", [Block("list", doubts)] if doubts else []),
@@ -43,56 +41,43 @@ def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
 
 
 def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show accuracy curves, a figure for each depth, their numbers, and the curves of the losses."""
-    blocks, twice = [], token_stream.second_epoch_from(data.checkpoints)
+    """Show accuracy curves, a figure for each depth; folded, the curves of the losses, and the numbers."""
+    blocks, folded, twice = [], list[Block](), token_stream.second_epoch_from(data.checkpoints)
     for depth in data.depths:
         frames = "curve accuracy efficiency raw_accuracy counted"
         blocks.append(drawing_block(data, frames, "accuracy.accuracy", styles, depth, twice))
-        numbers = table_block(data, "curve", result_tables.curve_numbers, styles, depth)
-        blocks += details_block("The numbers of this figure", numbers)
-        blocks.append(drawing_block(data, "loss_curve loss counted", "accuracy.task_loss", styles, depth))
-    return blocks
+        folded.append(drawing_block(data, "loss_curve loss counted", "accuracy.task_loss", styles, depth))
+        folded += table_block(data, "curve", result_tables.curve_numbers, styles, depth)
+    return [*blocks, *details_block("Losses, and the accuracies in numbers", folded)]
 
 
 def _results(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show the paper's Table 2, perplexity, and how each benchmark was measured."""
-    blocks = table_block(data, "results", result_tables.results, styles)
-    blocks.append(drawing_block(data, "perplexity", "training.perplexity", styles))
+    """Show the paper's Table 2; folded, perplexity and how each benchmark was measured."""
     measured = table_block(data, "accuracy loss perplexity versions", result_tables.benchmarks)
-    return [*blocks, Block("heading", "Benchmarks"), *measured] if measured else blocks
+    folded = [*measured, drawing_block(data, "perplexity", "training.perplexity", styles)]
+    return [
+        *table_block(data, "results", result_tables.results, styles),
+        *(details_block("How each benchmark was measured, and perplexity", folded) if measured else []),
+    ]
 
 
 def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the accuracy of recurrent models at other depths than they were trained at."""
     numbers = table_block(data, "other_depths", result_tables.other_depths, styles)
-    if not numbers:
-        return []
-    text = (
-        "A recurrent model can be run at another depth than it was trained at, with no further training. Whether it "
-        "gains by that is one of the paper’s open questions."
-    )
     drawing = drawing_block(data, "other_depths", "accuracy.accuracy_at_other_depths", styles)
-    return [Block("prose", text), drawing, *numbers]
-
-
-def _resources(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show what the models cost, and the hyperparameters."""
-    chosen = table_block(data, "models runs", hyperparameters, data.config("study", "training"), styles)
-    return [
-        *table_block(data, "resources", result_tables.resources, styles),
-        *table_block(data, "compute", factor_tables.compute, styles),
-        *details_block("Hyperparameters", chosen),
-    ]
+    return [drawing, *details_block("In numbers", numbers)] if numbers else []
 
 
 def _training(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show loss curves, epochs and order of the token stream, and the runs."""
+    """Show loss curves, epochs and order of the token stream; folded, costs, hyperparameters and the runs."""
     texts = [token_stream.epochs(data), token_stream.streams(data)]
+    chosen = table_block(data, "models runs", hyperparameters, data.config("study", "training"), styles)
     return [
-        drawing_block(data, "training_curves", "training.loss", styles),
-        drawing_block(data, "training_curves", "training.course", styles),
-        drawing_block(data, "tuning", "training.rates", styles),
         *(Block("prose", text) for text in texts if text),
+        drawing_block(data, "training_curves", "training.loss", styles),
+        drawing_block(data, "tuning", "training.rates", styles),
+        *details_block("Resources", table_block(data, "resources", result_tables.resources, styles)),
+        *details_block("Hyperparameters", chosen),
         *details_block("Every run", table_block(data, "runs", run_tables.runs, styles)),
     ]
 
@@ -114,24 +99,32 @@ def data_blocks(data: StudyData) -> list[Block]:
         Block("prose", text),
         *(Block("doubt", doubt) for doubt in data_doubts(data)),
         *table_block(data, "sources", curation_tables.sources),
-        drawing_block(data, "funnel curation", "curation.kept_and_dropped"),
-        *table_block(data, "funnel curation", curation_tables.funnel),
-        *details_block("Source by source", table_block(data, "funnel_by_source", curation_tables.funnel_by_source)),
+        *details_block(
+            "Stage by stage",
+            [
+                *table_block(data, "funnel curation", curation_tables.funnel),
+                *table_block(data, "funnel_by_source", curation_tables.funnel_by_source),
+            ],
+        ),
     ]
 
 
 def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show depth attention and the use of experts, where they were observed (section 4.2 of the paper)."""
-    blocks = [drawing_block(data, "attention runs", "depth_attention.depth_attention", styles)]
-    if len(data.gini):
-        blocks += [
-            Block("heading", "Balance of the experts"),
-            drawing_block(data, "concentration gini runs", "balance.concentration", styles),
-            drawing_block(data, "gini diversity", "balance.balance", styles),
-            *details_block("The balance of every run", table_block(data, "gini", run_tables.experts, styles)),
-        ]
-    maps = ("experts.selections", "experts.experts_of_depths")
-    return [*blocks, *(drawing_block(data, "selections runs", name, styles) for name in maps)]
+    """Show depth attention and, folded, the use of experts, where they were observed (section 4.2 of the paper)."""
+    balance = [
+        drawing_block(data, "concentration gini runs", "balance.concentration", styles),
+        drawing_block(data, "gini diversity", "balance.balance", styles),
+        *table_block(data, "gini", run_tables.experts, styles),
+    ]
+    maps = [
+        drawing_block(data, "selections runs", name, styles)
+        for name in ("experts.selections", "experts.experts_of_depths")
+    ]
+    return [
+        drawing_block(data, "attention runs", "depth_attention.depth_attention", styles),
+        *(details_block("Balance of the experts", balance) if len(data.gini) else []),
+        *(details_block("Which experts serve which depths", maps) if len(data.selections) else []),
+    ]
 
 
 def study_file(data: StudyData) -> str:
@@ -141,11 +134,21 @@ def study_file(data: StudyData) -> str:
     return yaml.safe_dump(in_order, sort_keys=False, allow_unicode=True, width=100) if study else ""
 
 
+def _citation(data: StudyData) -> str:
+    """Write the study as an entry of BibTeX."""
+    study, created = data.study["study_id"], data.study.get("created_at")
+    year = f"  year = {{{created:%Y}}},\n" if created else ""
+    note = f"dreamer-study {data.study.get('code_version') or ''}".strip()
+    title = f"{study}: training tokens that each architecture needs to reach the same accuracy"
+    return f"@misc{{{study},\n  title = {{{title}}},\n{year}  note = {{{note}}}\n}}"
+
+
 def _reproduction(data: StudyData) -> list[Block]:
     """Show versions, commands and the study file."""
     version, study = data.study.get("code_version"), study_file(data)
     commit = COMMIT.search(version or "")
-    blocks = table_block(data, "evaluated_with", run_tables.versions, version, data.config("packages"))
+    made_by = table_block(data, "evaluated_with", run_tables.versions, version, data.config("packages"))
+    blocks = [Block("code", _citation(data), "To cite this study"), *details_block("Versions", made_by)]
     if study:
         commands = [f"git checkout {commit[1]}"] if commit else []
         commands += ["dreamer run study.yaml", "dreamer sql study.yaml 'FROM mean_factors'"]

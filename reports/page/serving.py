@@ -79,7 +79,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Host", "").partition(":")[0] not in ("127.0.0.1", "localhost"):
             self.send_error(HTTPStatus.FORBIDDEN)
             return
-        name, _, part = self.path.removeprefix("/").rpartition("/")
+        name, _, part = self.path.partition("?")[0].removeprefix("/").rpartition("/")
         page = self.find(name) if part in ("", "version") else None
         if page is None:
             self.send_error(HTTPStatus.NOT_FOUND)

@@ -10,7 +10,7 @@ from reports.data import StudyData, without_baseline
 from reports.page.answer import first_screen
 from reports.style.theme import styles
 from reports.text.names import depth_name, task_name
-from reports.text.numbers import tokens
+from reports.text.numbers import interval, ratio, tokens
 from sql.names import AVERAGE
 
 ESCAPED = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>|#"})
@@ -25,7 +25,7 @@ def summary(data: StudyData) -> str:
 
 
 def _factors(data: StudyData) -> str:
-    """Tabulate the mean factors against the baseline, on the average and on every task."""
+    """Tabulate the mean ratios against the baseline, on the average and on every task."""
     rows = without_baseline(data.mean_factors[data.mean_factors["factor"].notna()])
     if rows.empty:
         return ""
@@ -35,12 +35,12 @@ def _factors(data: StudyData) -> str:
             row.variant,
             task_name(row.task),
             row.metric,
-            "at most " * row.bounded + _number(row.factor),
-            "" if pd.isna(row.low) else f"{_number(row.low)} to {_number(row.high)}",
+            "at least " * row.bounded + ratio(row.factor),
+            interval(row._asdict()),
         ]
         for row in rows.itertuples()
     ]
-    return _table(["Depth", "Model", "Benchmark", "Measure", "Times fewer tokens", "95 % interval"], cells)
+    return _table(["Depth", "Model", "Benchmark", "Measure", "Tokens over the baseline’s", "95 % interval"], cells)
 
 
 def _curves(data: StudyData) -> list[str]:

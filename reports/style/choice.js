@@ -3,6 +3,16 @@
 const choice = { variants: null, depth: "", task: "", metric: "", scale: "", weights: "", seeds: true, zoom: false };
 const WHOLE = { ...choice };
 
+// What is chosen stands in the address, so that a link, or the page when it loads again, shows the same.
+const kept = (name) => new URLSearchParams(location.search).get(name);
+
+function remember(name, value) {
+  const address = new URL(location.href);
+  if (value === null) address.searchParams.delete(name);
+  else address.searchParams.set(name, value);
+  history.replaceState(null, "", address);
+}
+
 // Every view of a specification: the layers of a layered one, else the specification itself.
 const views = (specification) => (specification.layer || [specification]).flatMap((view) => (view.layer ? views(view) : [view]));
 

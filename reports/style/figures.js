@@ -34,18 +34,26 @@ async function enliven(plot) {
   undrawn.delete(plot);
   const name = figureOf(plot).dataset.figure;
   const { title, ...panel } = panelsOf(name)[numberOf(plot)];
-  const specification = chosenPanel(panel, specifications.figures[name].datasets);
+  const { datasets, params } = specifications.figures[name];
+  const specification = chosenPanel(panel, datasets);
   plot.parentElement.classList.toggle("nothing", !specification);
   tellEmpty(figureOf(plot));
   if (!specification) return;
   tellNumbers(specification);
+  const words = JSON.stringify(specification);
+  specification.params = params.filter((one) => words.includes(one.name))
+    .map((one) => ({ ...one, value: Number(kept(one.name) ?? one.value) }));
+  const slider = plot.parentElement.querySelector(".slider");
+  slider.replaceChildren();
   if (choice.zoom) addZoom(specification);
   const live = document.createElement("div");
   live.className = "live pending";
   plot.append(live);
   try {
     specification.width = "container";
-    const result = await vegaEmbed(live, themed(specification), embedding());
+    const result = await vegaEmbed(live, themed(specification), { ...embedding(), bind: slider });
+    for (const { name } of params.filter(({ name }) => words.includes(name)))
+      result.view.addSignalListener(name, (_, value) => remember(name, value));
     live.querySelector("svg").setAttribute("aria-hidden", "true"); // the plot is read out as one description
     plot.view?.finalize();
     plot.view = result.view;

@@ -1,12 +1,45 @@
 // Bring the page to life: tables at once, figures when their library is unpacked.
 
+const controls = (form) => [...form.elements].filter((control) => control.name);
+const keyOf = (control) => (control.name === "variant" ? `variant ${control.value}` : control.name);
+
 function choose(form) {
   const checked = [...form.querySelectorAll("[name=variant]:checked")].map((box) => box.value);
   const all = form.querySelectorAll("[name=variant]").length === checked.length;
   Object.assign(choice, WHOLE, { variants: all ? null : new Set(checked) });
-  for (const menu of form.querySelectorAll("select")) choice[menu.name] = menu.value;
-  for (const box of form.querySelectorAll("[name=seeds], [name=zoom]")) choice[box.name] = box.checked;
+  for (const control of controls(form)) {
+    const isBox = control.type === "checkbox";
+    if (control.name !== "variant") choice[control.name] = isBox ? control.checked : control.value;
+    const usual = isBox ? control.checked === control.defaultChecked : !control.value;
+    remember(keyOf(control), usual ? null : isBox ? Number(control.checked) : control.value);
+  }
   drawAll();
+}
+
+function recall(form) {
+  for (const control of controls(form)) {
+    const value = kept(keyOf(control));
+    if (value === null) continue;
+    if (control.type === "checkbox") control.checked = value === "1";
+    else if ([...control.options].some((option) => option.value === value)) control.value = value;
+  }
+}
+
+// A page that loads again, as `dreamer report --watch` makes it, has in view and unfolded what it had before.
+function keepPlace() {
+  const parts = [...document.querySelectorAll("main details:not(.toolbar)")];
+  const marked = [...document.querySelectorAll("main :is(section, figure)[id]")];
+  window.addEventListener("pagehide", () => {
+    const seen = marked.findLast((one) => one.getBoundingClientRect().top < 200) ?? marked[0];
+    const place = { id: seen.id, top: seen.getBoundingClientRect().top, open: parts.map((part) => part.open) };
+    sessionStorage.setItem(location.pathname, JSON.stringify(place));
+  });
+  const before = JSON.parse(sessionStorage.getItem(location.pathname));
+  if (!before || performance.getEntriesByType("navigation")[0]?.type !== "reload") return;
+  history.scrollRestoration = "manual";
+  parts.forEach((part, number) => (part.open ||= before.open[number]));
+  const seen = document.getElementById(before.id);
+  if (seen) window.scrollBy({ top: seen.getBoundingClientRect().top - before.top, behavior: "instant" });
 }
 
 // Keep the page from counting as loaded, as an open document within does: whatever prints a page when it is loaded would
@@ -36,16 +69,22 @@ async function bringToLife() {
   wide.addEventListener("change", unfold);
   unfold();
   form.addEventListener("change", () => choose(form));
-  form.addEventListener("reset", () => setTimeout(() => choose(form)));
+  form.addEventListener("reset", () => {
+    history.replaceState(null, "", location.pathname + location.hash);
+    setTimeout(() => choose(form));
+  });
   for (const button of document.querySelectorAll("[data-file]")) {
     button.hidden = false;
     button.addEventListener("click", () => saveFigure(button));
   }
-  drawAll();
+  recall(form);
+  choose(form);
+  keepPlace();
 }
 
 async function start() {
   document.querySelectorAll("figure.table table").forEach(makeSortable);
+  document.querySelectorAll("[data-copy]").forEach(makeCopied);
   window.addEventListener("beforeprint", () => {
     document.querySelectorAll("main details:not(.query)").forEach((part) => (part.open = true));
     drawForPrint();

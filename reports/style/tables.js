@@ -1,4 +1,5 @@
-// Sort tables by a click on the head of a column: once from the largest, twice from the smallest, thrice as written.
+// Sort tables by a click on the head of a column: once from the largest, twice from the smallest, thrice as written. Copy
+// tables as Markdown or LaTeX.
 
 const SIZES = { K: 1e3, M: 1e6, G: 1e9, B: 1e9, T: 1e12, s: 1, min: 60, h: 3600, days: 86400 };
 
@@ -42,5 +43,43 @@ function makeSortable(table) {
     button.append(...head.childNodes);
     button.addEventListener("click", () => sortBy(table, head, place));
     head.append(button);
+  });
+}
+
+// The texts of rows as a grid: what a cell of several columns or rows says stands in each of them.
+function gridOf(rows) {
+  const grid = [...rows].map(() => []);
+  [...rows].forEach((row, top) => {
+    for (const cell of row.cells) {
+      const words = [...cell.childNodes].map((node) => node.textContent.trim()).filter(Boolean).join(" ");
+      const left = [...grid[top], undefined].findIndex((text) => text === undefined);
+      for (let down = 0; down < cell.rowSpan; down += 1)
+        for (let right = 0; right < cell.colSpan; right += 1) grid[top + down][left + right] = words;
+    }
+  });
+  return grid;
+}
+
+const COMMANDS = { "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "≤": "$\\le$", "≥": "$\\ge$",
+  "−": "$-$", "×": "$\\times$", "±": "$\\pm$", "↑": "$\\uparrow$", "↓": "$\\downarrow$", "∞": "$\\infty$", "†": "$\\dagger$", "\u202f": "\\," };
+const ESCAPES = {
+  markdown: (text) => text.replace(/[\\`*_[\]<>|#]/g, "\\$&"),
+  latex: (text) => text.replace(/[\\~^≤≥−×±↑↓∞†\u202f&%$#_{}]/g, (mark) => COMMANDS[mark] ?? `\\${mark}`),
+};
+
+function written(table, kind) {
+  const heads = gridOf(table.tHead.rows);
+  const head = heads[0].map((_, place) => [...new Set(heads.map((row) => row[place]))].join(" "));
+  const [first, ...rows] = [head, ...gridOf(table.tBodies[0].rows)].map((row) => row.map(ESCAPES[kind]));
+  if (kind === "markdown") return [first, first.map(() => "---"), ...rows].map((row) => `| ${row.join(" | ")} |\n`).join("");
+  const lines = [first, ...rows].map((row) => `${row.join(" & ")} \\\\\n`);
+  return `\\begin{tabular}{l${"r".repeat(head.length - 1)}}\n\\hline\n${lines[0]}\\hline\n${lines.slice(1).join("")}\\hline\n\\end{tabular}\n`;
+}
+
+function makeCopied(button) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(written(button.closest("figure").querySelector("table"), button.dataset.copy));
+    button.setAttribute("aria-pressed", "true");
   });
 }

@@ -10,7 +10,7 @@ import pandas as pd
 from reports.data import UNKNOWN_DEPTH
 from reports.tables.cells import Cell, Table, left, table
 from reports.text.names import depth_name, task_name
-from reports.text.numbers import fine_factor, fine_interval, number, percent, tokens
+from reports.text.numbers import interval, number, percent, ratio, tokens
 from sql.statistics.comparability import SIDES
 from sql.statistics.comparison import Comparison
 
@@ -56,12 +56,12 @@ def _factors(rows: pd.DataFrame) -> Table:
     for row in rows.to_dict("records"):
         sides = [{name: row[f"{name}_{side}"] for name in ("factor", "low", "high")} for side in SIDES]
         kind = "strong" if row["apart"] else ""
-        cells = [Cell(fine_factor(side["factor"]), fine_interval(side), kind) for side in sides]
+        cells = [Cell(ratio(side["factor"]), interval(side), kind) for side in sides]
         body.append((None, [*_model(row), task_name(row["task"]), RULES.get(row["rule"], row["rule"]), *cells]))
     return table(
         "table-changed-factors",
-        "How many times fewer training tokens than LA of its own study each variant needs, with 95% intervals. Bold: "
-        "the intervals of the two studies do not overlap.",
+        "Training tokens of each variant over those of LA of its own study, with 95% intervals. Bold: the intervals of "
+        "the two studies do not overlap.",
         [left("Model"), "Depth", left("Benchmark"), left("Rule"), *SIDES],
         body,
     )

@@ -11,10 +11,10 @@ from reports.data import baseline_of, mean_of_runs, run_elsewhere
 from reports.style.theme import Style, ordered, present
 from reports.tables.cells import Cell, Row, Table, left, model_cell, model_cells, table
 from reports.text.names import depth_name, task_name, task_order
-from reports.text.numbers import NOTHING, THIN, factor, number, percent
+from reports.text.numbers import NOTHING, THIN, number, percent, ratio
 from sql.names import AVERAGE
 
-BOUNDS = {"at least": f"≥{THIN}", "at most": f"≤{THIN}"}
+BOUNDS = {"at least": f"≤{THIN}", "at most": f"≥{THIN}"}  # of the ratio, by that of the factor
 
 
 def resources(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
@@ -56,7 +56,7 @@ def _difference(value: Any, base: Any) -> str:
 
 
 def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
-    """Tabulate the view `table_2`: perplexities, best accuracies, data efficiency; best and second best are marked."""
+    """Tabulate the view `table_2`: perplexities, best accuracies, ratios of tokens; best and second best are marked."""
     texts = task_order(rows[rows["perplexity"].notna()]["task"])
     tasks = task_order(rows[rows["metric"].notna() & rows["perplexity"].isna() | (rows["task"] == AVERAGE)]["task"])
     score = (-rows["perplexity"]).fillna(rows["accuracy"]).round(6)
@@ -76,7 +76,7 @@ def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
         for task in tasks:
             row = by_cell.get((depth, variant, task, False), {})
             flag = "†" if row.get("near_chance") is True else ""
-            shown = BOUNDS.get(row.get("bound"), "") + factor(row.get("data_efficiency")) + flag
+            shown = BOUNDS.get(row.get("bound"), "") + ratio(row.get("data_efficiency")) + flag
             cells.append(Cell(percent(row.get("accuracy")).rstrip("%"), kind=row.get("kind", "")))
             cells.append(Cell(shown, kind="quiet"))
         body.append(Row(tuple(cells), first=before not in (None, depth)))
@@ -84,19 +84,18 @@ def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     top = [Cell("Model", kind="left", scope="col", rows=2), Cell("Depth", scope="col", rows=2)]
     top += [Cell(task_name(text), scope="col") for text in texts]
     top += [Cell(task_name(task), scope="colgroup", span=2) for task in tasks]
-    second = [Cell(name, scope="col") for name in ("PPL ↓",) * len(texts) + ("Acc ↑", "DE ↑") * len(tasks)]
+    second = [Cell(name, scope="col") for name in ("PPL ↓",) * len(texts) + ("Acc ↑", "Tokens ↓") * len(tasks)]
     return Table(
         name="table-2",
         caption=(
-            "Best results over all checkpoints: perplexity (PPL), accuracy in per cent (Acc), and data efficiency "
-            f"against {baseline_of(rows)} (DE). Bold: best of its depth; underlined: second best. The average is "
-            "the best of "
-            "the average curve, not the average of the bests."
+            "Table 2 of the paper. Best over all checkpoints: perplexity (PPL), accuracy in per cent (Acc). Tokens: by "
+            f"the paper’s rule, those to {baseline_of(rows)}’s best accuracy over {baseline_of(rows)}’s own. Bold: "
+            "best of its depth; underlined: second."
         ),
         head=(tuple(top), tuple(second)),
         rows=tuple(body),
         notes=(
-            f"≥{THIN}reached at the first checkpoint; ≤{THIN}not reached; † the baseline is within two standard "
+            f"≤{THIN}reached at the first checkpoint; ≥{THIN}not reached; † the baseline is within two standard "
             "errors of chance.",
         ),
     )

@@ -12,7 +12,7 @@ from reports.text.crossings import crossing
 from reports.text.limitations import few_items, not_evaluated
 from reports.text.mean_factors import never_reached
 from reports.text.names import depth_name, measure_name, task_name
-from reports.text.numbers import counted, fine_factor, fine_interval, holds_one, listed
+from reports.text.numbers import as_many, counted, holds_one, interval, listed
 from reports.text.token_stream import mismatch, repetition
 from sql.names import AVERAGE, UNDER_WAY
 
@@ -27,9 +27,9 @@ def answers(means: pd.DataFrame, others: pd.DataFrame) -> list[str]:
 
     `means` has the rows of `headline`, `others` those of `StudyData.efficiency` of models without a mean factor.
     What the study decides comes first. A model whose interval holds 1, or whose factor is of noise, is in a sentence
-    that begins with what the study cannot tell. Example: "At depth 4, for equal average accuracy, DR needed 2.52 times
-    fewer training tokens than LA (95% interval 1.90 to 3.40). The study cannot tell whether DR+DA needed fewer or
-    more: 1.10 times fewer (0.80 to 1.50)."
+    that begins with what the study cannot tell. Example: "At depth 4, for equal average accuracy, DR needed 0.40 times
+    as many training tokens as LA (95% interval 0.29 to 0.53). The study cannot tell whether DR+DA needed fewer or more:
+    0.91 times as many (0.67 to 1.25)."
     """
     found = []
     for depth in sorted({*means["depth"], *others["depth"]}):
@@ -41,7 +41,7 @@ def answers(means: pd.DataFrame, others: pd.DataFrame) -> list[str]:
             unknown = f"whether {row['variant']} needed fewer or more is open: " * _is_open(row)
             text = f"{place}{unknown}{never_reached(row)}."
             sentences.append(text[0].upper() + text[1:] if unknown and not place else text)
-        sentences += [crossing(row).sentence for row in others[others["depth"] == depth].to_dict("records")]
+        sentences += [crossing(row) for row in others[others["depth"] == depth].to_dict("records")]
         found.append(" ".join(sentences))
     return found
 
@@ -55,9 +55,9 @@ def _sentence(depth: int, rows: pd.DataFrame) -> str:
         where = f" at {place}" if place else ""
         return _cannot_tell(undecided, f" training tokens than {baseline_of(rows)}{where} {goal}")
     first, *further = decided
-    compared = f"training tokens {'than' if first['factor'] >= 1 else 'as'} {first['baseline']}"
-    clauses = [f"{first['variant']} needed {times(first['factor'], ' times')} {compared}{_span(first, NAMED)}"]
-    clauses += [f"{row['variant']} {times(row['factor'], ' times')}{_span(row)}" for row in further]
+    compared = f"training tokens as {first['baseline']}"
+    clauses = [f"{first['variant']} needed {as_many(first['factor'])} {compared}{_span(first, NAMED)}"]
+    clauses += [f"{row['variant']} {as_many(row['factor'])}{_span(row)}" for row in further]
     start = f"At {place}, {goal}" if place else f"For{goal.removeprefix('for')}"
     return " ".join([f"{start}, {listed(clauses)}.", *([_cannot_tell(undecided)] if undecided else [])])
 
@@ -71,18 +71,13 @@ def _cannot_tell(rows: list[dict[str, Any]], compared: str = "") -> str:
     """Say that the study decides nothing for these models. `compared` is left out where a sentence before said it."""
     names = " or ".join(row["variant"] for row in rows)
     spans = [_span(rows[0], NAMED if compared else ""), *map(_span, rows[1:])]
-    said = [f"{row['variant']} " * (len(rows) > 1) + times(row["factor"], " times") for row in rows]
+    said = [f"{row['variant']} " * (len(rows) > 1) + as_many(row["factor"]) for row in rows]
     clauses = [text + span for text, span in zip(said, spans, strict=True)]
     return f"The study cannot tell whether {names} needed fewer or more{compared}: {listed(clauses)}."
 
 
-def times(value: float, unit: str = "×") -> str:
-    """Say a factor in the unit that is above 1: `2.52× fewer`, `1.24× as many`."""
-    return f"{fine_factor(value)}{unit} fewer" if value >= 1 else f"{fine_factor(1 / value)}{unit} as many"
-
-
 def _span(row: Mapping[str, Any], name: str = "") -> str:
-    span = fine_interval(row, inverted=row["factor"] < 1)
+    span = interval(row)
     return f" ({name}{span})" if span else " (no interval)"
 
 

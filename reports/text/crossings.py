@@ -7,71 +7,38 @@ from typing import Any
 
 import pandas as pd
 
-from reports.text.mean_factors import Finding
 from reports.text.names import goal_name, model_name, task_name
-from reports.text.numbers import NOTHING, THIN, factor, percent, tokens
+from reports.text.numbers import as_many, percent, ratio, tokens
 
 
-def crossing(row: Mapping[str, Any]) -> Finding:
-    """Put a row of `StudyData.efficiency` into words.
+def crossing(row: Mapping[str, Any]) -> str:
+    """Put a row of `StudyData.efficiency` into words, with its doubts; near chance a study decides nothing.
 
-    Example: a factor 4.0 (exact) of DR gives "DR reached LA’s best average accuracy (32.3%) with 4.0 times fewer
+    Example: a factor 4.0 (exact) of DR gives "DR reached LA’s best average accuracy (32.3%) with 0.25 times as many
     training tokens: 25B instead of 100B."
     """
-    value, doubts = row.get("factor"), []
-    if pd.isna(value):
+    if pd.isna(row.get("factor")):
         on = task_name(row["task"])
-        sentence = f"{row['variant']} cannot be compared with {row['baseline']} on {on}: results are missing."
-        return Finding(row["variant"], int(row["depth"]), NOTHING, "no factor", "", sentence, ())
-    figure, unit = _large(row)
-    if row.get("near_chance") is True:
-        doubts.append(f"{row['baseline']} itself is within two standard errors of chance here: the factor says little.")
-    if row.get("baseline_bound") == "at least":
-        doubts.append(f"{row['baseline']} was best at its very first checkpoint: the factor may be too high.")
-    return Finding(row["variant"], int(row["depth"]), figure, unit, "", _sentence(row), tuple(doubts))
-
-
-def _large(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the figure and the unit for large type."""
-    shown, bound = factor(row["factor"]), row["bound"]
-    if bound == "at most":
-        return f"≤{THIN}{shown}×", "at most: not reached"
-    if bound == "at least":
-        return f"≥{THIN}{shown}×", "at least, fewer training tokens"
-    if shown == "1.0":
-        return f"{shown}×", "as many training tokens" if row["factor"] == 1 else "about as many training tokens"
-    return f"{shown}×", "fewer training tokens" if row["factor"] > 1 else f"that is, {_as_many(row)}"
-
-
-def _sentence(row: Mapping[str, Any]) -> str:
-    """Put a factor into a sentence, which begins with what the study cannot tell where the baseline is near chance."""
+        return f"{row['variant']} cannot be compared with {row['baseline']} on {on}: results are missing."
     best = f"{row['baseline']}’s best {goal_name(row['task'])} ({percent(row.get('baseline_accuracy'))})"
     told = _not_reached(row, best) if row["bound"] == "at most" else _reached(row, best)
-    if row.get("near_chance") is not True:
-        return told
-    model = model_name(row)
-    return f"The study cannot tell whether {model} needed fewer or more training tokens than {row['baseline']}. {told}"
+    if row.get("near_chance") is True:
+        model = f"{model_name(row)} needed fewer or more training tokens than {row['baseline']}"
+        told = f"The study cannot tell whether {model}, which is near chance itself. {told}"
+    if row.get("baseline_bound") == "at least":
+        told += f" {row['baseline']} was best at its very first checkpoint: the ratio may be too low."
+    return told
 
 
 def _reached(row: Mapping[str, Any], best: str) -> str:
-    variant, value = row["variant"], row["factor"]
+    variant, value, baseline = row["variant"], row["factor"], row["baseline"]
     had, needed = tokens(row.get("baseline_tokens")), tokens(row.get("variant_tokens"))
     if row["bound"] == "at least":
-        sentence = (
-            f"{variant} had {best} by its first checkpoint, at {needed} tokens; {row['baseline']} had it at {had}"
-        )
+        first = f"{variant} had {best} by its first checkpoint, at {needed} tokens; {baseline} had it at {had}"
         if value <= 1:
-            return f"{sentence}. The checkpoints are too far apart to say which was first."
-        return f"{sentence}: at least {factor(value)} times fewer training tokens."
-    if factor(value) == "1.0":
-        return f"{variant} reached {best} with {_large(row)[1]}: {needed}, {row['baseline']} {had}."
-    if value > 1:
-        return f"{variant} reached {best} with {factor(value)} times fewer training tokens: {needed} instead of {had}."
-    return f"{variant} needed {_as_many(row)} to reach {best}: {needed} instead of {had}."
-
-
-def _as_many(row: Mapping[str, Any]) -> str:
-    return f"{factor(1 / row['factor'])} times as many training tokens"
+            return f"{first}. The checkpoints are too far apart to say which was first."
+        return f"{first}: at most {as_many(value)} training tokens."
+    return f"{variant} reached {best} with {as_many(value)} training tokens: {needed} instead of {had}."
 
 
 def _not_reached(row: Mapping[str, Any], best: str) -> str:
@@ -79,8 +46,7 @@ def _not_reached(row: Mapping[str, Any], best: str) -> str:
     within = "" if pd.isna(trained) else f" within {tokens(trained)} tokens"
     instead = "" if pd.isna(own) else f"; its own best is {percent(own)}"
     if value < 0.995:
-        times = f"{1 / value:.2f}" if value > 0.5 else factor(1 / value)
-        consequence = f"It would need more than {times} times {row['baseline']}’s tokens."
+        consequence = f"It would need more than {ratio(value)} times as many training tokens as {row['baseline']}."
     elif value < 1.005:
         consequence = f"It would need more tokens than {row['baseline']}."
     else:

@@ -7,7 +7,7 @@ import pandas as pd
 from reports.data import StudyData, without_baseline
 from reports.text.mean_factors import headline
 from reports.text.names import depth_name, measure_name, stage_name, task_name
-from reports.text.numbers import counted, fine_factor, listed, number, percent, tokens
+from reports.text.numbers import as_many, counted, listed, number, percent, tokens
 from reports.text.token_stream import mismatch
 from sql.names import AVERAGE
 from sql.statistics.resolution import Noise, smallest_factor
@@ -75,10 +75,10 @@ def _resolution(data: StudyData, chosen: pd.DataFrame) -> list[str]:
     measures = chosen[["task", "metric"]].drop_duplicates()
     for row in data.noise.merge(measures, on=["task", "metric"]).to_dict("records"):
         noise = Noise(row["seed_deviation"], row["item_error"], "this study")
-        told, more = (fine_factor(smallest_factor(noise, int(row["seeds"]) + extra)) for extra in (0, 1))
+        told, more = (as_many(1 / smallest_factor(noise, int(row["seeds"]) + extra)) for extra in (0, 1))
         texts.append(
-            f"By {measure_name(row)}, with {counted(int(row['seeds']), 'seed')} of each model, a study like this tells "
-            f"a mean factor of {told} from 1 in four of five cases. With one more seed that would be {more}."
+            f"Minimum detectable effect by {measure_name(row)}, with {counted(int(row['seeds']), 'seed')} of each "
+            f"model: {told} in four of five cases. With one more seed: {more}."
         )
     return texts
 
@@ -142,7 +142,7 @@ def _benchmarks(data: StudyData) -> list[str]:
             f"Evaluation was limited to the first {limit:,} items of each task of the harness: accuracies are not "
             "those of the whole benchmarks."
         )
-    return [*texts, few_items(data)]
+    return texts
 
 
 def few_items(data: StudyData) -> str:

@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import pandas as pd
-
 from reports.data import VALIDATION
 from reports.text.numbers import NOTHING
 from sql.names import AVERAGE
@@ -30,12 +28,6 @@ STAGES = {
 }
 
 
-def variants_in_words(models: pd.DataFrame) -> str:
-    """Say what each variant is. Example: `LA: a layer of its own for each depth. GPT: my_models.py:GPT.`"""
-    words = {row.variant: architecture_in_words(row.config) for row in models.itertuples()}
-    return " ".join(f"{variant}: {said}." for variant, said in words.items() if said)
-
-
 def architecture_in_words(config: Any) -> str:
     """Say what a model is by its configuration (JSON): `one layer used at every depth`; empty where that is unknown."""
     try:
@@ -46,6 +38,22 @@ def architecture_in_words(config: Any) -> str:
         return values.get("module", "")
     layers = "one layer used at every depth" if values["recurrent"] else "a layer of its own for each depth"
     return layers + ", attention over depths" * bool(values.get("depth_attention"))
+
+
+def layers_of(config: Any) -> str:
+    """Say how many layers a model has by its configuration (JSON), and how often they are used."""
+    values = json.loads(config) if isinstance(config, str) else {}
+    depth = values.get("depth")
+    return NOTHING if depth is None else f"1, used {depth} times" if values.get("recurrent") else str(depth)
+
+
+def shortened(question: str, answer: str) -> tuple[str, str]:
+    """Shorten a question to its end, which asks, and an answer to its end, which gives the result."""
+    return _end(question, 100), _end(answer, 20)
+
+
+def _end(text: str, most: int) -> str:
+    return text if len(text) <= most else f"… {text[-most:].partition(' ')[2] or text[-most:]}"
 
 
 def task_name(task: str) -> str:

@@ -35,15 +35,6 @@ def percent(share: Any, decimals: int = 1, error: Any = None) -> str:
     return f"{100 * share:.{decimals}f}%" + ("" if pd.isna(error) else f" ± {100 * error:.1f}")
 
 
-def factor(value: Any) -> str:
-    """Format a data-efficiency factor: one decimal from 1 on, as in the paper's Table 2; two below 1."""
-    if pd.isna(value):
-        return NOTHING
-    if math.isinf(value):
-        return "∞"
-    return f"{value:.1f}" if value >= 0.995 else f"{value:.2f}"
-
-
 def duration(seconds: Any) -> str:
     """Format seconds in the largest unit that gives at least 2: 2.5 h, 259 s; under 1 s."""
     if pd.isna(seconds):
@@ -54,23 +45,23 @@ def duration(seconds: Any) -> str:
     return f"under 1{THIN}s" if 0 < seconds < 0.5 else f"{seconds:.0f}{THIN}s"
 
 
-def fine_factor(value: Any) -> str:
-    """Format a mean factor with the two decimals that its interval can need: 1.24; one decimal from 10 on."""
-    if pd.isna(value):
+def ratio(factor: Any) -> str:
+    """Format the tokens of a variant over those of the baseline, which is one over the factor: 0.062, 0.40, 12.5."""
+    if pd.isna(factor):
         return NOTHING
-    return "∞" if math.isinf(value) else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    value = 1 / factor if factor else math.inf
+    return "∞" if math.isinf(value) else f"{value:.1f}" if value >= 10 else f"{value:.2{'f' if value >= 0.1 else 'g'}}"
 
 
-def fine_interval(row: Mapping[str, Any], *, inverted: bool = False) -> str:
-    """Format the interval of a mean factor, from `low` and `high` of its row: 1.05 to 1.46; empty where there is none.
-
-    With `inverted`, the ends are those of the inverse: for "times as many tokens" where the row has "times fewer".
-    """
+def interval(row: Mapping[str, Any]) -> str:
+    """Format the interval of a ratio, from `low` and `high` of the factor in its row: 1.05 to 1.46; empty for none."""
     low, high = row.get("low"), row.get("high")
-    if pd.isna(low) or pd.isna(high):
-        return ""
-    ends = (1 / high, 1 / low) if inverted else (low, high)
-    return " to ".join(map(fine_factor, ends))
+    return "" if pd.isna(low) or pd.isna(high) else f"{ratio(high)} to {ratio(low)}"
+
+
+def as_many(factor: Any) -> str:
+    """Say a factor as a ratio: `1.24 times as many`."""
+    return f"{ratio(factor)} times as many"
 
 
 def holds_one(row: Mapping[str, Any]) -> bool:

@@ -8,33 +8,34 @@ from typing import Any
 import pandas as pd
 
 from reports.data import StudyData
-from reports.text.answer import times
 from reports.text.mean_factors import comparisons
-from reports.text.names import measure_name, model_name, task_name
-from reports.text.numbers import counted, fine_factor, fine_interval, listed, number, percent
+from reports.text.names import depth_name, measure_name, model_name, task_name
+from reports.text.numbers import as_many, counted, interval, listed, number, percent, ratio
 
 
 def standing(data: StudyData) -> list[str]:
-    """Return a text for each model and measure of the headline, the primary measure first."""
-    rows = comparisons(data.mean_factors)
-    primary = {measure_name(row) for row in rows.head(1).to_dict("records")}
-    texts = []
-    for row in rows.to_dict("records"):
-        parts = [_ends(row, data.factor_by_target), _corrected(row), _hanging(row, data.without_one)]
-        if pd.notna(row["detectable"]):
-            parts.append(f"the smallest factor that such a study tells from 1 is {fine_factor(row['detectable'])}")
-        first = ", the primary measure" * (measure_name(row) in primary)
+    """Return a text for each measure of the headline, the primary first: what is decided, and what is detectable."""
+    rows, texts = comparisons(data.mean_factors), []
+    for _, part in rows.groupby(["metric", "task"], sort=False):
+        found = part.to_dict("records")
+        parts = [_corrected(part[part["p"].notna()]), *(_hanging(row, data.without_one) for row in found)]
+        detectable = part["detectable"].dropna()
+        effects = list(dict.fromkeys(ratio(1 / end) for end in (detectable.min(), detectable.max()) if pd.notna(end)))
+        parts += [f"minimum detectable effect: {' to '.join(effects)} times as many"] * bool(effects)
+        name = measure_name(found[0])
+        primary = ", the primary measure" * (not texts)
         if any(parts):
-            texts.append(f"{model_name(row)}, {measure_name(row)}{first}: {'; '.join(filter(None, parts))}.")
+            texts.append(f"{name[0].upper()}{name[1:]}{primary}: {'; '.join(filter(None, parts))}.")
     return texts
 
 
-def _corrected(row: Mapping[str, Any]) -> str:
-    """Say whether the comparison is decided with all of the headline's taken together; empty where none is tested."""
-    if pd.isna(row["p"]):
+def _corrected(tested: pd.DataFrame) -> str:
+    """Say which comparisons are decided with all of the headline's taken together; empty where none is tested."""
+    if tested.empty:
         return ""
-    together = counted(int(row["comparisons"]), "comparison")
-    return f"decided after correction for {together}: {'yes' if row['decided_adjusted'] else 'no'}"
+    together = counted(int(tested["comparisons"].iloc[0]), "comparison")
+    decided = [model_name(row) for row in tested[tested["decided_adjusted"].astype(bool)].to_dict("records")]
+    return f"decided after correction for {together}: {listed(decided) or 'none'}"
 
 
 def _hanging(row: Mapping[str, Any], without_one: pd.DataFrame) -> str:
@@ -44,26 +45,38 @@ def _hanging(row: Mapping[str, Any], without_one: pd.DataFrame) -> str:
     same = [without_one[name] == row[name] for name in ("depth", "variant", "baseline", "metric")]
     others = without_one[pd.concat(same, axis=1).all(axis=1) & ~without_one["decided"]].to_dict("records")
     said = [f"without {task_name(one['left_out'])} {_said(one)}" for one in others]
-    return f"the decision hangs on one task: {listed(said)}"
+    return f"the decision on {model_name(row)} hangs on one task: {listed(said)}"
 
 
 def _said(row: Mapping[str, Any]) -> str:
     if pd.isna(row["factor"]):
         return "nothing in common"
-    span = fine_interval(row, inverted=row["factor"] < 1)
-    return times(row["factor"], " times") + (f" ({span})" if span else "")
+    span = interval(row)
+    return as_many(row["factor"]) + (f" ({span})" if span else "")
+
+
+def both_ends(means: pd.DataFrame, by_target: pd.DataFrame) -> list[str]:
+    """Say for each depth the ratio of each model of the headline at both ends of the range that both curves cover."""
+    texts = []
+    for depth, rows in means.groupby("depth"):
+        said = [text for row in rows.to_dict("records") if (text := _ends(row, by_target))]
+        if said:
+            texts.append(
+                f"{depth_name(depth)}, from the easiest value that both reached to the hardest: {listed(said)}."
+            )
+    return texts
 
 
 def _ends(row: Mapping[str, Any], by_target: pd.DataFrame) -> str:
-    """Say the factor at both ends of the range that both curves cover; empty where they share none."""
+    """Say the ratio at both ends of the range that both curves cover; empty where they share none."""
     same = [by_target[name] == row[name] for name in ("depth", "variant", "task", "metric")]
-    targets = by_target[pd.concat(same, axis=1).all(axis=1)].sort_values(
-        "target", ascending=row["metric"] == "accuracy"
-    )
+    targets = by_target[pd.concat(same, axis=1).all(axis=1)]
     if targets.empty:
         return ""
-    said = []
-    for end in (targets.iloc[0].to_dict(), targets.iloc[-1].to_dict()):
-        place = percent(end["target"]) if row["metric"] == "accuracy" else f"{number(end['target'], 2)} bits per byte"
-        said.append(f"at {place} {_said(end)}")
-    return ", ".join(said)
+    ends = targets.sort_values("target", ascending=row["metric"] == "accuracy").iloc[[0, -1]].to_dict("records")
+    unit = "" if row["metric"] == "accuracy" else " bits per byte"
+    said = [
+        f"{ratio(end['factor'])}× at {number(end['target'], 2) if unit else percent(end['target'])}{unit}"
+        for end in ends
+    ]
+    return f"{row['variant']} {' to '.join(said)}"

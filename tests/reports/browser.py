@@ -90,7 +90,10 @@ class Browser:
         self.wait("document.documentElement.dataset.drawing === 'no'")
 
     def draw_all(self) -> None:
-        """Scroll through the page, so that all figures are drawn."""
+        """Unfold and scroll through the page, so that all figures are drawn."""
+        self.run(
+            "document.querySelectorAll('main details:not(.toolbar, .query)').forEach((one) => { one.open = true })"
+        )
         for place in range(0, self.run("document.documentElement.scrollHeight"), 1200):
             self.run(f"window.scrollTo({{top: {place}, behavior: 'instant'}})")
             self.settle()

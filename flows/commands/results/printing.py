@@ -22,7 +22,7 @@ def print_answer(database: Path, study_id: str, baseline: str) -> None:
     """Print the report's sentence for each depth, and the mean factors behind the sentences."""
     means = ask(database, "outcome_means", study=study_id)
     sentences = list(islice(plain_report(database, study_id), max(1, means["depth"].nunique())))
-    for text in ("", *sentences, f"The factor is the tokens {baseline} needs over those the variant needs."):
+    for text in ("", *sentences, f"A factor is one over that: the tokens of {baseline} over the variant’s."):
         print_part(text)
     if means["outdated"].any():
         print_part("Results changed after mean factors were computed: `dreamer intervals` computes them again.")

@@ -106,6 +106,7 @@ def test_a_study_that_is_not_there() -> None:
 def test_identity_follows_what_decides_results(tmp_path: Path) -> None:
     study = load_study(TINY)
     assert study.study_id == load_study(TINY, root=tmp_path, mirror=tmp_path).study_id
+    assert study.study_id == changed(tmp_path, "data:", "remark: found beforehand\ndata:").study_id
     for change in (("24_000", "24_001"), ("weights: both", "weights: raw"), ("seeds:", "averaging: 9\n  seeds:")):
         assert changed(tmp_path, *change).study_id != study.study_id
 

@@ -12,13 +12,12 @@ from scipy.stats import ttest_1samp
 from reports.figures.accuracy import accuracy, accuracy_at_other_depths
 from reports.figures.answer import answer
 from reports.figures.balance import balance, concentration
-from reports.figures.curation import kept_and_dropped
 from reports.figures.depth_attention import depth_attention
-from reports.figures.efficiency import crossing_factors, mean_factors
+from reports.figures.efficiency import mean_factors
 from reports.figures.experts import experts_of_depths, order_of_experts, selections
-from reports.figures.rendering import Figure, Panel, composed, page_drawing
+from reports.figures.rendering import Panel, page_drawing
 from reports.figures.targets import by_target
-from reports.figures.training import course, loss, rates
+from reports.figures.training import loss, rates
 from reports.style.theme import styles
 from reports.tables.curation import funnel
 from reports.tables.results import other_depths
@@ -27,20 +26,20 @@ from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, MODEL_RUNS, NO
 CURVES, NO_LOSSES = curve(), curve().iloc[:0].rename(columns={"accuracy": "value"})
 CHOSEN = pd.DataFrame({"variant": ["DR"], "depth": 4, "task": "average", "metric": "accuracy", "factor": [2.0]})
 CHOSEN = CHOSEN.assign(within_noise=False, bounded=False, baseline="LA")
-MODELS = pd.DataFrame({"variant": ["LA", "DR"], "depth": 4, "config": None})
 TARGETS = pd.DataFrame({"target": np.linspace(0.3, 0.4, 25), "factor": np.linspace(1.5, 2.6, 25)})
 TARGETS = TARGETS.assign(variant="DR", depth=4, task="average", metric="accuracy", variant_tokens=2e6)
 TARGETS = TARGETS.assign(baseline_tokens=TARGETS["variant_tokens"] * TARGETS["factor"])
 
 
-def bars(chosen: pd.DataFrame, targets: pd.DataFrame) -> list[dict[str, str]]:
-    """The bars of the only panel, with both ends in tokens."""
-    drawn = answer(chosen, CURVES, NO_LOSSES, targets, MODELS, STYLES)
-    return [row for rows in data(drawn.panels[0].specification) if "to" in rows[0] for row in rows]
+def arrows(chosen: pd.DataFrame, targets: pd.DataFrame, mean: bool = True) -> list[dict[str, str]]:
+    """The arrows of the only panel: those of the means, or those of the values that the slider may be at."""
+    drawn = answer(chosen, CURVES, NO_LOSSES, targets, STYLES)
+    rows = [row for rows in data(drawn.panels[0].specification) if "label" in rows[0] for row in rows]
+    return [row for row in rows if (row["start"] == "") == mean and row["value"]]
 
 
-def span(bar: dict[str, str]) -> float:
-    return float(bar["to"]) / float(bar["tokens"])
+def span(arrow: dict[str, str]) -> float:
+    return float(arrow["tokens"]) / float(arrow["baseline_tokens"])
 
 
 STYLES = styles(["LA", "DR", "DR+DA"])
@@ -56,42 +55,55 @@ COURSES = {
 
 
 @pytest.mark.parametrize("course", COURSES)
-def test_a_bar_spans_what_its_label_says(course: str) -> None:
+def test_an_arrow_leads_from_the_baseline_as_far_as_its_label_says(course: str) -> None:
     factors = COURSES[course]
     mean = float(np.exp(np.log(factors).mean()))
     targets = TARGETS.assign(factor=factors, baseline_tokens=TARGETS["variant_tokens"] * factors)
-    (bar,) = bars(CHOSEN.assign(factor=mean), targets)
-    said = float(bar["label"].split("×")[0])
-    assert said == pytest.approx(max(mean, 1 / mean), rel=0.01)
-    assert span(bar) == pytest.approx(said, rel=0.03)
-    assert 0.3 <= float(bar["value"]) <= 0.4
+    chosen = CHOSEN.assign(factor=mean, low=mean / 1.2, high=mean * 1.2)
+    (arrow,) = arrows(chosen, targets)
+    said = float(arrow["label"].split()[1])
+    assert said == pytest.approx(1 / mean, rel=0.02)
+    assert span(arrow) == pytest.approx(1 / mean, rel=0.03)
+    assert 0.3 <= float(arrow["value"]) <= 0.4
+    assert arrow["label"].endswith(f"({1 / mean / 1.2:.2f} to {1.2 / mean:.2f})"), "its interval beside it"
 
 
 def test_a_mean_that_no_height_has_is_not_drawn() -> None:
-    assert bars(CHOSEN.assign(factor=3.0), TARGETS) == []
+    assert arrows(CHOSEN.assign(factor=3.0), TARGETS) == []
 
 
-def test_two_bars_of_nearly_one_height_are_drawn_apart_and_keep_their_spans() -> None:
+def test_wherever_the_slider_is_within_the_range_each_variant_has_one_arrow() -> None:
+    drawn = answer(CHOSEN, CURVES, NO_LOSSES, TARGETS, STYLES)
+    (slider,) = drawn.panels[0].specification["params"]
+    found = arrows(CHOSEN, TARGETS, mean=False)
+    for place in np.linspace(slider["bind"]["min"], slider["bind"]["max"], 101)[1:-1]:
+        (arrow,) = [one for one in found if float(one["start"]) <= place < float(one["end"])]
+        assert float(arrow["value"]) == pytest.approx(place, abs=0.0022)
+        assert span(arrow) == pytest.approx(1 / np.interp(place, TARGETS["target"], TARGETS["factor"]), rel=0.05)
+
+
+def test_two_arrows_of_nearly_one_height_are_drawn_apart_and_keep_their_spans() -> None:
     both = pd.concat([CHOSEN.assign(factor=0.85), CHOSEN.assign(variant="DR+DA", factor=0.8)])
     targets = TARGETS.assign(factor=JUMP, baseline_tokens=TARGETS["variant_tokens"] * JUMP)
-    first, second = sorted(bars(both, pd.concat([targets, targets.assign(variant="DR+DA")])), key=span)
+    first, second = sorted(arrows(both, pd.concat([targets, targets.assign(variant="DR+DA")])), key=span)
     assert span(first) == pytest.approx(1 / 0.85, rel=0.03)
     assert span(second) == pytest.approx(1 / 0.8, rel=0.03)
     assert abs(float(first["value"]) - float(second["value"])) > 0.02
 
 
-def test_a_curve_that_stops_has_a_line_to_what_it_never_reached_and_no_bar() -> None:
+def test_a_curve_that_stops_has_a_line_to_what_it_never_reached_and_no_arrow() -> None:
     stops = CHOSEN.assign(bounded=True, factor=0.8, bound=0.8, bound_low=None, bound_high=None)
-    drawn = answer(stops.assign(missed_low=0.5, missed_high=0.75), CURVES, NO_LOSSES, TARGETS, MODELS, STYLES)
+    stops = stops.assign(missed_low=0.5, missed_high=0.75)
+    drawn = answer(stops, CURVES, NO_LOSSES, TARGETS, STYLES)
     lines = [row for rows in data(drawn.panels[0].specification) for row in rows if "missed_low" in row]
     last = CURVES[CURVES["variant"] == "DR"]["tokens"].max()
     assert [(float(row["tokens"]), row["missed_low"], row["missed_high"]) for row in lines] == [(last, "0.5", "0.75")]
     assert "DR never reached 50.0% to 75.0%" in drawn.panels[0].description
-    assert "label" not in str(data(drawn.panels[0].specification))
+    assert arrows(stops, TARGETS) == []
 
 
 def test_no_headline_no_figure() -> None:
-    assert answer(CHOSEN.iloc[:0], CURVES, NO_LOSSES, TARGETS, MODELS, STYLES) is None
+    assert answer(CHOSEN.iloc[:0], CURVES, NO_LOSSES, TARGETS, STYLES) is None
 
 
 # Two experts: the most selected has three quarters of the selections.
@@ -147,13 +159,7 @@ CURATION = pd.DataFrame(
 ).astype({"tokens": float})
 
 
-def test_the_funnel_is_told_in_documents_and_in_text() -> None:
-    drawn = kept_and_dropped(FUNNEL, CURATION)
-    assert drawn.finding == "Of 10 documents 6 are left (60.0%)."
-    assert [one.title for one in drawn.panels] == ["Documents by stage", "Characters by stage"]
-    assert "Clean kept 600 and dropped 40" in drawn.panels[1].description
-    counted = FUNNEL.assign(tokens_kept=[200.0, 150.0])
-    assert kept_and_dropped(counted, CURATION).panels[1].title == "Tokens by stage"
+def test_the_funnel_has_a_row_for_each_stage_and_reason() -> None:
     rows = [[cell.text for cell in row.cells] for row in funnel(FUNNEL, CURATION).rows]
     assert rows == [
         ["Clean", "6", "60.0%", "600", "–"],
@@ -175,30 +181,6 @@ def test_every_row_of_a_depth_attention_map_is_scaled_by_its_strongest() -> None
     assert "1 to 1 (100%) and 2 to 2 (70%)" in drawn.panels[0].description
 
 
-def factors_of(drawn: Figure | None) -> list[dict[str, str]]:
-    """The rows of the only panel that the factors are drawn from."""
-    return next(rows for rows in data(drawn.panels[0].specification) if "label" in rows[0])
-
-
-def test_factors_by_the_papers_rule_have_a_bound_and_no_interval() -> None:
-    drawn = crossing_factors(FACTORS, DRAWN)
-    rows = factors_of(drawn)
-    assert [(row["variant"], row["label"]) for row in rows] == [("DR", "≥ 2.0×"), ("DR", "≤ 1.0×")]
-    assert {row["low"] + row["high"] for row in rows} == {""}
-    assert {style.shape for style in drawn.marks} == {"circle"}
-
-
-def test_factors_that_are_missing_or_all_the_baseline_give_no_figure() -> None:
-    assert crossing_factors(FACTORS[FACTORS["variant"] == "LA"], DRAWN) is None
-    assert crossing_factors(FACTORS.assign(factor=float("nan")), DRAWN) is None
-
-
-def test_bounds_keep_their_shapes_beside_the_legend() -> None:
-    drawn = crossing_factors(FACTORS, DRAWN)
-    resolved = composed(drawn)
-    assert resolved["resolve"]["scale"]["shape"] == resolved["vconcat"][1]["resolve"]["scale"]["shape"] == "independent"
-
-
 MEANS = pd.DataFrame(
     {"depth": 4, "variant": "DR", "task": ["average", "gsm8k", "average"], "metric": ["accuracy", "accuracy", "loss"]}
     | {"baseline": "LA", "factor": [1.24, 1.1, 1.3], "low": [1.1, np.nan, 0.9], "high": [1.4, np.nan, 1.8]}
@@ -208,15 +190,16 @@ MEANS = pd.DataFrame(
 
 def test_mean_factors_show_the_averages_first_and_both_measures() -> None:
     drawn = mean_factors(MEANS, DRAWN)
-    assert (
-        drawn.finding
-        == "Intervals that lie above 1: 1 of 3 factors; below 1: 0. The study does not decide the other 2."
-    )
-    assert [(row["name"], row["label"]) for row in factors_of(drawn)] == [
-        ("Average accuracy", "1.24×"),
-        ("Average loss", "1.30×"),
-        ("GSM8K", "≤ 1.10×"),
+    assert drawn.finding == "Decided: 1 ratio of 3, 1 with fewer tokens and 0 with more."
+    rows = next(rows for rows in data(drawn.panels[0].specification) if "label" in rows[0])
+    assert [(row["name"], row["label"]) for row in rows] == [
+        ("Average accuracy", "0.81× (0.71 to 0.91)"),
+        ("Average loss", "0.77× (0.56 to 1.11)"),
+        ("GSM8K", "≥\u202f0.91×"),
     ]
+    assert [float(row["ratio"]) for row in rows] == pytest.approx([1 / 1.24, 1 / 1.3, 1 / 1.1], rel=1e-4)
+    titles = {layer["encoding"]["x"]["title"] for layer in drawn.panels[0].specification["layer"][:3]}
+    assert titles == {"fewer tokens than LA  ←  1  →  more tokens"}
     assert mean_factors(MEANS.assign(factor=np.nan), DRAWN) is None
 
 
@@ -268,11 +251,9 @@ def test_factors_by_target_have_a_panel_for_each_measure() -> None:
         for metric in ("accuracy", "loss")
     )
     drawn = by_target(rows, DRAWN)
-    assert drawn.finding == (
-        "Average accuracy, depth 4, by best estimate from the easiest to the hardest value: DR from 1.00 to 1.50."
-    )
+    assert drawn.finding == ("Average accuracy, depth 4, from the easiest to the hardest value: DR from 1.00 to 0.67.")
     assert [one.title for one in drawn.panels] == ["Average accuracy, depth 4", "Average loss, depth 4"]
-    assert "DR from 1.00 to 1.50" in drawn.panels[0].description
+    assert "DR from 1.00 to 0.67" in drawn.panels[0].description
     assert by_target(rows.iloc[:0], DRAWN) is None
 
 
@@ -302,13 +283,6 @@ def test_the_mean_at_the_end_is_over_runs_that_have_ended() -> None:
 def test_losses_that_are_no_numbers_are_said() -> None:
     drawn = loss(RUN_CURVES.assign(losses_not_finite=[0, 0, 7]), DRAWN)
     assert "The loss was not a finite number in r (7 steps)" in drawn.caption
-
-
-def test_gradients_and_speed_are_drawn_where_they_were_recorded() -> None:
-    drawn = course(RUN_CURVES, DRAWN)
-    assert drawn.finding == "Gradient norm, depth 4, on average: LA 0.5."
-    assert [one.title for one in drawn.panels] == ["Gradient norm, depth 4", "Tokens per second, depth 4"]
-    assert drawn.panels[1].description == "Tokens per second, depth 4, on average: LA 1K."
 
 
 def test_the_average_is_the_first_panel() -> None:

@@ -86,7 +86,7 @@ def test_the_page_asks_for_its_version(port: int, page: Path) -> None:
     text = get(port, "/").read().decode()
     assert text.startswith("<html><body>Tokens<script>")
     assert 'fetch("version")' in text
-    assert get(port, "/named/").read().decode() == text
+    assert get(port, "/named/").read().decode() == get(port, "/?task=gsm8k").read().decode() == text
     before = get(port, "/version").read()
     assert get(port, "/named/version").read() == before
     os.utime(page, (1, 1))

@@ -96,7 +96,7 @@ def test_several_seeds_have_an_interval_around_the_factor_which_goes_after_a_cha
     (row,) = rows[(rows["variant"] == "DR") & (rows["task"] == "average") & (rows["metric"] == "accuracy")].itertuples()
     assert row.low < row.factor < row.high
     for number in (row.factor, row.low, row.high):
-        assert f"{number:.2f}" in found.answer
+        assert f"{1 / number:.2f}" in found.answer
     assert not found.warned("One seed")
     assert "with 3 seeds of each model" in found.text
     assert not found.warned("dreamer intervals")

@@ -123,7 +123,7 @@ def test_the_text_is_the_reviewed_one(page: Page) -> None:
 def test_every_query_gives_the_rows_of_its_frame(page: Page, place: Path) -> None:
     text = (place / "index.html").read_text()
     shown = [unescape(part.split("</code>")[0]) for part in text.split('<pre tabindex="0"><code>')[1:]]
-    asked = {one for part in shown for one in part.split("\n\n") if STUDY in one and "data:" not in one}
+    asked = {one for part in shown for one in part.split("\n\n") if f"'{STUDY}'" in one}
     data = read_study(place.parent / "results.duckdb", STUDY)
     connection = connect(place.parent / "results.duckdb", read_only=True)
     keep_views(connection, STUDY)
@@ -207,7 +207,8 @@ def test_two_writers_of_one_page_do_not_meet(tmp_path: Path, monkeypatch: pytest
 def test_figures_of_an_earlier_report_go_and_nothing_else(tmp_path: Path) -> None:
     usage = [{"run_id": "r", "tokens": 5, "depth": 1, "expert": e, "selections": 9} for e in range(4)]
     tables = {"models": [model_row("LA-4", "LA", 4)], "runs": [run_row("r", "LA-4")], "curation": curation()}
-    database = entered(tmp_path / "results.duckdb", {**tables, "expert_usage": usage})
+    steps = [{"run_id": "r", "step": step, "tokens": 10 * step, "loss": 1.0} for step in (1, 2)]
+    database = entered(tmp_path / "results.duckdb", {**tables, "expert_usage": usage, "steps": steps})
     figures = write_report(database, STUDY, tmp_path / "report").parent / "figures"
     (figures / "mine.svg").write_text("<svg/>")
     (figures / "expert-use.txt").write_text("notes")

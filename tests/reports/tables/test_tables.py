@@ -40,7 +40,7 @@ def test_a_task_with_an_accuracy_and_a_perplexity_has_both(tmp_path: Path) -> No
     made = results(data.results, styles(data.variants))
     cells = {row.cells[0].text: row.cells[2:5] for row in made.rows}
     shown = {variant: [cell.text for cell in found] for variant, found in cells.items()}
-    assert shown == {"LA": ["9.50", "20.0", "1.0"], "DR": ["8.25", "30.0", "≥\u202f2.0"]}
+    assert shown == {"LA": ["9.50", "20.0", "1.00"], "DR": ["8.25", "30.0", "≤\u202f0.50"]}
     assert [cell.kind for cell in cells["DR"][:2]] == ["best", "best"]
     assert [cell.kind for cell in cells["LA"][:2]] == ["second", "second"]
 

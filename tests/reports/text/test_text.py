@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from reports.data import StudyData, read_study
 from reports.page.sections import data_blocks
-from reports.text.answer import answers, times, warnings
+from reports.text.answer import answers, warnings
 from reports.text.crossings import crossing
 from reports.text.limitations import data_doubts
-from reports.text.mean_factors import headline, mean_finding
-from reports.text.names import variants_in_words
-from reports.text.numbers import duration, factor, fine_interval, listed, percent, tokens
-from reports.text.standing import standing
+from reports.text.mean_factors import bounded_ratio, headline
+from reports.text.names import architecture_in_words, layers_of, shortened
+from reports.text.numbers import duration, interval, listed, percent, ratio, tokens
+from reports.text.standing import both_ends, standing
 from reports.text.token_stream import epochs, repetition, streams
 from tests.reports.small_results import STUDY, curation, entered, model_row, study
 
@@ -50,10 +50,10 @@ def test_what_is_decided_comes_before_what_is_not_in_one_text_for_each_depth() -
         {"variant": "DR", "factor": 1.1, "depth": 8, "metric": "loss"},
     )
     assert mixed == (
-        "At depth 4, for equal average accuracy, DR needed 2.50 times fewer training tokens than LA (95% interval 1.90 "
-        "to 3.40). The study cannot tell whether DR+DA needed fewer or more: 1.25 times as many (0.80 to 2.00)."
+        "At depth 4, for equal average accuracy, DR needed 0.40 times as many training tokens as LA (95% interval 0.29 "
+        "to 0.53). The study cannot tell whether DR+DA needed fewer or more: 1.25 times as many (0.80 to 2.00)."
     )
-    assert single.startswith("At depth 8, for equal average loss of the right answers, DR needed 1.10 times fewer")
+    assert single.startswith("At depth 8, for equal average loss of the right answers, DR needed 0.91 times as many")
     assert single.endswith("(no interval).")
 
 
@@ -75,7 +75,7 @@ def test_where_a_model_stops_the_bound_is_said_in_place_of_the_factor() -> None:
         {"variant": "DR", "factor": 1.5, "low": 1.2, "high": 1.9},
         {"variant": "LA-1", **BOUNDED, "factor": 2 / 3, "low": 0.5, "high": 0.8},
     )
-    assert text.startswith("At depth 4, for equal average accuracy, DR needed 1.50 times fewer")
+    assert text.startswith("At depth 4, for equal average accuracy, DR needed 0.67 times as many")
     assert text.endswith(
         "LA-1 never reached 56.0% to 77.0% in average accuracy; over LA’s whole range it needs at least 1.50 times as "
         "many training tokens (95% interval 1.25 to 2.00)."
@@ -88,21 +88,16 @@ def test_a_bound_decides_only_below_one(bound: float, high: float, decided: bool
     said = {"factor": bound, "low": bound / 1.1, "high": high}
     (text,) = sentences({"variant": "LA-1", **BOUNDED, **changed, **said})
     assert text.startswith("At depth 4, LA-1 never" if decided else "At depth 4, whether LA-1 needed fewer or more is")
-    assert ("at most 1.30 times fewer" in text) == (bound > 1)
+    assert ("at least 0.77 times as many" in text) == (bound > 1)
 
 
 @given(st.floats(0.05, 20), st.floats(1, 3), st.floats(1, 3))
 def test_the_interval_holds_the_figure_of_its_sentence(value: float, below: float, above: float) -> None:
     (sentence,) = sentences({"variant": "DR", "factor": value, "low": value / below, "high": value * above})
-    figure = float(re.search(r"([\d.]+) times (?:fewer|as many)", sentence)[1])
+    figure = float(re.search(r"([\d.]+) times as many", sentence)[1])
     low, high = map(float, re.search(r"95% interval ([\d.]+) to ([\d.]+)", sentence).groups())
     assert low <= figure <= high
     assert sentence.startswith(OPEN) == (value / below < 1 < value * above)
-
-
-@pytest.mark.parametrize(("value", "words"), [(2.4, "2.40× fewer"), (0.5, "2.00× as many"), (1.0, "1.00× fewer")])
-def test_the_unit_is_above_one(value: float, words: str) -> None:
-    assert times(value) == words
 
 
 CROSSING_ROW = {
@@ -124,42 +119,30 @@ NEVER = {"bound": "at most", "variant_tokens": None}
 
 
 def test_the_example() -> None:
-    found = crossing(CROSSING_ROW)
-    assert (found.figure, found.unit, found.interval, found.doubts) == ("4.0×", "fewer training tokens", "", ())
-    assert found.sentence == (
-        "DR reached LA’s best average accuracy (32.3%) with 4.0 times fewer training tokens: 25B instead of 100B."
+    assert crossing(CROSSING_ROW) == (
+        "DR reached LA’s best average accuracy (32.3%) with 0.25 times as many training tokens: 25B instead of 100B."
     )
 
 
 @pytest.mark.parametrize(
-    ("changed", "figure", "said"),
+    ("changed", "said"),
     [
-        pytest.param({"factor": 0.5, "variant_tokens": 200e9}, "0.50×", "2.0 times as many", id="more tokens"),
-        pytest.param({"factor": 1.0, "variant_tokens": 100e9}, "1.0×", "with as many", id="as many"),
-        pytest.param({"factor": 1.04, "variant_tokens": 96e9}, "1.0×", "with about as many", id="about as many"),
-        pytest.param({"bound": "at least"}, "≥\u202f4.0×", "at least 4.0 times fewer", id="at the first checkpoint"),
-        pytest.param({"bound": "at least", "factor": 0.9}, "≥\u202f0.90×", "too far apart", id="LA even earlier"),
-        pytest.param(NEVER | {"factor": 0.8}, "≤\u202f0.80×", "more than 1.25 times LA’s", id="never reached"),
-        pytest.param(NEVER | {"factor": 1.0}, "≤\u202f1.0×", "more tokens than LA", id="never, with as many"),
-        pytest.param(NEVER | {"factor": 3.0}, "≤\u202f3.0×", "too few tokens to say", id="ended too early"),
+        pytest.param({"factor": 0.5, "variant_tokens": 200e9}, "with 2.00 times as many", id="more tokens"),
+        pytest.param({"bound": "at least"}, "at most 0.25 times as many", id="at the first checkpoint"),
+        pytest.param({"bound": "at least", "factor": 0.9}, "too far apart", id="LA even earlier"),
+        pytest.param(NEVER | {"factor": 0.8}, "more than 1.25 times as many", id="never reached"),
+        pytest.param(NEVER | {"factor": 1.0}, "more tokens than LA", id="never, with as many"),
+        pytest.param(NEVER | {"factor": 3.0}, "too few tokens to say", id="ended too early"),
+        pytest.param({"baseline_bound": "at least"}, "the ratio may be too low", id="LA best at once"),
+        pytest.param({"factor": float("nan"), "bound": None}, "cannot be compared", id="no factor"),
     ],
 )
-def test_the_figure_and_the_sentence_say_the_bound(changed: dict[str, Any], figure: str, said: str) -> None:
-    found = crossing(CROSSING_ROW | changed)
-    assert found.figure == figure
-    assert said in found.sentence
+def test_the_sentence_says_the_bound(changed: dict[str, Any], said: str) -> None:
+    assert said in crossing(CROSSING_ROW | changed)
 
 
-def test_near_chance_nothing_is_told_and_doubts_stand_beside_the_factor() -> None:
-    found = crossing(CROSSING_ROW | {"near_chance": True, "baseline_bound": "at least"})
-    assert found.sentence.startswith("The study cannot tell")
-    assert len(found.doubts) == 2
-
-
-def test_a_missing_factor_claims_nothing() -> None:
-    found = crossing(CROSSING_ROW | {"factor": float("nan"), "bound": None})
-    assert (found.figure, found.doubts) == ("–", ())
-    assert "cannot be compared" in found.sentence
+def test_near_chance_nothing_is_told() -> None:
+    assert crossing(CROSSING_ROW | {"near_chance": True}).startswith("The study cannot tell")
 
 
 MEAN_ROW = {
@@ -179,24 +162,11 @@ MEAN_ROW = {
 }
 
 
-def test_a_factor_has_its_interval_and_what_it_is_a_mean_over() -> None:
-    found = mean_finding(MEAN_ROW)
-    assert (found.figure, found.unit, found.interval) == ("1.24×", "fewer training tokens", "95% interval 1.05 to 1.46")
-    assert "every average accuracy from 31.0% to 88.0%" in found.sentence
-    assert "5 seeds" in found.sentence
-    assert found.doubts == ()
-
-
-def test_a_factor_below_one_is_said_in_times_as_many_too() -> None:
-    found = mean_finding({**MEAN_ROW, "factor": 0.8, "low": 0.64, "high": 0.96})
-    assert (found.figure, found.unit) == ("0.80×", "that is, 1.25 times as many training tokens")
-    assert found.interval == "95% interval 0.64 to 0.96"
-
-
-def test_a_bound_is_large_type_with_what_was_never_reached() -> None:
-    found = mean_finding({**MEAN_ROW, **BOUNDED, "factor": 2 / 3, "low": 0.5, "high": 0.8})
-    assert (found.figure, found.unit) == ("≤\u202f0.67×", "that is, at least 1.50 times as many training tokens")
-    assert found.sentence.startswith("DR never reached 56.0% to 77.0% in average accuracy")
+def test_a_bound_is_marked() -> None:
+    assert [bounded_ratio({"factor": 2 / 3, "bounded": bounded}) for bounded in (False, True)] == [
+        "1.50",
+        "≥\u202f1.50",
+    ]
 
 
 def test_each_headline_comparison_says_its_ends_and_whether_it_is_decided_together_with_the_others() -> None:
@@ -214,10 +184,12 @@ def test_each_headline_comparison_says_its_ends_and_whether_it_is_decided_togeth
     ]
     frames = {"mean_factors": means, "factor_by_target": by_target, "without_one": pd.DataFrame(without)}
     assert standing(StudyData({}, frames)) == [
-        "DR of depth 4, average accuracy, the primary measure: at 32.0% 1.67 times as many (1.39 to 2.00), at 87.0% "
-        "1.50 times fewer (1.20 to 1.80); decided after correction for 4 comparisons: no; the decision hangs on one "
-        "task: without swaps 1.04 times fewer (0.94 to 1.14); the smallest factor that such a study tells from 1 is "
-        "1.30."
+        "Average accuracy, the primary measure: decided after correction for 4 comparisons: none; the decision on DR "
+        "of depth 4 hangs on one task: without swaps 0.96 times as many (0.88 to 1.06); minimum detectable effect: "
+        "1.30 times as many."
+    ]
+    assert both_ends(means.iloc[1:2], by_target) == [
+        "Depth 4, from the easiest value that both reached to the hardest: DR 1.67× at 32.0% to 0.67× at 87.0%."
     ]
 
 
@@ -228,17 +200,6 @@ def test_what_matching_takes_of_the_experts_is_said_above_a_tenth(tmp_path: Path
     means = pd.DataFrame([{**ANSWER_ROW, "variant": "DR", "factor": 1.0}])
     taxes = [text for text in warnings(data, means, pd.DataFrame({"bound": []})) if "tax" in text]
     assert taxes == ["Matching tax: experts smaller than LA’s, DR+DA at depth 4 by 33%; larger models lose less."]
-
-
-def test_one_seed_has_no_interval() -> None:
-    found = mean_finding({**MEAN_ROW, "low": math.nan, "high": math.nan, "seeds": 1})
-    assert found.interval == ""
-    assert len(found.doubts) == 1
-
-
-def test_losses_are_named() -> None:
-    row = {**MEAN_ROW, "metric": "loss", "range_low": 0.412, "range_high": 1.25}
-    assert "every average loss from 1.25 to 0.41 bits per byte" in mean_finding(row).sentence
 
 
 def test_the_headline_is_a_loss_where_accuracy_is_within_noise() -> None:
@@ -278,16 +239,27 @@ def test_a_source_without_marks_of_reasoning_is_named() -> None:
     assert data_doubts(nearly_emptied(0)) == []
 
 
-def test_each_variant_is_said_by_its_configuration_and_not_by_its_name() -> None:
-    configurations = {
-        "X": json.dumps({"recurrent": False, "depth_attention": False}),
-        "Y": json.dumps({"recurrent": True, "depth_attention": True}),
-        "GPT": json.dumps({"module": "my_models.py:GPT"}),
-        "from elsewhere": None,
-    }
-    said = variants_in_words(pd.DataFrame({"variant": configurations.keys(), "config": configurations.values()}))
-    assert said.startswith("X: a layer of its own for each depth. Y: one layer used at every depth, attention over")
-    assert said.endswith("GPT: my_models.py:GPT.")
+@pytest.mark.parametrize(
+    ("config", "words", "layers"),
+    [
+        ({"recurrent": False, "depth_attention": False, "depth": 4}, "a layer of its own for each depth", "4"),
+        (
+            {"recurrent": True, "depth_attention": True, "depth": 4},
+            "one layer used at every depth, attention over depths",
+            "1, used 4 times",
+        ),
+        ({"module": "my_models.py:GPT"}, "my_models.py:GPT", "–"),
+        (None, "", "–"),
+    ],
+)
+def test_each_variant_is_said_by_its_configuration_and_not_by_its_name(config: Any, words: str, layers: str) -> None:
+    text = config and json.dumps(config)
+    assert (architecture_in_words(text), layers_of(text)) == (words, layers)
+
+
+def test_a_question_is_shortened_to_its_end_at_a_word() -> None:
+    assert shortened("recall " + "a b ; " * 30 + "c", "7") == ("… " + ("a b ; " * 30 + "c")[-99:], "7")
+    assert shortened("1 + 1?", "2") == ("1 + 1?", "2")
 
 
 @pytest.mark.parametrize(
@@ -316,15 +288,14 @@ def test_token_counts_keep_three_digits(count: int) -> None:
 
 
 def test_nothing_is_a_dash() -> None:
-    assert [show(None) for show in (tokens, percent, factor, duration)] == ["–"] * 4
-    assert factor(float("nan")) == "–"
+    assert [show(None) for show in (tokens, percent, ratio, duration)] == ["–"] * 4
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(2.44, "2.4"), (1, "1.0"), (0.999, "1.0"), (0.917, "0.92"), (12.34, "12.3"), (math.inf, "∞")]
+    ("value", "text"), [(2.5, "0.40"), (1, "1.00"), (16, "0.062"), (0.05, "20.0"), (math.inf, "0"), (0, "∞")]
 )
-def test_factors_have_the_decimals_that_matter(value: float, text: str) -> None:
-    assert factor(value) == text
+def test_a_ratio_is_one_over_the_factor_with_the_decimals_that_matter(value: float, text: str) -> None:
+    assert ratio(value) == text
 
 
 @pytest.mark.parametrize(
@@ -341,15 +312,9 @@ def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "text", "inverted"),
-    [(0.5, 1.25, "0.50 to 1.25", "0.80 to 2.00"), (8, 12.5, "8.00 to 12.5", "0.08 to 0.12"), (None, 3, "", "")],
-)
-def test_an_interval_has_two_decimals_and_its_ends_change_places_in_the_inverse(
-    low: float | None, high: float, text: str, inverted: str
-) -> None:
-    row = {"low": low, "high": high}
-    assert (fine_interval(row), fine_interval(row, inverted=True)) == (text, inverted)
+def test_the_interval_of_a_ratio_is_that_of_the_factor_with_its_ends_changed() -> None:
+    assert interval({"low": 0.5, "high": 1.25}) == "0.80 to 2.00"
+    assert interval({"low": None, "high": 3}) == ""
 
 
 def test_lists() -> None:
