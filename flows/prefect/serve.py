@@ -49,7 +49,13 @@ def up() -> None:
     address = get_current_settings().api.url
     if not address or not DEPLOYMENTS.exists():
         raise InputError("run this from the project's folder, where pyproject.toml and prefect.yaml are")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    asked: list[int] = []
+
+    def end(number: int, _: object) -> None:
+        asked.append(number)
+        sys.exit(143)
+
+    signal.signal(signal.SIGTERM, end)
     with (
         only_one(address),
         former_server_ended(address) as mark,
@@ -70,7 +76,10 @@ def up() -> None:
                 if not joins:
                     print(f"Its pages ask for this secret: {secret()}", flush=True)
                 print("In a second terminal: prefect deployment run full-study --watch", flush=True)
-                serve(*deployments(), limit=1)
+                listed = deployments()
+                if asked:  # the exit was lost in a callback of Prefect's client
+                    sys.exit(143)
+                serve(*listed, limit=1)
         except KeyboardInterrupt:
             pass
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+import prefect
 import pytest
 from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient
@@ -21,6 +23,7 @@ import flows.commands.running.run
 import flows.prefect.flow
 import flows.prefect.in_process
 import flows.prefect.lost
+import flows.prefect.serve
 from flows.commands.cli import main
 from flows.jobs.private import private_folder
 from flows.prefect.flow import ended
@@ -68,6 +71,27 @@ def test_make_up_waits_for_the_server_that_a_killed_one_has_left() -> None:
         left = subprocess.Popen(["sleep", "2"], pass_fds=[mark])
     with former_server_ended(address):
         assert left.poll() == 0
+
+
+def test_a_stop_that_is_lost_while_make_up_starts_ends_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def lose() -> list[object]:
+        with suppress(SystemExit):  # as a callback of Prefect's client does
+            os.kill(os.getpid(), signal.SIGTERM)
+        return []
+
+    for name in ("only_one", "former_server_ended", "serving_reports"):
+        monkeypatch.setattr(flows.prefect.serve, name, lambda *_: nullcontext())
+    monkeypatch.setattr(flows.prefect.serve, "healthy", lambda address: True)
+    monkeypatch.setattr(flows.prefect.serve, "deployments", lose)
+    monkeypatch.setattr(prefect, "serve", lambda *_, **__: pytest.fail("make up serves"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.chdir(PROJECT)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit, match="143"):
+            flows.prefect.serve.up()
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_lost_runs_that_cannot_be_found_are_one_line(
