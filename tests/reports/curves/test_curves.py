@@ -222,7 +222,7 @@ def test_a_folder_of_lm_eval_is_read_by_the_pattern_of_its_paths(tmp_path: Path)
 def test_the_example_has_a_table_and_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["factors", "example", "--baseline", "LSTM", "--report", str(tmp_path / "report.html")]) == 0
     said = capsys.readouterr().out
-    assert "the tokens LSTM needs" in said
+    assert "times as many training tokens as LSTM" in said
     assert "Looped" in said
     page = (tmp_path / "report.html").read_text()
     assert "LSTM" in page
