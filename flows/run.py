@@ -345,10 +345,9 @@ def decide_seeds(plan: Plan) -> bool:
     wanted = study.training.seeds_until.high_over_low
     go_on = not found <= wanted  # also where an interval is unknown
     _write_decision(plan.look_decision(seeds), {"go_on": go_on, "seeds": seeds})
-    next_step = f"{plan.look} seeds now" if go_on else "enough"
+    width, then = "unknown" if found != found else f"{found:.3g}", f"{plan.look} seeds now" if go_on else "enough"
     progress.write_line(
-        f"{seeds} seeds: high / low of the widest interval of the average accuracy is {found:.3g}, wanted {wanted:g}: "
-        f"{next_step}"
+        f"{seeds} seeds: high / low of the widest interval of average accuracy is {width}, wanted {wanted:g}: {then}"
     )
     write_runs(plan)
     return go_on

@@ -148,7 +148,7 @@ def _reproduction(data: StudyData) -> list[Block]:
     version, study = data.study.get("code_version"), study_file(data)
     commit = COMMIT.search(version or "")
     made_by = table_block(data, "evaluated_with", run_tables.versions, version, data.config("packages"))
-    blocks = [Block("code", _citation(data), "To cite this study"), *details_block("Versions", made_by)]
+    blocks = details_block("Versions", made_by)
     if study:
         commands = [f"git checkout {commit[1]}"] if commit else []
         commands += ["dreamer run study.yaml", "dreamer sql study.yaml 'FROM mean_factors'"]
@@ -159,4 +159,5 @@ def _reproduction(data: StudyData) -> list[Block]:
         blocks.append(Block("details", [Block("code", study, label)], "The study file"))
     elif data.study.get("config"):
         blocks.append(Block("code", str(data.study["config"]), "The configuration as it was entered"))
-    return blocks or [Block("prose", "The results hold neither the configuration nor the code version of this study.")]
+    nothing = Block("prose", "The results hold neither the configuration nor the code version of this study.")
+    return [Block("code", _citation(data), "To cite this study"), *(blocks or [nothing])]
