@@ -13,7 +13,7 @@ BEGIN, END = "<!-- by docs/results/readme_table.py -->\n", "<!-- end of the tabl
 ACCURACY = "average", "accuracy", "average accuracy"
 ANSWERS = "average", "loss", "loss of the right answers"
 DOCUMENTS = "validation", "loss", "loss on held-out documents"
-STUDIES = [  # folder, depth, description, measures
+STUDIES = [  # folder, depth, description, measures; of the demo and the former demos what was printed, to two digits
     (
         "demo",
         "4",
@@ -43,10 +43,13 @@ VARIANTS = "DR", "DR+DA"
 
 
 def main() -> None:
-    text = README.read_text(encoding="utf-8")
+    README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def with_table(text: str) -> str:
+    """Return a text with the table between its marks."""
     before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    README.write_text(before + BEGIN + "".join(table()) + END + after, encoding="utf-8")
+    return before + BEGIN + "".join(table()) + END + rest.split(END)[1]
 
 
 def table() -> Iterator[str]:
@@ -62,8 +65,8 @@ def table() -> Iterator[str]:
 
 
 def cell(row: dict[str, str]) -> str:
-    """Format a factor with its interval; the bound where less than 0.9 of the baseline's range is covered."""
-    bounded = float(row.get("covered") or 1) < 0.9
+    """Format a factor with its interval; the bound where no factor is given, or less than 0.9 of the range covered."""
+    bounded = not row["factor"] or float(row.get("covered") or 1) < 0.9
     names = ("bound", "bound_low", "bound_high") if bounded else ("factor", "low", "high")
     value, low, high = (float(row[name]) for name in names)
     return f"{'at most ' * bounded}{value:.2f} ({low:.2f} to {high:.2f})"

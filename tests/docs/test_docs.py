@@ -192,3 +192,10 @@ def test_every_checkpoint_is_listed_when_asked_for(plan: Plan, capsys: pytest.Ca
     assert len(folders(capsys, plan)) == 2
     assert len(folders(capsys, plan, "--all")) == 4
     assert main(["checkpoints", *plan.study.arguments.split(), "--seed", "9"]) == 2
+
+
+def test_the_table_of_studies_is_that_of_the_result_files() -> None:
+    script = importlib.util.spec_from_file_location("readme_table", PROJECT / "docs" / "results" / "readme_table.py")
+    module = importlib.util.module_from_spec(script)
+    script.loader.exec_module(module)
+    assert module.with_table(text("README.md")) == text("README.md")
