@@ -66,10 +66,8 @@ def _where(frame: pd.DataFrame, keys: Mapping[str, object]) -> pd.DataFrame:
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    span = interval(row)
-    return f"{row['variant']} {'at least ' * bool(row.get('bounded'))}{as_many(row['factor'])}" + f" ({span})" * bool(
-        span
-    )
+    span, least = interval(row), "at least " if row.get("bounded") else ""
+    return f"{row['variant']} {least}{as_many(row['factor'])}" + (f" ({span})" if span else "")
 
 
 def _means(rows: pd.DataFrame, by_target: pd.DataFrame, curve: pd.DataFrame) -> pd.DataFrame:
