@@ -22,7 +22,11 @@ from scipy.special import stdtrit
 from flows.study.loading import load_study
 from sql.results import query
 
-INTERVALS = "SELECT metric, task, depth, variant, factor, low, high FROM mean_factors WHERE variant <> 'LA'"
+# Over the whole of LA's range: where a variant reaches all of it the bound is the factor.
+INTERVALS = """
+    SELECT metric, task, depth, variant, covered, bound AS factor, bound_low AS low, bound_high AS high
+    FROM mean_factors WHERE variant <> 'LA'
+"""
 NOISE = "SELECT metric, task, seed_deviation, item_error FROM study_noise"
 HEADLINES = ("average", "validation")  # tasks that the report's headline speaks of
 
@@ -80,7 +84,7 @@ def summary(intervals: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Run the repetitions, then print every interval, their summary, and the noise pooled over all repetitions."""
+    """Run the repetitions, then print every interval (also to repetitions.csv), their summary, and the noise pooled over all repetitions."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("study", help="a preset, or a study file with the built-in problems")
     parser.add_argument("folder", type=Path, help="holds a study file, a root and a log for each repetition")
@@ -101,6 +105,7 @@ def main() -> None:
         noise.append(query(root / "results.duckdb", NOISE))
     found = pd.concat(intervals)
     found = found[found["task"].isin(HEADLINES)]
+    found.to_csv(options.folder / "repetitions.csv", index=False, float_format="%.4g")
     print(found.sort_values(["metric", "task", "variant", "repetition"]).round(3).to_string(index=False), "\n")
     print(summary(found).round(3).to_string(index=False), "\n")
     pooled = pd.concat(noise).groupby(["metric", "task"]).agg(lambda values: np.sqrt((values**2).mean()))

@@ -46,22 +46,38 @@ usage as (
             in (select (coalesce(study_id, ''), run_id, tokens) from ends))
 ),
 
-counted as (
+-- By depth and in the whole model apart, not as grouping sets: who asks for one of them does not pay for the other.
+at_depths as (
     select
         study_id, any_value(model_depth) as model_depth, any_value(variant) as variant, run_id, tokens,
         depth,
+        any_value(pool) as pool,
+        expert,
+        sum(selections)::bigint as selections
+    from usage
+    group by study_id, run_id, tokens, depth, expert
+),
+
+in_pools as (
+    select
+        study_id, any_value(model_depth) as model_depth, any_value(variant) as variant, run_id, tokens,
         pool,
         expert,
         sum(selections)::bigint as selections,
         any_value(configured) as configured
     from usage
-    group by grouping sets ((study_id, run_id, tokens, depth, pool, expert), (study_id, run_id, tokens, pool, expert))
+    group by study_id, run_id, tokens, pool, expert
+),
+
+counted as (
+    from at_depths
+    union all by name
+    select * exclude (pool, configured) from in_pools
 ),
 
 pools as (
     select study_id, run_id, tokens, pool, greatest(count(*), any_value(configured)) as experts
-    from counted
-    where depth is null
+    from in_pools
     group by study_id, run_id, tokens, pool
 ),
 
@@ -73,11 +89,10 @@ sizes as (
 )
 
 select
-    counted.* exclude (pool, configured),
+    counted.* exclude (pool),
     sizes.experts
 from counted
 join sizes
     on sizes.run_id = counted.run_id
     and sizes.tokens = counted.tokens
-    and (sizes.study_id, sizes.pool)
-        is not distinct from (counted.study_id, case when counted.depth is not null then counted.pool end);
+    and (sizes.study_id, sizes.pool) is not distinct from (counted.study_id, counted.pool);
