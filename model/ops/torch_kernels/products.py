@@ -74,7 +74,7 @@ class _SwiGLUExperts(torch.autograd.Function):
     ) -> Tensor:
         projected = _grouped(x.index_select(0, pairs.tokens), inward, pairs)
         ctx.save_for_backward(x, weights, inward, outward, projected, *pairs)
-        ctx.tapped = bool(taps)
+        ctx.tapped = len(taps) > 0  # torch 2.11 does not trace the truth of a tuple
         gate, up = projected.chunk(2, dim=-1)
         hidden = F.silu(gate).mul_(up).mul_(weights.flatten().index_select(0, pairs.order).unsqueeze(-1))
         return _sum_rows(_grouped(hidden, outward, pairs), pairs.places)
