@@ -23,18 +23,22 @@ class Device:
     """What one device does, as measured (docs/log.md): useful FLOPs per second in training, and seconds at least.
 
     `depth_seconds` go for a depth of a micro-batch, forward and backward, however small the model is: a GPU waits for
-    the host, which starts its kernels. An evaluation takes `evaluation_seconds` at least.
+    the host, which starts its kernels. A training begins after `start_seconds`, and an evaluation takes
+    `evaluation_seconds` at least.
     """
 
     name: str
     flops: float
     depth_seconds: float = 0.0
+    start_seconds: float = 0.0
     evaluation_seconds: float = 0.0
 
 
-CPU_CORE = Device("CPU core at 60 GFLOP/s", 60e9)  # by native.c with AVX-512; half as much without a compiler
-# An H100: paper-16 at 0.29 of the peak (LA), 0.20 (DR); at hidden size 256 5 ms a depth (LA) and 13 (DR+DA).
-GPU = Device("GPU at 198 TFLOP/s", 0.20 * 989e12, depth_seconds=0.009, evaluation_seconds=5.0)
+# By native.c with AVX-512; half as much without a compiler. At the demo's hidden size of 64 7 to 15 ms a depth.
+CPU_CORE = Device("CPU core at 60 GFLOP/s", 60e9, depth_seconds=0.01, evaluation_seconds=0.7)
+# An H100: paper-16 at 0.29 of the peak (LA), 0.20 (DR); at hidden size 256 5 ms a depth (LA) and 13 (DR+DA), and 19 s
+# (LA) to 32 (DR+DA) until the first step is compiled, from the second training of a variant on.
+GPU = Device("GPU at 198 TFLOP/s", 0.20 * 989e12, depth_seconds=0.009, start_seconds=30.0, evaluation_seconds=0.3)
 
 
 @dataclass(frozen=True)
@@ -108,8 +112,8 @@ def estimate_times(study: Study, planned: Sequence[PlannedModel], device: Device
             for model, tokens in trainings
         ]
         ranks = share_ranks(study, len(trainings), found)
-        jobs = [(count, seconds / count) for count, seconds in zip(ranks, work, strict=True)]
-        return _makespan(jobs, slots), sum(work)
+        jobs = [(count, device.start_seconds + seconds / count) for count, seconds in zip(ranks, work, strict=True)]
+        return _makespan(jobs, slots), sum(count * seconds for count, seconds in jobs)
 
     spent, trained = map(sum, zip(*(phase(trainings) for trainings in phases(study, planned)), strict=True))
     scored_tokens = sum(scored.items * scored.tokens for scored in scored_by(study))

@@ -226,7 +226,7 @@ def scored_tokens(chosen: Study) -> float:
     return sum(one.items * one.tokens for one in scored_by(chosen))
 
 
-def times(on: int = 2, least: tuple[float, float] = (0, 0), **changed: object) -> tuple[float, float, float]:
+def times(on: int = 2, least: tuple[float, ...] = (0, 0, 0), **changed: object) -> tuple[float, float, float]:
     """Seconds of training, of evaluation and of work where every model trains as fast."""
     chosen = study(Path("run"), **changed)
     with pytest.MonkeyPatch.context() as patched:  # 10 tokens are trained in a second, 30 evaluated
@@ -244,8 +244,9 @@ def test_runs_in_turn_on_the_devices() -> None:
 
 
 def test_a_small_model_waits_for_the_host() -> None:
-    # Depth 2, micro-batches of 512 tokens, 12 evaluations and 8 at other depths.
-    assert times(on=1, least=(51.2, 1e6))[:2] == (6 * 1000 * 2 / 10, 20e6)
+    # Depth 2, micro-batches of 512 tokens, 12 evaluations and 8 at other depths; each of six trainings starts.
+    assert times(on=1, least=(51.2, 7, 1e6))[:2] == (6 * 1000 * 2 / 10 + 6 * 7, 20e6)
+    assert times(seeds=[0], on=7, least=(0, 7, 0))[0] == pytest.approx(50.0 + 7)  # on two devices none sooner
 
 
 def test_more_devices_than_runs_share_them() -> None:
