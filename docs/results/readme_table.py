@@ -13,7 +13,7 @@ BEGIN, END = "<!-- by docs/results/readme_table.py -->\n", "<!-- end of the tabl
 ACCURACY = "average", "accuracy", "average accuracy"
 ANSWERS = "average", "loss", "loss of the right answers"
 DOCUMENTS = "validation", "loss", "loss on held-out documents"
-STUDIES = [  # folder, depth, description, measures; of the demo and the former demos what was printed, to two digits
+STUDIES = [  # folder, depth, description, measures; of the former demos what was printed, to two digits
     (
         "demo",
         "4",
