@@ -18,7 +18,7 @@ up: $(READY)
 	$(BIN)/python -m flows.prefect.serve
 
 lint: $(READY)
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo && $(BIN)/mypy
 
 setup: $(READY)
 

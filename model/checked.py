@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
@@ -27,6 +27,7 @@ def _file_name(text: str) -> str:
 FileName = Annotated[str, AfterValidator(_file_name)]
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 def checked(where: str, *, extra: str = "forbid") -> Callable[[Kind], Kind]:
     """Decorate a class: make a frozen dataclass that pydantic checks. An InputError begins with `where`.
 

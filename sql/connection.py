@@ -157,5 +157,5 @@ def _comment(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]) ->
             connection.execute(f"comment on {kind} {name} is '{quoted}'")
     columns = "select table_name, column_name from duckdb_columns() where schema_name = 'main' and not internal"
     for place in connection.execute(columns).fetchall():
-        if words := own.get(place) or said.get(place[1]):
-            connection.execute(f"comment on column {'.'.join(place)} is '{words}'")
+        if comment := own.get(place) or said.get(place[1]):
+            connection.execute(f"comment on column {'.'.join(place)} is '{comment}'")

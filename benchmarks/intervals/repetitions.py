@@ -84,7 +84,7 @@ def summary(intervals: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Run the repetitions, then print every interval (also to repetitions.csv), their summary, and the noise pooled over all repetitions."""
+    """Run the repetitions, then print every interval (also to repetitions.csv), their summary and the pooled noise."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("study", help="a preset, or a study file with the built-in problems")
     parser.add_argument("folder", type=Path, help="holds a study file, a root and a log for each repetition")

@@ -67,12 +67,11 @@ class Event:
 
 
 class Jobs(Protocol):
-    """Run jobs and tell what happens to them (an interface).
+    """Run jobs and tell what happens to them (an interface)."""
 
-    `gpus` are the numbers of GPUs that jobs may use, machine by machine; none where jobs run on CPUs.
-    """
-
-    gpus: Sequence[int]
+    @property
+    def gpus(self) -> Sequence[int]:
+        """The numbers of GPUs that jobs may use, machine by machine; none where jobs run on CPUs."""
 
     def submit(self, job: Job) -> None:
         """Take a job, which starts when cores or GPUs are free and no other job is more urgent."""

@@ -163,6 +163,8 @@ class Rows:
 class Wrapped(Network):
     """A module of any origin as a network: its own optional methods, and the defaults for the others."""
 
+    config: ModuleConfig
+
     def __init__(self, module: nn.Module, config: ModuleConfig, dtype: torch.dtype | None = None) -> None:
         super().__init__()
         self.module, self.config, self.dtype = module, config, dtype

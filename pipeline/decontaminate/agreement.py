@@ -93,7 +93,7 @@ class Target:
 
     def _exchanged(self, gaps: list[Gap], theirs: list[int]) -> int:
         """Count the words exchanged, left out or added; an exchange made throughout, as of a name, counts once."""
-        pairs = set()
+        pairs = set[tuple[int | None, int | None]]()
         for at, stop, there, end in gaps:
             ours, other = self.ids[at:stop], theirs[there:end]
             pairs.update(zip_longest(ours, other))

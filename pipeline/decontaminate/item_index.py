@@ -74,7 +74,7 @@ class ItemIndex:
         self._index_ngrams()
         self._choose_anchors()
         self._index_numbers()
-        self.passage_at, self.problem_at = (lru_cache(1 << 12)(make) for make in (self._passage_at, self._problem_at))
+        self.passage_at, self.problem_at = lru_cache(1 << 12)(self._passage_at), lru_cache(1 << 12)(self._problem_at)
 
     def _index_short_questions(self) -> None:
         """Index the questions that match as a whole: `whole_table` of their words, `whole_passages`."""
@@ -126,8 +126,8 @@ class ItemIndex:
         """
         first = np.arange(len(self.short)) - self.short_offsets[self.passage] + self.offsets[self.passage]
         masked = bounds(mask_numbers(self.ids, self.kinds, self.offsets) == 0)
-        counts = bounds(self.kinds == LETTERS), masked
-        letters, hidden = (count[first + self.settings.short_words] - count[first] for count in counts)
+        sums = bounds(self.kinds == LETTERS), masked
+        letters, hidden = (count[first + self.settings.short_words] - count[first] for count in sums)
         worded = (letters >= _LEAST_LETTER_WORDS) | (hidden == 0)
         self.particular = frequencies <= common
         self.particular[self.places[self.used & ~worded]] = False

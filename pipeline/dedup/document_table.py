@@ -139,7 +139,8 @@ class DocumentTable:
         return self.connection.sql(query, params={"first": shard.start, "stop": shard.stop}).to_arrow_table()
 
     def _columns(self, query: str, parameters: Mapping[str, Any] | None = None) -> tuple[np.ndarray, ...]:
-        return tuple(self.connection.execute(query, parameters).fetchnumpy().values())
+        columns: dict[str, Any] = self.connection.execute(query, parameters).fetchnumpy()
+        return tuple(columns.values())
 
 
 def _shards(shards: Sequence[Shard], files: Sequence[Path]) -> dict[str, list]:

@@ -31,7 +31,7 @@ def exact_keys(texts: pa.Array, literal: int = 0) -> tuple[np.ndarray, np.ndarra
     Lengths are those of the normal text, so that white space makes no text longer. In texts of fewer than `literal`
     bytes a capital that begins no word is a letter of its own: `F(X) = 2X` is not `f(x) = 2x`.
     """
-    digests, lengths = [], []
+    digests, lengths = list[bytes](), list[int]()
     for rows in _normal_rows(texts, literal):
         digests += [blake2b(row, digest_size=16).digest() for row in rows]
         lengths += map(len, rows)

@@ -89,11 +89,11 @@ def _plans(
     files: Sequence[Shard], keys: Sequence[Path], output: Path, memory: int, signing: Signing
 ) -> Iterator[tuple[Shard, Path, Path, Signing]]:
     """Plan the signing of each shard: its documents that share all digits with a document of other text."""
-    config = {"memory_limit": f"{max(memory // 2, LEAST_MEMORY)}B", "temp_directory": str(output / "plans")}
-    with duckdb.connect(config=config) as connection:
+    limit, place = f"{max(memory // 2, LEAST_MEMORY)}B", str(output / "plans")
+    with duckdb.connect(config={"memory_limit": limit, "temp_directory": place}) as connection:
         connection.execute(_SHARED, {"files": [str(file) for file in keys]})
         for number, (shard, path) in enumerate(zip(files, keys, strict=True)):
-            places = connection.execute(_SHARING, {"file": str(path)}).fetchnumpy()["place"]
+            places = np.asarray(connection.execute(_SHARING, {"file": str(path)}).fetchnumpy()["place"])
             plan = output / "plans" / f"{number:05d}.npz"  # a file takes no memory while it waits for a worker
             save_arrays(plan, documents=places + shard.start)
             yield shard, plan, _named(output, "bands", number), signing

@@ -108,7 +108,7 @@ def save_array(path: Path, array: np.ndarray) -> None:
 def save_arrays(path: Path, **arrays: np.ndarray) -> None:
     """Write named arrays, for `np.load`."""
     with path.open("wb") as file:  # `np.savez` of a path does not tell a full disk from other errors
-        np.savez(file, **arrays)
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # no array is called allow_pickle
 
 
 def write_document_shard(

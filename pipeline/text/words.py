@@ -158,7 +158,7 @@ def _join_thousands(text: np.ndarray) -> None:
     commas = commas[text[commas + 1] > ord(" ")]
     if not len(commas):
         return
-    marks = []
+    marks = list[np.ndarray]()
     for mark in (b",", b"{,}", b",\\!", b"\\,"):
         at = commas - mark.index(b",")
         for k, wanted in enumerate(mark):

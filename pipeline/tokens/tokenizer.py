@@ -107,7 +107,7 @@ def train_tokenizer(
     return {**_save(codec, output, END), "characters": characters}
 
 
-def take_tokenizer(entry: Mapping[str, str | None], output: Path) -> dict[str, Any]:
+def take_tokenizer(entry: Mapping[str, Any], output: Path) -> dict[str, Any]:
     """Copy a ready tokenizer: {"hub": id, "revision": name or None} or {"file": path of a tokenizer.json}.
 
     The end mark is that of tokenizer_config.json, or the first known name in the vocabulary, or one that is added.
@@ -157,7 +157,7 @@ def read_meta(folder: Path | str) -> dict[str, Any]:
         raise InputError(f"{path} cannot be read ({error}): give a folder written by the tokenizer stage") from None
 
 
-def _from_hub(repository: str, revision: str | None) -> tuple[Path, str]:
+def _from_hub(repository: str, revision: str | None) -> tuple[Path, str | None]:
     """Fetch tokenizer.json of a model on the hub; return its path and revision."""
     from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
 

@@ -114,7 +114,7 @@ def vary_numbers(random: Random, original: Row, crowd: Crowd) -> Row | None:
 
 def columns(random: Random, row: Row) -> dict[str, str | None]:
     """Write the row's columns: question, response with its trace, answer."""
-    values = {
+    values: dict[str, str | None] = {
         "question": row.question,
         "response": _response(random, row.story, row.trace),
         "answer": row.story.answer,

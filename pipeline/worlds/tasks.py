@@ -137,7 +137,8 @@ def benchmark_row(
 
     A space and the target, or a choice, follow the prompt. A text has no prompt; its target is the whole text.
     """
-    item = {"id": f"{name}/{number}", "version": VERSION, "target": problem.answer}
+    item: dict[str, Any] = {"id": f"{name}/{number}", "version": VERSION, "target": problem.answer}
+    answered: dict[str, Any]
     if isinstance(problem, Sheet):
         answered = {"question": problem.prompt, "answer": problem.answer}
         return answered, {**item, "prompt": problem.prompt, "until": [STOP], "max_new_tokens": 1}

@@ -24,11 +24,10 @@ from pipeline.worlds.crowd import Crowd
 from pipeline.worlds.drawing import pick, shuffled
 from pipeline.worlds.planting import BROKEN, TRACES, Row, columns, edited, repeat_nearly, similarity, vary_numbers
 from pipeline.worlds.settings import STORIES, WorldSettings
-from pipeline.worlds.sheets import Sheet
 from pipeline.worlds.stories import Story
 from pipeline.worlds.tasks import LEVELS, REPOSITORY, WORLD_BENCHMARKS, benchmark_row, card, data_file, levels, task
 
-WORLD_SOURCES = {
+WORLD_SOURCES: dict[str, dict[str, Any]] = {
     "stories": {
         "name": "world",
         "repository": REPOSITORY,
@@ -95,7 +94,7 @@ def world_sources(settings: WorldSettings) -> list[dict[str, Any]]:
 # --- the rows ---
 
 
-def _benchmark_problems(settings: WorldSettings) -> dict[str, list[Story] | list[Sheet]]:
+def _benchmark_problems(settings: WorldSettings) -> dict[str, Any]:
     """Draw the items of the benchmarks of the world's families, and the texts of the validation split."""
     crowd = Crowd()
     problems: dict[str, Any] = {}

@@ -25,8 +25,8 @@ def guess_columns(table: pa.Table) -> dict[str, str]:
     Turns of a conversation come first, then names, then what is longest: the two longest columns in their order.
     """
     for field in table.schema:
-        turn = field.type.value_type if pa.types.is_list(field.type) else None
-        for role, said, asks, responds in _TURNS if turn and pa.types.is_struct(turn) else ():
+        turn = field.type.value_type if pa.types.is_list(field.type) else pa.null()
+        for role, said, asks, responds in _TURNS if pa.types.is_struct(turn) else ():
             if {role, said} <= {part.name for part in turn}:
                 form = f"list_filter({_expression(field.name)}, lambda m: m.\"{role}\" = '%s')[%s].{said}"
                 return {"question": form % (asks, 1), "response": form % (responds, -1)}

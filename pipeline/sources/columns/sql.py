@@ -226,7 +226,9 @@ def _database() -> duckdb.DuckDBPyConnection:
     database = duckdb.connect(":memory:", config={**closed, "threads": "1"})
     for name, (function, kind, result) in _FUNCTIONS.items():
         by_column = partial(_by_column, function, kind)
-        database.create_function(name, by_column, ["VARCHAR"], result, type="arrow", null_handling="special")
+        database.create_function(  # type: ignore[call-overload]  # whose types know no names of types in capitals
+            name, by_column, ["VARCHAR"], result, type="arrow", null_handling="special"
+        )
     database.execute(_MACROS)
     database.execute("set lock_configuration = true")
     atexit.register(_close, database)

@@ -149,7 +149,8 @@ def _kind(values: list[Any], *, nested: bool = True) -> Any:
     database is lost to an object of 129 levels.
     """
     values = [value for value in values if value is not None]
-    objects, lists = ([value for value in values if isinstance(value, kind)] for kind in (dict, list))
+    objects = [value for value in values if isinstance(value, dict)]
+    lists = [value for value in values if isinstance(value, list)]
     if 2 * len(objects) > len(values):
         return {name: _kind(inner) for name, inner in _columns(objects).items()} or "VARCHAR"
     if 2 * len(lists) > len(values):

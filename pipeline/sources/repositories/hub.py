@@ -98,7 +98,7 @@ def resolve_commit(repository: str, revision: str | None = None) -> str:
     return _described(repository, revision).sha
 
 
-def _described(repository: str, revision: str | None, **wanted: bool) -> Any:
+def _described(repository: str, revision: str | None, **wanted: Any) -> Any:
     """Ask the hub for the commit and the files of a repository."""
     from huggingface_hub import HfApi
 
