@@ -1,5 +1,4 @@
 -- One row: a model and task, with its factor of data_efficiency in tokens, in FLOPs and in device-seconds of training.
--- needs: model_costs, score_efficiency
 -- Variants are matched in FLOPs, so the first two are nearly equal. A variant that trains slower for each token gains
 -- less in seconds, which are those of all devices together: models need not have equally many. The bound holds for all
 -- three.

@@ -1,5 +1,4 @@
 -- One row: a model and metric (accuracy, loss) of a task, with its mean factor against a baseline of its depth.
--- needs: expected_curves, factors_without, measured_curves, variants
 --     from mean_factors_against('DR')
 -- A baseline null is the study's own. Factors are computed from all points at once (sql/statistics/mean_factors.py).
 -- `outdated` where both models have a curve and the points are not those that a factor was computed from: the factor and

@@ -1,5 +1,4 @@
 -- One row: a model and task, with its factor by the paper's rule for the loss: tokens to the baseline's lowest loss.
--- needs: score_efficiency
 -- The columns are those of data_efficiency; a loss has no chance level.
 create or replace view internal.loss_efficiency as
 select

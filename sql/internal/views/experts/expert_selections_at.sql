@@ -1,5 +1,4 @@
 -- One row: the selections of an expert of a run at a checkpoint, at one depth or (depth null) in the whole model.
--- needs: model_runs
 --     from internal.expert_selections_at(true)
 -- Of every checkpoint, or of each run's latest one alone: chosen here, before anything is counted, which at the paper's
 -- size is ten times as fast as choosing afterwards.

@@ -1,5 +1,4 @@
 -- One row: an accuracy or loss that a model and the baseline both reach, with what training to that target costs the model.
--- needs: factor_by_target, model_costs
 -- The targets are those of factor_by_target. `device_seconds` are of all devices of a run together: GPU-seconds, or
 -- CPU-seconds where cores train.
 create or replace view internal.cost_by_target as

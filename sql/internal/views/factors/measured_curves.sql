@@ -1,5 +1,4 @@
 -- One row: an accuracy or loss curve of a model, with its noise and a digest of the values that the curve is made from.
--- needs: curve_points, mean_curves
 -- By its digest a row of computed_factors is known to be of these points. Not hash(), which versions of DuckDB change.
 create or replace view internal.measured_curves as
 with digests as (

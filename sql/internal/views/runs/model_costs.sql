@@ -1,5 +1,4 @@
 -- One row: a model (a depth and variant of a study), with what a training token costs: the means over its runs.
--- needs: model_runs
 -- A model without a number of devices counts as trained by one device.
 create or replace view internal.model_costs as
 select
