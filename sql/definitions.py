@@ -64,7 +64,7 @@ def digest(texts: Mapping[str, str]) -> str:
 
 
 def needs(text: str, known: Collection[str]) -> list[str]:
-    """List which of the known macros and views an SQL text reads, by name: in one order, which the digest is made of."""
+    """List the known macros and views that an SQL text reads, by name: their order decides the digest."""
     return sorted({name for names in NAMED.findall(re.sub("--.*", "", text)) for name in names}.intersection(known))
 
 

@@ -24,17 +24,6 @@ def test_a_query_that_is_refused_says_why_on_one_line(path):
         one_line(error)
 
 
-def test_tables_lists_everything_with_its_columns_and_what_it_is(path):
-    found = results.tables(path).set_index("name")
-    assert found.loc["items", "columns"] == "run_id, tokens, task, metric, filter, item_id, value"
-    assert found.loc["data_efficiency", "kind"] == "view"
-    assert found.loc["tokens_to", ["kind", "columns"]].tolist() == ["macro", "task_name, goal"]
-    assert found["description"].notna().all()
-    # Every view and table macro has a file of its own.
-    files = {file.stem for file in (FOLDER / "views").rglob("*.sql")}
-    assert set(found.index[found["kind"] != "table"]) == files
-
-
 READ = (
     *KEPT,
     "mean_factors",
@@ -74,7 +63,7 @@ BUILT = list(views())
 
 def test_every_file_is_run_once_tables_first():
     files = [file.stem for file in FOLDER.rglob("*.sql") if file.parent.name != "queries"]
-    assert sorted(TEXTS) == sorted({*files, "schema"} - {"catalog"})
+    assert sorted(TEXTS) == sorted({*files, "schema"})
     assert len(files) == len(set(files))
     assert set(list(TEXTS)[-len(BUILT) :]) == set(BUILT)
 
