@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_fixed
+
 from flows.plan import Evaluation, Plan
 from flows.rows import compute_intervals, enter_evaluations, enter_runs, enter_study, forget_wrong, status_of
 from flows.study.configuration import Study
@@ -132,15 +134,8 @@ def report_digest(plan: Plan) -> str:
 
 def patiently(action: Callable[[], Result]) -> Result:
     """Call `action`, again while another program holds the results file, and report which."""
-    held = False
-    while True:
-        try:
-            result = action()
-            break
-        except Busy as busy:
-            held = True
-            progress.report(LABEL, 0.0, str(busy))
-            time.sleep(POLL_SECONDS)
-    if held:
-        progress.report(LABEL, 1.0, "free again")
-    return result
+
+    def report(state: RetryCallState) -> None:
+        progress.report(LABEL, 0.0, str(state.outcome.exception()))
+
+    return Retrying(retry=retry_if_exception_type(Busy), wait=wait_fixed(POLL_SECONDS), before_sleep=report)(action)

@@ -156,16 +156,10 @@ class Plan(PlannedData):
     """Everything that follows from a study and the decisions made so far. What is decided does not change any more."""
 
     def __init__(self, study: Study) -> None:
-        """Raises InputError for the folder of a study that an earlier layout of this program has written."""
         super().__init__(study)
         self._known: list[list[Run]] = []
         self._rates: list[dict[str, Any]] = []
         self._sizings: list[Path] = []
-        if (study.store_folder / "training").exists() or (study.folder / "prepared.json").exists():
-            raise InputError(
-                f"{study.folder} was written by a version that kept runs and evaluations otherwise; move it away, or "
-                "name another folder by --root"
-            )
 
     # --- models and runs ---
 

@@ -67,8 +67,16 @@ def prepare_data(plan: Plan, call: Call) -> None:
         make(data.world, "", partial(write_world, settings=study.data.world))
     make(data.items, "", partial(_write_items, plan))
     _curate_sources(plan, call)
-    signatures = [one.signatures for one in data.sources]
-    make(data.unique, "", partial(_deduplicate, study, data), resumes=True, uses=signatures)
+    cleaned, signatures = [one.clean for one in data.sources], [one.signatures for one in data.sources]
+    without_duplicates = partial(
+        deduplicate,
+        [output.path for output in cleaned],
+        settings=study.data.deduplicate,
+        signed=[output.path for output in signatures],
+        memory=study.data.memory,
+        **_workers(study, cleaned),
+    )
+    make(data.unique, "", without_duplicates, resumes=True, uses=signatures)
     make(data.curated, "", partial(_decontaminate, study, data), resumes=True)
     say(warnings([data.unique, data.curated]))
     for benchmark in study.own_benchmarks:
@@ -77,7 +85,8 @@ def prepare_data(plan: Plan, call: Call) -> None:
             found = f"{len(late.results['found']):,} of its {late.results['items']:,} items"
             say([f"benchmark {benchmark.name!r} is late: {found} stand in the data, and are left out of its score"])
     make(data.tokenizer, "", partial(_tokenizer, study, data))
-    make(data.packed, "", partial(_pack, plan), resumes=True)
+    packing = partial(pack, data.curated.path, data.tokenizer.path, **plan.packing, **_workers(study, [data.curated]))
+    make(data.packed, "", packing, resumes=True)
     say(repetition(study.training.tokens, data.packed.results["tokens"]))
     make(data.funnel, "", partial(_count, data))
 
@@ -169,32 +178,10 @@ def _sign(plan: Plan, call: Call, one: SourcePlan, run: Run) -> None:
     _make(plan, call, one.signatures, one.source.name, sign, resumes=True)
 
 
-def _deduplicate(study: Study, data: DataPlan, folder: Path, progress: Progress) -> dict[str, Any]:
-    """Remove the duplicates among the documents of all sources."""
-    cleaned = [one.clean for one in data.sources]
-    return deduplicate(
-        [output.path for output in cleaned],
-        folder,
-        study.data.deduplicate,
-        signed=[one.signatures.path for one in data.sources],
-        memory=study.data.memory,
-        processes=processes_for(study, kept_characters(cleaned)),
-        cluster=study.compute.cluster,
-        progress=progress,
-    )
-
-
 def _decontaminate(study: Study, data: DataPlan, folder: Path, progress: Progress) -> dict[str, Any]:
     """Remove the documents that contain benchmark items."""
-    return decontaminate(
-        data.unique.path,
-        folder,
-        pq.read_table(data.items.path / "items.parquet"),
-        study.data.decontaminate,
-        processes=processes_for(study, kept_characters([data.unique])),
-        cluster=study.compute.cluster,
-        progress=progress,
-    )
+    items, settings = pq.read_table(data.items.path / "items.parquet"), study.data.decontaminate
+    return decontaminate(data.unique.path, folder, items, settings, **_workers(study, [data.unique]), progress=progress)
 
 
 def _look_for_items(plan: Plan, benchmark: Benchmark, folder: Path, progress: Progress) -> dict[str, Any]:
@@ -215,20 +202,6 @@ def _tokenizer(study: Study, data: DataPlan, folder: Path, progress: Progress) -
     if file := study.tokenizer_file:
         return take_tokenizer({"file": str(file)}, folder)
     return train_tokenizer(data.curated.path, folder, wanted.vocabulary_size, progress=progress)
-
-
-def _pack(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]:
-    """Tokenise the curated documents, and pack their tokens into shards."""
-    study, data = plan.study, plan.data
-    return pack(
-        data.curated.path,
-        data.tokenizer.path,
-        folder,
-        **plan.packing,
-        processes=processes_for(study, kept_characters([data.curated])),
-        cluster=study.compute.cluster,
-        progress=progress,
-    )
 
 
 def _count(data: DataPlan, folder: Path, progress: Progress) -> dict[str, Any]:
@@ -257,6 +230,11 @@ def processes_for(study: Study, size: int) -> int:
     """Count the processes for a stage that reads `size` characters: one, or the cores that `data.memory` allows."""
     room = int(memory_bytes(study.data.memory) // PROCESS_MEMORY)
     return max(1, min(cores(), room)) if size > WORTH_PROCESSES else 1
+
+
+def _workers(study: Study, read: Sequence[Output]) -> dict[str, Any]:
+    """Say by how many processes, or on which cluster, a stage does its work that reads what other stages kept."""
+    return {"processes": processes_for(study, kept_characters(read)), "cluster": study.compute.cluster}
 
 
 def kept_characters(outputs: Sequence[Output]) -> int:

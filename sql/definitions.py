@@ -1,9 +1,7 @@
 """Read the SQL files that define a results file, in their order of creation.
 
 `tables` and `views` hold what users query, in the schema `main`. What serves only these stands in `internal`, a schema
-and a folder. Tables come first. A macro, view or check comes after the ones that its `-- needs:` line names:
-
-    -- needs: accuracy_curve, reaches        (in views/curves/tokens_to.sql, which creates tokens_to)
+and a folder. Tables come first. A macro, view or check comes after the ones that its SQL names.
 
 What is said beside a definition becomes its comment in the results file (`comments`).
 """
@@ -12,14 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 LAYOUT = 13  # of the tables: one more whenever a table or column is added, removed or renamed
 INTERNAL = "internal"  # the schema of what serves only other definitions
-NEEDS = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
+NAMED = re.compile(r"\b(?:from|join) (?:internal\.)?(\w+)|\b(\w+)\(")  # relations, and macros with their arguments
 ROW = "One row: "  # begins what is said of tables and views
 TABLE = re.compile(r"^create table if not exists ([\w.]+) \( -- (.+)$")
 VIEW = re.compile(r"^create or replace (view|macro) ([\w.]+)(.* as table$)?")
@@ -35,7 +33,7 @@ def definitions() -> dict[str, str]:
 def views() -> dict[str, str]:
     """Return the SQL of every macro, view and check by name, in the order of creation."""
     built = _read("views", *(f"{INTERNAL}/{kind}" for kind in ("macros", "views", "checks")))
-    order = TopologicalSorter({name: needs(text) for name, text in built.items()}).static_order()
+    order = TopologicalSorter({name: needs(text, built.keys() - {name}) for name, text in built.items()}).static_order()
     return {name: built[name] for name in order}
 
 
@@ -65,10 +63,9 @@ def digest(texts: Mapping[str, str]) -> str:
     return hashlib.blake2b("\0".join(texts.values()).encode(), digest_size=16).hexdigest()
 
 
-def needs(text: str) -> list[str]:
-    """Return the names in the `-- needs:` line of an SQL file, none without such a line."""
-    found = NEEDS.search(text)
-    return found[1].split(", ") if found else []
+def needs(text: str, known: Collection[str]) -> list[str]:
+    """List the known macros and views that an SQL text reads, by name: their order decides the digest."""
+    return sorted({name for names in NAMED.findall(re.sub("--.*", "", text)) for name in names}.intersection(known))
 
 
 def _read(*folders: str) -> dict[str, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -27,7 +26,6 @@ NUMBER = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+|inf)([eE][-+]?[0-9]+)?"
 _TEXT = "columns(*)::varchar"
 _RUNS = f"regexp_matches({_TEXT}, '{RUN}') and not regexp_full_match({_TEXT}, '{NUMBER}')"
 COLUMNS = {"parquet": "*", "csv": f"case when {_RUNS} then '''' || {_TEXT} else {_TEXT} end"}
-UNFINISHED = ".dreamer-export-"  # begins the name of the folder that an export writes into
 
 
 def export(database: Path, folder: Path, *, format: str = "parquet") -> list[Path]:
@@ -48,7 +46,7 @@ def export(database: Path, folder: Path, *, format: str = "parquet") -> list[Pat
         _check_replaceable(folder)
         beside = folder if folder.exists() else folder.parent
         beside.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=beside) as unfinished:
+        with tempfile.TemporaryDirectory(prefix=".dreamer-export-", dir=beside) as unfinished:
             made = Path(unfinished) / "export"
             made.mkdir()
             for name, file in files.items():
@@ -90,19 +88,16 @@ def _put(made: Path, folder: Path) -> None:
 
 
 def _check_replaceable(folder: Path) -> None:
-    """Raise InputError if the folder holds anything but an earlier export; remove the leavings of a killed export."""
+    """Raise InputError if the folder holds anything but an earlier export."""
     if not folder.exists():
         return
     if not folder.is_dir():
         raise InputError(f"{folder} is a file; name a folder to export to")
-    listed, paths = _listed(folder), list(folder.iterdir())
+    listed = _listed(folder)
     own = {LIST, *listed} if listed else set()
-    left = [path for path in paths if path.name.startswith(UNFINISHED)]
-    others = [path.name for path in paths if path not in left and not (path.name in own and path.is_file())]
+    others = [path.name for path in folder.iterdir() if not (path.name in own and path.is_file())]
     if others:
         raise InputError(f"{folder} holds other files ({min(others)}); name an empty or a new folder")
-    for path in left:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _listed(folder: Path) -> list[str]:

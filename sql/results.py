@@ -16,7 +16,7 @@ from sql.connection import Busy, Damaged, OutOfDate, connect, one_line
 from sql.definitions import FOLDER
 from sql.ingest import ingest
 
-__all__ = ["Busy", "Damaged", "OutOfDate", "ask", "connect", "ingest", "query", "read_all", "tables"]
+__all__ = ["Busy", "Damaged", "OutOfDate", "ask", "connect", "ingest", "query", "read_all"]
 
 
 def ask(path: Path | str, name: str, **parameters: Any) -> pd.DataFrame:
@@ -36,11 +36,6 @@ def query(path: Path | str, sql: str, parameters: Mapping[str, Any] | None = Non
             return connection.execute(sql, parameters or {}).df()
         except duckdb.Error as error:
             raise InputError(f"query refused: {one_line(error)}") from error
-
-
-def tables(path: Path | str) -> pd.DataFrame:
-    """Return name, kind (table, view or macro), description and columns (or parameters) of everything in the file."""
-    return query(path, (FOLDER / "catalog.sql").read_text())
 
 
 def read_all(path: Path | str) -> None:

@@ -9,7 +9,6 @@ percent stand that of plain 95 % intervals, looked at as often, and how many stu
 from __future__ import annotations
 
 import argparse
-import math
 from collections import Counter
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from benchmarks.intervals.coverage import curves_of, truth
 from benchmarks.intervals.simulated_studies import population, scores
 from sql.statistics.mean_factors import mean_factor_interval
-from sql.statistics.sequential import LOOKS, look
+from sql.statistics.sequential import LOOKS, NOMINAL
 
 
 def main() -> None:
@@ -30,21 +29,13 @@ def main() -> None:
         of = population(random, LOOKS[-1])
         answered, true = scores(of, random), float(np.exp(truth(of)[0]))
         for seeds in LOOKS:
-            found = mean_factor_interval(*curves_of(of, answered[:, :, :seeds], random))
-            if found.low is None:
-                continue
-            error = math.hypot(found.seed_error, found.item_error)
-            now = look(
-                math.log(found.factor),
-                error,
-                found.degrees_of_freedom,
-                seeds=seeds,
-                high_over_low=options.high_over_low,
-            )
-            if now.stop:
+            curves = curves_of(of, answered[:, :, :seeds], random)
+            found = mean_factor_interval(*curves, NOMINAL)
+            if found.low is not None and (found.high / found.low <= options.high_over_low or seeds == LOOKS[-1]):
+                usual = mean_factor_interval(*curves)
                 stopped[seeds] += 1
-                inside.append(now.low <= true <= now.high)
-                plain.append(found.low <= true <= found.high)
+                inside.append(found.low <= true <= found.high)
+                plain.append(usual.low <= true <= usual.high)
                 break
     print(f"in the interval {100 * np.mean(inside):.1f}, in the plain one {100 * np.mean(plain):.1f}", flush=True)
     print(f"studies by seeds at the end {dict(sorted(stopped.items()))}")

@@ -28,15 +28,6 @@ def do(job: Job, alive: str, key: str, *, on_gpus: bool) -> Failed | InputError 
     Tells the topic of the file's name of the start. Returns why the job has not been done; of an error that is raised
     Dask's worker would print a traceback.
     """
-    try:
-        _do(job, alive, key, on_gpus)
-    except (Failed, InputError, Stopped) as error:
-        return error
-    return None
-
-
-def _do(job: Job, alive: str, key: str, on_gpus: bool) -> None:
-    """Run the command. Raises what `check_status` raises, and Stopped."""
 
     def look(seconds: float = 0) -> None:
         time.sleep(seconds)
@@ -47,22 +38,26 @@ def _do(job: Job, alive: str, key: str, on_gpus: bool) -> None:
         except FileNotFoundError:
             raise Stopped(job.name) from None
 
-    look()
-    worker, environment = get_worker(), {"CUDA_VISIBLE_DEVICES": "", **job.environment}
-    with ExitStack() as held:
-        if on_gpus:
-            names = visible_gpus(int(worker.state.total_resources["GPU"]))
-            names = held.enter_context(lock_gpus(names, job.devices, look))
-            environment["CUDA_VISIBLE_DEVICES"] = ",".join(names)
-        logger.info(job.name)
-        worker.log_event(Path(alive).name, key)
-        start = partial(started, job.program, job.arguments, job.log, environment, ranks=job.devices)
-        child = _starter.submit(start).result()
-        try:
-            status = child.wait(look)
-        except BaseException:
-            stop([child])
-            raise
-        finally:
-            child.kill()
-    check_status(child, status, job)
+    try:
+        look()
+        worker, environment = get_worker(), {"CUDA_VISIBLE_DEVICES": "", **job.environment}
+        with ExitStack() as held:
+            if on_gpus:
+                names = visible_gpus(int(worker.state.total_resources["GPU"]))
+                names = held.enter_context(lock_gpus(names, job.devices, look))
+                environment["CUDA_VISIBLE_DEVICES"] = ",".join(names)
+            logger.info(job.name)
+            worker.log_event(Path(alive).name, key)
+            start = partial(started, job.program, job.arguments, job.log, environment, ranks=job.devices)
+            child = _starter.submit(start).result()
+            try:
+                status = child.wait(look)
+            except BaseException:
+                stop([child])
+                raise
+            finally:
+                child.kill()
+        check_status(child, status, job)
+    except (Failed, InputError, Stopped) as error:
+        return error
+    return None

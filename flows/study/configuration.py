@@ -121,13 +121,6 @@ class Models(Section):
     dreamer: dict[str, Any] = Field(default_factory=dict, description="fields of DreamerConfig, for LA, DR and DR+DA")
     counted_length: int | None = Field(None, ge=1, description="over which FLOPs are counted; default: sequence_length")
 
-    @field_validator("baseline", mode="before")
-    @classmethod
-    def _former(cls, baseline: Any) -> Any:
-        if isinstance(baseline, dict):
-            raise ValueError("names a variant; sizes of the bundled family are models.dreamer now")
-        return baseline
-
     @model_validator(mode="after")
     def _named_once(self) -> Models:
         names = distinct([variant.name for variant in self.variants], "variant names")
@@ -228,17 +221,7 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
 
     def recipe(self, seed: int) -> dict[str, Any]:
         """Return the fields of TrainingConfig for one seed."""
-        apart = {
-            "seeds",
-            "seeds_until",
-            "screening",
-            "tune",
-            "checkpoints",
-            "checkpoint_every",
-            "sequence_length",
-            "ranks",
-        }
-        kept = self.model_dump(exclude=apart, exclude_none=True)
+        kept = self.model_dump(include={*TrainingConfig.__dataclass_fields__}, exclude_none=True)
         return {**kept, "seed": seed, "checkpoints": list(self.points)}
 
     def stop_at(self, seeds: int) -> int | None:

@@ -11,7 +11,6 @@ import pytest
 from flows.plan import Checkpoint, Plan
 from flows.prepare import curation_counts
 from flows.study.loading import load_study
-from pipeline.errors import InputError
 from pipeline.storage.integrity import sealed
 from tests.flows.by_hand import tiny, train, write_checkpoint
 from tests.flows.small_study import TINY
@@ -219,11 +218,3 @@ def test_counts_join_documents_and_tokens(prepared: Planned) -> None:
     assert all(row["tokens"] > 0 for row in rows)
     stages = list(dict.fromkeys(row["stage"] for row in rows))
     assert stages == ["documents", "traces", "clean", "deduplicate", "decontaminate", "tokens"]
-
-
-@pytest.mark.parametrize("place", ["store/training", "prepared.json"])
-def test_the_store_of_an_earlier_layout_is_refused_in_one_line(tmp_path: Path, place: str) -> None:
-    (tmp_path / place).mkdir(parents=True)
-    with pytest.raises(InputError, match="move it away, or name another folder by --root") as error:
-        Plan(tiny(tmp_path))
-    assert "\n" not in str(error.value)

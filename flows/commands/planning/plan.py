@@ -30,7 +30,6 @@ from pipeline.errors import InputError
 from pipeline.sources.source import notices
 from reports.text.numbers import duration
 from sql.statistics.resolution import Noise, smallest_factor
-from sql.statistics.sequential import LOOKS
 
 DEMO_NOISE = Noise(0.146, 0.042, measured_on="the demo (average accuracy, 2026-11-26)", items=400)
 SIZES = {
@@ -75,11 +74,6 @@ def plan(options: argparse.Namespace) -> None:
         f"{planned[-1].model_id}, gradients and activations on top",
         "tokens": f"{training.tokens:,} for each model, in steps of {training.batch_tokens:,}; "
         f"{len(training.points)} checkpoints",
-        "seeds": f"{f'{LOOKS[0]} to ' if training.seeds_until else ''}{len(training.seeds)}"
-        + "".join(f", {len(one.seeds)} of {one.name}" for one in study.models.variants if one.seeds)
-        + (f", until high / low is {until.high_over_low:g}" if (until := training.seeds_until) else "")
-        + (f", all to {training.screening:.0%} of the tokens, the best to the end" if training.screening else ""),
-        "tuning": _search(study),
         "compute": f"{_flops(study, planned):.3g} FLOPs of training",
         **_times(study, times, options.price, on_gpu=on_gpu),
         "tells": _resolution(study),
@@ -118,15 +112,6 @@ def _flops(study: Study, planned: list[PlannedModel]) -> float:
     length = study.training.sequence_length
     trainings = (training for phase in phases(study, planned) for training in phase)
     return sum(model.training_flops(length) * tokens for model, tokens in trainings)
-
-
-def _search(study: Study) -> str | None:
-    """Say what the search for learning rates trains; None without one."""
-    if not (tune := study.training.tune):
-        return None
-    rates, seeds = len(tune.learning_rate), len(tune.seeds)
-    trainings = f"{rates} learning rates with {seeds} seed{'s' * (seeds > 1)}, {tune.tokens:,} tokens each"
-    return f"{trainings}, for each model without a rate of its own; up to {rates + 2} rates where an edge is best"
 
 
 def _times(study: Study, times: Times, price: float | None, *, on_gpu: bool) -> dict[str, str]:

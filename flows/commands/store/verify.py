@@ -34,14 +34,13 @@ def verify(options: argparse.Namespace) -> int:
     study = load_study(options.study, root=options.root)
     if not study.store_folder.is_dir():
         raise InputError(f"{study.name}: not started; nothing in {study.store_folder}")
-    with only_run(study) if options.repair else nullcontext():
+    with only_run(study) if options.repair else nullcontext(), progress.listening(progress.Lines()):
         return _verify(study, repairs=options.repair)
 
 
 def _verify(study: Study, *, repairs: bool) -> int:
-    with progress.listening(progress.Lines()):
-        outputs, damaged = find_damage(study.store_folder)
-        broken = damaged_results(study.database)
+    outputs, damaged = find_damage(study.store_folder)
+    broken = damaged_results(study.database)
     rows = [(output / name, words) for output, wrong in damaged.items() for name, words in wrong.items()]
     rows += [(study.database, broken)] if broken else []
     wrong = [] if rows else [(study.database, f"rows of {name} are missing or changed") for name in _wrong_rows(study)]

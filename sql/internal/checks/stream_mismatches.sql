@@ -1,5 +1,4 @@
 -- One row: a token count at which runs of one study and seed have seen different data. Empty when comparisons are fair.
--- needs: model_runs
 -- Checkpoints with different numbers of tokens are not compared.
 create or replace view internal.stream_mismatches as
 select

@@ -1,5 +1,4 @@
 -- One row: the accuracy of a trained run at one depth on a task, at the latest checkpoint evaluated at several depths.
--- needs: chosen_metric, model_runs, variants
 create or replace view depth_accuracy as
 with latest as (
     select model_runs.* rename (depth as trained_depth), depth_evaluations.* exclude (run_id)

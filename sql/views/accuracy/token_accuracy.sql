@@ -1,5 +1,4 @@
 -- One row: the accuracy of a run at a checkpoint, on a task or on the task 'average'.
--- needs: token_scores
 create or replace view token_accuracy as
 select
     study_id, depth, variant, model_id, run_id, seed, status, task,

@@ -1,5 +1,4 @@
 -- One row: the loss of a run at a checkpoint in bits per byte, on a task or on the task 'average'. Lower is better.
--- needs: token_scores
 -- The loss of a benchmark is that of its gold answers. The average is over the benchmarks of the average accuracy; texts
 -- and the validation split have rows of their own and are no part of it.
 create or replace view token_loss as

@@ -1,5 +1,4 @@
 -- One row: a stage of a study, with its documents taken in, kept and dropped over all sources, in the pipeline's order.
--- needs: stage_counts
 create or replace view funnel as
 select
     study_id,

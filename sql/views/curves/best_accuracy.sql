@@ -1,5 +1,4 @@
 -- One row: the best accuracy of a model on a task over its checkpoints, at the first checkpoint that has that accuracy.
--- needs: best_scores
 create or replace view best_accuracy as
 select
     study_id, depth, variant, task,

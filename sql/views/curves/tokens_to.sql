@@ -1,5 +1,4 @@
 -- One row: a model, with the tokens that the model needs to an accuracy on a task.
--- needs: accuracy_curve, best_accuracy, log_crossing, reaches
 --     from tokens_to('gsm8k', 0.4)
 -- `bound` is 'exactly' (up to the spacing of the checkpoints), 'at most' (the first checkpoint has the accuracy), or
 -- 'more than' (never reached: `tokens` is null and more than `tokens_trained` are needed).

@@ -1,9 +1,20 @@
 -- One row: a model and task, with its factor of data_efficiency in tokens, in FLOPs and in device-seconds of training.
--- needs: model_costs, score_efficiency
 -- Variants are matched in FLOPs, so the first two are nearly equal. A variant that trains slower for each token gains
 -- less in seconds, which are those of all devices together: models need not have equally many. The bound holds for all
 -- three.
 create or replace view compute_efficiency as
+with costs as ( -- the means over a model's runs; without a number of devices it counts as trained by one
+    select
+        model_runs.study_id, model_runs.depth, model_runs.variant,
+        avg(models.flops_per_token) as flops_per_token,
+        avg(model_runs.tokens_per_second) as tokens_per_second,
+        coalesce(avg(run_details.devices) filter (where model_runs.tokens_per_second is not null), 1) as devices
+    from internal.model_runs
+    left join models using (study_id, model_id)
+    left join internal.run_details using (run_id)
+    group by model_runs.study_id, model_runs.depth, model_runs.variant
+)
+
 select
     factors.study_id, factors.depth, factors.variant, factors.task,
     factors.factor as factor_tokens, -- as in data_efficiency
@@ -16,10 +27,10 @@ select
     factors.baseline_tokens / baseline.tokens_per_second * baseline.devices as baseline_device_seconds, -- the baseline's
     factors.variant_tokens / own.tokens_per_second * own.devices as variant_device_seconds -- null: never reached
 from internal.score_efficiency(null) as factors
-left join internal.model_costs as own
+left join costs as own
     on own.study_id = factors.study_id
     and (own.depth, own.variant) is not distinct from (factors.depth, factors.variant)
-left join internal.model_costs as baseline
+left join costs as baseline
     on baseline.study_id = factors.study_id
     and (baseline.depth, baseline.variant) is not distinct from (factors.depth, factors.baseline)
 where factors.measure = 'accuracy'

@@ -1,5 +1,4 @@
 -- One row: a model and task, with its data-efficiency factor by the paper's rule.
--- needs: score_efficiency
 -- The factor is the tokens at the baseline's first checkpoint with its best accuracy, over the tokens at the variant's
 -- first checkpoint with at least that accuracy.
 --   bound 'exact'     the factor, up to the spacing of the checkpoints

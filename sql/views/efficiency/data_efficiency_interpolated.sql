@@ -1,5 +1,4 @@
 -- One row: a model and task, with its data-efficiency factor when the crossing is interpolated in log tokens.
--- needs: score_efficiency
 -- Interpolation, between the last checkpoint below the goal and the first at or above, is finer than the spacing of the
 -- checkpoints. baseline_tokens stays the checkpoint of the baseline's best: before, the baseline is below its best.
 create or replace view data_efficiency_interpolated as

@@ -1,5 +1,4 @@
 -- One row: a model and task, as in the paper's Table 2.
--- needs: best_accuracy, chosen_metric, data_efficiency, mean_curves, variants
 -- A text has its best (lowest) perplexity; a benchmark and the average curve have the best accuracy and the factor.
 create or replace view table_2 as
 with perplexities as (

@@ -1,5 +1,4 @@
 -- One row: the Gini coefficient of expert selection at one depth or (depth null) in the whole model; 0 is even use.
--- needs: expert_ranks_at
 create or replace view expert_gini as
 select
     study_id,

@@ -1,5 +1,4 @@
 -- One row: a point of a Lorenz curve of expert selection (the paper's Figure 6), by depth and (depth null) in the model.
--- needs: expert_ranks_at
 -- A curve goes from (0, 0) to (1, 1) with a point for every expert, the least selected first; the diagonal is even use.
 -- One minus twice the area under the curve is the Gini coefficient.
 create or replace view expert_lorenz as

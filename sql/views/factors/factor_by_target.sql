@@ -1,5 +1,4 @@
 -- One row: an accuracy or loss that a model and the baseline both reach, with the tokens that each needs to get there.
--- needs: log_crossing, mean_factors_against, score_curves, variants
 -- The targets are the middles of 25 equal parts of the range that both curves cover, so that the geometric mean of their
 -- factors is nearly the mean factor. They show where a model is ahead and where not.
 create or replace view factor_by_target as

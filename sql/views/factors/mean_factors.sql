@@ -1,5 +1,4 @@
 -- One row: a model and metric (accuracy, loss) of a task, with its mean factor against the baseline and its interval.
--- needs: mean_factors_against
 -- How many times fewer tokens than the baseline to the same accuracy or loss, on the geometric mean over all that both
 -- curves cover.
 create or replace view mean_factors as

@@ -1,5 +1,4 @@
 -- One row: a metric of a task of a study, with the noise of its mean factors on the logarithmic scale.
--- needs: variants
 -- Both errors are pooled (root mean square) over depths and variants. What a study of other seeds can tell follows from
 -- them (sql/statistics/resolution.py).
 create or replace view study_noise as

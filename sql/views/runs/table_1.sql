@@ -1,5 +1,4 @@
 -- One row: a model, with its resources in the units of the paper's Table 1 and the means of what its runs measured.
--- needs: variants
 create or replace view table_1 as
 with speeds as (
     select study_id, model_id, count(*) as runs, avg(tokens_per_second) as tokens_per_second, avg(mfu) as mfu

@@ -309,9 +309,9 @@ def test_the_views_equal_the_definition_on_any_curves(sql, studies):
 
 def test_the_lowest_loss_is_the_goal(sql):
     pair(sql, {10: 0.9, 20: 0.7, 40: 0.5, 80: 0.6}, {10: 0.8, 20: 0.5, 40: 0.4}, metric="gold_bits_per_byte")
-    rows = sql.execute("from loss_efficiency").df()
+    rows = sql.execute("from score_efficiency(null) where measure = 'loss'").df()
     assert rows["variant"].tolist() == ["LA", "DR"]
-    assert rows["baseline_loss"].tolist() == [0.5, 0.5]
+    assert rows["baseline_value"].tolist() == [0.5, 0.5]
     assert rows["variant_tokens"].tolist() == [40, 20]
     assert rows["factor"].tolist() == [1, 2]
     assert not rows["near_chance"].any()
@@ -320,13 +320,13 @@ def test_the_lowest_loss_is_the_goal(sql):
 
 def test_a_loss_that_is_never_reached_is_a_limit(sql):
     pair(sql, {10: 0.9, 20: 0.7}, {10: 0.8, 40: 0.75}, metric="bits_per_byte")
-    rows = sql.execute("select variant_tokens, factor, bound from loss_efficiency where variant = 'DR'").fetchall()
-    assert rows == [(None, 0.5, "at most")]
+    found = "select variant_tokens, factor, bound from score_efficiency(null) where variant = 'DR'"
+    assert sql.execute(found).fetchall() == [(None, 0.5, "at most")]
 
 
 def test_a_metric_that_is_declared_has_factors(sql):
     pair(sql, {10: 0.1, 20: 0.3, 40: 0.5}, {10: 0.2, 20: 0.5, 40: 0.7}, metric="my own")
-    assert sql.execute("from data_efficiency union all from loss_efficiency").fetchall() == []
+    assert sql.execute("from score_efficiency(null)").fetchall() == []
     sql.execute("insert into metrics values ('my own', 'accuracy', 9, 'for this test')")
     found = efficiency(sql)
     sql.execute("delete from metrics where metric = 'my own'")

@@ -1,5 +1,4 @@
 -- One row: a task of a study and a kind (accuracy, loss, perplexity), with the metric and filter that are its number.
--- needs: study_evaluations
 -- The choice holds for the whole study: models are compared on one metric or not at all.
 create or replace view internal.chosen_metric as
 with present as (

@@ -1,5 +1,4 @@
 -- One row: the accuracy of a run's raw weights at a checkpoint, on a task or on the task 'average'.
--- needs: chosen_metric, token_accuracy
 -- Rows are there where a study evaluates both kinds of weights (evaluation.weights: both); `averaged_weights` is the
 -- accuracy of the averaged weights at the checkpoint, which all other views are about.
 create or replace view internal.raw_accuracy as

@@ -1,5 +1,4 @@
 -- One row: the perplexity of a run at a checkpoint, on a text. Lower is better.
--- needs: token_scores
 create or replace view internal.token_perplexity as
 select
     study_id, depth, variant, model_id, run_id, seed, status, task,

@@ -1,5 +1,4 @@
 -- One row: the value of a run at a checkpoint in a metric of a task; on the task 'average' the mean over families.
--- needs: chosen_metric, study_evaluations
 -- `measure` says that the metric is the accuracy, the loss or the perplexity of the task in this study (chosen_metric);
 -- null for other metrics.
 create or replace view internal.token_scores as

@@ -1,5 +1,4 @@
 -- One row: a factor of a model on a task: by the paper's rule with its bound, or the mean factor with its interval.
--- needs: chosen_metric, mean_factors_against, score_efficiency
 create or replace macro internal.compared_factors(study) as table
 select
     depth, variant, task,

@@ -1,5 +1,4 @@
 -- One row: the loss of a model on held-out documents at the last point of its curve, with the digests of the documents.
--- needs: mean_curves, model_runs
 --     from internal.compared_losses('demo-1a2b3c4d')
 create or replace macro internal.compared_losses(study) as table
 with asked as (

@@ -1,5 +1,4 @@
 -- One row: a task of a study, and what the study asked: number and digests of the items, who asked.
--- needs: chosen_metric, study_evaluations
 -- Who asked is named without a version: items asked by another version of a harness are the same items.
 create or replace macro internal.compared_tasks(study) as table
 with asked as (

@@ -1,5 +1,4 @@
 -- One row: a point of a model's accuracy curve, with the point before and the best accuracy before.
--- needs: score_curves
 create or replace view internal.accuracy_curve as
 select
     study_id, depth, variant, task,

@@ -1,5 +1,4 @@
 -- One row: the best score of a model's curve, at the first checkpoint that has that score.
--- needs: reaches, score_curves
 create or replace view internal.best_scores as
 with bests as (
     select

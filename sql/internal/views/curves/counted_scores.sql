@@ -1,5 +1,4 @@
 -- One row: a score of a run that counts in the curves of its model.
--- needs: token_scores
 -- A curve has a point where all of its runs have a checkpoint, so runs that ended early would cut the curve short: a
 -- screened run, in whose place another seed went on, and a failed one. A run under way counts while no run of its model
 -- has ended. A checkpoint before training has no place on a logarithmic axis.

@@ -1,5 +1,4 @@
 -- One row: a point of a model's curve (a metric of a task against tokens) and a run with its checkpoint there.
--- needs: counted_scores
 -- `measure` is 'accuracy', 'loss', 'perplexity', or null for another metric. A model is a depth and variant of a study,
 -- its runs are its seeds. The curve has a point where all of them have a checkpoint; a run without evaluations of a task
 -- does not count for that task.

@@ -1,5 +1,4 @@
 -- One row: a model of a study and a measure of one of the study's tasks: a curve that the model has, or lacks.
--- needs: chosen_metric, model_runs, variants
 -- So that a model without evaluations has a row without numbers in the views of factors.
 create or replace view internal.expected_curves as
 with study_models as (

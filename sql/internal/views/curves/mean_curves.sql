@@ -1,5 +1,4 @@
 -- One row: a point of a model's curve, a metric of a task against tokens: the mean over its seeds.
--- needs: curve_points
 -- `measure` is 'accuracy', 'loss', 'perplexity', or null for another metric. The average curve has no metric.
 create or replace view internal.mean_curves as
 select

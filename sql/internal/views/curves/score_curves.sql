@@ -1,5 +1,4 @@
 -- One row: a point of a model's accuracy or loss curve with its score, of which more is better, and what came before.
--- needs: mean_curves
 -- The score is the accuracy, or minus the loss. The first row that reaches a goal which `best_before` does not reach is
 -- the crossing of that goal.
 create or replace view internal.score_curves as

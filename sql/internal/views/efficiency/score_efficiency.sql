@@ -1,5 +1,4 @@
 -- One row: a model and measure (accuracy, loss) of a task, with its factor by the paper's rule against a baseline.
--- needs: best_scores, expected_curves, log_crossing, reaches, score_curves, variants
 --     from internal.score_efficiency('DR') where measure = 'accuracy'
 -- A baseline null is the study's own. The baseline has the model's depth. The goal is its best score over its checkpoints (a score is the accuracy, or minus
 -- the loss), `baseline_tokens` the first checkpoint with that score, so that the baseline's own factor is 1. Both rules

@@ -1,5 +1,4 @@
 -- One row: the share of all selections that the most selected experts have, by depth and (depth null) in the model.
--- needs: expert_runs, latest_expert_ranks
 -- The Lorenz curves of `expert_runs` at their latest checkpoints, turned around as in the paper's Figure 6. A curve has up
 -- to 24 points, evenly spread over the logarithm of the experts: what a logarithmic axis can show.
 create or replace view internal.expert_concentration as

@@ -1,5 +1,4 @@
 -- One row: a model at one depth, with the number of experts that have 90 % of the selections, and the baseline's number there.
--- needs: latest_expert_ranks, variants
 -- The paper's Figure 6: recurrent models use 2 to 11 times as many experts as LA of their depth. An expert selected
 -- once in a million does not make a depth diverse, so only the most selected ones count. Each run's latest checkpoint
 -- is taken, and several seeds are averaged.

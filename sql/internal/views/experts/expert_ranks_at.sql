@@ -1,5 +1,4 @@
 -- One row: an expert at one depth or (depth null) in the whole model, ranked by selections, the least selected first.
--- needs: expert_selections_at
 --     from internal.expert_ranks_at(true)
 -- `cumulated` are the selections up to and including the expert, for Lorenz curves, Gini coefficients and diversity.
 create or replace macro internal.expert_ranks_at(latest) as table

@@ -1,5 +1,4 @@
 -- One row: the run of a model whose experts stand for all its runs.
--- needs: model_runs
 -- Not a screened or failed one if another is there, then by seed: experts of several runs have no common order, and maps
 -- over several runs blur.
 create or replace view internal.expert_runs as

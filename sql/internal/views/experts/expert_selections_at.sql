@@ -1,5 +1,4 @@
 -- One row: the selections of an expert of a run at a checkpoint, at one depth or (depth null) in the whole model.
--- needs: model_runs
 --     from internal.expert_selections_at(true)
 -- Of every checkpoint, or of each run's latest one alone: chosen here, before anything is counted, which at the paper's
 -- size is ten times as fast as choosing afterwards.
@@ -46,31 +45,16 @@ usage as (
             in (select (coalesce(study_id, ''), run_id, tokens) from ends))
 ),
 
--- By depth and in the whole model apart, not as grouping sets: who asks for one of them does not pay for the other.
-at_depths as (
-    select
-        study_id, any_value(model_depth) as model_depth, any_value(variant) as variant, run_id, tokens,
-        depth,
-        any_value(pool) as pool,
-        expert,
-        sum(selections)::bigint as selections
-    from usage
-    group by study_id, run_id, tokens, depth, expert
-),
-
 in_pools as (
     select
-        study_id, any_value(model_depth) as model_depth, any_value(variant) as variant, run_id, tokens,
-        pool,
-        expert,
-        sum(selections)::bigint as selections,
-        any_value(configured) as configured
+        study_id, model_depth, variant, run_id, tokens, pool, expert, configured,
+        sum(selections)::bigint as selections
     from usage
-    group by study_id, run_id, tokens, pool, expert
+    group by all
 ),
 
 counted as (
-    from at_depths
+    select * exclude (configured) from usage
     union all by name
     select * exclude (pool, configured) from in_pools
 ),

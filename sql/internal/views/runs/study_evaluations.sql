@@ -1,5 +1,4 @@
 -- One row: an evaluation of a run of a study, if the study claims it, or claims nothing at all (claims).
--- needs: model_runs
 create or replace view internal.study_evaluations as
 select model_runs.* exclude (tokens_per_second, mfu, config, claimed_tokens), evaluations.* exclude (run_id)
 from evaluations

@@ -1,5 +1,4 @@
 -- One row: a stretch of a run's training, with mean loss and gradient norm, and the speed.
--- needs: model_runs
 -- A run has up to 120 stretches: 80 equal parts of its logarithmic token axis, cut by 40 equal parts of the linear one,
 -- so that the beginning and the later half both show. `mfu` is the mean of the run, scaled by the speed.
 create or replace view internal.training_curves as

@@ -1,5 +1,4 @@
 -- One row: a variant of a study, with its place in the study's order and the baseline of the study.
--- needs: model_runs
 -- A study that names no baseline has its first variant as baseline. Variants without a place come last, by name.
 create or replace view internal.variants as
 with places as (
