@@ -26,6 +26,7 @@ from flows.prepare import prepare_data
 from flows.rows import outputs_of
 from flows.usage import register_user
 from flows.watching import progress
+from flows.watching.looks import found_in
 from model.architectures.code import FOLDER as CODE
 from model.architectures.code import copy_code
 from model.training.recording.records import best_rates, choose_seed
@@ -252,6 +253,16 @@ def _write_decision(path: Path, values: dict[str, Any]) -> None:
     write_text_atomically(path, sealed(values))
 
 
+def tell_changed_code(run: Run) -> None:
+    """Say where a file of the model's code is another than in an earlier run of the model."""
+    files = run.content["model"].get("files", {})
+    for path in found_in(run.folder.parent, f"{run.model.model_id}-s{run.seed}-*") if files else ():
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # removed meanwhile, or damaged
+            before = json.loads((path / "run.json").read_bytes())["model"]["files"]
+            if changed := [name for name in files if before.get(name, files[name]) != files[name]]:
+                progress.write_line(f"{run.name}: {changed[0]} is another than in {path.name}; it is trained anew")
+
+
 def check_checkpoints(run: Run) -> None:
     """Raise InputError for a run that has gone past a checkpoint which the study wants: training does not go back."""
     if run.missed:
@@ -266,6 +277,8 @@ def write_runs(plan: Plan) -> None:
     """Write `run.json` of every run that is known. Raises InputError for a run that cannot go where the study wants."""
     for run in (*plan.tuning_runs, *plan.runs):
         check_checkpoints(run)
+        if not run.folder.exists():
+            tell_changed_code(run)
         write_run(plan, run)
 
 

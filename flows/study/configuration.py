@@ -121,6 +121,13 @@ class Models(Section):
     dreamer: dict[str, Any] = Field(default_factory=dict, description="fields of DreamerConfig, for LA, DR and DR+DA")
     counted_length: int | None = Field(None, ge=1, description="over which FLOPs are counted; default: sequence_length")
 
+    @field_validator("baseline", mode="before")
+    @classmethod
+    def _former(cls, baseline: Any) -> Any:
+        if isinstance(baseline, dict):
+            raise ValueError("names a variant; sizes of the bundled family are models.dreamer now")
+        return baseline
+
     @model_validator(mode="after")
     def _named_once(self) -> Models:
         names = distinct([variant.name for variant in self.variants], "variant names")

@@ -1,5 +1,4 @@
 -- One row: the score of an item at a checkpoint of a model that is compared with another study; the mean over seeds.
--- needs: best_accuracy, curve_points
 -- The checkpoints are 'final', the last of the curve, and 'best', the first with the best accuracy.
 create or replace macro compared_scores(study) as table
 with ends as (
