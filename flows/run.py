@@ -213,6 +213,7 @@ def evaluation_job(
                 "run_id": run.run_id,
                 "tokens": checkpoint.tokens,
                 "path": str(checkpoint.folder.resolve()),
+                "answers": checkpoint.point == run.points[-1],
                 "outputs": {
                     one.benchmark: {"folder": str(one.folder.resolve()), "configuration": one.configuration}
                     for one in evaluations

@@ -216,6 +216,29 @@ def test_tables_sort(page: Browser) -> None:
     assert page.run(names) == before
 
 
+def test_examples_are_filtered_by_who_is_right_and_the_address_keeps_the_choice(page: Browser) -> None:
+    left = """[...document.querySelectorAll('#examples tbody tr')].filter((row) => row.checkVisibility())
+        .map((row) => row.cells[0].textContent)"""
+    count = "document.querySelector('.filter output').textContent"
+    assert page.run(left) == [], "folded until asked for"
+    assert page.run(count) == "6 of 6 shown"
+    page.run("""(() => {
+        const [better, worse] = ['better', 'worse'].map((name) => document.querySelector(`[name=${name}]`));
+        [better.value, worse.value] = ['DR', 'LA'];
+        worse.dispatchEvent(new Event('change', { bubbles: true }));
+    })()""")
+    assert page.run(left) == ["25 + <b>1</b>?"] * 2, "of both depths"
+    assert page.run(count) == "2 of 6 shown"
+    page.send("Page.reload")
+    page.wait("document.readyState === 'complete' && !document.querySelector('.toolbar')?.hidden")
+    assert page.run(left) == ["25 + <b>1</b>?"] * 2
+    assert page.run("location.search") == "?better=DR&worse=LA"
+    page.run("document.querySelector('.toolbar button').click()")
+    page.settle()
+    assert page.run(count) == "6 of 6 shown"
+    assert page.run("location.search") == ""
+
+
 def test_a_table_is_copied_as_markdown_and_as_latex(page: Browser) -> None:
     copied = page.run("""(async () => {
         const taken = [];
