@@ -58,16 +58,14 @@ function filterExamples(form) {
     const [better, worse] = menus.map((menu) => menu.value);
     const isLeft = (found) => found.some(([one, share]) => (!better || one === better)
       && found.some(([other, less]) => (!worse || other === worse) && share > less));
+    if (better || worse) for (const part of document.querySelectorAll("#examples details:has(table)")) part.open = true;
     for (const row of rows) row.hidden = Boolean(better || worse) && !isLeft(shares(row));
     for (const menu of menus) remember(menu.name, menu.value || null);
     form.querySelector("output").textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} shown`;
   };
   form.hidden = false;
   for (const menu of menus) menu.value = [...menu.options].find((one) => one.value === kept(menu.name))?.value ?? "";
-  form.addEventListener("change", () => {
-    document.querySelectorAll("#examples details:has(table)").forEach((part) => (part.open = true));
-    show();
-  });
+  form.addEventListener("change", show);
   form.addEventListener("reset", () => setTimeout(show));
   show();
 }

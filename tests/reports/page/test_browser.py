@@ -229,8 +229,7 @@ def test_examples_are_filtered_by_who_is_right_and_the_address_keeps_the_choice(
     })()""")
     assert page.run(left) == ["25 + <b>1</b>?"] * 2, "of both depths"
     assert page.run(count) == "2 of 6 shown"
-    page.send("Page.reload")
-    page.wait("document.readyState === 'complete' && !document.querySelector('.toolbar')?.hidden")
+    page.open(page.run("location.href"))
     assert page.run(left) == ["25 + <b>1</b>?"] * 2
     assert page.run("location.search") == "?better=DR&worse=LA"
     page.run("document.querySelector('.toolbar button').click()")
