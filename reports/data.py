@@ -62,6 +62,10 @@ QUERIES = {
     "left join internal.run_details using (run_id) "
     "join internal.variants v on (v.study_id, v.variant) = (m.study_id, m.variant) where r.study_id = ? "
     "order by m.depth, v.place, r.seed, r.run_id",
+    # Backward takes twice as much as forward. Seconds are those of the device that trained, in the median of the runs.
+    "costs": "select m.depth, m.variant, 3 * any_value(flops_per_token) as flops, "
+    "1 / median(tokens_per_second) as seconds from internal.model_runs m left join models using (study_id, model_id) "
+    "where study_id = ? group by all",
     "tuning": "select * replace (coalesce(chosen, false) as chosen) from tuning where study_id = ? order by all",
     "training_curves": "from internal.training_curves where study_id = ?",
     "failures": "select variant, depth, run_id, failure from internal.run_details "

@@ -17,6 +17,7 @@ import pytest
 from reports.style import theme
 from sql.results import query
 from tests.reports.browser import CHROMIUM, Browser
+from tests.reports.small_results import POINTS
 
 pytestmark = [
     pytest.mark.slow,
@@ -80,6 +81,7 @@ def test_the_answer_is_on_the_first_screen(page: Browser, width: int, height: in
         ("DR", "", ("depth-attention",)),
         ("depth", "2", ("accuracy-depth-2",)),
         ("task", "gsm8k", ("answer", "depth-att", "expert-", "training-loss", "perplexity", "other-")),
+        ("axis", "seconds", ("answer", "mean-", "ratio-by", "depth-attention", "expert-", "other-")),
         (
             "scale",
             "linear",
@@ -99,6 +101,20 @@ def test_the_toolbar_changes_all_figures_but(page: Browser, menu: str, value: st
     assert {name: len(GIVEN.sub("", text)) for name, text in again.items()} == {
         name: len(GIVEN.sub("", text)) for name, text in before.items()
     }
+
+
+def test_an_axis_of_flops_has_what_a_token_costs_times_the_tokens(page: Browser) -> None:
+    choose(page, axis="flops")
+    curve = page.run("""(() => {
+        const view = document.querySelector('#figure-accuracy-depth-4 .plot').view;
+        return Object.values(view.getState({ data: () => true, signals: () => false, recurse: true }).data).flat()
+            .filter((row) => row.flops !== undefined && row.variant === 'DR').map((row) => [row.tokens, row.flops]);
+    })()""")
+    assert sorted({tokens for tokens, _ in curve}) == list(POINTS)
+    assert all(flops == pytest.approx(3 * 9.389e8 * tokens) for tokens, flops in curve)
+    title = "[...document.querySelectorAll('#figure-accuracy-depth-4 .plot text')].map((one) => one.textContent)"
+    assert "training FLOPs" in page.run(title)
+    assert "training tokens" not in page.run(title)
 
 
 def slide(page: Browser, share: float) -> str:
