@@ -126,15 +126,14 @@ class HarnessTask:
         found: dict[str, Answer] = {}
         choosing = self._task.OUTPUT_TYPE == "multiple_choice" and not getattr(self._task, "multiple_input", False)
         by_length = self.specification.get("metric") == "acc_norm"
+
+        def likely(one: Instance) -> float:
+            return one.resps[0][0] / (max(1, len(gold_answer(self._task, one))) if by_length else 1)
+
         for number, instances in self._of_item.items():
             request, prompt = self._gold.get(number), instances[0].args[0]
-            texts = [gold_answer(self._task, one) for one in instances] if choosing else []
-            if texts:
-                values = [
-                    one.resps[0][0] / (len(text) if by_length else 1)
-                    for one, text in zip(instances, texts, strict=True)
-                ]
-                text = texts[values.index(max(values))]
+            if choosing:  # some metrics ask for the choices without the question, too
+                text = gold_answer(self._task, max((one for one in instances if one.args[0] == prompt), key=likely))
             elif instances[0].request_type == "generate_until":
                 text = instances[0].resps[0].strip()
             else:
