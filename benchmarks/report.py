@@ -52,14 +52,8 @@ def make_results(path: Path, seeds: int = SEEDS, batch: int = BATCH) -> None:
     for (variant, depth), (speed, experts) in MODELS.items():
         model = {"study_id": STUDY, "model_id": f"{variant}-{depth}"}
         sizes = {"variant": variant, "depth": depth, "parameters": 10**9, "flops_per_token": 1e9, "memory_bytes": 10**9}
-        ingest(
-            path,
-            {
-                "models": _table(
-                    [{**model, **sizes, "config": json.dumps({"experts": experts, "recurrent": variant != "LA"})}]
-                )
-            },
-        )
+        config = json.dumps({"experts": experts, "recurrent": variant != "LA"})
+        ingest(path, {"models": _table([{**model, **sizes, "config": config}])})
         for seed in range(seeds):
             run = f"{variant}-{depth}-s{seed}"
             measured = {"seconds": 4e5, "device": "H200", "tokens_per_second": 2.5e5, "mfu": 0.3}

@@ -203,9 +203,8 @@ def evaluation_job(
     """Describe the evaluation of a checkpoint on the benchmarks on which it has not been evaluated yet."""
     study = plan.study
     folder = (study.folder / EVALUATING / f"{run.run_id}-{checkpoint.tokens}").resolve()
-    named = ("limit", "batch_tokens", "max_new_tokens", "weights")
     values = {
-        **{name: getattr(study.evaluation, name) for name in named},
+        **{name: getattr(study.evaluation, name) for name in ("limit", "batch_tokens", "max_new_tokens", "weights")},
         "device": study.training.device,
         "depths": sorted({depth for one in evaluations for depth in one.depths}),
         "checkpoints": [
@@ -213,6 +212,7 @@ def evaluation_job(
                 "run_id": run.run_id,
                 "tokens": checkpoint.tokens,
                 "path": str(checkpoint.folder.resolve()),
+                "answers": checkpoint.point == run.points[-1],
                 "outputs": {
                     one.benchmark: {"folder": str(one.folder.resolve()), "configuration": one.configuration}
                     for one in evaluations

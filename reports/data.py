@@ -62,6 +62,10 @@ QUERIES = {
     "left join internal.run_details using (run_id) "
     "join internal.variants v on (v.study_id, v.variant) = (m.study_id, m.variant) where r.study_id = ? "
     "order by m.depth, v.place, r.seed, r.run_id",
+    # Backward takes twice as much as forward. Seconds are those of the device that trained, in the median of the runs.
+    "costs": "select m.depth, m.variant, 3 * any_value(flops_per_token) as flops, "
+    "1 / median(tokens_per_second) as seconds from internal.model_runs m left join models using (study_id, model_id) "
+    "where study_id = ? group by all",
     "tuning": "select * replace (coalesce(chosen, false) as chosen) from tuning where study_id = ? order by all",
     "training_curves": "from internal.training_curves where study_id = ?",
     "failures": "select variant, depth, run_id, failure from internal.run_details "
@@ -75,6 +79,11 @@ QUERIES = {
     f"where study_id = ? and a.tokens <= coalesce(claimed_tokens, a.tokens) {NEWEST}",
     "other_depths": "select trained_depth as model_depth, * from depth_accuracy where study_id = ?",
     "scored_items": "select task from items join internal.model_runs using (run_id) where study_id = ? limit 1",
+    "examples": "from internal.model_answers where study_id = ? qualify dense_rank() over "
+    "(partition by depth, task order by apart desc, item_id) <= 60 order by depth, task, apart desc, item_id",
+    "usual_answers": "select depth, task, variant, arg_max(text, n) as text, max(n) / sum(n) as share, sum(n) as items "
+    "from (select depth, task, variant, text, count(*) as n from internal.model_answers where study_id = ? "
+    "group by all order by all) group by all order by all",
     "checkpoints": "select variant, m.depth, seed, status, c.* from checkpoints c "
     "join internal.model_runs m using (run_id) where study_id = ? and c.tokens <= coalesce(claimed_tokens, c.tokens)",
     "mismatches": "from internal.stream_mismatches where study_id = ?",

@@ -22,6 +22,7 @@ from sql.definitions import INTERNAL, LAYOUT, comments, definitions, digest, vie
 # such shells do not know: `case` instead of `if`, which DuckDB 2 stores in a form that 1.5 cannot read.
 STORAGE_VERSION = "v1.2.0"
 CORRUPT = "Corrupt database file"  # so DuckDB begins, in whatever query meets the damage
+NEW_TABLE = re.compile(r"(^create table if not exists (\w+) \(.*?^\);)", re.MULTILINE | re.DOTALL)
 CREATED = re.compile(r"\bcreate or replace (macro|view)\b")
 
 
@@ -124,7 +125,11 @@ def temporary_views() -> dict[str, str]:
 
 
 def _lay_over(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create this program's macros and views as temporary ones, which hide those of the file."""
+    """Create this program's macros and views as temporary ones, which hide those of the file, and tables it lacks."""
+    there = {name for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()}
+    for statement, name in (found for text in definitions().values() for found in NEW_TABLE.findall(text)):
+        if name not in there:
+            connection.execute(statement.replace("create", "create temporary", 1))
     for text in temporary_views().values():
         connection.execute(text)
 

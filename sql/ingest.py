@@ -18,6 +18,7 @@ from sql.ledger import Outputs, differing_in, forget, record
 # replaced as a whole; the second columns tell the rows of a group apart.
 GROUPS = {
     "items": (("run_id", "tokens", "task", "metric", "filter"), ("item_id",)),
+    "answers": (("run_id", "tokens", "task"), ("item_id",)),
     "depth_attention": (("run_id", "tokens"), ("query_depth", "key_depth")),
     "expert_usage": (("run_id", "tokens"), ("depth", "expert")),
 }

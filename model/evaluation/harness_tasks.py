@@ -18,7 +18,14 @@ from lm_eval.api.metrics import mean
 from model.evaluation.harness_definitions import build_task, one_line
 from model.evaluation.harness_gold import gold_answer, gold_request
 from model.evaluation.language_model import MAX_NEW_TOKENS, Generation
-from model.evaluation.metrics import MetricValues, TaskScores, digest_of_items, gold_bits_per_byte, token_perplexity
+from model.evaluation.metrics import (
+    Answer,
+    MetricValues,
+    TaskScores,
+    digest_of_items,
+    gold_bits_per_byte,
+    token_perplexity,
+)
 from pipeline.errors import InputError
 
 # Aggregations over a corpus that are also defined for one document.
@@ -111,7 +118,28 @@ class HarnessTask:
             measures,
             data_version=self._data_version,
             harness_version=f"lm-eval {lm_eval.__version__}",
+            answers=self._answers(),
         )
+
+    def _answers(self) -> dict[str, Answer]:
+        """Return what was chosen or written for each item; nothing of a task whose choices stand in its prompts."""
+        found: dict[str, Answer] = {}
+        choosing = self._task.OUTPUT_TYPE == "multiple_choice" and not getattr(self._task, "multiple_input", False)
+        by_length = self.specification.get("metric") == "acc_norm"
+
+        def likely(one: Instance) -> float:
+            return one.resps[0][0] / (max(1, len(gold_answer(self._task, one))) if by_length else 1)
+
+        for number, instances in self._of_item.items():
+            request, prompt = self._gold.get(number), instances[0].args[0]
+            if choosing:  # some metrics ask for the choices without the question, too
+                text = gold_answer(self._task, max((one for one in instances if one.args[0] == prompt), key=likely))
+            elif instances[0].request_type == "generate_until":
+                text = instances[0].resps[0].strip()
+            else:
+                continue
+            found[f"{self.name}/{number}"] = text, prompt, request and gold_answer(self._task, request)
+        return found
 
     def _measures(self) -> dict[tuple[str, str], MetricValues]:
         measures: dict[tuple[str, str], MetricValues] = {}

@@ -44,6 +44,7 @@ class Checkpoint:
     tokens: Annotated[int, Field(ge=0)]
     path: Path
     outputs: dict[str, Output]
+    answers: bool = False  # whether what the model answers is stored too, not only how right it is
 
 
 @checked("job")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,12 +24,18 @@ COLUMNS = {
     "evaluations": (*KEYS, "value", "stderr", "items", "chance", "task_version"),
     "items": (*KEYS, "item_id", "value"),
     "evaluation_versions": (*KEYS[:3], "code_version", "data_version", "harness_version", "packages", "weights"),
+    "answers": (*KEYS[:3], "item_id", "text", "question", "gold"),
     "depth_attention": ("run_id", "tokens", "query_depth", "key_depth", "score"),
     "expert_usage": ("run_id", "tokens", "depth", "expert", "selections"),
 }
+OBSERVED = ("depth_attention", "expert_usage")
 GOLD = "gold_bits_per_byte"
 WHOLE = ("tokens", "items", "query_depth", "key_depth", "depth", "expert", "selections")
 REAL = ("value", "stderr", "chance", "score")
+
+
+Answer = tuple[str, str, str | None]
+"""What a model chose or wrote, the question, and the right answer where there is one in words."""
 
 
 @dataclass
@@ -57,6 +63,7 @@ class TaskScores:
     measures: Sequence[MetricValues]
     data_version: str | None = None  # a digest of the items
     harness_version: str | None = None  # the program that asked and scored
+    answers: Mapping[str, Answer] = field(default_factory=dict)  # by item id; none where nothing is chosen or written
 
 
 def perplexity(findings: list[tuple[float, int]]) -> float:
@@ -94,7 +101,7 @@ def digest_of_items(items: Iterable[Any]) -> str:
 
 
 def tables(run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str | None = None) -> dict[str, pa.Table]:
-    """Build the rows of one checkpoint for the tables `evaluations`, `items` and `evaluation_versions`.
+    """Build the rows of one checkpoint for the tables `evaluations`, `items`, `evaluation_versions` and `answers`.
 
     `weights` says which weights of the checkpoint were scored: "averaged" or "raw". Raises InputError where two tasks
     of a benchmark have different items of one id.
@@ -103,7 +110,7 @@ def tables(run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str 
     benchmarks: dict[str, list[TaskScores]] = {}
     for task in scores:
         benchmarks.setdefault(task.benchmark, []).append(task)
-    rows: dict[str, list[dict[str, Any]]] = {"evaluations": [], "items": [], "evaluation_versions": []}
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in COLUMNS if name not in OBSERVED}
     for benchmark, tasks in benchmarks.items():
         place = {"run_id": run_id, "tokens": tokens, "task": benchmark}
         pools: dict[tuple[str, str], list[tuple[TaskScores, MetricValues]]] = {}
@@ -130,6 +137,11 @@ def tables(run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str 
             "weights": weights,
         }
         rows["evaluation_versions"].append({**place, **made_by})
+        said = {item: answer for task in tasks for item, answer in task.answers.items()}
+        rows["answers"] += [
+            {**place, "item_id": item, "text": text, "question": question, "gold": gold}
+            for item, (text, question, gold) in said.items()
+        ]
     return {name: pa.Table.from_pylist(found, schema=schema(*COLUMNS[name])) for name, found in rows.items()}
 
 

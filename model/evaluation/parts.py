@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ def _without(items: Sequence[str], scores: TaskScores) -> TaskScores:
     for measure in scores.measures:
         for item in items:
             measure.findings.pop(item, None)
-    return scores
+    return replace(scores, answers={item: said for item, said in scores.answers.items() if item not in items})
 
 
 def split_evaluation(
@@ -94,6 +94,8 @@ def _score_benchmark(
         rows = tables(checkpoint.run_id, checkpoint.tokens, score_tasks(model, tasks), model.weights)
     finally:
         model.depth = None
+    if not checkpoint.answers or not len(rows["answers"]):
+        del rows["answers"]
     if not compared:
         return rows
     other = {"depth_evaluations": rows_beside(rows["evaluations"], depth or model.model.config.depth)}

@@ -22,6 +22,7 @@ from pydantic import Field
 from model.checked import Count, checked
 from model.evaluation.language_model import MAX_NEW_TOKENS, Generation
 from model.evaluation.metrics import (
+    Answer,
     MetricValues,
     TaskScores,
     bits_per_unit,
@@ -80,6 +81,7 @@ class PlainTask:
         metric, filter_ = self.specification["metric"], self.specification["filter"]
         accuracy: dict[str, float] = {}
         gold: list[tuple[str, str, float]] = []
+        said: dict[str, Answer] = {}
         texts: list[Text] = []
         for item in self._lines:
             name, target = item["id"], item["target"]
@@ -88,9 +90,11 @@ class PlainTask:
                 gold.append((name, target, values[choices.index(target)]))
                 if metric == "acc_norm":
                     values = [value / len(choice) for value, choice in zip(values, choices, strict=True)]
-                accuracy[name] = float(choices[int(np.argmax(values))] == target)
+                said[name] = choices[int(np.argmax(values))], item["prompt"], target
+                accuracy[name] = float(said[name][0] == target)
             elif item.get("until"):
-                accuracy[name] = float(next(given["generate_until"]).strip() == target)
+                said[name] = next(given["generate_until"]).strip(), item["prompt"], target
+                accuracy[name] = float(said[name][0] == target)
                 if text := item["target"].strip():
                     gold.append((name, text, next(given["loglikelihood"])[0]))
             elif item["prompt"]:
@@ -110,6 +114,7 @@ class PlainTask:
             measures,
             data_version=digest_of_items(self._lines),
             harness_version="plain items",
+            answers=said,
         )
 
 

@@ -89,10 +89,11 @@ def complete(specification: Mapping[str, Any], description: str) -> dict[str, An
     return {"$schema": alt.SCHEMA_URL, "config": vega_config(), "description": description, **specification}
 
 
-def page_specifications(figures: Sequence[Figure]) -> dict[str, Any]:
+def page_specifications(figures: Sequence[Figure], costs: pd.DataFrame) -> dict[str, Any]:
     """Return what the page's script draws and saves figures from: composed figures without what all of them have.
 
-    Colours are light, as on paper; `colours` has the name of the page's variable for each.
+    Colours are light, as on paper; `colours` has the name of the page's variable for each. `costs` has the rows of
+    `StudyData.costs`.
     """
     composed_figures = {one.name: composed(one) for one in figures}
     for one in composed_figures.values():
@@ -101,6 +102,10 @@ def page_specifications(figures: Sequence[Figure]) -> dict[str, Any]:
         "config": vega_config(),
         "colours": {light: name for name, light in LIGHT.items()},
         "figures": composed_figures,
+        "costs": {
+            str(depth): rows.set_index("variant")[["flops", "seconds"]].dropna(axis=1).to_dict("index")
+            for depth, rows in costs.groupby("depth")
+        },
     }
 
 

@@ -95,13 +95,15 @@ def _page(data: StudyData, *, beside: bool) -> tuple[str, list[Figure]]:
             question=QUESTION,
             first=first,
             answer=answer,
-            toolbar=toolbar(figures, looks),
+            toolbar=toolbar(figures, looks, data.costs),
             identity=_identity(data),
             sections=shown,
             style=Markup(_style()),
             library=library.result() if figures else "",
             beside=beside,
-            figures=_packed(json.dumps(page_specifications(figures), separators=(",", ":"), allow_nan=False))
+            figures=_packed(
+                json.dumps(page_specifications(figures, data.costs), separators=(",", ":"), allow_nan=False)
+            )
             if figures
             else None,
             script=Markup(_script()),

@@ -12,11 +12,13 @@ from reports.page.answer import answer_blocks
 from reports.page.blocks import Block, Section, details_block, drawing_block, table_block
 from reports.style.theme import Style
 from reports.tables import curation as curation_tables
+from reports.tables import examples as example_tables
 from reports.tables import results as result_tables
 from reports.tables import runs as run_tables
 from reports.tables.hyperparameters import hyperparameters
 from reports.text import token_stream
 from reports.text.limitations import data_doubts, limitations
+from reports.text.names import depth_name, task_name
 from reports.text.numbers import counted, listed, number, tokens
 
 COMMIT = re.compile(r"\(([0-9a-f]{7,40})(\+changes)?\)")  # in a code version, where there is one
@@ -30,6 +32,7 @@ def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
         Section("factors", "Ratios of training tokens", answer_blocks(data, styles)),
         Section("accuracy", "Accuracy against tokens", _accuracy(data, styles)),
         Section("results", "Best results", _results(data, styles)),
+        Section("examples", "What models answer", _examples(data, styles)),
         Section("depths", "Other depths at test time", _other_depths(data, styles)),
         Section("training", "Models and training", _training(data, styles)),
         Section("data", "Data", data_blocks(data)),
@@ -59,6 +62,17 @@ def _results(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
         *table_block(data, "results", result_tables.results, styles),
         *(details_block("How each benchmark was measured, and perplexity", folded) if measured else []),
     ]
+
+
+def _examples(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
+    """Show a filter, and folded the answers of all models of a depth to questions of a benchmark."""
+    tables = [
+        (f"{task_name(task)}, {depth_name(depth).lower()}", block)
+        for depth, task in data.examples.groupby(["depth", "task"]).groups
+        for block in [table_block(data, "examples usual_answers", example_tables.examples, styles, depth, task)]
+    ]
+    folded = [block for label, blocks in tables for block in details_block(label, blocks)]
+    return [Block("filter", [name for name in styles if name in set(data.examples["variant"])]), *folded]
 
 
 def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:

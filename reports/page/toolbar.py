@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import pandas as pd
+
 from reports.figures.rendering import Figure
 from reports.style.theme import Style
 from reports.text.names import depth_name, task_name, task_order
+
+AXES = (("flops", "training FLOPs"), ("seconds", "seconds of training"))
 
 
 @dataclass(frozen=True)
@@ -28,8 +32,12 @@ class Toolbar:
     seeds: bool
 
 
-def toolbar(figures: Sequence[Figure], styles: Mapping[str, Style]) -> Toolbar:
-    """Return the choices that change at least one figure; a menu needs two things to choose from."""
+def toolbar(figures: Sequence[Figure], styles: Mapping[str, Style], costs: pd.DataFrame) -> Toolbar:
+    """Return the choices that change at least one figure; a menu needs two things to choose from.
+
+    `costs` has the rows of `StudyData.costs`: what a token costs, where that is known of every model.
+    """
+    axes = [(name, words) for name, words in AXES if len(costs) and costs[name].notna().all()]
     panels = [panel for figure in figures for panel in figure.panels]
     layers = {layer.get("name") for panel in panels for layer in panel.specification.get("layer", ())}
     depths = sorted({int(panel.keys["depth"]) for panel in panels if "depth" in panel.keys})
@@ -39,12 +47,13 @@ def toolbar(figures: Sequence[Figure], styles: Mapping[str, Style]) -> Toolbar:
         _menu("depth", "Depth", "all depths", ((str(depth), depth_name(depth)) for depth in depths)),
         _menu("task", "Benchmark", "all benchmarks", ((task, task_name(task)) for task in tasks)),
         _menu("metric", "Metric", "accuracy and loss", ((metric, metric) for metric in metrics)),
-        Choice("scale", "Token axis", (("", "as drawn"), ("log", "logarithmic"), ("linear", "linear"))),
+        Choice("axis", "Against", (("", "tokens"), *axes)),
+        Choice("scale", "Scale", (("", "as drawn"), ("log", "logarithmic"), ("linear", "linear"))),
     ]
     if "raw" in layers:
         weights = (("", "averaged and raw"), ("averaged", "averaged"), ("raw", "raw"))
         menus.append(Choice("weights", "Weights", weights))
-    kept = tuple(menu for menu in menus if len(menu.options) > 2)
+    kept = tuple(menu for menu in menus if len(menu.options) > (1 if menu.name == "axis" else 2))
     return Toolbar(tuple(styles.values()), kept, "seeds" in layers)
 
 

@@ -1,6 +1,6 @@
 // Change specifications by what the toolbar has chosen: rows, layers, the token axis, zoom. Nothing here touches the page.
 
-const choice = { variants: null, depth: "", task: "", metric: "", scale: "", weights: "", seeds: true, zoom: false };
+const choice = { variants: null, depth: "", task: "", metric: "", axis: "", scale: "", weights: "", seeds: true, zoom: false };
 const WHOLE = { ...choice };
 
 // What is chosen stands in the address, so that a link, or the page when it loads again, shows the same.
@@ -59,11 +59,23 @@ function keepLayers(specification) {
   );
 }
 
-function scaleTokens(specification, datasets) {
+const AXES = { flops: "training FLOPs", seconds: "seconds of training" };
+
+// `costs` has what a training token costs each variant, by axis; without them the axis stays that of tokens.
+function scaleTokens(specification, datasets, costs) {
+  const field = costs && choice.axis ? choice.axis : "tokens";
+  const rows = Object.values(datasets).flat().filter((row) => "tokens" in row);
+  if (field !== "tokens") for (const row of rows) row[field] = row.tokens * costs[row.variant][field];
+  const counts = rows.map((row) => row[field]).filter((count) => count > 0);
   for (const { x } of encodings(specification)) {
     if (!x || (x.field !== "tokens" && x.title !== "training tokens") || !x.scale) continue;
+    if (field !== "tokens") {
+      const [least, most] = [Math.min(...counts), Math.max(...counts)];
+      const domain = least === most ? [least / 2, most * 2] : [x.scale.domain?.[0] > 0 ? least : 0, most];
+      Object.assign(x, { field, title: AXES[field], scale: { ...x.scale, domain, ...(x.scale.constant && { constant: least }) } });
+      x.axis = { ...x.axis, labelExpr: "format(datum.value, '~s')" };
+    }
     const high = x.scale.domain?.[1];
-    const counts = Object.values(datasets).flatMap((rows) => rows.map?.((row) => row.tokens) ?? []).filter((count) => count > 0);
     if (choice.scale === "linear") x.scale = { ...x.scale, type: "linear", domain: [0, high] };
     if (choice.scale === "log" && !["log", "symlog"].includes(x.scale.type))
       x.scale = { ...x.scale, type: "log", domain: [Math.min(...counts), high] };
@@ -94,7 +106,7 @@ function tellNumbers(specification) {
 }
 
 // A copy of a panel's specification as the toolbar wants it; undefined where no row of series is left.
-function chosenPanel(panel, datasets) {
+function chosenPanel(panel, datasets, costs) {
   const specification = structuredClone(panel);
   keepLayers(specification);
   const used = {};
@@ -110,6 +122,6 @@ function chosenPanel(panel, datasets) {
     (node.layer || []).forEach(plain);
   })(specification);
   specification.datasets = used;
-  if (choice.scale) scaleTokens(specification, used);
+  if (choice.scale || choice.axis) scaleTokens(specification, used, costs);
   return specification;
 }

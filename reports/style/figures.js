@@ -12,6 +12,10 @@ const panelsOf = (name) => {
   return (whole.vconcat ? whole.vconcat[1] : whole).concat;
 };
 
+// What a token costs the models of a panel's depth; the answer is of tokens whatever is chosen.
+const costsOf = (element) =>
+  figureOf(element).dataset.figure === "answer" ? undefined : specifications.costs[element.closest(".panel").dataset.depth];
+
 // Light colours, as on paper, become the page's variables, which are dark in the dark.
 const themed = (specification) =>
   JSON.parse(JSON.stringify(specification).replace(/#[0-9a-f]{6}\b/gi, (light) => {
@@ -35,7 +39,7 @@ async function enliven(plot) {
   const name = figureOf(plot).dataset.figure;
   const { title, ...panel } = panelsOf(name)[numberOf(plot)];
   const { datasets, params } = specifications.figures[name];
-  const specification = chosenPanel(panel, datasets);
+  const specification = chosenPanel(panel, datasets, costsOf(plot));
   plot.parentElement.classList.toggle("nothing", !specification);
   tellEmpty(figureOf(plot));
   if (!specification) return;

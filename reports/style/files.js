@@ -12,7 +12,8 @@ function save(name, type, content) {
 const chosenPanels = (figure) => {
   const name = figure.dataset.figure;
   return [...figure.querySelectorAll(".panel")].flatMap((element, number) => {
-    const drawn = element.hidden ? undefined : chosenPanel(panelsOf(name)[number], specifications.figures[name].datasets);
+    if (element.hidden) return [];
+    const drawn = chosenPanel(panelsOf(name)[number], specifications.figures[name].datasets, costsOf(element));
     return drawn ? [drawn] : [];
   });
 };

@@ -71,6 +71,7 @@ async function bringToLife() {
   form.addEventListener("change", () => choose(form));
   form.addEventListener("reset", () => {
     history.replaceState(null, "", location.pathname + location.hash);
+    document.querySelector(".filter")?.reset();
     setTimeout(() => choose(form));
   });
   for (const button of document.querySelectorAll("[data-file]")) {
@@ -85,8 +86,9 @@ async function bringToLife() {
 async function start() {
   document.querySelectorAll("figure.table table").forEach(makeSortable);
   document.querySelectorAll("[data-copy]").forEach(makeCopied);
+  document.querySelectorAll(".filter").forEach(filterExamples);
   window.addEventListener("beforeprint", () => {
-    document.querySelectorAll("main details:not(.query)").forEach((part) => (part.open = true));
+    document.querySelectorAll("main details:not(.query, #examples *)").forEach((part) => (part.open = true));
     drawForPrint();
   });
   if (!document.getElementById("library") || !("DecompressionStream" in window)) return;

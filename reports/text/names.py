@@ -49,10 +49,11 @@ def layers_of(config: Any) -> str:
 
 def shortened(question: str, answer: str) -> tuple[str, str]:
     """Shorten a question to its end, which asks, and an answer to its end, which gives the result."""
-    return _end(question, 100), _end(answer, 20)
+    return ending(question, 100), ending(answer, 20)
 
 
-def _end(text: str, most: int) -> str:
+def ending(text: str, most: int) -> str:
+    """Shorten a text to at most so many characters at its end, from a word on."""
     return text if len(text) <= most else f"… {text[-most:].partition(' ')[2] or text[-most:]}"
 
 

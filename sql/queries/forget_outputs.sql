@@ -15,6 +15,7 @@ delete from internal.evaluation_versions where (run_id, tokens, task) in (select
 delete from raw_evaluations where (run_id, tokens, task) in (select run_id, tokens, task from outputs);
 delete from depth_evaluations where (run_id, tokens, task) in (select run_id, tokens, task from outputs);
 delete from items where (run_id, tokens, task) in (select run_id, tokens, task from outputs);
+delete from answers where (run_id, tokens, task) in (select run_id, tokens, task from outputs);
 delete from depth_attention where (run_id, tokens) in (select run_id, tokens from outputs where task = 'introspection');
 delete from expert_usage where (run_id, tokens) in (select run_id, tokens from outputs where task = 'introspection');
 delete from ingested where (study_id, output) in (select study_id, output from outputs);

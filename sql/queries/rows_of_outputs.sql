@@ -17,6 +17,7 @@ with entered as (
     union all by name select run_id, tokens, task, hash(one) as row from raw_evaluations as one
     union all by name select run_id, tokens, task, hash(one) as row from depth_evaluations as one
     union all by name select run_id, tokens, task, hash(one) as row from items as one
+    union all by name select run_id, tokens, task, hash(one) as row from answers as one
     union all by name select run_id, tokens, 'introspection' as task, hash(one) as row from depth_attention as one
     union all by name select run_id, tokens, 'introspection' as task, hash(one) as row from expert_usage as one
 ),

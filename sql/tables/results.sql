@@ -92,7 +92,7 @@ create table if not exists evaluations ( -- One row: a metric of a task at a che
     primary key (run_id, tokens, task, metric, filter)
 );
 
--- The next three tables hold up to millions of rows and have no primary key: 1.9 million items took 201 MB and 4.1 s
+-- The next four tables hold up to millions of rows and have no primary key: 1.9 million items took 201 MB and 4.1 s
 -- with one, 17 MB and 0.9 s without. Instead ingest replaces all rows of an evaluation, or of a checkpoint.
 create table if not exists items ( -- One row: a metric of one item of a benchmark at a checkpoint of a run.
     run_id varchar not null,
@@ -102,6 +102,16 @@ create table if not exists items ( -- One row: a metric of one item of a benchma
     filter varchar not null default 'none',
     item_id varchar not null, -- of the item in its task
     value double -- 1 right, 0 wrong; bits per byte for a loss
+);
+
+create table if not exists answers ( -- One row: what a run answered to an item of a benchmark, at its last checkpoint.
+    run_id varchar not null,
+    tokens bigint not null,
+    task varchar not null,
+    item_id varchar not null,
+    text varchar, -- chosen, or written by the run
+    question varchar, -- as asked
+    gold varchar -- the right answer; null where there is none in words
 );
 
 create table if not exists depth_attention ( -- One row: how much one depth of a run attends to another, at a checkpoint.

@@ -91,6 +91,11 @@ def test_all_that_evaluation_finds_is_entered_once(evaluated: Plan) -> None:
             "join evaluations using (run_id, tokens, task, metric, filter, value) where depth = 2"
         )
 
+        answered = ask(
+            "select run_id, max(tokens), count(distinct tokens), count(distinct task) from answers group by all"
+        )
+        assert sorted(answered) == sorted((run, own[-1], 1, 3) for run, own in points.items())
+
         # The averaged weights are evaluated, and beside them the raw ones, which are others.
         assert ask("select distinct weights from internal.evaluation_versions") == [("averaged",)]
         keys = "run_id, tokens, task, metric, filter, items, chance"

@@ -82,7 +82,7 @@ def whole_study(path: Path, right: Mapping[str, Sequence[int]] = RIGHT, depths: 
     """A results file with rows in every table."""
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in ("models", "runs", "steps", "evaluations", "items")}
     tables |= {"studies": [study()], "curation": curation(), "expert_usage": [], "depth_attention": []}
-    tables |= {"checkpoints": [], "evaluation_versions": [], "depth_evaluations": []}
+    tables |= {"checkpoints": [], "evaluation_versions": [], "depth_evaluations": [], "answers": []}
     for depth in depths:
         for variant, counts in right.items():
             model, run = f"{variant}-{depth}", f"{variant}-{depth}-s0"
@@ -99,6 +99,16 @@ def whole_study(path: Path, right: Mapping[str, Sequence[int]] = RIGHT, depths: 
             last = {"run_id": run, "tokens": POINTS[-1]}
             for task in TASKS:
                 tables["evaluation_versions"].append({**last, "task": task, **VERSIONS})
+            asked = {**last, "task": "gsm8k", "gold": "7"}
+            tables["answers"] += [
+                {
+                    **asked,
+                    "item_id": str(item),
+                    "question": f"{item} + <b>1</b>?",
+                    "text": "7" if item < counts[-1] else "4",
+                }
+                for item in (5, 15, 25)
+            ]
             if variant == "DR":
                 gsm8k = {**last, "task": "gsm8k", "metric": "exact_match", "filter": "flexible-extract", "items": ITEMS}
                 tables["depth_evaluations"] += [

@@ -103,6 +103,19 @@ def test_a_reader_gets_the_views_of_its_own_program(path):
     assert path.read_bytes() == before
 
 
+def test_a_file_from_before_a_table_is_read_without_its_rows_and_gets_the_table_from_a_writer(path):
+    with results.connect(path) as connection:
+        connection.execute("update schema_version set digest = 'older views'")
+        connection.execute("drop view internal.model_answers")
+        connection.execute("drop table answers")
+    before = path.read_bytes()
+    assert results.query(path, "from answers").empty
+    assert path.read_bytes() == before
+    results.connect(path).close()
+    with duckdb.connect(str(path), read_only=True) as connection:
+        assert connection.execute("select count(*) from main.answers").fetchall() == [(0,)]
+
+
 def test_readers_neither_need_nor_take_the_right_to_write(path):
     with results.connect(path) as connection:
         connection.execute("update schema_version set digest = 'older views'")

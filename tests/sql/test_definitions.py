@@ -76,7 +76,7 @@ def test_no_view_or_macro_names_a_variant():
 # Users' queries rely on these.
 TABLES = "studies curation sources models runs steps checkpoints evaluations raw_evaluations depth_evaluations items"
 VIEWS = "token_accuracy token_loss best_accuracy data_efficiency data_efficiency_interpolated mean_factors study_noise"
-TABLES += " depth_attention expert_usage ingested benchmarks"
+TABLES += " answers depth_attention expert_usage ingested benchmarks"
 VIEWS += " factor_by_target table_1 table_2 table_4 funnel funnel_by_source expert_lorenz expert_gini depth_accuracy"
 
 

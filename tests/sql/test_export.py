@@ -151,7 +151,9 @@ def database(tmp_path_factory):
         for expert in range(8)
     ]
     kept = {"study_id": "s", "source": "a", "stage": "clean", "reason": "kept", "documents": 5, "characters": 9}
+    said = {"run_id": "s-LA-0", "tokens": 60_000, "task": "t", "item_id": "t/0", "text": "4"}
     tables = {"studies": [{"study_id": "s", "baseline": "LA"}], "expert_usage": usage, "curation": [kept]}
+    tables["answers"] = [said]
     results.ingest(path, {table: pa.Table.from_pylist(rows) for table, rows in tables.items()})
     with results.connect(path) as connection:
         compute_statistics(connection, "s", replicates=50)
@@ -160,13 +162,13 @@ def database(tmp_path_factory):
 
 def test_every_question_has_an_answer(database):
     page = answered(PAGE.read_text(), database)
-    assert len(QUERY.findall(page)) == 11
+    assert len(QUERY.findall(page)) == 12
     answers = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
-    assert len(answers) == 11
-    # The ninth looks for what is wrong.
-    assert [number for number, answer in enumerate(answers) if answer == "(no rows)\n"] == [9]
+    assert len(answers) == 12
+    # The tenth looks for what is wrong.
+    assert [number for number, answer in enumerate(answers) if answer == "(no rows)\n"] == [10]
     # And the answers of the page itself, of another results file, have made way for these.
-    assert page.count("```") == PAGE.read_text().count("```") == 48
+    assert page.count("```") == PAGE.read_text().count("```") == 52
 
 
 def answer(database, number):
@@ -191,7 +193,7 @@ def test_items_that_one_model_solves_are_counted_over_all_pairs_of_seeds(databas
 
 
 def test_the_use_of_experts_has_a_row_for_each_model_and_depth(database):
-    found = answer(database, 10)
+    found = answer(database, 11)
     assert list(zip(found["variant"], found["depth"], strict=True)) == [("DR", 1), ("DR", 2), ("LA", 1), ("LA", 2)]
     layered = "select avg(gini) as mean from expert_gini where depth is null and variant = 'LA'"
     assert found["gini_of_the_model"].iloc[-1] == pytest.approx(results.query(database, layered)["mean"][0])

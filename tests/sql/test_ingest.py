@@ -213,11 +213,23 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # the output and the
     **{table: (RUN, {"run_id": "r"}) for table in ("run_details", "steps", "checkpoints")},
     **{
         table: (EVALUATION, {"run_id": "r", "tokens": 5, "task": "t"})
-        for table in ("evaluations", "evaluation_versions", "raw_evaluations", "depth_evaluations", "items")
+        for table in ("evaluations", "evaluation_versions", "raw_evaluations", "depth_evaluations", "items", "answers")
     },
     **{table: (SEEN, {"run_id": "r", "tokens": 5}) for table in ("depth_attention", "expert_usage")},
 }
-CHANGED = ("value", "score", "selections", "loss", "code_version", "failure", "config", "documents", "licence", "seed")
+CHANGED = (
+    "value",
+    "score",
+    "selections",
+    "loss",
+    "code_version",
+    "failure",
+    "config",
+    "documents",
+    "licence",
+    "seed",
+    "text",
+)
 
 
 @pytest.fixture

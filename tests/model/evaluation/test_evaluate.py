@@ -134,6 +134,26 @@ def test_lm_eval_and_plain_items_agree(place: Path) -> None:
     assert set(scored.measures[0].findings.values()) == {1.0}, "the harness removes white space, too"
 
 
+def test_answers_are_kept_where_the_job_asks_for_them_and_are_what_was_scored(place: Path) -> None:
+    kinds = (world_specifications(place / "world"), plain_specifications(place))
+    found = []
+    for number, tasks in enumerate(kinds):
+        asked = [checkpoint(0), checkpoint(1) | {"answers": True}]
+        folders = evaluated(write_job(place, f"answers-{number}", tasks=tasks, checkpoints=asked))
+        assert rows(folders[0], "answers") == []
+        found.append(rows(folders[1], "answers"))
+    assert found[0] == found[1], "lm-eval and plain items agree"
+    assert {row["task"] for row in found[0]} == {"world_short", "world_long", "world_choice"}
+    names = ("exact_match", "acc")
+    scored = {row["item_id"]: row["value"] for row in rows(folders[1], "items") if row["metric"] in names}
+    assert {row["item_id"]: float(row["text"] == row["gold"]) for row in found[0]} == scored
+    assert sum(scored.values()) > 0
+    assert all(row["question"].startswith("Question: ") and row["run_id"] == "run" for row in found[0])
+    left_out = [{**task, "left_out": [f"{task['benchmark']}/0"]} for task in kinds[1]]
+    late = evaluated(write_job(place, "answers-late", tasks=left_out, checkpoints=[checkpoint(1) | {"answers": True}]))
+    assert rows(late[0], "answers") == [row for row in found[0] if not row["item_id"].endswith("/0")]
+
+
 def test_plain_scores(tmp_path: Path) -> None:
     """Exact match after white space is removed; of choices the likeliest, by length where the metric says so; of the
     gold answer, the bits per byte."""

@@ -21,6 +21,8 @@ from reports.figures.rendering import complete, composed, page_drawing, page_spe
 from reports.style.theme import styles
 from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, MODEL_RUNS, NO_RAW, RUNS, SCORES, curve
 
+NO_COSTS = pd.DataFrame(columns=["depth", "variant", "flops", "seconds"])
+
 
 @pytest.mark.parametrize(
     ("values", "kind", "domain"),
@@ -110,7 +112,7 @@ def test_names_are_never_read_as_expressions() -> None:
     names = ["LA", "datum['x'] + 1", 'a.b[0]"']
     frame = curve().assign(variant=[*names, names[2]] * 2)
     drawn = accuracy(frame, RUNS, FACTORS, NO_RAW, COUNTED, styles(names), depth=4)
-    assert "datum['x']" in json.dumps(page_specifications([drawn]))
+    assert "datum['x']" in json.dumps(page_specifications([drawn], NO_COSTS))
     assert "<svg" in page_drawing(drawn.panels[0], 1)
 
 
@@ -122,7 +124,7 @@ def test_a_panel_is_found_by_its_keys() -> None:
 
 def test_the_page_draws_from_what_papers_show() -> None:
     drawn = accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
-    packed = page_specifications([drawn])
+    packed = page_specifications([drawn], NO_COSTS)
     (whole,) = packed["figures"].values()
     assert len(whole["vconcat"][1]["concat"]) == len(drawn.panels)
     assert whole["title"]["text"] == "Depth 4"

@@ -17,6 +17,7 @@ import pytest
 from reports.style import theme
 from sql.results import query
 from tests.reports.browser import CHROMIUM, Browser
+from tests.reports.small_results import POINTS
 
 pytestmark = [
     pytest.mark.slow,
@@ -80,6 +81,7 @@ def test_the_answer_is_on_the_first_screen(page: Browser, width: int, height: in
         ("DR", "", ("depth-attention",)),
         ("depth", "2", ("accuracy-depth-2",)),
         ("task", "gsm8k", ("answer", "depth-att", "expert-", "training-loss", "perplexity", "other-")),
+        ("axis", "seconds", ("answer", "mean-", "ratio-by", "depth-attention", "expert-", "other-")),
         (
             "scale",
             "linear",
@@ -99,6 +101,20 @@ def test_the_toolbar_changes_all_figures_but(page: Browser, menu: str, value: st
     assert {name: len(GIVEN.sub("", text)) for name, text in again.items()} == {
         name: len(GIVEN.sub("", text)) for name, text in before.items()
     }
+
+
+def test_an_axis_of_flops_has_what_a_token_costs_times_the_tokens(page: Browser) -> None:
+    choose(page, axis="flops")
+    curve = page.run("""(() => {
+        const view = document.querySelector('#figure-accuracy-depth-4 .plot').view;
+        return Object.values(view.getState({ data: () => true, signals: () => false, recurse: true }).data).flat()
+            .filter((row) => row.flops !== undefined && row.variant === 'DR').map((row) => [row.tokens, row.flops]);
+    })()""")
+    assert sorted({tokens for tokens, _ in curve}) == list(POINTS)
+    assert all(flops == pytest.approx(3 * 9.389e8 * tokens) for tokens, flops in curve)
+    title = "[...document.querySelectorAll('#figure-accuracy-depth-4 .plot text')].map((one) => one.textContent)"
+    assert "training FLOPs" in page.run(title)
+    assert "training tokens" not in page.run(title)
 
 
 def slide(page: Browser, share: float) -> str:
@@ -214,6 +230,28 @@ def test_tables_sort(page: Browser) -> None:
     assert [name[-1] for name in down] == sorted((name[-1] for name in before), reverse=True)
     assert [name[-1] for name in up] == sorted(name[-1] for name in before)
     assert page.run(names) == before
+
+
+def test_examples_are_filtered_by_who_is_right_and_the_address_keeps_the_choice(page: Browser) -> None:
+    left = """[...document.querySelectorAll('#examples tbody tr')].filter((row) => row.checkVisibility())
+        .map((row) => row.cells[0].textContent)"""
+    count = "document.querySelector('.filter output').textContent"
+    assert page.run(left) == [], "folded until asked for"
+    assert page.run(count) == "6 of 6 shown"
+    page.run("""(() => {
+        const [better, worse] = ['better', 'worse'].map((name) => document.querySelector(`[name=${name}]`));
+        [better.value, worse.value] = ['DR', 'LA'];
+        worse.dispatchEvent(new Event('change', { bubbles: true }));
+    })()""")
+    assert page.run(left) == ["25 + <b>1</b>?"] * 2, "of both depths"
+    assert page.run(count) == "2 of 6 shown"
+    page.open(page.run("location.href"))
+    assert page.run(left) == ["25 + <b>1</b>?"] * 2
+    assert page.run("location.search") == "?better=DR&worse=LA"
+    page.run("document.querySelector('.toolbar button').click()")
+    page.settle()
+    assert page.run(count) == "6 of 6 shown"
+    assert page.run("location.search") == ""
 
 
 def test_a_table_is_copied_as_markdown_and_as_latex(page: Browser) -> None:

@@ -8,6 +8,7 @@ from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from threading import Thread
 
+import pandas as pd
 import pytest
 
 from pipeline.errors import InputError
@@ -19,12 +20,15 @@ from reports.page.toolbar import toolbar
 from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, NO_RAW, RUNS, curve
 from tests.reports.small_results import ITEMS, POINTS, RIGHT, STUDY, entered, model_row, run_row, study, whole_study
 
+COSTS = pd.DataFrame({"depth": 4, "variant": ["LA", "DR"], "flops": [6e9, 6e9], "seconds": [0.1, 0.2]})
+
 
 def test_a_menu_needs_two_things_to_choose_from() -> None:
     figure = accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
-    made = toolbar([figure], DRAWN)
+    made = toolbar([figure], DRAWN, COSTS.assign(seconds=[0.1, None]))
     assert [style.variant for style in made.variants] == ["LA", "DR"]
-    assert [menu.name for menu in made.menus] == ["task", "scale"]
+    assert [menu.name for menu in made.menus] == ["task", "axis", "scale"]
+    assert made.menus[1].options == (("", "tokens"), ("flops", "training FLOPs")), "seconds are not known of DR"
     assert made.menus[0].options == (("", "all benchmarks"), ("average", "Average"), ("gsm8k", "GSM8K"))
     assert not made.seeds
 
@@ -32,7 +36,7 @@ def test_a_menu_needs_two_things_to_choose_from() -> None:
 def test_seeds_and_raw_weights_are_offered_where_they_are_drawn() -> None:
     raw = curve()[["depth", "variant", "task", "tokens", "accuracy"]]
     figure = accuracy(curve(seeds=2), RUNS, FACTORS, raw, COUNTED, DRAWN, depth=4)
-    made = toolbar([figure], DRAWN)
+    made = toolbar([figure], DRAWN, COSTS[:0])
     assert made.seeds
     assert "weights" in [menu.name for menu in made.menus]
 

@@ -11,9 +11,10 @@ from model.config import DreamerConfig, la
 from reports.data import read_study
 from reports.style.theme import styles
 from reports.tables.cells import left, table
+from reports.tables.examples import examples
 from reports.tables.hyperparameters import hyperparameters
 from reports.tables.results import results
-from tests.reports.small_results import POINTS, STUDY, entered, evaluations, model_row, run_row, study
+from tests.reports.small_results import POINTS, STUDY, entered, evaluations, model_row, run_row, study, whole_study
 
 
 def test_cells_are_aligned_as_their_heads_and_groups_are_apart() -> None:
@@ -74,3 +75,14 @@ def test_models_from_elsewhere_have_no_hyperparameters() -> None:
     models = pd.DataFrame({"variant": "LA", "depth": 16, "config": ["{}", None, "not json"]})
     runs = pd.DataFrame({"variant": ["LA"], "depth": 16, "seed": None, "recipe": None})
     assert hyperparameters(models, runs, {}, styles(["LA"])).rows == ()
+
+
+def test_examples_in_which_models_differ_come_first_and_say_the_share_of_seeds(tmp_path: Path) -> None:
+    data = read_study(whole_study(tmp_path / "results.duckdb"), STUDY)
+    made = examples(data.examples, data.usual_answers, styles(data.variants), 4, "gsm8k")
+    assert [cell.text for cell in made.head[0]] == ["Question", "Right", "LA", "DR", "DR+DA", "tiny"]
+    rows = [[cell.text for cell in row.cells] for row in made.rows]
+    assert [row[0].split()[0] for row in rows] == ["15", "25", "5"]
+    assert rows[0][1:] == ["7", "7", "7", "7", "4"]
+    assert [cell.note for cell in made.rows[0].cells[2:]] == ["1 of 1", "1 of 1", "1 of 1", "0 of 1"]
+    assert "LA “7” to 67%, DR “7” to 100%, DR+DA “7” to 100% and tiny “4” to 67%" in made.caption

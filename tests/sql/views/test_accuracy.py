@@ -221,3 +221,30 @@ def test_raw_weights_stand_beside_the_averaged_ones(sql):
     versions = [{"run_id": "s-4-LA-None", "tokens": 10, "task": task, "weights": "raw"} for task in "tu"]
     put(sql, "evaluation_versions", versions)
     assert sql.execute("select task, tokens from raw_accuracy").fetchall() == [("t", 20)], "evaluated raw since"
+
+
+# What models answer --------------------------------------------------------------------------------------------------
+
+
+def test_the_answer_of_a_model_is_that_of_most_seeds_at_the_last_checkpoint_that_the_study_claims(sql):
+    said = {"LA": ("7", "7", "3"), "DR": ("3", "4", "3")}
+    for variant, texts in said.items():
+        for seed, text in enumerate(texts):
+            enter(sql, {variant: {"t": {10: 0.5, 20: 0.5, 30: 0.5}}}, seed=seed)
+            place = {"run_id": f"s-4-{variant}-{seed}", "task": "t", "item_id": "a"}
+            written = {10: "no", 20: text, 30: "later"}
+            rows = [
+                {**place, "tokens": t, "text": one, "question": "3 + 4?", "gold": "7"} for t, one in written.items()
+            ]
+            put(sql, "answers", rows)
+            right = {"metric": "exact_match", "filter": "none", "value": float(text == "7")}
+            put(sql, "items", [{**place, "tokens": tokens, **right} for tokens in written])
+    sql.execute("update runs set tokens = 20")
+    sql.execute(
+        "insert into internal.claims select distinct 's', run_id, tokens, task from evaluations where tokens < 30"
+    )
+    rows = "select variant, question, gold, text, share_right, seeds, apart from internal.model_answers order by 1 desc"
+    assert sql.execute(rows).fetchall() == [
+        ("LA", "3 + 4?", "7", "7", pytest.approx(2 / 3), 3, pytest.approx(2 / 3)),
+        ("DR", "3 + 4?", "7", "3", 0, 3, pytest.approx(2 / 3)),
+    ]
