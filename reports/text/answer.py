@@ -112,7 +112,7 @@ def _unequal_costs(data: StudyData) -> list[str]:
     for row in costs.to_dict("records"):
         ratios = [row[name] / row[f"{name}_of_baseline"] - 1 for name in COSTS]
         if any(abs(ratio) > EQUAL for ratio in ratios):
-            said = [f"{ratio:+.0%} {name}" for ratio, name in zip(ratios, COSTS.values(), strict=True)]
+            said = [f"{ratio:+z.0%} {name}" for ratio, name in zip(ratios, COSTS.values(), strict=True)]
             unequal.append(f"{_model(row)} ({', '.join(said)})")
     texts = [f"Unequal costs, against {data.baseline}: {listed(unequal)}."] * bool(unequal)
     remarks = data.models[data.models["remarks"].notna()].to_dict("records")
