@@ -1,5 +1,4 @@
 -- One row: a model and an item of a benchmark, with the answer of most of its seeds at the last checkpoint with answers.
--- needs: chosen_metric, model_runs
 create or replace view internal.model_answers as
 with latest as (
     select model_runs.study_id, model_runs.depth, model_runs.variant, model_runs.seed, answers.*
