@@ -136,7 +136,7 @@ def _slider(arrows: pd.DataFrame, first: pd.Series) -> dict[str, Any]:
     """Return the parameter with the height of the arrows; at its least, where it begins, they are at their means."""
     low, high = (float(f"{end:.6g}") if end == end else 0.0 for end in (arrows["start"].min(), arrows["end"].max()))
     step = (high - low) / STEPS
-    words = f"Drag from the mean to one {measure_name(first)}"
+    words = f"Drag for the ratio at one {measure_name(first)}; left end: the mean"
     bind = {"input": "range", "min": low - step, "max": high, "step": step, "name": words}
     depth = str(first["depth"]).replace("-", "_")
     return {"name": f"reached_{depth}", "value": low - step, **({"bind": bind} if step else {})}
@@ -166,7 +166,7 @@ def _arrow_marks(
     place = alt.XValue("width" if loss else 6)
     lines = base.encode(x=place, y=alt.YValue({"expr": f"{LINE} * (datum.line + 1)"}), text=alt.Text("label:N"))
     shown = "format({}, '.3~g') + ' bits per byte'" if loss else "format({}, '.1%')"
-    title = f"{reached} <= {least} ? 'On average' : 'At ' + {shown.format(reached)}"
+    title = f"{reached} <= {least} ? 'Tokens, on average' : 'Tokens at ' + {shown.format(reached)}"
     heading = alt.Chart(alt.InlineData(values=[{}])).mark_text(**corner, text={"expr": title}, color=LIGHT["muted"])
     return [
         base.mark_rule(strokeWidth=2.4).encode(x=tail, x2=alt.X2("tokens:Q"), y=y),

@@ -36,7 +36,8 @@ def architecture_in_words(config: Any) -> str:
         return ""
     if "recurrent" not in values:
         return values.get("module", "")
-    layers = "one layer used at every depth" if values["recurrent"] else "a layer of its own for each depth"
+    layers = "a layer of its own for each depth" if values.get("depth") != 1 else "a single layer"
+    layers = "one layer used at every depth" if values["recurrent"] else layers
     return layers + ", attention over depths" * bool(values.get("depth_attention"))
 
 

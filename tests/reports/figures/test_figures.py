@@ -98,7 +98,7 @@ def test_a_curve_that_stops_has_a_line_to_what_it_never_reached_and_no_arrow() -
     lines = [row for rows in data(drawn.panels[0].specification) for row in rows if "missed_low" in row]
     last = CURVES[CURVES["variant"] == "DR"]["tokens"].max()
     assert [(float(row["tokens"]), row["missed_low"], row["missed_high"]) for row in lines] == [(last, "0.5", "0.75")]
-    assert "DR never reached 50.0% to 75.0%" in drawn.panels[0].description
+    assert "LA reached 75.0%, DR 50.0%" in drawn.panels[0].description
     assert arrows(stops, TARGETS) == []
 
 

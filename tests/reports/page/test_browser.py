@@ -138,9 +138,9 @@ def test_the_slider_moves_arrow_tokens_ratio_and_height(page: Browser) -> None:
     for share in (0.3, 0.8):
         said.append(slide(page, share))
         drawn.append(page.run(arrow))
-    assert "On average" in said[0]
+    assert "Tokens, on average" in said[0]
     assert "DR 0.40 times as many" in said[0]
-    assert all("× the" in words and "At " in words for words in said[1:])
+    assert all("× the" in words and "Tokens at " in words for words in said[1:])
     assert len(set(said)) == len(set(drawn)) == 3
 
 
@@ -162,7 +162,7 @@ def test_a_page_that_loads_again_shows_what_was_chosen_and_the_place(page: Brows
     page.run("document.querySelector('.toolbar button').click()")
     page.draw_all()
     assert page.run("location.search") == ""
-    assert "On average" in page.run(HERO)
+    assert "Tokens, on average" in page.run(HERO)
 
 
 def test_a_chosen_benchmark_leaves_the_answer(page: Browser) -> None:
