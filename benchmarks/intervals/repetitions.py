@@ -84,7 +84,7 @@ def summary(intervals: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Run the repetitions, then print every interval (also to repetitions.csv), their summary and the pooled noise."""
+    """Run the repetitions, then print every interval and their summary (also as CSV), and the pooled noise."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("study", help="a preset, or a study file with the built-in problems")
     parser.add_argument("folder", type=Path, help="holds a study file, a root and a log for each repetition")
@@ -106,6 +106,7 @@ def main() -> None:
     found = pd.concat(intervals)
     found = found[found["task"].isin(HEADLINES)]
     found.to_csv(options.folder / "repetitions.csv", index=False, float_format="%.4g")
+    summary(found).to_csv(options.folder / "summary.csv", index=False, float_format="%.4g")
     print(found.sort_values(["metric", "task", "variant", "repetition"]).round(3).to_string(index=False), "\n")
     print(summary(found).round(3).to_string(index=False), "\n")
     pooled = pd.concat(noise).groupby(["metric", "task"]).agg(lambda values: np.sqrt((values**2).mean()))

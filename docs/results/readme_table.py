@@ -15,11 +15,12 @@ ANSWERS = "average", "loss", "loss of the right answers"
 DOCUMENTS = "validation", "loss", "loss on held-out documents"
 STUDIES = [  # folder, depth, description, measures; of the former demos what was printed, to two digits
     (
-        "demo",
+        "demo-repetitions",
         "4",
-        "the demo: expressions and recall, depth 4, four seeds of 800,000 tokens",
+        "four demos: expressions and recall, depth 4, four seeds of 800,000 tokens each",
         [ACCURACY, ANSWERS, DOCUMENTS],
     ),
+    ("demo", "4", "the demo, the first of the four", [ACCURACY]),
     (
         "former-demos",
         "4",
@@ -52,12 +53,24 @@ def with_table(text: str) -> str:
     return before + BEGIN + "".join(table()) + END + rest.split(END)[1]
 
 
+def rows_of(folder: Path) -> Iterator[dict[str, str]]:
+    """Read the factors of a study, or of repetitions of a study as the summary of their bounds."""
+    file = folder / "summary.csv"
+    with (file if file.exists() else folder / "mean_factors.csv").open(newline="") as lines:
+        for row in csv.DictReader(lines):
+            mean = (
+                {"factor": "", "bound": row["mean"], "bound_low": row["mean_low"], "bound_high": row["mean_high"]}
+                if "mean" in row
+                else {}
+            )
+            yield row | mean
+
+
 def table() -> Iterator[str]:
     """Yield the lines of the table: a row for each study and measure, a column for each variant."""
     yield f"| study | for equal | {' | '.join(VARIANTS)} |\n|---|---|{'---|' * len(VARIANTS)}\n"
     for folder, depth, description, measures in STUDIES:
-        with (RESULTS / folder / "mean_factors.csv").open(newline="") as file:
-            rows = {(row["depth"], row["task"], row["metric"], row["variant"]): row for row in csv.DictReader(file)}
+        rows = {(row["depth"], row["task"], row["metric"], row["variant"]): row for row in rows_of(RESULTS / folder)}
         for task, metric, words in measures:
             cells = [cell(rows[depth, task, metric, variant]) for variant in VARIANTS]
             yield f"| {description} | {words} | {' | '.join(cells)} |\n"
