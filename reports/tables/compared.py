@@ -37,6 +37,6 @@ def compared(
     searched = tuning["learning_rate"].nunique()
     how = f" Each learning rate is the best of {counted(searched, 'rate')} tried." if searched else ""
     how += f" {remark[0].upper()}{remark[1:]}." if remark else ""
-    columns = [left("Compared"), "At depth", left("What it is"), "Layers", "Parameters", "FLOPs a token"]
+    columns = [left("Compared"), "Depth", left("What it is"), "Layers", "Parameters", "FLOPs a token"]
     columns += ["Learning rate", "Tokens", "Seeds"]
     return table("table-compared", f"{baseline_of(resources)} is the baseline.{how}", columns, body)
