@@ -138,4 +138,8 @@ def patiently(action: Callable[[], Result]) -> Result:
     def report(state: RetryCallState) -> None:
         progress.report(LABEL, 0.0, str(state.outcome.exception()))
 
-    return Retrying(retry=retry_if_exception_type(Busy), wait=wait_fixed(POLL_SECONDS), before_sleep=report)(action)
+    retrying = Retrying(retry=retry_if_exception_type(Busy), wait=wait_fixed(POLL_SECONDS), before_sleep=report)
+    result = retrying(action)
+    if retrying.statistics["attempt_number"] > 1:
+        progress.report(LABEL, 1.0, "free again")
+    return result

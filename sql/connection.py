@@ -125,7 +125,7 @@ def temporary_views() -> dict[str, str]:
 
 
 def _lay_over(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create this program's macros and views as temporary ones, which hide those of the file, and tables it lacks."""
+    """Create temporary macros and views, which hide those of the file, and empty tables where the file has none."""
     there = {name for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()}
     for statement, name in (found for text in definitions().values() for found in NEW_TABLE.findall(text)):
         if name not in there:

@@ -105,7 +105,8 @@ def main() -> None:
         noise.append(query(root / "results.duckdb", NOISE))
     found = pd.concat(intervals)
     found = found[found["task"].isin(HEADLINES)]
-    found.to_csv(options.folder / "repetitions.csv", index=False, float_format="%.4g")
+    bounds = found.rename(columns={"factor": "bound", "low": "bound_low", "high": "bound_high"})
+    bounds.to_csv(options.folder / "repetitions.csv", index=False, float_format="%.4g")
     summary(found).to_csv(options.folder / "summary.csv", index=False, float_format="%.4g")
     print(found.sort_values(["metric", "task", "variant", "repetition"]).round(3).to_string(index=False), "\n")
     print(summary(found).round(3).to_string(index=False), "\n")

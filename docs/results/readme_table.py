@@ -78,7 +78,7 @@ def table() -> Iterator[str]:
 
 
 def cell(row: dict[str, str]) -> str:
-    """Format a factor with its interval; the bound where no factor is given, or less than 0.9 of the range covered."""
+    """Format a factor and its interval, or its bound where a row has no factor or covers less than 0.9 of the range."""
     bounded = not row["factor"] or float(row.get("covered") or 1) < 0.9
     names = ("bound", "bound_low", "bound_high") if bounded else ("factor", "low", "high")
     value, low, high = (float(row[name]) for name in names)

@@ -1,4 +1,4 @@
-"""Fix the looks at which a study decides whether it has seeds enough, and what its intervals are then.
+"""Define at how many seeds a study decides whether to add more, and the significance of its intervals there.
 
 The interval of every look leaves out the truth so rarely that the intervals of all looks together leave it out in 5 %
 of studies, however a look decides whether to go on (Pocock). The mean factor comes from mean curves by a jackknife, so

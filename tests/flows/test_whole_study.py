@@ -87,6 +87,7 @@ def test_a_shell_on_the_results_ends_no_study(tmp_path: Path) -> None:
         assert plan.evaluated
     assert process.wait(PATIENCE_SECONDS) == 0, log.read_text()
     waits = [line for line in log.read_text().splitlines() if "in use by another process" in line]
+    assert "free again" in log.read_text()
     assert all(f"PID {reader.pid}" in line for line in waits)
     with connect(root / "results.duckdb", read_only=True) as connection:
         for table in ("studies", "curation", "runs", "steps", "evaluations", "items"):

@@ -36,8 +36,8 @@ class Device:
 
 # By native.c with AVX-512; half as much without a compiler. At the demo's hidden size of 64 7 to 15 ms a depth.
 CPU_CORE = Device("CPU core at 60 GFLOP/s", 60e9, depth_seconds=0.01, evaluation_seconds=0.7)
-# An H100: paper-16 at 0.29 of the peak (LA), 0.20 (DR); at hidden size 256 5 ms a depth (LA) and 13 (DR+DA), and 19 s
-# (LA) to 32 (DR+DA) until the first step is compiled, from the second training of a variant on.
+# Measured on an H100. A step of paper-16 reaches 0.29 of the peak (LA) and 0.20 (DR). At hidden size 256 a depth takes
+# 5 ms (LA) to 13 (DR+DA). The second training of a variant needs 19 s (LA) to 32 (DR+DA) to start and compile.
 GPU = Device("GPU at 198 TFLOP/s", 0.20 * 989e12, depth_seconds=0.009, start_seconds=30.0, evaluation_seconds=0.3)
 
 
