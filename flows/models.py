@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from model.architectures.module import TRANSFORMERS, Architecture, ModuleConfig,
 from model.config import la
 from model.matching import match_costs, match_fields
 from pipeline.errors import InputError
+from pipeline.storage.digests import canonical
 
 FAMILIES: dict[str, dict[str, bool]] = {  # how a family differs from the layered model
     "LA": {},
@@ -126,10 +129,14 @@ def size(sizing: Sizing, code: Path | None = None, *, trust_code: bool = False) 
             return DreamerConfig.from_dict(values)
         return dataclasses.replace(config, config=dict(values))
 
-    def cost(values: Mapping[str, Any]) -> dict[str, float]:
-        found = count(sized(values), length, code=code, trust_code=trust_code)
+    @cache
+    def counted(values: str) -> dict[str, float]:
+        found = count(sized(json.loads(values)), length, code=code, trust_code=trust_code)
         check_countable(sizing.name, found)
         return {"flops": found.flops_per_token, "parameters": found.parameters}
+
+    def cost(values: Mapping[str, Any]) -> dict[str, float]:
+        return counted(canonical(values))  # the search comes back to the same sizes
 
     if target:
         wanted = {"flops": target.flops_per_token, "parameters": target.parameters}

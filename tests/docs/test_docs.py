@@ -121,6 +121,7 @@ def test_a_fault_is_proved_by_a_test_or_is_said_not_to_be(fault: str) -> None:
 SQL = (Path(__file__).resolve().parents[2] / "docs" / "sql.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_curves_as_documented_have_factors_and_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,6 +47,7 @@ def write(folder: Path, name: str = "gpt", **models: Any) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_costs_of_the_page_are_those_of_a_count_by_hand_and_matched(tmp_path: Path) -> None:
     study = load_study(write(tmp_path))
     la, gpt, lstm = plan_models(study, 512, lambda sizing: size(sizing, tmp_path, trust_code=True))

@@ -321,6 +321,7 @@ def test_a_study_prepared_on_a_running_cluster_is_the_same_study(
         assert first.read_bytes() == second.read_bytes(), name
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_not_there_is_one_line() -> None:
     pytest.importorskip("distributed")
     with pytest.raises(InputError, match="no Dask scheduler answers"), workers(1, "tcp://127.0.0.1:1"):

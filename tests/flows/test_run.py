@@ -307,6 +307,7 @@ def test_seeds_are_added_until_the_intervals_are_narrow(prepared: Planned, sprea
     assert factor["seeds"].item() == seeds
 
 
+@pytest.mark.slow
 def test_a_race_at_another_point_is_said_in_one_line(prepared: Planned, capsys: pytest.CaptureFixture[str]) -> None:
     run(prepared(training=RACE, **ONE), JobsByHand())
     capsys.readouterr()

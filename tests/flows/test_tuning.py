@@ -113,6 +113,7 @@ def test_the_search_is_measured_on_documents_of_its_own_and_in_no_other_table(pl
         assert set(query(plan.study.database, f"from {table}")["run_id"]) == {one.run_id for one in plan.runs}, table
 
 
+@pytest.mark.slow
 def test_a_second_start_searches_nothing_also_after_the_search_was_cleaned_away(planned: Planned) -> None:
     plan = planned(training=TRAINING, **ONE)
     run(plan, JobsByHand(tuning=bowl(LA=2e-3)))
@@ -129,6 +130,7 @@ def test_a_second_start_searches_nothing_also_after_the_search_was_cleaned_away(
     assert trained(jobs) == ["train LA-2 seed 0", "train LA-2 seed 1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("best", "tried", "rates"),
     [
@@ -164,6 +166,7 @@ def test_nothing_is_chosen_from_a_grid_that_has_grown_since_it_was_looked_at(pla
     assert len(plan.tuning_runs) == 8
 
 
+@pytest.mark.slow
 def test_a_rate_at_which_a_training_failed_is_not_chosen_and_the_study_names_it(planned: Planned) -> None:
     plan = planned(training=TRAINING, **ONE)
     name = "tune LA-2 seed 901 rate 0.002"
@@ -194,6 +197,7 @@ def test_a_stopped_search_goes_on_and_status_shows_it(planned: Planned) -> None:
     assert not [one for one in read_states(plan) if one.stage == "tune"]
 
 
+@pytest.mark.slow
 def test_a_decay_knows_its_end_so_the_study_is_not_extended(prepared: Planned) -> None:
     decays = {"schedule": "linear", "checkpoint_every": 6000}
     plan = prepared(training=decays, **ONE)

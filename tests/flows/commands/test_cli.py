@@ -179,7 +179,14 @@ def test_the_paper_study_prints_totals_and_what_is_unknown(capsys: pytest.Captur
     assert "one seed of each model shows no spread" in lines["tells"]
 
 
-@pytest.mark.parametrize("preset", [name for name in presets() if name != "paper-16"])
+@pytest.mark.parametrize(
+    "preset",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "control" else ())  # which counts models by running them
+        for name in presets()
+        if name != "paper-16"
+    ],
+)
 def test_plan_of_every_preset(capsys: pytest.CaptureFixture[str], preset: str) -> None:
     assert main(["plan", preset]) == 0
     out = capsys.readouterr().out

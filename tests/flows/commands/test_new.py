@@ -107,6 +107,7 @@ def test_texts_are_one_source_and_a_conversation_another(here: Path) -> None:
     assert main(["plan", "my.yaml"]) == 0
 
 
+@pytest.mark.slow
 def test_classes_of_a_module_are_variants_and_are_not_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(here)
     assert main(["new", "my.yaml", "--module", "my_models.py"]) == 0

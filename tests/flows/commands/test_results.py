@@ -60,6 +60,7 @@ def test_rows_that_enter_while_the_first_page_is_written_are_drawn_again(
     assert watched[0][2] == before < database.stat().st_mtime_ns
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_with_the_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     database = entered(tmp_path / "results.duckdb", {"studies": [study()]})
     with no_space():

@@ -161,6 +161,7 @@ def no_study(monkeypatch: pytest.MonkeyPatch) -> None:
     seen.clear()
 
 
+@pytest.mark.slow
 def test_a_server_that_the_environment_names_is_used_and_said(
     client: SyncPrefectClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,6 +132,7 @@ def exported(database: Path, folder: Path) -> tuple[Path, Path]:
     return folder / "curves.csv", folder / "items.parquet"
 
 
+@pytest.mark.slow
 def test_an_export_of_a_study_has_its_factors_and_with_items_its_intervals(tmp_path: Path) -> None:
     right = {"LA": (4, 8, 12, 16, 20), "DR": (6, 9, 14, 20, 24), "DR+DA": (5, 12, 17, 21, 30)}
     database = whole_study(tmp_path / "results.duckdb", right)
@@ -150,6 +151,7 @@ def test_an_export_of_a_study_has_its_factors_and_with_items_its_intervals(tmp_p
     pd.testing.assert_frame_equal(found, expected.reset_index(drop=True), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_without_items_the_interval_has_the_standard_errors(tmp_path: Path) -> None:
     head, rows = "variant,seed,tokens,task,score{}", []
     for variant, start in (("A", 0.2), ("B", 0.25), ("C", 0.3)):

@@ -9,14 +9,16 @@ from sql import results
 from sql.statistics.compute import compute_statistics
 from sql.statistics.expectations import Expectation, check_expectations
 from tests.sql.by_hand import enter_scores
+from tests.sql.empty import empty_file
 
 TOKENS = [100, 200, 400, 800, 1600]
 SHIFT = {"LA": 0, "DR": 0, "DR+DA": -1, "X": None}  # a twin, one that needs twice the tokens, one that never learns
 
 
-@pytest.fixture
-def known(path):
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
     """Three seeds of three models: of 400 items the first are right, a tenth more at every doubling of the tokens."""
+    path = empty_file(tmp_path_factory.mktemp("known") / "results.duckdb")
     random = np.random.default_rng(1)
     for seed in range(3):
         curves = {}

@@ -199,6 +199,7 @@ def frames(path: Path) -> dict[str, pd.DataFrame]:
     return read.frames
 
 
+@pytest.mark.slow
 def test_variants_of_other_names_have_the_same_numbers(tmp_path: Path) -> None:
     path = whole_study(tmp_path / "results.duckdb")
     with connect(path) as connection:
@@ -327,6 +328,7 @@ def test_diversity_counts_the_experts_with_nine_tenths_of_the_selections(sql):
     ]
 
 
+@pytest.mark.slow
 def test_a_large_pool_keeps_points_evenly_spread_over_the_logarithm(sql):
     use(sql, "DR", {1: {expert: 1 + expert for expert in range(1000)}})
     counts = [row[0] for row in sql.execute("select experts from expert_concentration where depth = 1").fetchall()]

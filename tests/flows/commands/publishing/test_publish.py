@@ -120,6 +120,7 @@ def results_of(study_id: str) -> dict[str, list]:
     return tables | evaluations("LA", RIGHT["LA"], ["world_choice"])
 
 
+@pytest.mark.slow
 def test_code_goes_with_its_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     entered(tmp_path / "run" / "results.duckdb", results_of(CONTROL.study_id))
     command = ["publish", "control", str(tmp_path / "out"), "--root", str(tmp_path / "run"), "--checkpoints"]
