@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.errors import InputError
 from pipeline.worlds import sheets, stories
 from pipeline.worlds.planting import Edit
-from pipeline.worlds.sheets import KINDS, Sheet
+from pipeline.worlds.sheets import HOPS, KINDS, Sheet
 
 Item = TypeVar("Item")
 Several = Annotated[tuple[Item, ...], Field(min_length=1)]
@@ -32,7 +32,7 @@ class WorldSettings:
     and of the text split. `families` are the kinds of problems, in equal shares: `sums` are stories of `shortest` to
     `longest` steps, told of `nouns` names and as many things (none: all); the others are sheets (`pipeline.worlds.
     sheets`) of so many `questions`: expressions of up to `operations` operations and tracking of up to `moves` numbers
-    before a question, both modulo `modulus`, recall of `recall_pairs` pairs, and chain of two tables of `chain_pairs`.
+    before a question, both modulo `modulus`, recall of `recall_pairs` pairs, chain of `chain_tables` of `chain_pairs`.
     Benchmarks depend only on `seed`, `items`, `families` and what the families are made of. Duplicates repeat clean
     rows. Rows of `traces` have a closed trace before the answer, rows of `unclosed` a trace without an end. Sheets have
     exact duplicates, leaks word for word and broken rows, but no traces.
@@ -51,6 +51,7 @@ class WorldSettings:
     moves: Count = 6
     recall_pairs: Pairs = 6
     chain_pairs: Pairs = 5
+    chain_tables: Annotated[int, Field(ge=2, le=len(HOPS))] = 2
     exact_duplicates: Share = 0.04
     near_duplicates: Share = 0.04
     number_variants: Share = 0.03
@@ -82,7 +83,7 @@ class WorldSettings:
         draw = {
             "expressions": partial(sheets.draw_expressions, operations=self.operations, modulus=self.modulus),
             "recall": partial(sheets.draw_recall, pairs=self.recall_pairs),
-            "chain": partial(sheets.draw_chain, pairs=self.chain_pairs),
+            "chain": partial(sheets.draw_chain, pairs=self.chain_pairs, tables=self.chain_tables),
             "tracking": partial(sheets.draw_tracking, moves=self.moves, modulus=self.modulus),
         }
         return {name: partial(draw[name], questions=self.questions) for name in self.families if name in draw}

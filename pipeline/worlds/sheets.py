@@ -6,8 +6,8 @@ Each family asks for one ability, and models learn each in minutes on a core:
   and their values (Mano, arXiv 2510.25741). Of few operations, or modulo 3, they can be memorised in width.
 * recall (attention and a second layer): pairs of a key and a value, then keys: `c r a m ... a m ;` (multi-query
   associative recall, arXiv 2312.04927).
-* chain (depth, in stages): pairs from one alphabet to the next and on to a third, shuffled, then `once c m ;` for one
-  hop, `twice c R ;` for two.
+* chain (depth, in stages): pairs from one alphabet to the next and on to a third, or a fourth, shuffled, then
+  `once c m ;` for one hop, `twice c R ;` for two, `thrice c S ;` for three.
 * tracking (recurrence in time): numbers, now and then the sum so far modulo a small number: `4 1 3 = 3 ; 2 = 0 ;`
   (arXiv 2602.18333).
 
@@ -26,7 +26,8 @@ from pipeline.tokens.tokenizer import MARK
 from pipeline.worlds.drawing import pick, shuffled
 
 KINDS = 10  # letters of an alphabet
-ALPHABETS = (ascii_lowercase[:KINDS], ascii_lowercase[KINDS : 2 * KINDS], ascii_uppercase[:KINDS])
+ALPHABETS = tuple(case[start : start + KINDS] for case in (ascii_lowercase, ascii_uppercase) for start in (0, KINDS))
+HOPS = ("once", "twice", "thrice")
 SIGNS = ("plus", "minus")
 
 
@@ -84,17 +85,19 @@ def draw_recall(random: Random, questions: int, pairs: int) -> Sheet:
     return Sheet(" ".join(["recall", *map(" ".join, table)]), asked, tuple(sorted({value for _, value in table})))
 
 
-def draw_chain(random: Random, questions: int, pairs: int) -> Sheet:
-    """Draw two tables of `pairs` pairs, from letters to letters and on to others, then ways of one hop or of two."""
-    first, middle, last = (shuffled(random, alphabet)[:pairs] for alphabet in ALPHABETS)
-    table = [*zip(first, middle, strict=True), *zip(middle, last, strict=True)]
+def draw_chain(random: Random, questions: int, pairs: int, tables: int) -> Sheet:
+    """Draw tables of `pairs` pairs, from letters to letters and on to others, then ways of one hop or more."""
+    letters = [shuffled(random, alphabet)[:pairs] for alphabet in ALPHABETS[: tables + 1]]
     ways = [
-        *((f"once {start}", end) for start, end in table),
-        *((f"twice {start}", end) for start, end in zip(first, last, strict=True)),
+        (word, *way)
+        for hops, word in enumerate(HOPS[:tables], 1)
+        for first, last in zip(letters, letters[hops:], strict=False)
+        for way in zip(first, last, strict=True)
     ]
-    asked = tuple(shuffled(random, ways)[:questions])
-    told = " ".join(["chain", *map(" ".join, shuffled(random, table))])
-    return Sheet(told, asked, tuple(sorted(middle if asked[-1][1] in middle else last)))
+    asked = tuple((f"{word} {start}", end) for word, start, end in shuffled(random, ways)[:questions])
+    told = shuffled(random, [f"{start} {end}" for word, start, end in ways if word == HOPS[0]])
+    options = next(ends for ends in letters if asked[-1][1] in ends)
+    return Sheet(" ".join(["chain", *told]), asked, tuple(sorted(options)))
 
 
 def draw_tracking(random: Random, questions: int, moves: int, modulus: int) -> Sheet:

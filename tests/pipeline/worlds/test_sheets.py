@@ -63,15 +63,18 @@ def test_recall_asks_each_key_once(seed: int, pairs: int, questions: int) -> Non
     assert set(sheet.options) == set(values.values())
 
 
-@given(seeds, st.integers(2, 10), st.integers(1, 40))
-def test_chain_follows_one_table_or_two(seed: int, pairs: int, questions: int) -> None:
-    sheet = draw_chain(Random(seed), questions, pairs)
+@given(seeds, st.integers(2, 10), st.integers(1, 70), st.integers(2, 3))
+def test_chain_follows_its_tables(seed: int, pairs: int, questions: int, tables: int) -> None:
+    sheet = draw_chain(Random(seed), questions, pairs, tables)
     table, asked = read(sheet)
     following = dict(zip(table[::2], table[1::2], strict=True))
-    assert len(following) == 2 * pairs
-    assert len({tuple(words) for words, _ in asked}) == len(asked) == min(3 * pairs, questions)
-    for (hops, start), answer in asked:
-        assert answer == (following[start] if hops == "once" else following[following[start]])
+    assert len(following) == tables * pairs
+    ways = pairs * tables * (tables + 1) // 2
+    assert len({tuple(words) for words, _ in asked}) == len(asked) == min(ways, questions)
+    for (hops, place), answer in asked:
+        for _ in range(1 + ["once", "twice", "thrice"].index(hops)):
+            place = following[place]
+        assert place == answer
     assert len(sheet.options) == pairs
 
 
@@ -87,7 +90,7 @@ def test_tracking_tells_the_sum_so_far(seed: int, moves: int, modulus: int) -> N
 
 @given(seeds)
 def test_benchmarks_ask_the_last_question(seed: int) -> None:
-    sheet = draw_chain(Random(seed), 10, 5)
+    sheet = draw_chain(Random(seed), 10, 5, 2)
     assert f"{sheet.prompt} {sheet.answer} ;" == sheet.text
     assert sheet.answer in sheet.options
 
@@ -95,6 +98,6 @@ def test_benchmarks_ask_the_last_question(seed: int) -> None:
 def test_answers_are_near_uniform_over_their_options() -> None:
     random, places = Random(0), Counter()
     for _ in range(5000):
-        sheet = draw_chain(random, 10, 5)
+        sheet = draw_chain(random, 10, 5, 2)
         places[sheet.options.index(sheet.answer)] += 1
     assert all(900 < count < 1100 for count in places.values())
