@@ -43,6 +43,8 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
         _check_memory(study, planned)
     elif importlib.util.find_spec("distributed") is None:
         raise InputError("compute.cluster: Dask is not installed; pip install 'dreamer-study[cluster]'")
+    if study.tracking and importlib.util.find_spec(study.tracking) is None:
+        raise InputError(f"tracking: {study.tracking} is not installed; pip install 'dreamer-study[tracking]'")
     _check_disk(study, planned)
 
 

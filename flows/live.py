@@ -16,6 +16,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_fix
 from flows.plan import Evaluation, Plan
 from flows.rows import compute_intervals, enter_evaluations, enter_runs, enter_study, forget_wrong, status_of
 from flows.study.configuration import Study
+from flows.tracking import Tracker
 from flows.watching import progress
 from pipeline.storage.digests import digest, file_digest
 from pipeline.storage.files import write_text_atomically
@@ -37,7 +38,7 @@ class Results:
     """The rows and the report of a study that runs; `drawn` is called with the data of every report that is written."""
 
     def __init__(self, plan: Plan, drawn: Callable[[StudyData], object] = lambda data: None) -> None:
-        self._plan, self._tell = plan, drawn
+        self._plan, self._tell, self._tracker = plan, drawn, Tracker(plan)
         self._entered: set[str] = set()  # outputs, by their names in the ledger
         self._study_entered = False
         self._changed = self._drawn = False
@@ -68,11 +69,13 @@ class Results:
         self._entered.update(f"evaluations/{one.key}" for one in new)
         self._changed = False
         self._drawn = self._drawn and not new
+        self._tracker.update()
 
     def finish(self) -> None:
         """Enter all rows, and compute the intervals; waits for a results file that another program holds."""
         patiently(self.enter)
         patiently(lambda: compute_intervals(self._plan))
+        self._tracker.update(last=True)
 
     def write_report(self) -> Path:
         """Write the final report."""

@@ -37,7 +37,10 @@ from sql.statistics.compute import compute_statistics
 # Tables of an evaluation's rows; which files are there depends on what the study asks for.
 EVALUATION_TABLES = (*COLUMNS, "depth_evaluations", "raw_evaluations")
 PACKAGES = ("torch", "lm-eval", "datasets", "datasketch", "tokenizers", "duckdb", "prefect", "numpy", "pyarrow")
-OF_THE_MACHINE: Any = {"root": True, "store": True, "workers": True, "compute": True, "data": {"mirror", "memory"}}
+OF_THE_MACHINE: Any = {
+    **dict.fromkeys(("root", "store", "workers", "compute", "tracking"), True),
+    "data": {"mirror", "memory"},
+}
 WAITING, TRAINING, EVALUATING = UNDER_WAY
 COMPLETE, SCREENED, FAILED = "complete", "screened", "failed"
 PATIENCE = 5.0  # seconds that a writer waits for the results file before the rows wait and the study goes on

@@ -9,6 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 OURS = ("pipeline", "model", "flows", "sql", "reports")
+EXTRAS = ("cluster", "tracking", "transformers")  # the others serve no module
 NOT_IMPORTED = {  # declared for another reason than an import
     "fastapi": "bounds the version of Prefect's server, which does not start with newer ones",
 }
@@ -36,7 +37,9 @@ def imported() -> dict[str, str]:
 def declared() -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     optional = project["optional-dependencies"]
-    return {distribution(each) for each in [*project["dependencies"], *optional["cluster"], *optional["transformers"]]}
+    return {
+        distribution(each) for each in [*project["dependencies"], *(one for extra in EXTRAS for one in optional[extra])]
+    }
 
 
 def test_what_is_imported_is_declared() -> None:

@@ -291,6 +291,9 @@ class Study(Section):
     training: Training
     evaluation: Evaluation
     compute: Compute = Field(default_factory=Compute)
+    tracking: Literal["wandb", "trackio", "tensorboard"] | None = Field(
+        None, description="the experiment tracker to which each training is logged as one of its runs"
+    )
     expect: list[Expectation] = Field([], description="known effects: `dreamer run` ends with 1 where one is missed")
     _arguments: str | None = PrivateAttr(None)
     _place: Path = PrivateAttr(Path())
@@ -380,7 +383,9 @@ class Study(Section):
     @property
     def study_id(self) -> str:
         """The name and a digest of all settings that decide the results, without paths and ways of computing."""
-        apart: dict[str, Any] = dict.fromkeys(("root", "store", "workers", "compute", "expect", "remark"), True)
+        apart: dict[str, Any] = dict.fromkeys(
+            ("root", "store", "workers", "compute", "tracking", "expect", "remark"), True
+        )
         apart |= {"data": {"mirror", "memory"}, "training": {"ranks", *HOW_IT_RUNS}}
         content = self.model_dump(mode="json", exclude=apart)
         if not self.training.seeds_until:
