@@ -17,7 +17,7 @@ from reports.text.numbers import listed, ratio
 
 
 def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw the ratio (y, logarithmic) against the value to be reached (x); a panel for each depth and measure.
+    """Draw the ratio (y, logarithmic) and its interval against the value to be reached (x), by depth and measure.
 
     `rows` are those of the view `factor_by_target`, of average accuracy and losses. None without factors.
     """
@@ -35,8 +35,9 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         panels.append(panel(title, description, _target_chart(part, shown, metric), **keys))
     return figure(
         "ratio-by-value",
-        "Where a variant is ahead",
-        "Training tokens to reach each value, over the baseline’s. The mean ratio is the mean of this curve.",
+        "Difference from the baseline",
+        "Training tokens to reach each value, over the baseline’s. The mean ratio is the mean of this curve. Bands: "
+        "95% intervals at each value, of seeds and items together.",
         panels,
         shown,
         finding="".join(findings[:1]),
@@ -44,17 +45,20 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
 
 
 def _target_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) -> chart.Specification:
-    rows = rows.assign(ratio=1 / rows["factor"])
-    low, high = min(0.8, float(rows["ratio"].min())), max(1.25, float(rows["ratio"].max()))
+    ratios = 1 / rows["factor"]
+    low, high = min(0.8, float(ratios.min())) / 1.3, max(1.25, float(ratios.max())) * 1.3
+    bands = {"low": (1 / rows["high"]).clip(low, high), "high": (1 / rows["low"]).clip(low, high)}
+    rows = rows.assign(ratio=ratios, **bands)
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
     y = alt.Y("ratio:Q", title=direction(rows), scale=scale, axis=ratio_axis(low, high))
     one = alt.Chart(alt.InlineData(values=[{"ratio": 1}])).mark_rule(color=LIGHT["v0"], strokeWidth=1.4).encode(y=y)
     told = chart.tooltip(("variant:N",), ("target:Q", ".3~g"), ("ratio:Q", ".2f"))
-    data = chart.records(rows, ["variant", "target", "ratio"])
+    data = chart.records(rows, ["variant", "target", "ratio", "low", "high"])
     base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(
-        x=_target_axis(metric), y=y, color=chart.colour(styles)
+        x=_target_axis(metric), color=chart.colour(styles)
     )
-    return chart.layered(one, *chart.line_and_markers(base, styles, told, size=16))
+    band = base.mark_area(fillOpacity=0.13).encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q"))
+    return chart.layered(band, one, *chart.line_and_markers(base.encode(y=y), styles, told, size=16))
 
 
 def _target_axis(metric: str) -> alt.X:

@@ -246,7 +246,7 @@ def test_groups_of_experts_are_sorted_by_depths_drawn_from_their_selections() ->
 def test_factors_by_target_have_a_panel_for_each_measure() -> None:
     rows = pd.concat(
         pd.DataFrame({"depth": 4, "variant": "DR", "task": "average", "metric": metric, "target": [0.2, 0.8]}).assign(
-            factor=[1.0, 1.5], baseline="LA"
+            factor=[1.0, 1.5], low=[0.8, 0.01], high=[1.25, None], baseline="LA"
         )
         for metric in ("accuracy", "loss")
     )
@@ -254,6 +254,8 @@ def test_factors_by_target_have_a_panel_for_each_measure() -> None:
     assert drawn.finding == ("Average accuracy, depth 4, from the easiest to the hardest value: DR from 1.00 to 0.67.")
     assert [one.title for one in drawn.panels] == ["Average accuracy, depth 4", "Average loss, depth 4"]
     assert "DR from 1.00 to 0.67" in drawn.panels[0].description
+    (band,) = (rows for rows in data(drawn.panels[0].specification) if "low" in rows[0])
+    assert [(row["low"], row["high"]) for row in band] == [("0.8", "1.25"), ("", "1.625")]  # to the edge, or none
     assert by_target(rows.iloc[:0], DRAWN) is None
 
 
