@@ -47,6 +47,7 @@ async function enliven(plot) {
   const words = JSON.stringify(specification);
   specification.params = params.filter((one) => words.includes(one.name))
     .map((one) => ({ ...one, value: Number(kept(one.name) ?? one.value) }));
+  makePointed(specification);
   const slider = plot.parentElement.querySelector(".slider");
   slider.replaceChildren();
   if (choice.zoom) addZoom(specification);
@@ -58,6 +59,7 @@ async function enliven(plot) {
     const result = await vegaEmbed(live, themed(specification), { ...embedding(), bind: slider });
     for (const { name } of params.filter(({ name }) => words.includes(name)))
       result.view.addSignalListener(name, (_, value) => remember(name, value));
+    result.view.addEventListener("pointerover", (_, item) => point(item?.datum?.variant));
     live.querySelector("svg").setAttribute("aria-hidden", "true"); // the plot is read out as one description
     plot.view?.finalize();
     plot.view = result.view;
@@ -68,6 +70,24 @@ async function enliven(plot) {
     live.remove();
     console.error(error);
   }
+}
+
+// Pointing at a model, in a figure, a legend or a table, makes all others faint everywhere.
+let pointed = "";
+const FAINT = { condition: { test: "pointed && datum.variant !== pointed", value: 0.12 } };
+
+function point(variant = "") {
+  if (variant === pointed) return;
+  pointed = variant;
+  for (const one of document.querySelectorAll("main [data-variant]"))
+    one.classList.toggle("faint", variant !== "" && one.dataset.variant !== variant);
+  for (const { view } of document.querySelectorAll(".plot")) view?.signal("pointed", variant).runAsync();
+}
+
+function makePointed(specification) {
+  specification.params.push({ name: "pointed", value: pointed });
+  for (const { mark, encoding } of views(specification))
+    if (encoding?.color?.field === "variant" && mark.opacity !== 0) encoding.opacity ??= FAINT;
 }
 
 const AXIS = 44; // pixels of an axis with its title

@@ -1,4 +1,4 @@
-// Save a figure as the toolbar shows it: as PNG or SVG in the colours of paper, or its data as CSV.
+// Save a figure as the toolbar shows it: as PNG or SVG in the colours of paper, its data as CSV, or as a page of its own.
 
 function save(name, type, content) {
   const link = document.createElement("a");
@@ -55,11 +55,20 @@ function csv(figure) {
     .map((line) => line.map(quoted).join(",")).join("\r\n") + "\r\n";
 }
 
+// A page that draws the figure alone, to be embedded in another.
+function pageOf(figure) {
+  const script = (text) => `<script>${text.replaceAll("<\/script", "<\\/script")}<\/script>`;
+  const drawn = JSON.stringify(composed(figure));
+  return `<!doctype html><meta charset="utf-8"><title>${figure.dataset.figure}</title><div id="figure"></div>
+${script(library)}${script(`vegaEmbed("#figure", ${drawn}, { mode: "vega-lite", renderer: "svg", actions: false })`)}`;
+}
+
 async function saveFigure(button) {
   const figure = figureOf(button);
   const kind = button.dataset.file;
   const name = `${figure.dataset.figure}.${kind}`;
   if (kind === "csv") return save(name, "text/csv", csv(figure));
+  if (kind === "html") return save(name, "text/html", pageOf(figure));
   const { view } = await vegaEmbed(document.createElement("div"), composed(figure), { mode: "vega-lite", actions: false, logLevel: 0 });
   if (kind === "svg") return save(name, "image/svg+xml", await view.toSVG());
   const canvas = await view.toCanvas(2);

@@ -55,8 +55,11 @@ function delayLoad() {
   };
 }
 
+let library; // Vega's script
+
 async function bringToLife() {
-  const [library, content] = await Promise.all(["library", "specifications"].map(unpack));
+  let content;
+  [library, content] = await Promise.all(["library", "specifications"].map(unpack));
   const script = document.createElement("script");
   script.textContent = library;
   document.head.append(script);
@@ -78,6 +81,9 @@ async function bringToLife() {
     button.hidden = false;
     button.addEventListener("click", () => saveFigure(button));
   }
+  document.addEventListener("pointerover", ({ target }) => {
+    if (!target.closest(".plot")) point(target.closest("[data-variant]")?.dataset.variant);
+  });
   recall(form);
   choose(form);
   keepPlace();

@@ -371,6 +371,40 @@ def test_a_saved_drawing_has_the_colours_of_paper(page: Browser) -> None:
     assert not any(of_files(page, "svg", "(await file.text()).includes('var(--')").values())
 
 
+def test_a_saved_page_draws_its_figure_alone(page: Browser) -> None:
+    page.draw_all()
+    on_page = "[...figure.querySelectorAll('.live svg')].map(count).reduce((one, other) => one + other)"
+    legend = "2 * figure.querySelectorAll('.legend li').length"
+    in_page = """await (async () => {
+        const frame = document.createElement('iframe');
+        frame.srcdoc = await file.text();
+        document.body.append(frame);
+        while (!frame.contentDocument?.querySelector('#figure svg')) await new Promise((done) => setTimeout(done, 20));
+        const marks = count(frame.contentDocument);
+        frame.remove();
+        return marks;
+    })()"""
+    counted = of_files(page, "html", f"[{in_page}, {on_page} + {legend}]")
+    assert len(counted) == 13
+    assert {name: pair for name, pair in counted.items() if pair[0] != pair[1] or not pair[0]} == {}
+
+
+def test_pointing_at_a_model_makes_the_others_faint_everywhere(page: Browser) -> None:
+    page.draw_all()
+    faint = """[[...document.querySelectorAll('main .faint')].map((one) => one.dataset.variant),
+        document.querySelectorAll('[data-figure] .live svg:has([opacity="0.12"])').length]"""
+    assert page.run(faint) == [[], 0]
+    point = "document.querySelector('{}').dispatchEvent(new PointerEvent('pointerover', {{ bubbles: true }}))"
+    page.run(point.format('.legend [data-variant="DR"]'))
+    page.settle()
+    others, figures = page.run(faint)
+    assert set(others) == {"LA", "DR+DA"}
+    assert figures > 10
+    page.run(point.format("h1"))
+    page.settle()
+    assert page.run(faint) == [[], 0]
+
+
 def test_a_saved_picture_is_not_blank(page: Browser) -> None:
     inked = """await (async () => {
         const picture = await createImageBitmap(file);
