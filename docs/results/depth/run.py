@@ -20,10 +20,10 @@ from sql.results import query
 
 HERE = Path(__file__).parent
 WORLDS = {  # problems, and training tokens of each run and of each training of the search
-    "chain of two tables": ({"families": ["chain"]}, 1_200_000),
     "expressions of up to 4": ({"families": ["expressions"]}, 1_200_000),
+    "chain of two tables": ({"families": ["chain"]}, 1_200_000),
     "expressions of up to 6": ({"families": ["expressions"], "operations": 6}, 2_400_000),
-    "chain of three tables": ({"families": ["chain"], "chain_tables": 3}, 1_600_000),
+    "chain of three tables": ({"families": ["chain"], "chain_tables": 3, "chain_pairs": 3}, 1_600_000),
 }
 QUERIES = {
     "factors": """
