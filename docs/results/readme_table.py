@@ -11,7 +11,7 @@ README = RESULTS.parents[1] / "README.md"
 BEGIN, END = "<!-- by docs/results/readme_table.py -->\n", "<!-- end of the table -->\n"
 
 ACCURACY = "average", "accuracy", "average accuracy"
-ANSWERS = "average", "loss", "loss of the right answers"
+ANSWERS = "average", "loss", "correct-answer bits per byte"
 DOCUMENTS = "validation", "loss", "loss on held-out documents"
 STUDIES = [  # folder, depth, description, measures; of the former demos what was printed, to two digits
     (

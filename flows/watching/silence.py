@@ -24,4 +24,4 @@ def silence(path: Path, kind: str, started: float = 0.0) -> str:
         return ""
     state = read_progress(path) if written >= started else {}
     process = f"process {state['process']} on {state['machine']}" if "process" in state else "process unknown"
-    return f"silent since {datetime.fromtimestamp(last):%F %T}, {process}"
+    return f"stalled since {datetime.fromtimestamp(last):%F %T}, {process}"

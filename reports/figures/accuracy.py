@@ -48,7 +48,7 @@ def accuracy(
         keys = {"depth": depth, "task": task, "metric": "accuracy"}
         panels.append(panel(task_name(task), description, _token_chart(*parts, shown), **keys))
     notes = " Faint lines are the seeds." if curve["seeds"].max() > 1 else ""
-    notes += " Dotted coloured lines are the raw weights, the others their running averages." if len(frames[3]) else ""
+    notes += " Dotted coloured lines are the raw weights, the others the EMA weights." if len(frames[3]) else ""
     if second_epoch_from and second_epoch_from <= curve["tokens"].max():
         notes += f" From {tokens(second_epoch_from)} tokens on the models had seen all documents before."
     goal = " The dotted line is chance."
@@ -143,7 +143,7 @@ def task_loss(
     return figure(
         f"loss-{depth_name(depth).lower().replace(' ', '-')}",
         f"{depth_name(depth)}, loss",
-        "Bits per byte of the right answers, and of held-out documents; lower is better. Each marker is a checkpoint."
+        "Correct-answer bits per byte, and bits per byte of held-out documents; lower is better. Each marker is a checkpoint."
         + faint,
         panels,
         shown,

@@ -63,7 +63,7 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
         "mean-ratios",
         f"Training tokens over those of {baseline_of(rows)}",
         "Means over all values that both reached. Lines: 95% intervals over seeds and items. Hollow: of noise. "
-        "▸ a lower bound: the variant never reached a tenth or more of the range.",
+        "▸ a lower bound (censored): the variant never reached a tenth or more of the range.",
         panels,
         circles,
         wide=True,

@@ -95,7 +95,7 @@ def measure_name(row: Mapping[str, Any]) -> str:
     if row["metric"] == "accuracy":
         return goal_name(row["task"])
     if row["task"] == AVERAGE:
-        return "average loss of the right answers"
+        return "average correct-answer bits per byte"
     return "loss on held-out documents" if row["task"] == VALIDATION else f"loss on {task_name(row['task'])}"
 
 

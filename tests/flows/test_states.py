@@ -116,7 +116,7 @@ def test_a_training_that_has_written_nothing_waits_for_its_turn_or_is_named(stud
         os.utime(study.folder / LOCK, (time.time() - 2 * hour,) * 2)
         found = states(study)["train LA-2 0"]
     assert found.state == "running"
-    assert re.fullmatch("loss 2.500, silent since .*, process 4711 on gpu07", found.detail)
+    assert re.fullmatch("loss 2.500, stalled since .*, process 4711 on gpu07", found.detail)
 
 
 @pytest.mark.parametrize(("evaluated", "state"), [(0, "stopped"), (1, "stopped"), (4, "complete")])
@@ -133,7 +133,7 @@ def test_the_seed_that_won_the_race_is_evaluated_as_far_as_its_checkpoints_are(
 
 def test_an_evaluation_that_the_flow_calls_silent_is_named(study: Study) -> None:
     choose(study, evaluated=1)
-    key, words = "evaluate LA-2 seed 0", "1 of 4 checkpoints, silent since 2026-11-22 12:03:11"
+    key, words = "evaluate LA-2 seed 0", "1 of 4 checkpoints, stalled since 2026-11-22 12:03:11"
     with only_run(study):
         assert states(study)["evaluate LA-2 0"].state == "waiting"
         with recorded(study):

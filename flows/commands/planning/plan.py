@@ -76,7 +76,7 @@ def plan(options: argparse.Namespace) -> None:
         f"{len(training.points)} checkpoints",
         "compute": f"{_flops(study, planned):.3g} FLOPs of training",
         **_times(study, times, options.price, on_gpu=on_gpu),
-        "tells": _resolution(study),
+        "detects": _resolution(study),
         "disk": _disk(study, planned),
         "left": _left(study),
     }
@@ -141,7 +141,7 @@ def _disk(study: Study, planned: list[PlannedModel]) -> str:
 
 
 def _resolution(study: Study) -> str:
-    """Say which mean factor the study tells from 1, and with one more seed."""
+    """Say the minimum detectable effect: the mean factor that the study tells from 1, and with one more seed."""
     usual = len(study.training.seeds)  # a variant with seeds of its own is a control, or a twin
     seeds = 1 if study.training.stop_at(usual) else usual
     items = 0 if unknown_benchmarks(study) else sum(scored.items for scored in scored_by(study))
@@ -150,8 +150,8 @@ def _resolution(study: Study) -> str:
     scaled = f", the items' part scaled to {noise.items:,} items" if noise != DEMO_NOISE else ""
     by = f"by the noise of {noise.measured_on}{scaled}"
     if seeds == 1:
-        return f"no factor from 1: one seed of each model shows no spread; two would tell {more:.2f}, {by}"
-    few = f"one more seed would tell {more:.2f}"
+        return f"no effect: one seed of each model shows no spread; two would detect a mean factor of {more:.2f}, {by}"
+    few = f"one more seed would detect {more:.2f}"
     return f"a mean factor of {told:.2f} from 1 in four of five such studies, with {seeds} seeds; {few}; {by}"
 
 

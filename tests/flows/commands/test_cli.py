@@ -176,7 +176,7 @@ def test_the_paper_study_prints_totals_and_what_is_unknown(capsys: pytest.Captur
     assert "8 x GPU at 198 TFLOP/s" in lines["time"]
     hours = float(lines["hours"].split()[1])
     assert float(lines["price"].split()[1].replace(",", "")) == pytest.approx(2.5 * hours, rel=0.01)
-    assert "one seed of each model shows no spread" in lines["tells"]
+    assert "one seed of each model shows no spread" in lines["detects"]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_plan_of_every_preset(capsys: pytest.CaptureFixture[str], preset: str) -
     assert main(["plan", preset]) == 0
     out = capsys.readouterr().out
     assert "\ntime  " in out
-    told = "from 1 in four of five such studies, with" in out and "one more seed would tell" in out
+    told = "from 1 in four of five such studies, with" in out and "one more seed would detect" in out
     assert told == (not preset.startswith("paper"))
 
 

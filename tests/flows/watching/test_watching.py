@@ -104,7 +104,7 @@ def test_a_minute_without_progress_is_silence_and_an_evaluation_may_rest_longer(
     assert silence(path, kind) == ""
     clock.write(path, age=rest + 10)
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
-    assert silence(path, kind) == f"silent since {at}, process 4711 on gpu07"
+    assert silence(path, kind) == f"stalled since {at}, process 4711 on gpu07"
     assert silence(path, kind, clock.now - rest + 10) == ""
     assert silence(path, kind, clock.now - rest - 5).endswith("process unknown")  # the file is of an earlier process
 
@@ -124,7 +124,7 @@ def test_a_job_is_watched_from_its_start_to_its_end(tmp_path: Path, clock: Clock
         followed.tell(Event(job, "finished"))
         clock.wait(70)
         followed.tell(Event(job, "progress"))
-    (silent,) = [words for _, _, words in heard.reports if "silent since" in words]
+    (silent,) = [words for _, _, words in heard.reports if "stalled since" in words]
     assert silent.endswith("process unknown")
     assert (job.name, 1.0, "done") in heard.reports
 

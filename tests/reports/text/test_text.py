@@ -53,7 +53,7 @@ def test_what_is_decided_comes_before_what_is_not_in_one_text_for_each_depth() -
         "At depth 4, for equal average accuracy, DR needed 0.40 times as many training tokens as LA (95% interval 0.29 "
         "to 0.53). The study cannot tell whether DR+DA needed fewer or more: 1.25 times as many (0.80 to 2.00)."
     )
-    assert single.startswith("At depth 8, for equal average loss of the right answers, DR needed 0.91 times as many")
+    assert single.startswith("At depth 8, for equal average correct-answer bits per byte, DR needed 0.91 times as many")
     assert single.endswith("(no interval).")
 
 
