@@ -17,10 +17,10 @@ STUDIES = [  # folder, depth, description, measures; of the former demos what wa
     (
         "demo-repetitions",
         "4",
-        "four demos: expressions and recall, depth 4, four seeds of 800,000 tokens each",
+        "ten demos: expressions and recall, depth 4, four seeds of 800,000 tokens each",
         [ACCURACY, ANSWERS, DOCUMENTS],
     ),
-    ("demo", "4", "the demo, the first of the four", [ACCURACY]),
+    ("demo", "4", "the demo, the first of the ten", [ACCURACY]),
     (
         "former-demos",
         "4",
