@@ -143,7 +143,7 @@ def task_loss(
     return figure(
         f"loss-{depth_name(depth).lower().replace(' ', '-')}",
         f"{depth_name(depth)}, loss",
-        "Correct-answer bits per byte, and bits per byte of held-out documents; lower is better. Each marker is a checkpoint."
+        "Correct-answer bits per byte, and those of held-out documents; lower is better. Each marker is a checkpoint."
         + faint,
         panels,
         shown,
