@@ -75,7 +75,7 @@ class Results:
         """Enter all rows, and compute the intervals; waits for a results file that another program holds."""
         patiently(self.enter)
         patiently(lambda: compute_intervals(self._plan))
-        self._tracker.update(last=True)
+        patiently(lambda: self._tracker.update(last=True))
 
     def write_report(self) -> Path:
         """Write the final report."""

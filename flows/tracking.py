@@ -18,7 +18,7 @@ from flows.study.configuration import Study
 from flows.watching import progress
 from flows.watching.progress import read_progress
 from pipeline.storage.files import write_text_atomically
-from sql.results import ask
+from sql.results import Busy, ask
 
 FILE = ".tracked.json"  # in the study's folder: the token counts that were logged, by run and task
 STEPS = 200  # of a training
@@ -43,7 +43,10 @@ class Tracker:
         self._opened: dict[str, Opened] = {}
 
     def update(self, *, last: bool = False) -> None:
-        """Log the rows that have not been logged, by an earlier start of the study either; `last` ends all runs."""
+        """Log the rows that have not been logged, by an earlier start of the study either; `last` ends all runs.
+
+        Raises Busy where another program holds the results file.
+        """
         try:
             if self._kind:
                 self._log_new(OPEN[self._kind])
@@ -51,6 +54,8 @@ class Tracker:
                 if last or not opened.kept:
                     opened.close()
                     del self._opened[run_id]
+        except Busy:
+            raise
         except Exception as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             progress.write_line(f"{self._kind} has failed and gets nothing more, the study goes on: {reason}")

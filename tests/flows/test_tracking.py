@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from flows.checks import check_study
 from flows.plan import Plan
 from flows.run import Shown, run_study
 from pipeline.errors import InputError
-from sql.results import query
+from sql.results import Busy, ask, query
 from tests.flows.by_hand import JobsByHand, tiny
 
 ONE = {"models": {"variants": ["LA"]}, "evaluation": {"introspect": False}}
@@ -109,6 +110,21 @@ def test_a_tracker_that_fails_is_named_once_and_the_study_goes_on(
     assert run_study(plan, JobsByHand(), Shown()).exists()
     (line,) = (line for line in capfd.readouterr().err.splitlines() if "tensorboard" in line)
     assert line.startswith("tensorboard has failed and gets nothing more, the study goes on: ")
+
+
+def test_a_results_file_in_use_is_waited_for(prepared: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tensorboard")
+    plan, tries = prepared(tracking="tensorboard", **ONE), []
+
+    def ask_again(*arguments: Any, **parameters: Any) -> pd.DataFrame:
+        tries.append(arguments)
+        if len(tries) % 2:
+            raise Busy("in use")
+        return ask(*arguments, **parameters)
+
+    monkeypatch.setattr("flows.tracking.ask", ask_again)
+    run_study(plan, JobsByHand(), Shown())
+    assert len(list(of_tensorboard(plan.study.folder))) == len(results(plan))
 
 
 def test_a_tracker_that_is_not_installed_is_told_before_the_start(
