@@ -124,9 +124,10 @@ def _chart(
     layers = [line for line, _ in levels] + chart.line_and_markers(base, styles, told, size=26)
     slider = _slider(arrows, first)
     layers += _arrow_marks(arrows, slider, rows["tokens"], y, styles, loss)
-    if len(stops):
-        missed = alt.Chart(chart.records(stops, ["variant", "tokens", "missed_low", "missed_high"]))
-        dashed = missed.mark_rule(strokeDash=[4, 3], strokeWidth=1.6).encode(x=x, color=chart.colour(styles))
+    for place in range(len(stops)):  # apart, though all stop at the same tokens
+        missed = alt.Chart(chart.records(stops.iloc[[place]], ["variant", "tokens", "missed_low", "missed_high"]))
+        dashed = missed.mark_rule(strokeDash=[4, 3], strokeWidth=1.6, xOffset=-4 * place)
+        dashed = dashed.encode(x=x, color=chart.colour(styles))
         layers.append(dashed.encode(y=alt.Y("missed_low:Q", title=None), y2=alt.Y2("missed_high:Q")))
     layers += [words for _, words in levels]
     return chart.layered(*layers, width=520, height=HEIGHT, params=[slider])
