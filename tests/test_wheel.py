@@ -1,8 +1,9 @@
-"""Install the package from a wheel, and run a study beside files of the user's that bear its packages' names."""
+"""Install a wheel, and run the studies of docs/your-own.md beside files that bear the names of our packages."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import shutil
 import subprocess
@@ -15,9 +16,33 @@ import pytest
 import yaml
 
 import flows
-from tests.flows.small_study import PROJECT, small_study
+from tests.docs.test_your_own import FILES, STUDIES
+from tests.flows.small_study import PROJECT
 
 OURS = ("flows", "model", "pipeline", "reports", "sql")
+
+NUMBERS = [(number, 7 * number % 31) for number in range(400)]
+ASKED = [
+    {
+        "question": f"A shelf holds {one} books and {two} more come. How many?",
+        "answer": f"They are {one + two}. #### {one + two}",
+    }
+    for one, two in NUMBERS
+]
+CHATS = [
+    {
+        "messages": [
+            {"role": "user", "content": row["question"].replace("books", "chats")},
+            {"role": "assistant", "content": row["answer"]},
+        ]
+    }
+    for row in ASKED
+]
+
+
+def write_rows(path: Path, rows: list[dict]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -50,22 +75,32 @@ def test_a_wheel_holds_nothing_of_this_machine(wheel: Path) -> None:
     assert {f"{package}/py.typed" for package in OURS} | {"model/ops/native/source/native.c"} <= {*names}
 
 
-@pytest.mark.slow
-def test_an_installed_study_takes_no_module_of_its_folder(wheel: Path, tmp_path: Path) -> None:
-    """Every package has a namesake beside the study that would end any process which imports it."""
-    venv.create(tmp_path / "venv")
-    python = tmp_path / "venv" / "bin" / "python"
-    (packages,) = (tmp_path / "venv").glob("lib/*/site-packages")
+@pytest.fixture(scope="module")
+def dreamer(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command of an environment in which the wheel is installed."""
+    folder = tmp_path_factory.mktemp("installed")
+    venv.create(folder)
+    (packages,) = folder.glob("lib/*/site-packages")
     (packages / "dependencies.pth").write_text(f"{Path(yaml.__file__).parents[1]}\n")  # without the checkout's own hook
     options = ["--no-deps", "--no-index", "-q", "--ignore-installed", str(wheel)]
-    subprocess.run([sys.executable, "-m", "pip", "--python", str(python), "install", *options], check=True)
-    home = tmp_path / "home"
-    home.mkdir()
-    study = small_study(home)
+    python = str(folder / "bin" / "python")
+    subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", *options], check=True)
+    return folder / "bin" / "dreamer"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("study", STUDIES)
+def test_an_installed_study_takes_no_module_of_its_folder(dreamer: Path, tmp_path: Path, study: str) -> None:
+    """Every package has a namesake beside the study that would end any process which imports it."""
+    write_rows(tmp_path / "mirror" / "openai" / "gsm8k" / "main" / "train.jsonl", ASKED)
+    write_rows(tmp_path / "mirror" / "me" / "my-chats" / "default" / "train.jsonl", CHATS)
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
     for package in OURS:
-        (home / f"{package}.py").write_text("raise SystemExit('a file beside the study was imported')\n")
+        (tmp_path / f"{package}.py").write_text("raise SystemExit('a file beside the study was imported')\n")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [str(python.with_name("dreamer")), "run", study.name, "--plain"]
-    done = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True)
+    command = [str(dreamer), "run", study, "--mirror", "mirror", "--plain"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert (home / "runs" / "tiny" / "report" / "index.html").exists()
+    assert (tmp_path / "runs" / Path(study).stem / "report" / "index.html").exists()
