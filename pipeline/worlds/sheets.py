@@ -86,7 +86,7 @@ def draw_recall(random: Random, questions: int, pairs: int) -> Sheet:
 
 
 def draw_chain(random: Random, questions: int, pairs: int, tables: int) -> Sheet:
-    """Draw tables of `pairs` pairs, from letters to letters and on to others, then ways of one hop or more."""
+    """Draw tables of letter pairs, each table leading to the next, and questions that follow one pair or several."""
     letters = [shuffled(random, alphabet)[:pairs] for alphabet in ALPHABETS[: tables + 1]]
     ways = [
         (word, *way)

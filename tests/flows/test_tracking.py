@@ -1,4 +1,4 @@
-"""Studies logged to experiment trackers: what a tracker has stored is what the results file holds, each point once."""
+"""Log studies to experiment trackers, and compare what each tracker has stored with the results file."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _points(run_id: str, values: dict[str, Any]) -> list[Point]:
 
 
 def _wandb_records(content: bytes) -> Iterator[bytes]:
-    """Read a file of W&B: parts of records in blocks of 32 KiB, each after its checksum, length and kind."""
+    """Read the records of a W&B file: each part of a record, in blocks of 32 KiB, follows a header of seven bytes."""
     place, record = 7, b""
     while place + 7 <= len(content):
         if (left := -place % 32768) and left < 7:
