@@ -120,13 +120,14 @@ def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:
     if gpus(study):
         import torch
 
-        place, there = "a GPU here", torch.cuda.get_device_properties(0).total_memory
+        place, there = "a GPU here", torch.cuda.get_device_properties(0).total_memory / study.compute.per_gpu
+        place += f" that {study.compute.per_gpu} trainings share (compute.per_gpu)" * (study.compute.per_gpu > 1)
     else:
         place, there = "this machine", machine_memory()
     if needed > there:
         raise InputError(
             f"{largest.model_id} has {largest.parameters:,} parameters and needs at least {needed / 1e9:,.1f} GB to be "
-            f"trained; {place} has {there / 1e9:,.1f} GB; make models.dreamer smaller, or its config"
+            f"trained; {place} has {there / 1e9:,.1f} GB for it; make models.dreamer smaller, or its config"
         )
 
 

@@ -19,7 +19,7 @@ from uuid import uuid4
 from flows.jobs import Event, Failed, Job, Jobs, Stopped, teller
 from flows.jobs.devices import cores, share_ranks
 from flows.jobs.local import LocalJobs
-from flows.study.configuration import Compute, Study
+from flows.study.configuration import Study
 from model.training.ranks.bound import GRACE_SECONDS, TICK_SECONDS
 from pipeline.errors import InputError
 from pipeline.storage.locks import try_lock
@@ -48,7 +48,7 @@ def open_jobs(study: Study) -> Iterator[tuple[Study, Jobs]]:
 
             here = LocalCluster(n_workers=study.workers or cores(), threads_per_worker=1, dashboard_address=None)
             address = held.enter_context(here).scheduler_address
-            study = study.model_copy(update={"compute": Compute(cluster=address)})
+            study = study.model_copy(update={"compute": study.compute.model_copy(update={"cluster": address})})
         client = held.enter_context(scheduler(address))
         yield study, held.enter_context(_opened(study, client))
 
@@ -78,6 +78,7 @@ class DaskJobs:
         self._told: dict[str, Callable[[], None]] = {}  # of the jobs that have started
         self._left = 0
         self._stopping = threading.Event()
+        self._per_gpu = study.compute.per_gpu
         self.gpus = self._check_workers(study)
         client.subscribe_topic(alive.name, lambda event: self._note_start(event[1]))
         threading.Thread(target=self._tick, daemon=True).start()
@@ -111,17 +112,17 @@ class DaskJobs:
         from flows.jobs.worker import do
 
         key = f"{job.kind}-{uuid4().hex}"
-        on_gpus = bool(self.gpus)
+        per_gpu = self._per_gpu if self.gpus else 0
         self._left += 1
         self._jobs[key] = job
         self._futures[key] = self._client.submit(
-            partial(do, on_gpus=on_gpus),
+            partial(do, per_gpu=per_gpu),
             job,
             str(self._alive),
             key,
             key=key,
             priority=-sum(part * 1000.0**-place for place, part in enumerate(job.priority)),
-            resources={"GPU": job.devices} if on_gpus else None,
+            resources={"GPU": job.devices if job.devices > 1 else 1 / per_gpu} if per_gpu else None,
         )
         self._futures[key].add_done_callback(partial(self._end, key))
 

@@ -40,8 +40,8 @@ def gpus(study: Study) -> int:
 
 
 def concurrency(study: Study) -> int:
-    """Count the processes that run at once: the study's `workers`, else one for each GPU, else one for each core."""
-    return study.workers or gpus(study) or cores()
+    """Count the processes that run at once: `workers` of the study, `per_gpu` for each GPU, else one for each core."""
+    return study.workers or gpus(study) * study.compute.per_gpu or cores()
 
 
 def check_devices(study: Study) -> None:
@@ -68,24 +68,38 @@ def share_ranks(study: Study, runs: int, machines: Sequence[int]) -> list[int]:
 
 
 @contextmanager
-def lock_gpus(names: Sequence[str], wanted: int, wait: Callable[[float], object]) -> Iterator[list[str]]:
+def lock_gpus(
+    names: Sequence[str], wanted: int, wait: Callable[[float], object], per_gpu: int = 1
+) -> Iterator[list[str]]:
     """Wait for `wanted` of the named GPUs, all at once, and lock them. Yields their names.
 
-    The locks are the operating system's, on one file for each GPU: a killed holder frees them at once. A process that
-    finds too few GPUs frees what it has, so that two waiting processes never wait for each other, and calls `wait`.
+    Who wants one GPU shares the GPU with up to `per_gpu` holders that share too. The locks are the operating system's,
+    on files for each GPU and place: a killed holder frees them at once. A process that finds too few GPUs frees what
+    it has, so that two waiting processes never wait for each other, and calls `wait`.
     """
     folder = private_folder("devices")
+    places = range(per_gpu) if per_gpu > 1 and wanted == 1 else [None]
     while True:
         with ExitStack() as held:
             found: list[str] = []
-            for name in names:
-                if len(found) < wanted:
-                    file = held.enter_context(open_private(folder / name.replace("/", "-")))
-                    found += [name] if try_lock(file) else []
+            for place in places:
+                for name in names:
+                    if len(found) < wanted and (lock := _locked(folder / name.replace("/", "-"), place)):
+                        held.enter_context(lock)
+                        found.append(name)
             if len(found) == wanted:
                 yield found
                 return
         wait(POLL_SECONDS)
+
+
+def _locked(path: Path, place: int | None) -> ExitStack | None:
+    """Lock a whole GPU, or one place on a shared GPU; None where that is not free."""
+    with ExitStack() as tried:
+        free = try_lock(tried.enter_context(open_private(path)), shared=place is not None)
+        if place is not None:
+            free = free and try_lock(tried.enter_context(open_private(path.with_name(f"{path.name}.{place}"))))
+        return tried.pop_all() if free else None
 
 
 def visible_gpus(count: int) -> list[str]:

@@ -1,7 +1,8 @@
 """Run jobs as processes of this machine: as many as it has cores or GPUs, the most urgent first.
 
 A process stays for the next job of its kind (`model/staying.py`), since imports take seconds. On GPUs only evaluators
-stay, each for its device, of which half a gigabyte is theirs then; a training leaves nothing on its devices.
+stay, each for its device, of which half a gigabyte is theirs then; a training leaves nothing on its devices. Up to
+`compute.per_gpu` processes share a GPU, which small models leave idle most of the time.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class LocalJobs:
     """Jobs as processes of this machine (see `Jobs`)."""
 
     def __init__(self, study: Study) -> None:
-        self._free, self._gpus = concurrency(study), gpus(study)
+        self._free, self._gpus, self._per_gpu = concurrency(study), gpus(study), study.compute.per_gpu
         self.gpus = (self._gpus,) if self._gpus else ()
         self._most = self._free
         by_memory = self._free if study.workers else max(1, machine_memory() // EVALUATION_MEMORY)
@@ -91,7 +92,8 @@ class LocalJobs:
             with ExitStack() as held:
                 environment = dict(job.environment)
                 if self._gpus:
-                    names = held.enter_context(lock_gpus(visible_gpus(self._gpus), job.devices, self._wait))
+                    lock = lock_gpus(visible_gpus(self._gpus), job.devices, self._wait, self._per_gpu)
+                    names = held.enter_context(lock)
                     environment["CUDA_VISIBLE_DEVICES"] = ",".join(names)
                 self._events.put(Event(job, "started"))
                 self._run(job, environment, teller(job, self._events.put))

@@ -22,11 +22,11 @@ logger = logging.getLogger("distributed.dreamer")  # which a worker prints
 _starter = ThreadPoolExecutor(1)  # lives as long as the worker: processes get SIGTERM when their thread ends
 
 
-def do(job: Job, alive: str, key: str, *, on_gpus: bool) -> Failed | InputError | Stopped | None:
+def do(job: Job, alive: str, key: str, *, per_gpu: int) -> Failed | InputError | Stopped | None:
     """Run the command of a job while the file `alive` is there, and locked by the process that wants the job done.
 
-    Tells the topic of the file's name of the start. Returns why the job has not been done; of an error that is raised
-    Dask's worker would print a traceback.
+    Up to `per_gpu` jobs share a GPU; 0 is a CPU. Tells the topic of the file's name of the start. Returns why the
+    job has not been done; of an error that is raised Dask's worker would print a traceback.
     """
 
     def look(seconds: float = 0) -> None:
@@ -42,9 +42,9 @@ def do(job: Job, alive: str, key: str, *, on_gpus: bool) -> Failed | InputError 
         look()
         worker, environment = get_worker(), {"CUDA_VISIBLE_DEVICES": "", **job.environment}
         with ExitStack() as held:
-            if on_gpus:
+            if per_gpu:
                 names = visible_gpus(int(worker.state.total_resources["GPU"]))
-                names = held.enter_context(lock_gpus(names, job.devices, look))
+                names = held.enter_context(lock_gpus(names, job.devices, look, per_gpu))
                 environment["CUDA_VISIBLE_DEVICES"] = ",".join(names)
             logger.info(job.name)
             worker.log_event(Path(alive).name, key)

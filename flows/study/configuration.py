@@ -276,6 +276,7 @@ class Compute(Section):
         description="a Dask scheduler whose workers curate, train and evaluate (tcp://host:8786); 'local': workers on "
         "the cores of this machine; default: no Dask",
     )
+    per_gpu: int = Field(1, ge=1, description="processes that share a GPU, which small models leave idle")
 
 
 class Study(Section):

@@ -64,14 +64,17 @@ def listening(listener: Any) -> Iterator[Any]:
 
 
 class Lines:
-    """Write a plain line at the start, at every tenth and at the end of each key, unless it begins with `without`."""
+    """Write a plain line at the start, at every tenth, at the end and at a failure of each key.
+
+    Keys that begin with `without` are passed over.
+    """
 
     def __init__(self, without: tuple[str, ...] = ()) -> None:
         self.started, self.without = time.monotonic(), without
-        self.last: dict[str, int] = {}
+        self.last: dict[str, int | str] = {}
 
     def update(self, key: str, fraction: float, words: str) -> None:
-        step = int(fraction * 10)
+        step = words if words.startswith("failed") else int(fraction * 10)
         if self.last.get(key) == step or key.startswith(self.without):
             return
         self.last[key] = step

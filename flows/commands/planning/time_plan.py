@@ -23,8 +23,8 @@ class Device:
     """What one device does, as measured (docs/log.md): useful FLOPs per second in training, and seconds at least.
 
     `depth_seconds` go for a depth of a micro-batch, forward and backward, however small the model is: a GPU waits for
-    the host, which starts its kernels. A training begins after `start_seconds`, and an evaluation takes
-    `evaluation_seconds` at least.
+    the host, which starts its kernels. For `busy_seconds` of these it is at work, so that trainings can share it. A
+    training begins after `start_seconds`, and an evaluation takes `evaluation_seconds` at least.
     """
 
     name: str
@@ -32,13 +32,16 @@ class Device:
     depth_seconds: float = 0.0
     start_seconds: float = 0.0
     evaluation_seconds: float = 0.0
+    busy_seconds: float = 0.0
 
 
 # By native.c with AVX-512; half as much without a compiler. At the demo's hidden size of 64 7 to 15 ms a depth.
 CPU_CORE = Device("CPU core at 60 GFLOP/s", 60e9, depth_seconds=0.01, evaluation_seconds=0.7)
-# Measured on an H100. A step of paper-16 reaches 0.29 of the peak (LA) and 0.20 (DR). At hidden size 256 a depth takes
-# 5 ms (LA) to 13 (DR+DA). The second training of a variant needs 19 s (LA) to 32 (DR+DA) to start and compile.
-GPU = Device("GPU at 198 TFLOP/s", 0.20 * 989e12, depth_seconds=0.009, start_seconds=30.0, evaluation_seconds=0.3)
+# Measured on an H100; an H200 reaches 0.30 of the peak in a step of paper-16 (LA), 0.24 (DR) and 0.22 (DR+DA), when it
+# is compiled in whole graphs. The 0.20 of DR in pieces leaves some room. At hidden size 256 a depth takes
+# 5 ms (LA) to 13 (DR+DA). The second training of a variant needs 19 s (LA) to 32 (DR+DA) to start and compile. Eight
+# such trainings at once kept an H200 at work all the time, at 3 ms a depth.
+GPU = Device("GPU at 198 TFLOP/s", 0.20 * 989e12, 0.009, start_seconds=30, evaluation_seconds=0.3, busy_seconds=0.003)
 
 
 @dataclass(frozen=True)
@@ -98,31 +101,34 @@ def unknown_benchmarks(study: Study) -> list[str]:
 def estimate_times(study: Study, planned: Sequence[PlannedModel], device: Device, devices: int | None = None) -> Times:
     """Estimate the times of a study on so many devices of a kind, by default on those here.
 
-    Trainings begin in their order as devices become free, each with its ranks. Evaluations share their checkpoints
-    among all devices, and compute forward passes as fast as a training.
+    Trainings begin in their order as devices become free, each with its ranks; those that share a GPU share its FLOPs.
+    Evaluations share their checkpoints among all devices, and compute forward passes as fast as a training.
     """
-    slots, training = devices or concurrency(study), study.training
+    training, found = study.training, [devices if devices is not None else gpus(study)]
+    per_gpu = study.compute.per_gpu if found[0] else 1
+    slots = devices * per_gpu if devices else concurrency(study)
     length, micro = training.sequence_length, training.micro_batch_tokens or training.batch_tokens
-    found = [devices if devices is not None else gpus(study)]
 
     def phase(trainings: Sequence[tuple[PlannedModel, int]]) -> tuple[float, float]:
         """Return the seconds until these models are trained on so many tokens, and the devices' seconds of work."""
+        sharing = min(per_gpu, len(trainings))
+        depth_seconds = max(device.depth_seconds, sharing * device.busy_seconds)
         work = [
-            tokens * max(model.training_flops(length) / device.flops, model.depth * device.depth_seconds / micro)
+            tokens * max(sharing * model.training_flops(length) / device.flops, model.depth * depth_seconds / micro)
             for model, tokens in trainings
         ]
         ranks = share_ranks(study, len(trainings), found)
         jobs = [(count, device.start_seconds + seconds / count) for count, seconds in zip(ranks, work, strict=True)]
-        return _makespan(jobs, slots), sum(count * seconds for count, seconds in jobs)
+        return _makespan(jobs, slots), sum(count * seconds for count, seconds in jobs) / per_gpu
 
     spent, trained = map(sum, zip(*(phase(trainings) for trainings in phases(study, planned)), strict=True))
     scored_tokens = sum(scored.items * scored.tokens for scored in scored_by(study))
     evaluated = sum(
         _evaluations(study, model)
-        * max(scored_tokens * model.training_flops(length) / 3 / device.flops, device.evaluation_seconds)
+        * max(scored_tokens * model.training_flops(length) / 3 * per_gpu / device.flops, device.evaluation_seconds)
         for model in planned
     )
-    return Times(spent, evaluated / slots, slots, trained + evaluated)
+    return Times(spent, evaluated / slots, -(-slots // per_gpu), trained + evaluated / per_gpu)
 
 
 def phases(study: Study, planned: Sequence[PlannedModel]) -> list[list[tuple[PlannedModel, int]]]:

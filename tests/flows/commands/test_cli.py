@@ -224,9 +224,9 @@ def test_bytes_of_data_grow_with_the_documents_and_their_signatures(tmp_path: Pa
     assert needed(1000) - needed(1000, near=False) == pytest.approx(0.24 * hashes)
 
 
-def study(root: Path, **training: object) -> Study:
+def study(root: Path, per_gpu: int = 1, **training: object) -> Study:
     recipe = {"tokens": 1000, "checkpoints": 2, "warmup_steps": 1, "seeds": [0, 1], **training}
-    return tiny(root, training=recipe, evaluation={"depths": [1, 2, 4]})
+    return tiny(root, training=recipe, evaluation={"depths": [1, 2, 4]}, compute={"per_gpu": per_gpu})
 
 
 def scored_tokens(chosen: Study) -> float:
@@ -254,6 +254,14 @@ def test_a_small_model_waits_for_the_host() -> None:
     # Depth 2, micro-batches of 512 tokens, 12 evaluations and 8 at other depths; each of six trainings starts.
     assert times(on=1, least=(51.2, 7, 1e6))[:2] == (6 * 1000 * 2 / 10 + 6 * 7, 20e6)
     assert times(seeds=[0], on=7, least=(0, 7, 0))[0] == pytest.approx(50.0 + 7)  # on two devices none sooner
+
+
+def test_trainings_that_share_a_gpu_share_its_flops_and_wait_for_the_host_side_by_side() -> None:
+    assert times(per_gpu=3) == times(), "three at a time on each of two devices, each a third as fast"
+    slow = (51.2, 0, 0)  # 200 s for the host, of which three trainings wait for each other 100 s
+    assert (times(least=slow)[0], times(least=slow, per_gpu=3)[0]) == (600.0, 300.0)
+    busy = (*slow, 102.4)  # the device is at work for two times as long as the host
+    assert times(least=busy, per_gpu=3)[0] == pytest.approx(1200)
 
 
 def test_more_devices_than_runs_share_them() -> None:

@@ -82,9 +82,9 @@ def use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def local(folder: Path, workers: int = 2) -> Iterator[LocalJobs]:
+def local(folder: Path, workers: int | None = 2, **settings: Any) -> Iterator[LocalJobs]:
     """The jobs of a study, of which nothing is left at the end."""
-    with closing(LocalJobs(tiny(folder / "run", workers=workers))) as jobs:
+    with closing(LocalJobs(tiny(folder / "run", workers=workers, **settings))) as jobs:
         (folder / "run").mkdir(exist_ok=True)
         try:
             yield jobs

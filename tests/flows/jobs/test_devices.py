@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,18 @@ def test_a_device_is_held_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.M
         assert [first, second] == [["test-0"], ["test-1"]]
         with pytest.raises(Waited), lock_gpus(names, 1, begin_to_wait):
             pass
+
+
+def test_who_shares_a_gpu_fills_each_in_turn_and_excludes_who_wants_it_whole() -> None:
+    names, wait = ["test-0", "test-1"], begin_to_wait
+    with ExitStack() as held:
+        found = [held.enter_context(lock_gpus(names, 1, wait, per_gpu=2)) for _ in range(4)]
+        assert found == [["test-0"], ["test-1"]] * 2
+        for whole in ({"wanted": 1}, {"wanted": 2, "per_gpu": 2}, {"wanted": 1, "per_gpu": 2}):
+            with pytest.raises(Waited), lock_gpus(names, wait=wait, **whole):
+                pass
+    with lock_gpus(names, 2, wait, per_gpu=2) as both, pytest.raises(Waited), lock_gpus(names, 1, wait, per_gpu=2):
+        pytest.fail(f"{both} are held")
 
 
 @pytest.fixture(autouse=True)

@@ -261,6 +261,20 @@ def test_jobs_see_the_gpus_that_they_hold_and_their_processes_end(tmp_path: Path
     assert len({process(tmp_path, name) for name in names}) == 3
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("two_gpus")
+def test_small_trainings_share_a_gpu(tmp_path: Path) -> None:
+    names = "abcd"
+
+    def hear(event: Event) -> None:
+        if all((tmp_path / name).exists() for name in names):  # all four at once
+            go(tmp_path, *names)
+
+    with local(tmp_path, workers=None, compute={"per_gpu": 2}) as jobs:
+        events(jobs, *(job(tmp_path, name, waits=True) for name in names), hear=hear)
+    assert sorted(said(tmp_path, name)[0][1] for name in names) == ["0", "0", "1", "1"]
+
+
 @pytest.mark.usefixtures("two_gpus")
 def test_an_evaluator_stays_for_the_next_evaluation_on_its_gpu(tmp_path: Path) -> None:
     with local(tmp_path, workers=1) as jobs:

@@ -52,6 +52,16 @@ def test_a_standard_error_that_fails_ends_no_work(monkeypatch: pytest.MonkeyPatc
     assert heard.reports == [("train", 0.5, "half")], "the other listeners are told"
 
 
+def test_plain_lines_tell_of_a_failure_once_and_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.listening(progress.Lines()):
+        for words in ("0 of 10 checkpoints", "failed: no memory", "failed: no memory"):
+            progress.report("evaluate", 0.0, words)
+    assert [line.split("%  ")[1] for line in capsys.readouterr().err.splitlines()] == [
+        "0 of 10 checkpoints",
+        "failed: no memory",
+    ]
+
+
 def test_a_listener_that_cannot_write_ends_no_work() -> None:
     class Full:
         def update(self, *_: object) -> None:
