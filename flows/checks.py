@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from flows.data import PlannedData
 from flows.jobs.devices import check_devices, gpus, machine_memory, share_ranks
 from flows.models import PlannedModel, check_trusted, plan_models, size
 from flows.study.configuration import Study
@@ -15,7 +16,7 @@ from model.evaluation.harness_files import find_task
 from model.evaluation.trust import check_overrides, check_task_file
 from pipeline.benchmarks.items import task_file
 from pipeline.errors import InputError
-from pipeline.sources.repositories.folders import folder_of, source_files
+from pipeline.sources.repositories.folders import source_files
 from pipeline.sources.stage import check_rows
 from pipeline.tokens.tokenizer import read_tokenizer
 
@@ -82,8 +83,7 @@ def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
 def check_sources(study: Study) -> None:
     """Read the first rows of the sources that are here: paths, columns and delimiters are right or told at once."""
     for source in study.own_sources:
-        place = {"mirror": study.mirror, "cache": study.folder / "hub", "beside": study.place}
-        if folder := folder_of(source, source.splits, **place):
+        if folder := PlannedData(study).find(source):
             check_rows(source, source_files(source, folder))
 
 
@@ -96,19 +96,20 @@ def checkpoint_bytes(study: Study, planned: Sequence[PlannedModel]) -> int:
     for model in planned:
         seeds = len(study.seeds_of(model.variant))
         of_others = sum(point <= (training.stop_at(seeds) or training.tokens) for point in training.points)
-        total += model.parameters * (len(training.points) + (seeds - 1) * of_others + _searched(study))
+        total += model.parameters * (len(training.points) + (seeds - 1) * of_others + searches(study, model))
     return 4 * total * (1 if not training.averaging or study.evaluation.weights == "averaged" else 2)
 
 
-def _searched(study: Study) -> int:
-    """Count the trainings of a model in the search for its learning rate."""
+def searches(study: Study, model: PlannedModel) -> int:
+    """Count the trainings of a model in the search for its learning rate; 0 where the variant has a rate of its own."""
     tune = study.training.tune
-    return len(tune.learning_rate) * len(tune.seeds) if tune else 0
+    searched = tune and "learning_rate" not in study.variant(model.variant).training
+    return len(tune.learning_rate) * len(tune.seeds) if searched else 0
 
 
 def state_bytes(study: Study, planned: Sequence[PlannedModel], runs: int | None = None) -> int:
     """Count the bytes to resume all runs from, or so many: weights, two moments, and the average where one is kept."""
-    counts = [runs or len(study.seeds_of(model.variant)) + _searched(study) for model in planned]
+    counts = [runs or len(study.seeds_of(model.variant)) + searches(study, model) for model in planned]
     size = 4 * (4 if study.training.averaging else 3)
     return sum(size * model.parameters * count for model, count in zip(planned, counts, strict=True))
 

@@ -42,7 +42,7 @@ VERSIONS = {
     "evaluations": 1,
     "decisions": 1,
 }
-COUNTED = ("documents", "traces", "clean", "deduplicate", "decontaminate")  # stages that count documents, but packing
+TUNING_DOCUMENTS = 1000  # held out to choose learning rates on, where data.tuning does not say how many
 
 Wanted = Source | Benchmark
 
@@ -83,6 +83,7 @@ class DataPlan:
     packed: Output
     funnel: Output
     late: Mapping[str, Output]  # by benchmark: which of its items stand in the data
+    counted: tuple[Output, ...]  # of the stages that count documents, before packing
 
     @property
     def outputs(self) -> list[Output]:
@@ -92,11 +93,6 @@ class DataPlan:
         signatures = [one.signatures for one in self.sources]
         last = [self.unique, self.curated, self.tokenizer, self.packed, self.funnel, *self.late.values()]
         return [*world, self.items, *curation, *signatures, *last]
-
-    @property
-    def counted(self) -> list[Output]:
-        """The outputs of the stages that count documents, before packing."""
-        return [output for output in self.outputs if output.stage in COUNTED]
 
 
 class PlannedData:
@@ -138,17 +134,17 @@ class PlannedData:
         curated = self._output("decontaminate", data.decontaminate, [unique, items])
         tokenizer = self._tokenizer(curated)
         packed = self._output("tokens", self.packing, [curated, tokenizer])
-        counted = [*(output for one in sources for output in one.chain), unique, curated]
+        counted = (*(output for one in sources for output in one.chain), unique, curated)
         funnel = self._output("funnel", {"characters": EXACT_CHARACTERS}, [*counted, tokenizer, packed])
         late = {one.name: self._late(one, curated) for one in self.study.own_benchmarks if one.late}
-        return DataPlan(world, tuple(sources), items, unique, curated, tokenizer, packed, funnel, late)
+        return DataPlan(world, tuple(sources), items, unique, curated, tokenizer, packed, funnel, late, counted)
 
     @property
     def packing(self) -> dict[str, Any]:
         """The settings by which the tokens are packed."""
         data = self.study.data
         shape = {"sequence_length": self.study.training.sequence_length, "seed": data.seed}
-        tuning = self.study.tuning_documents
+        tuning = data.tuning or (TUNING_DOCUMENTS if self.study.training.tune else 0)
         held_out = {"validation": data.validation, **({"tuning": tuning} if tuning else {})}
         weights = {source.name: source.weight for source in data.resolved if source.weight != 1}
         return {**shape, **held_out, **({"weights": weights} if weights else {})}

@@ -157,9 +157,9 @@ class Plan(PlannedData):
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
-        self._known: list[list[Run]] = []
-        self._rates: list[dict[str, Any]] = []
-        self._sizings: list[Path] = []
+        self._runs_by_model: list[list[Run]] = []  # empty until learning rates are decided
+        self._chosen_rates: list[dict[str, Any]] = []
+        self._sizes_asked_for: list[Path] = []
 
     # --- models and runs ---
 
@@ -173,7 +173,7 @@ class Plan(PlannedData):
         if sizing.by_formula:
             return size(sizing)
         path = self.sizing(sizing)
-        self._sizings.append(path)
+        self._sizes_asked_for.append(path)
         if not path.exists():
             raise Unsized(sizing)
         values = read_sealed(path)
@@ -211,28 +211,29 @@ class Plan(PlannedData):
         return [run for place, described in enumerate(self._described) for run in self._runs_of(place, described)]
 
     def _runs_of(self, place: int, described: list[Run]) -> list[Run]:
-        training, stop_at = self.study.training, self.study.training.stop_at(len(described))
+        training, race_ends = self.study.training, self.study.training.stop_at(len(described))
         if training.seeds_until and not self.study.variant(described[0].model.variant).seeds:
             described = described[: self.look]
-        chosen = self.chosen_seed(described) if stop_at else None
+        winner = self.chosen_seed(described) if race_ends else None
         found = []
         for number, run in enumerate(described):
             # Seeds in turn, of each seed the slowest model first: every model soon has a curve to compare.
-            goes_on = not stop_at or run.seed == chosen
-            status = "chosen" if goes_on else "racing" if chosen is None else "screened"
-            goal = training.tokens if goes_on or stop_at is None else stop_at
+            if race_ends is None or run.seed == winner:
+                status, goal = "chosen", training.tokens
+            else:
+                status, goal = ("racing" if winner is None else "screened"), race_ends
             found.append(dataclasses.replace(run, goal=goal, status=status, priority=(1, number, -place)))
         return found
 
     @property
     def _described(self) -> list[list[Run]]:
         """The runs of each model, without what is decided later."""
-        if not self._known and not self.tuning_runs:
+        if not self._runs_by_model and not self.tuning_runs:
             for model in self.models:
                 rate, points = self._rate(model), self.study.training.points
                 seeds = self.study.seeds_of(model.variant)
-                self._known.append([self._describe(model, seed, rate, points) for seed in seeds])
-        return self._known
+                self._runs_by_model.append([self._describe(model, seed, rate, points) for seed in seeds])
+        return self._runs_by_model
 
     def _describe(self, model: PlannedModel, seed: int, rate: float, points: tuple[int, ...]) -> Run:
         own = {**self.study.variant(model.variant).training, "learning_rate": rate}
@@ -315,9 +316,9 @@ class Plan(PlannedData):
     @property
     def search(self) -> list[dict[str, Any]]:
         """The rows of the table `tuning` once the rates are chosen; none before."""
-        if not self._rates and self.study.training.tune and (path := self.rates_decision).exists():
-            self._rates = read_sealed(path)["rows"]
-        return self._rates
+        if not self._chosen_rates and self.study.training.tune and (path := self.rates_decision).exists():
+            self._chosen_rates = read_sealed(path)["rows"]
+        return self._chosen_rates
 
     # --- decisions ---
 
@@ -342,7 +343,7 @@ class Plan(PlannedData):
     def look_decision(self, seeds: int) -> Path:
         """Return the file of the decision whether seeds are added to so many of each model."""
         until, runs = self.study.training.seeds_until, [run for of in self._described for run in of[:seeds]]
-        content = {"seeds_until": until.high_over_low, "seeds": seeds, "benchmarks": self._decisive}
+        content = {"seeds_until": until.high_over_low, "seeds": seeds, "benchmarks": self.decisive}
         return self._decision_on(plain({**content, "evaluation": self.study.evaluation.model_dump()}), runs)
 
     @property
@@ -394,7 +395,7 @@ class Plan(PlannedData):
         return [{**task, "left_out": late.results["found"]} for task in found] if late and late.done else found
 
     @cached_property
-    def _decisive(self) -> dict[str, Any]:
+    def decisive(self) -> dict[str, Any]:
         """List what the scores of each benchmark depend on besides the checkpoint, in the order of the tasks."""
         found = self._contents(self.tasks)
         return {INTROSPECTION: []} | found if self.study.evaluation.introspect else found
@@ -413,11 +414,6 @@ class Plan(PlannedData):
             found[name]["tasks"].append({**named, **files, "overrides": overrides})
         return plain(found)
 
-    @property
-    def benchmark_names(self) -> list[str]:
-        """The benchmarks on which every checkpoint is evaluated."""
-        return list(self._decisive)
-
     def evaluations(self, run: Run) -> list[Evaluation]:
         """List the evaluations of a run's checkpoints that are there; none of a run that may not go on to the end."""
         if run.status not in ("chosen", "tuning"):
@@ -431,7 +427,7 @@ class Plan(PlannedData):
         depths = config.other_depths(settings.depths) if last else ()
         decisive = {"limit": settings.limit, "max_new_tokens": settings.max_new_tokens, "weights": settings.weights}
         found = []
-        for benchmark, content in (self._contents(self.tasks_of(run)) if tuning else self._decisive).items():
+        for benchmark, content in (self._contents(self.tasks_of(run)) if tuning else self.decisive).items():
             scored = {} if benchmark == INTROSPECTION else {**decisive, "depths": list(depths)}
             configuration = {"tokens": checkpoint.tokens, "benchmark": benchmark, "content": content, **scored}
             key = self.store.key("evaluations", VERSIONS["evaluations"], configuration, [f"runs/{run.run_id}"])
@@ -468,5 +464,5 @@ class Plan(PlannedData):
             searches = [self.rates_decision] if self.study.training.tune else []
             until = self.study.training.seeds_until
             looks = [self.look_decision(seeds) for seeds in looks_until(until.most)] if until else []
-            decisions = (*self._sizings, *searches, *looks, *map(self.decision, races))
+            decisions = (*self._sizes_asked_for, *searches, *looks, *map(self.decision, races))
             yield from (f"decisions/{path.stem}" for path in decisions)

@@ -40,6 +40,7 @@ from sql.results import ask
 Until = Literal["prepare", "train", "evaluate", "report"]
 NEXT = {"prepare": "train", "train": "evaluate", "evaluate": "report"}
 EVALUATING = "evaluating"  # a folder of the study, with one for each evaluation that is under way or has failed
+VERBS = {"chosen": "train", "tuning": "tune", "racing": "screen", "screened": "screen"}  # by the status of a run
 EVALUATION_FIRST = (0,)  # before the trainings that wait: an evaluation is short and shows a result
 
 
@@ -182,7 +183,7 @@ def work_left(plan: Plan, options: Options, gpus: Sequence[int]) -> Iterator[tup
 
 def training_name(run: Run) -> str:
     """Name the training of a run to its goal."""
-    return f"{ {'chosen': 'train', 'tuning': 'tune'}.get(run.status, 'screen') } {run.name}"
+    return f"{VERBS[run.status]} {run.name}"
 
 
 def training_job(run: Run, ranks: int, options: Options) -> Job:
@@ -263,20 +264,16 @@ def tell_changed_code(run: Run) -> None:
                 progress.write_line(f"{run.name}: {changed[0]} is another than in {path.name}; it is trained anew")
 
 
-def check_checkpoints(run: Run) -> None:
-    """Raise InputError for a run that has gone past a checkpoint which the study wants: training does not go back."""
-    if run.missed:
-        points = ", ".join(f"{point:,}" for point in run.missed)
-        raise InputError(
-            f"{run.name} was trained further by a study with other checkpoints, and has none at {points} tokens; name "
-            f"checkpoints that are there (in {run.folder / 'checkpoints'}), or remove {run.folder} to train it again"
-        )
-
-
 def write_runs(plan: Plan) -> None:
     """Write `run.json` of every run that is known. Raises InputError for a run that cannot go where the study wants."""
     for run in (*plan.tuning_runs, *plan.runs):
-        check_checkpoints(run)
+        if run.missed:  # training does not go back
+            points = ", ".join(f"{point:,}" for point in run.missed)
+            raise InputError(
+                f"{run.name} was trained further by a study with other checkpoints, and has none at {points} tokens; "
+                f"name checkpoints that are there (in {run.folder / 'checkpoints'}), or remove {run.folder} to train "
+                "it again"
+            )
         if not run.folder.exists():
             tell_changed_code(run)
         write_run(plan, run)

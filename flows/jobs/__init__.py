@@ -1,7 +1,7 @@
 """Start and follow the processes of a study: trainings and evaluations. Nowhere else are such processes started.
 
 `Jobs` is the interface. `local.py` runs jobs as processes of this machine, on its free cores or GPUs; `cluster.py` runs
-jobs on the workers of a Dask scheduler, where `worker.py` starts the processes.
+jobs on the workers of a Dask scheduler, which start the processes.
 """
 
 from __future__ import annotations

@@ -5,10 +5,12 @@ Workers see the study's folder and store under equal paths. A worker that dies h
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from flows.jobs import Event, Failed, Job, Jobs, Stopped, teller
-from flows.jobs.devices import cores, share_ranks
+from flows.jobs.devices import cores, lock_gpus, share_ranks, visible_gpus
 from flows.jobs.local import LocalJobs
+from flows.jobs.processes import check_status, started
 from flows.study.configuration import Study
-from model.training.ranks.bound import GRACE_SECONDS, TICK_SECONDS
+from model.training.ranks.bound import GRACE_SECONDS, TICK_SECONDS, stop
 from pipeline.errors import InputError
 from pipeline.storage.locks import try_lock
 from pipeline.storage.parallel import LOST, scheduler
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 WORKERS_SECONDS = 30  # for the first worker to come
+logger = logging.getLogger("distributed.dreamer")  # which a worker prints
+_starter = ThreadPoolExecutor(1)  # lives as long as the worker: processes get SIGTERM when their thread ends
 
 
 @contextmanager
@@ -109,8 +114,6 @@ class DaskJobs:
         return gpus
 
     def submit(self, job: Job) -> None:
-        from flows.jobs.worker import do
-
         key = f"{job.kind}-{uuid4().hex}"
         per_gpu = self._per_gpu if self.gpus else 0
         self._left += 1
@@ -170,3 +173,45 @@ class DaskJobs:
             time.sleep(TICK_SECONDS)
             for tell in list(self._told.values()):
                 tell()
+
+
+def do(job: Job, alive: str, key: str, *, per_gpu: int) -> Failed | InputError | Stopped | None:
+    """Run the command of a job while the file `alive` is there, and locked by the process that wants the job done.
+
+    Up to `per_gpu` jobs share a GPU; 0 is a CPU. Tells the topic of the file's name of the start. Returns why the
+    job has not been done; of an error that is raised Dask's worker would print a traceback.
+    """
+    from distributed import get_worker
+
+    def look(seconds: float = 0) -> None:
+        time.sleep(seconds)
+        try:
+            with open(alive) as file:
+                if try_lock(file, shared=True):
+                    raise Stopped(job.name)
+        except FileNotFoundError:
+            raise Stopped(job.name) from None
+
+    try:
+        look()
+        worker, environment = get_worker(), {"CUDA_VISIBLE_DEVICES": "", **job.environment}
+        with ExitStack() as held:
+            if per_gpu:
+                names = visible_gpus(int(worker.state.total_resources["GPU"]))
+                names = held.enter_context(lock_gpus(names, job.devices, look, per_gpu))
+                environment["CUDA_VISIBLE_DEVICES"] = ",".join(names)
+            logger.info(job.name)
+            worker.log_event(Path(alive).name, key)
+            start = partial(started, job.program, job.arguments, job.log, environment, ranks=job.devices)
+            child = _starter.submit(start).result()
+            try:
+                status = child.wait(look)
+            except BaseException:
+                stop([child])
+                raise
+            finally:
+                child.kill()
+        check_status(child, status, job)
+    except (Failed, InputError, Stopped) as error:
+        return error
+    return None

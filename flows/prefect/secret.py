@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 from functools import cache
+from tempfile import NamedTemporaryFile
 
 from flows.jobs.private import private_folder
 
@@ -15,10 +17,10 @@ USER = "dreamer"
 def secret() -> str:
     """Return the secret of this user's Prefect servers, `dreamer:<random>`; made when it is first asked for."""
     path = private_folder("prefect") / "secret"
-    try:
-        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    except FileExistsError:
-        return path.read_text()
-    with os.fdopen(number, "w") as file:
-        file.write(f"{USER}:{secrets.token_urlsafe(16)}")
+    if not path.exists():
+        with NamedTemporaryFile("w", dir=path.parent) as file:  # which this user alone can read
+            file.write(f"{USER}:{secrets.token_urlsafe(16)}")
+            file.flush()
+            with suppress(FileExistsError):  # another process was first
+                os.link(file.name, path)
     return path.read_text()

@@ -6,25 +6,21 @@ once, and the study goes on without showing itself there.
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-import numpy as np
-import pandas as pd
 from prefect import get_client, get_run_logger, runtime, task
 from prefect.artifacts import (
     create_link_artifact,
     create_markdown_artifact,
     create_progress_artifact,
-    create_table_artifact,
     update_progress_artifact,
 )
 from prefect.cache_policies import NO_CACHE
@@ -111,12 +107,8 @@ class InPrefect(Shown):
                 del self._boxes[job]
 
     def drawn(self, data: StudyData) -> None:
-        """Show the results: the factors as tables, the answer with the curves, and a link to the report."""
+        """Show the results: the answer with the factors and the curves, and a link to the report."""
         study = self._study
-        tables = {"mean factors": data.mean_factors, "data efficiency": data.efficiency}
-        for name, factors in tables.items():
-            key = artifact_key(study.name, name)
-            self._attempt(create_table_artifact, table_rows(factors), key, f"{name.capitalize()} of {study.study_id}")
         words = f"What {study.study_id} says"
         self._attempt(create_markdown_artifact, summary(data), artifact_key(study.name, "summary"), words)
         self._attempt(create_link_artifact, link_to_report(study), "The report", artifact_key(study.name, "report"))
@@ -222,13 +214,3 @@ class _Tail:
         whole = text[: text.rfind(b"\n") + 1]
         self._place += len(whole)
         return whole.decode(errors="replace").splitlines()
-
-
-def table_rows(frame: pd.DataFrame) -> list[Mapping[str, Any]]:
-    """Make the rows of a table for Prefect: null for what is missing, words for infinity, which JSON does not know.
-
-    Columns of lists are left out: Prefect's tables hold single values.
-    """
-    plain = frame[[name for name in frame if not frame[name].map(lambda value: isinstance(value, np.ndarray)).any()]]
-    known = plain.astype(object).replace({math.inf: "unbounded", -math.inf: "-unbounded"})
-    return known.where(plain.notna(), None).to_dict("records")

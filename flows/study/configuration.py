@@ -32,7 +32,6 @@ LONGEST_SEQUENCE = 2**20
 MOST_RANKS = 256  # beyond every machine
 PRESETS = Path(__file__).with_name("presets")
 OF_ALL = ("seed", *HOW_FAR, "batch_tokens", "loss_on", "device", "raw_checkpoints")  # no variant has its own
-TUNING_DOCUMENTS = 1000  # held out to choose learning rates on, where data.tuning does not say how many
 
 
 class Match(Section):
@@ -360,11 +359,6 @@ class Study(Section):
     def seeds(self) -> list[int]:
         """All seeds with which any model is trained."""
         return sorted({seed for variant in self.models.variants for seed in self.seeds_of(variant.name)})
-
-    @property
-    def tuning_documents(self) -> int:
-        """How many documents are held out to choose settings on."""
-        return self.data.tuning or (TUNING_DOCUMENTS if self.training.tune else 0)
 
     @property
     def arguments(self) -> str:

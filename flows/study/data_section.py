@@ -79,13 +79,9 @@ class Data(Section):
 
     @field_validator("sources")
     @classmethod
-    def _of_the_paper(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
-        fifteen = [name for name, source in SOURCES.items() if source.use == "train"]
-        return [one for entry in entries for one in (fifteen if entry == PAPER else [entry])]
-
-    @field_validator("sources")
-    @classmethod
     def _known_sources(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
+        fifteen = [name for name, source in SOURCES.items() if source.use == "train"]
+        entries = [one for entry in entries for one in (fifteen if entry == PAPER else [entry])]
         names = set()
         for entry in entries:
             for source in WORLD_SOURCES.values() if entry == BUILTIN else [entry]:

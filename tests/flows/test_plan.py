@@ -161,7 +161,7 @@ def test_what_is_done_is_known(prepared: Planned) -> None:
     assert plan.trained
     assert not plan.evaluated
     evaluations = plan.evaluations(run)
-    assert len(evaluations) == 4 * len(plan.benchmark_names)
+    assert len(evaluations) == 4 * len(plan.decisive)
     for one in evaluations:
         assert not one.done
         one.folder.mkdir(parents=True)

@@ -6,7 +6,6 @@ Sizes come from `pipeline.sources.sizes`. Sums leave out sources of unknown size
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pandas as pd
 
@@ -123,21 +122,13 @@ def _sized(study: Study, source: Source) -> tuple[Source, Size, float]:
         documents = stories if source.name == "world" else whole - stories
         text, kept, _ = WORLD_BYTES[source.name]
         return source, Size(documents, 0, documents * text), documents * kept
-    size = size_of(source, _files(source, study))
+    folder = Plan(study).find(source)
+    size = size_of(source, source_files(source, folder) if folder else [])
     limit = min((n for n in (study.data.limit, source.limit) if n is not None), default=None)
     if limit is not None and size.documents is not None and size.documents > limit:
         text = None if size.text is None else size.text * limit / size.documents
         size = Size(limit, size.download, text)
     return source, size, stripped_text(source, size.text or 0)
-
-
-def _files(source: Source, study: Study) -> list[Path]:
-    """List the files of a source that are in the mirror, or beside the study file."""
-    folder = study.place if source.files else study.mirror and study.mirror / source.repository
-    try:
-        return source_files(source, folder) if folder else []
-    except InputError:  # not in the mirror: still to download
-        return []
 
 
 def amount(count: float | None) -> str:

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from flows.checks import searches
 from flows.jobs.devices import concurrency, gpus, share_ranks
 from flows.models import PlannedModel
 from flows.study.configuration import Study
@@ -104,9 +105,9 @@ def estimate_times(study: Study, planned: Sequence[PlannedModel], device: Device
     Trainings begin in their order as devices become free, each with its ranks; those that share a GPU share its FLOPs.
     Evaluations share their checkpoints among all devices, and compute forward passes as fast as a training.
     """
-    training, found = study.training, [devices if devices is not None else gpus(study)]
-    per_gpu = study.compute.per_gpu if found[0] else 1
-    slots = devices * per_gpu if devices else concurrency(study)
+    training, here = study.training, gpus(study) if devices is None else devices
+    per_gpu = study.compute.per_gpu if here else 1
+    slots = devices * per_gpu if devices else concurrency(study)  # trainings that can run at once
     length, micro = training.sequence_length, training.micro_batch_tokens or training.batch_tokens
 
     def phase(trainings: Sequence[tuple[PlannedModel, int]]) -> tuple[float, float]:
@@ -117,7 +118,7 @@ def estimate_times(study: Study, planned: Sequence[PlannedModel], device: Device
             tokens * max(sharing * model.training_flops(length) / device.flops, model.depth * depth_seconds / micro)
             for model, tokens in trainings
         ]
-        ranks = share_ranks(study, len(trainings), found)
+        ranks = share_ranks(study, len(trainings), [here])
         jobs = [(count, device.start_seconds + seconds / count) for count, seconds in zip(ranks, work, strict=True)]
         return _makespan(jobs, slots), sum(count * seconds for count, seconds in jobs) / per_gpu
 
@@ -137,16 +138,13 @@ def phases(study: Study, planned: Sequence[PlannedModel]) -> list[list[tuple[Pla
     A search is counted without the rates by which its grid may grow.
     """
     training, tune = study.training, study.training.tune
-    searched = [model for model in planned if "learning_rate" not in study.variant(model.variant).training]
     first, further = [], []
     for model in planned:
         seeds = len(study.seeds_of(model.variant))
         stop_at = training.stop_at(seeds)
         first += [(model, stop_at or training.tokens)] * seeds
         further += [(model, training.tokens - stop_at)] if stop_at else []
-    search = (
-        [(model, tune.tokens) for model in searched for _ in tune.learning_rate for _ in tune.seeds] if tune else []
-    )
+    search = [(model, tune.tokens) for model in planned for _ in range(searches(study, model))] if tune else []
     return [phase for phase in (search, first, further) if phase]
 
 

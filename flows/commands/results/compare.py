@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from flows.commands.results.finding import find_results
 from flows.commands.results.printing import print_part
+from flows.commands.results.query import find_results
 from flows.commands.tables import console
 from reports.tables.changes import changes
 from sql.names import AVERAGE

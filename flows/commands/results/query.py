@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from contextlib import closing
+from pathlib import Path
 
-from flows.commands.results.finding import find_results
 from flows.commands.tables import print_table
+from flows.study.loading import load_study, presets
 from pipeline.errors import InputError
 from sql import export as tables
 from sql.results import ask, connect, query
@@ -40,3 +41,20 @@ def intervals(options: argparse.Namespace) -> None:
         for study, replicates in chosen.items():
             compute_statistics(connection, study, replicates=replicates)
     print(f"{database}: computed the mean factors and intervals of {', '.join(chosen)}")
+
+
+def find_results(name: str, root: Path | None) -> tuple[Path, str | None]:
+    """Find the results file of a study or a published folder, or take its own path.
+
+    Returns the study's id too, if a study is named. Raises InputError where the file does not exist.
+    """
+    if Path(name).suffix == ".duckdb":
+        if not Path(name).exists():
+            raise InputError(f"{name}: no such results file")
+        return Path(name), None
+    if name not in presets() and (published := Path(name) / "results.duckdb").exists():
+        return published, None
+    study = load_study(name, root=root)
+    if not study.database.exists():
+        raise InputError(f"{study.database}: no results yet; `dreamer run {study.arguments}` makes them")
+    return study.database, study.study_id

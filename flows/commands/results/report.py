@@ -6,8 +6,8 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from flows.commands.results.finding import find_results
 from flows.commands.results.printing import print_part
+from flows.commands.results.query import find_results
 from flows.watching.progress import write_line
 from pipeline.errors import InputError
 from pipeline.storage.files import naming

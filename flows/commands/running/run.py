@@ -82,6 +82,7 @@ def _run(study: Study, options: argparse.Namespace) -> bool:
             return run_in_process(study, **{name: getattr(options, name) for name in PARAMETERS})
         except NoServer as error:  # on which no result depends
             progress.write_line(f"{error}; the study goes on without Prefect")
+    say(study_warnings(study))
     with recorded(study), open_jobs(study) as (study, jobs):
         run_study(Plan(study), jobs, Shown(), Options(options.until, options.accept_code_change, options.trust_code))
     return not options.plain

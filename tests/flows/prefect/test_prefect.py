@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import urllib.error
 import urllib.request
@@ -14,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
-import pandas as pd
 import pytest
 import yaml
 from prefect import flow, runtime
@@ -33,7 +30,7 @@ from flows.prefect.logs import outlive_readers, plain_errors
 from flows.prefect.lost import end_lost_runs, is_lost
 from flows.prefect.report_links import link_to_report, serving_reports
 from flows.prefect.serve import deployments
-from flows.prefect.shown import InPrefect, artifact_key, table_rows
+from flows.prefect.shown import InPrefect, artifact_key
 from flows.study.configuration import Study
 from flows.study.loading import as_file, load_study, presets
 from flows.watching.single import only_run
@@ -332,15 +329,3 @@ def test_a_lost_server_is_said_once_and_every_body_runs_once(
     assert called == ["before", "amid", "after"]
     assert done == [True]
     assert ["is lost" in line for line in said] == [True]
-
-
-def test_infinity_is_said_in_words_and_what_is_missing_is_null() -> None:
-    columns = {"low": [0.5, -math.inf], "high": [math.inf, math.nan], "bound": ["exact", None]}
-    rows = table_rows(pd.DataFrame({**columns, "seeds": pd.array([2, None], "Int64")}))
-    assert rows == [
-        {"low": 0.5, "high": "unbounded", "bound": "exact", "seeds": 2},
-        {"low": "-unbounded", "high": None, "bound": None, "seeds": None},
-    ]
-    assert json.loads(json.dumps(rows, allow_nan=False)) == rows
-    assert table_rows(pd.DataFrame({"factor": [1.0], "halves": [np.array([0.1, 0.2])]})) == [{"factor": 1.0}]
-    assert table_rows(pd.DataFrame({"factor": []})) == []
