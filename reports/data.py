@@ -56,6 +56,9 @@ QUERIES = {
     "funnel": "from funnel where study_id = ?",
     "funnel_by_source": "from funnel_by_source where study_id = ?",
     "curation": "from curation where study_id = ?",
+    "dropped": "select stage, replace(reason, '_', ' ') as reason, sum(documents)::double as documents, "
+    "sum(characters)::double as characters, sum(tokens)::double as tokens from curation "
+    "where study_id = ? and reason <> 'kept' and documents > 0 group by all order by documents desc, reason",
     "sources": "from table_4 where study_id = ?",
     "unmarked": "select source, unmarked from sources where study_id = ? and unmarked > 0 order by source",
     "runs": "select r.*, m.variant, m.depth, recipe from runs r join internal.model_runs m using (study_id, run_id) "
@@ -77,7 +80,8 @@ QUERIES = {
     "diversity": "select depth_of_model as model_depth, * from internal.expert_diversity where study_id = ?",
     "attention": "select variant, depth, a.* from depth_attention a join internal.model_runs using (run_id) "
     f"where study_id = ? and a.tokens <= coalesce(claimed_tokens, a.tokens) {NEWEST}",
-    "other_depths": "select trained_depth as model_depth, * from depth_accuracy where study_id = ?",
+    "other_depths": "select trained_depth as model_depth, * from depth_accuracy where study_id = ? "
+    "qualify bool_or(depth <> trained_depth) over (partition by run_id) and accuracy is not null",
     "scored_items": "select task from items join internal.model_runs using (run_id) where study_id = ? limit 1",
     "examples": "from internal.model_answers where study_id = ? qualify dense_rank() over "
     "(partition by depth, task order by apart desc, item_id) <= 60 order by depth, task, apart desc, item_id",
@@ -137,13 +141,10 @@ class StudyData:
 
     def config(self, *path: str) -> dict[str, Any]:
         """A part of the study's configuration ("study", "training") or "packages"; empty where there is none."""
-        try:
-            found = json.loads(self.study.get("config") or "{}")
-        except ValueError:
-            return {}
+        found = json_object(self.study.get("config"))
         for name in path:
-            found = found.get(name) if isinstance(found, dict) else None
-        return found if isinstance(found, dict) else {}
+            found = part if isinstance(part := found.get(name), dict) else {}
+        return found
 
 
 def read_study(database: Path, study_id: str) -> StudyData:
@@ -183,6 +184,15 @@ def _with_own_best(factors: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
     return joined.merge(baseline.rename(columns={"bound": "baseline_bound"}), on=["depth", "task"], how="left")
 
 
+def json_object(text: Any) -> dict[str, Any]:
+    """Read a JSON object; empty where the text is none."""
+    try:
+        found = json.loads(text)
+    except (TypeError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def baseline_of(rows: pd.DataFrame) -> str:
     """Return the baseline of rows about variants."""
     return str(rows["baseline"].iloc[0]) if len(rows) else "the baseline"
@@ -191,12 +201,6 @@ def baseline_of(rows: pd.DataFrame) -> str:
 def without_baseline(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the variants that are compared with the baseline."""
     return rows[rows["variant"] != rows["baseline"]]
-
-
-def run_elsewhere(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `depth_accuracy` of runs evaluated at another depth than they were trained at."""
-    other = rows[rows["depth"] != rows["model_depth"]]["run_id"]
-    return rows[rows["run_id"].isin(other) & rows["accuracy"].notna()]
 
 
 def mean_of_runs(rows: pd.DataFrame) -> pd.DataFrame:
@@ -209,15 +213,3 @@ def mean_of_runs(rows: pd.DataFrame) -> pd.DataFrame:
         chance=("chance", "max"),
         runs=("run_id", "nunique"),
     )
-
-
-def dropped_by_reason(funnel: pd.DataFrame, curation: pd.DataFrame) -> pd.DataFrame:
-    """Sum what was dropped over all sources: stages in the order of `funnel`, then the reasons, most documents first.
-
-    Returns the columns stage, reason, documents, characters, tokens. `curation` has the rows of the table `curation`.
-    """
-    part = curation[(curation["reason"] != "kept") & (curation["documents"] > 0)]
-    sums = part.groupby(["stage", "reason"], as_index=False)[["documents", "characters", "tokens"]].sum(min_count=1)
-    place = {stage: i for i, stage in enumerate(funnel["stage"])}
-    sums = sums.assign(place=sums["stage"].map(place), reason=sums["reason"].str.replace("_", " "))
-    return sums.sort_values(["place", "documents"], ascending=[True, False])

@@ -67,15 +67,9 @@ def forget_differing(path: Path | str, outputs: Outputs, *, wait: float = 30.0) 
 
 
 def replace_computed(connection: duckdb.DuckDBPyConnection, table: str, study_id: str, rows: pd.DataFrame) -> None:
-    """Replace a study's rows of a computed table, all or none; a read-only connection stores nothing.
-
-    Raises InputError where the file cannot be written.
-    """
-    opened = "select readonly, path from duckdb_databases() where database_name = current_database()"
-    read_only, path = connection.execute(opened).fetchall()[0]
-    if read_only:
-        return
-    with _writable(path):
+    """Replace a study's rows of a computed table, all or none. Raises InputError where the file cannot be written."""
+    opened = "select path from duckdb_databases() where database_name = current_database()"
+    with _writable(connection.execute(opened).fetchall()[0][0]):
         try:
             connection.execute("begin")
             connection.register("computed", rows)

@@ -13,7 +13,7 @@ BEGIN, END = "<!-- by docs/results/readme_table.py -->\n", "<!-- end of the tabl
 ACCURACY = "average", "accuracy", "average accuracy"
 ANSWERS = "average", "loss", "correct-answer bits per byte"
 DOCUMENTS = "validation", "loss", "loss on held-out documents"
-STUDIES = [  # folder, depth, description, measures; of the former demos what was printed, to two digits
+STUDIES = [  # folder, depth or world, description, measures; of the former demos what was printed, to two digits
     (
         "demo-repetitions",
         "4",
@@ -21,6 +21,12 @@ STUDIES = [  # folder, depth, description, measures; of the former demos what wa
         [ACCURACY, ANSWERS, DOCUMENTS],
     ),
     ("demo", "4", "the demo, the first of the ten", [ACCURACY]),
+    (
+        "depth",
+        "expressions of up to 4",
+        "[expressions](docs/results/depth/README.md) alone, depth 4, eight seeds of 1.2M tokens, protocol beforehand",
+        [ACCURACY],
+    ),
     (
         "former-demos",
         "4",
@@ -55,8 +61,8 @@ def with_table(text: str) -> str:
 
 def rows_of(folder: Path) -> Iterator[dict[str, str]]:
     """Read the factors of a study, or of repetitions of a study as the summary of their bounds."""
-    file = folder / "summary.csv"
-    with (file if file.exists() else folder / "mean_factors.csv").open(newline="") as lines:
+    names = ("summary.csv", "factors.csv", "mean_factors.csv")
+    with next(folder / name for name in names if (folder / name).exists()).open(newline="") as lines:
         for row in csv.DictReader(lines):
             mean = (
                 {"factor": "", "bound": row["mean"], "bound_low": row["mean_low"], "bound_high": row["mean_high"]}
@@ -69,10 +75,11 @@ def rows_of(folder: Path) -> Iterator[dict[str, str]]:
 def table() -> Iterator[str]:
     """Yield the lines of the table: a row for each study and measure, a column for each variant."""
     yield f"| study | for equal | {' | '.join(VARIANTS)} |\n|---|---|{'---|' * len(VARIANTS)}\n"
-    for folder, depth, description, measures in STUDIES:
-        rows = {(row["depth"], row["task"], row["metric"], row["variant"]): row for row in rows_of(RESULTS / folder)}
+    for folder, place, description, measures in STUDIES:
+        found = rows_of(RESULTS / folder)
+        rows = {(row.get("world") or row["depth"], row["task"], row["metric"], row["variant"]): row for row in found}
         for task, metric, words in measures:
-            cells = [cell(rows[depth, task, metric, variant]) for variant in VARIANTS]
+            cells = [cell(rows[place, task, metric, variant]) for variant in VARIANTS]
             yield f"| {description} | {words} | {' | '.join(cells)} |\n"
             description = ""
 

@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from reports.data import baseline_of, mean_of_runs, run_elsewhere, without_baseline
+from reports.data import baseline_of, mean_of_runs, without_baseline
 from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, ordered, present
@@ -168,7 +168,6 @@ def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) ->
     A panel for each trained depth and task. `rows` are those of `depth_accuracy`. None where no run was evaluated at
     another depth than its own.
     """
-    rows = run_elsewhere(rows)
     means, shown, panels, findings = mean_of_runs(rows), present(styles, rows), [], []
     for trained, task in product(sorted(means["model_depth"].unique()), task_order(means["task"])):
         part = means[(means["model_depth"] == trained) & (means["task"] == task)]

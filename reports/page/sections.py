@@ -116,7 +116,7 @@ def data_blocks(data: StudyData) -> list[Block]:
         *details_block(
             "Stage by stage",
             [
-                *table_block(data, "funnel curation", curation_tables.funnel),
+                *table_block(data, "funnel dropped", curation_tables.funnel),
                 *table_block(data, "funnel_by_source", curation_tables.funnel_by_source),
             ],
         ),

@@ -21,8 +21,6 @@ COLOURS = {
     "rule": ("#b9bcc1", "#4d535b"),
     "grid": ("#e7e8ea", "#2b2f34"),
     "warn": ("#9a5b00", "#e3b26a"),
-    "kept": ("#bcc6cc", "#4b555c"),
-    "dropped": ("#4c565e", "#c3ccd2"),
     "v0": ("#6d737c", "#a9afb8"),
     "v1": ("#1f6fb2", "#62aeea"),
     "v2": ("#d4600c", "#f4994e"),

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from reports.data import dropped_by_reason
 from reports.tables.cells import Cell, Table, left, table
 from reports.text.names import stage_name
 from reports.text.numbers import number, percent, tokens
 
 
-def funnel(rows: pd.DataFrame, curation: pd.DataFrame) -> Table:
+def funnel(rows: pd.DataFrame, dropped: pd.DataFrame) -> Table:
     """Tabulate what each stage kept over all sources (view `funnel`), and what it dropped for which reason."""
-    dropped, body = dropped_by_reason(rows, curation), []
+    body = []
     for row in rows.to_dict("records"):
         stage, came = row["stage"], row["documents"]
         kept = {"documents": row["kept"], "characters": row["characters_kept"], "tokens": row["tokens_kept"]}

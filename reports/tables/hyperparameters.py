@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
 
+from reports.data import json_object
 from reports.style.theme import Style, ordered
 from reports.tables.cells import Cell, Row, Table, left
 from reports.text.names import depth_name
@@ -68,7 +68,7 @@ def hyperparameters(models: pd.DataFrame, runs: pd.DataFrame, training: Configur
     each was trained, `training` the section of the study file. Models without a configuration have no column.
     """
     trained = {
-        model: {**_read(part["recipe"].iloc[0]), "seeds": sorted(part["seed"].dropna().astype(int))}
+        model: {**json_object(part["recipe"].iloc[0]), "seeds": sorted(part["seed"].dropna().astype(int))}
         for model, part in runs.groupby(["variant", "depth"])
     }
     rows = ordered(models, styles).to_dict("records")
@@ -101,17 +101,8 @@ def _row(name: str, values: list[str], columns: int) -> Row:
 
 def _configuration(text: Any) -> Configuration:
     """Read a model's configuration; empty where it is not that of a model of this project."""
-    found = _read(text)
+    found = json_object(text)
     return {**found, **found.get("config", {})} if "vocabulary_size" in found else {}
-
-
-def _read(text: Any) -> Configuration:
-    """Read a JSON object; empty where the text is none."""
-    try:
-        found = json.loads(text)
-    except (TypeError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _value(configuration: Configuration, value: Value) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import baseline_of, mean_of_runs, run_elsewhere
+from reports.data import baseline_of, mean_of_runs
 from reports.style.theme import Style, ordered, present
 from reports.tables.cells import Cell, Row, Table, left, model_cell, model_cells, table
 from reports.text.names import depth_name, task_name, task_order
@@ -144,7 +144,7 @@ def curve_numbers(curve: pd.DataFrame, styles: Mapping[str, Style], depth: int) 
 
 def other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     """Tabulate the figure of other depths: a row for each model and task, a column for each depth."""
-    rows = mean_of_runs(run_elsewhere(rows))
+    rows = mean_of_runs(rows)
     depths = sorted(rows["depth"].unique())
     body = []
     several = ", the mean over the seeds" * bool(len(rows) and rows["runs"].max() > 1)

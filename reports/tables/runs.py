@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 import pandas as pd
 
+from reports.data import json_object
 from reports.style.theme import Style, ordered
 from reports.tables.cells import Cell, Table, left, model_cells, table
 from reports.text.names import task_name
@@ -71,7 +71,7 @@ def versions(evaluated: pd.DataFrame, code: str | None, packages: Mapping[str, s
         data = sorted(part["data_version"].dropna().unique())
         found += [("data", f"Data: {task_name(task)}", listed(data))] if data else []
     used = [("Study packages", packages)]
-    used += [("Evaluation packages", _packages(text)) for text in sorted(evaluated["packages"].dropna().unique())]
+    used += [("Evaluation packages", json_object(text)) for text in sorted(evaluated["packages"].dropna().unique())]
     found += [
         ("packages", name, ", ".join(f"{package} {version}" for package, version in sorted(names.items())))
         for name, names in used
@@ -83,12 +83,3 @@ def versions(evaluated: pd.DataFrame, code: str | None, packages: Mapping[str, s
         [left("What"), left("Version")],
         [(group, [name, Cell(value, kind="long")]) for group, name, value in found],
     )
-
-
-def _packages(text: str) -> dict[str, str]:
-    """Read the packages of an evaluation; empty when they are not a JSON object."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

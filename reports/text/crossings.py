@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports.text.names import goal_name, model_name, task_name
+from reports.text.names import goal_name, model_name
 from reports.text.numbers import as_many, percent, ratio, tokens
 
 
@@ -17,9 +17,6 @@ def crossing(row: Mapping[str, Any]) -> str:
     Example: a factor 4.0 (exact) of DR gives "DR reached LA’s best average accuracy (32.3%) with 0.25 times as many
     training tokens: 25B instead of 100B."
     """
-    if pd.isna(row.get("factor")):
-        on = task_name(row["task"])
-        return f"{row['variant']} cannot be compared with {row['baseline']} on {on}: results are missing."
     best = f"{row['baseline']}’s best {goal_name(row['task'])} ({percent(row.get('baseline_accuracy'))})"
     told = _not_reached(row, best) if row["bound"] == "at most" else _reached(row, best)
     if row.get("near_chance") is True:

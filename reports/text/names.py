@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reports.data import VALIDATION
+from reports.data import VALIDATION, json_object
 from reports.text.numbers import NOTHING
 from sql.names import AVERAGE
 
@@ -30,10 +29,7 @@ STAGES = {
 
 def architecture_in_words(config: Any) -> str:
     """Say what a model is by its configuration (JSON): `one layer used at every depth`; empty where that is unknown."""
-    try:
-        values = json.loads(config)
-    except (TypeError, ValueError):
-        return ""
+    values = json_object(config)
     if "recurrent" not in values:
         return values.get("module", "")
     layers = "a layer of its own for each depth" if values.get("depth") != 1 else "a single layer"
@@ -43,7 +39,7 @@ def architecture_in_words(config: Any) -> str:
 
 def layers_of(config: Any) -> str:
     """Say how many layers a model has by its configuration (JSON), and how often they are used."""
-    values = json.loads(config) if isinstance(config, str) else {}
+    values = json_object(config)
     depth = values.get("depth")
     return NOTHING if depth is None else f"1, used {depth} times" if values.get("recurrent") else str(depth)
 

@@ -22,6 +22,7 @@ from sql.statistics.bootstrap import Checkpoint, Model
 from sql.statistics.errors import SIGNIFICANCE, jackknife, together
 
 PARTS = 25  # of the range that both curves cover; in the middle of each is a target of view factor_by_target
+FACTOR, BOUND, TARGETS = 0, 1, slice(2, None)  # the columns of `log_factors`
 MUCH = 0.9  # of the baseline's range: where a variant covers less, its bound says more than its factor
 TIE = 4e-15  # as in macros/reaches.sql: sums in another order are still ties
 
@@ -141,24 +142,24 @@ def mean_factor_interval(baseline: SeedCurves, variant: SeedCurves, significance
             jackknife(log_factors(baseline, variant, baseline.mean, variant.without_one_seed)),
         ]
     errors = together(parts, seeds, np.nan_to_num(of_items) ** 2, significance)
-    ends, halves = np.exp([values - errors.half(), values, values + errors.half()]), errors.half()[2:]
+    ends, halves = np.exp([values - errors.half(), values, values + errors.half()]), errors.half()[TARGETS]
     covered = (reached - low) / (best - low)
-    said = int(covered < MUCH)
-    p = errors.p(np.minimum(values, 0) if said else values)[said]  # a bound above 1 decides nothing
-    has_range = bool(np.isfinite(values[0]))
+    said = BOUND if covered < MUCH else FACTOR
+    p = errors.p(np.minimum(values, 0) if said == BOUND else values)[said]  # a bound above 1 decides nothing
+    has_range = bool(np.isfinite(values[FACTOR]))
     return MeanFactor(
-        *(_known(ends[place, 0]) for place in (1, 0, 2)),
+        **{name: _known(end) for name, end in zip(("low", "factor", "high"), ends[:, FACTOR], strict=True)},
         range_low=low if has_range else None,
         range_high=reached if has_range else None,
-        degrees_of_freedom=_known(errors.freedom[0]),
-        seed_error=_known(np.sqrt(sum(parts)[0])),
-        item_error=_known(of_items[0]),
+        degrees_of_freedom=_known(errors.freedom[FACTOR]),
+        seed_error=_known(np.sqrt(sum(parts)[FACTOR])),
+        item_error=_known(of_items[FACTOR]),
         covered=covered,
         missed_low=reached if missed else None,
         missed_high=best if missed else None,
-        **{name: _known(end) for name, end in zip(("bound_low", "bound", "bound_high"), ends[:, 1], strict=True)},
+        **{name: _known(end) for name, end in zip(("bound_low", "bound", "bound_high"), ends[:, BOUND], strict=True)},
         target_halves=halves.tolist() if np.isfinite(halves).all() else None,
-        bounded=bool(said),
+        bounded=said == BOUND,
         p=_known(p),
         detectable=_known(np.exp(errors.detectable[said])),
     )

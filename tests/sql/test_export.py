@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import runpy
 from pathlib import Path
 
 import duckdb
@@ -13,7 +14,6 @@ import pytest
 
 from pipeline.errors import InputError
 from sql import results
-from sql.cookbook import QUERY, answered
 from sql.export import export
 from sql.statistics.compute import compute_statistics
 from tests.sql.by_hand import enter_scores
@@ -116,6 +116,8 @@ def test_unknown_formats_and_missing_files_are_said(path, tmp_path):
 
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
+COOKBOOK = runpy.run_path(str(PAGE.with_name("cookbook.py")))
+QUERY, answered = COOKBOOK["QUERY"], COOKBOOK["answered"]
 
 
 SEEDS = (0, 1, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -153,14 +154,13 @@ FUNNEL = pd.DataFrame(
     {"study_id": "a", "stage": ["clean", "tokens"], "documents": [10, 6], "kept": [6, 6], "share_kept": [0.6, 1.0]}
     | {"characters_kept": [600, 600], "tokens_kept": [None, 150]}
 ).astype({"tokens_kept": float})
-CURATION = pd.DataFrame(
-    {"study_id": "a", "source": ["a", "b", "a"], "stage": "clean", "reason": ["too_short", "too_short", "kept"]}
-    | {"documents": [1, 3, 6], "characters": [10, 30, 600], "tokens": [None, None, None]}
-).astype({"tokens": float})
+DROPPED = pd.DataFrame(
+    {"stage": ["clean"], "reason": "too short", "documents": [4.0], "characters": [40.0], "tokens": [math.nan]}
+)
 
 
 def test_the_funnel_has_a_row_for_each_stage_and_reason() -> None:
-    rows = [[cell.text for cell in row.cells] for row in funnel(FUNNEL, CURATION).rows]
+    rows = [[cell.text for cell in row.cells] for row in funnel(FUNNEL, DROPPED).rows]
     assert rows == [
         ["Clean", "6", "60.0%", "600", "–"],
         ["− too short", "4", "40.0%", "40", "–"],
@@ -369,7 +369,7 @@ def test_accuracy_at_other_depths_marks_the_trained_one() -> None:
     assert drawn.panels[0].description.endswith("at best: DR 40.0% at depth 2.")
     cells = [cell.text for cell in other_depths(OTHER_DEPTHS, DRAWN).rows[0].cells]
     assert cells == ["DR", "GSM8K", "10.0% ± 10.0", "40.0% ± 10.0", "30.0% ± 10.0"]
-    assert accuracy_at_other_depths(OTHER_DEPTHS[OTHER_DEPTHS["depth"] == 2], DRAWN) is None
+    assert accuracy_at_other_depths(OTHER_DEPTHS.iloc[:0], DRAWN) is None
 
 
 def test_the_search_for_learning_rates_is_a_line_over_means_with_a_ring_at_what_was_chosen() -> None:

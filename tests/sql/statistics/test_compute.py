@@ -61,13 +61,6 @@ def test_other_studies_keep_their_rows(scored):
         assert stored(connection).groupby("study_id").size().to_dict() == {"other": 2, "s": 20}
 
 
-def test_a_reader_computes_without_storing(scored):
-    with results.connect(scored, read_only=True) as connection:
-        assert len(compute_statistics(connection, "s", replicates=5)) == 20
-        assert compute_statistics(connection, "no such study", replicates=5).empty
-        assert stored(connection).empty
-
-
 def test_factor_and_interval_of_a_pair_are_turned_around_for_the_other_baseline(scored):
     with results.connect(scored) as connection:
         found = compute_statistics(connection, "s", replicates=20)

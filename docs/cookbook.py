@@ -1,6 +1,6 @@
 """Run every query of a Markdown page and put its output below the query.
 
-    python -m sql.cookbook docs/sql.md runs/demo/results.duckdb
+    python docs/cookbook.py docs/sql.md runs/demo/results.duckdb
 
 A query is a fenced block of `sql`; its output is the fenced block of `text` that follows directly.
 """
