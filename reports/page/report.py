@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 from base64 import b64encode
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from itertools import count
@@ -22,6 +23,7 @@ import vl_convert
 from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
+from pipeline.storage.files import write_text_atomically
 from reports import style
 from reports.data import StudyData, read_study
 from reports.figures.rendering import ENDINGS, Figure, export, page_drawing, page_specifications
@@ -78,48 +80,51 @@ def _remove_old_figures(page: Path, names: set[str]) -> None:
 
 def _page(data: StudyData, *, beside: bool) -> tuple[str, list[Figure]]:
     """Return the page's text and figures. `beside`: files of the figures lie beside the page."""
-    # The library is made outside Python's lock, in the time in which the figures are put together.
-    with ThreadPoolExecutor(1) as pool:
-        library = pool.submit(_packed_library)
-        looks = styles(data.variants)
-        with debug_mode(False):  # checking every part of every figure takes a third of the time; tests check figures
-            first = first_screen(data, looks)
-            answer = drawn(first.drawing)
-            content = [replace(section, blocks=drawn(section.blocks)) for section in sections(data, looks)]
-        shown = [section for section in content if section.blocks]
-        figures = figures_in([*answer, *(block for section in shown for block in section.blocks)])
-        name = str(data.study.get("name") or data.study["study_id"])
-        text = _template().render(
-            title=f"{name}: training tokens to the same accuracy",
-            study=name,
-            question=QUESTION,
-            first=first,
-            answer=answer,
-            toolbar=toolbar(figures, looks, data.costs),
-            identity=_identity(data),
-            sections=shown,
-            style=Markup(_style()),
-            library=library.result() if figures else "",
-            beside=beside,
-            figures=_packed(
-                json.dumps(page_specifications(figures, data.costs), separators=(",", ":"), allow_nan=False)
-            )
-            if figures
-            else None,
-            script=Markup(_script()),
-        )
+    looks = styles(data.variants)
+    with debug_mode(False):  # checking every part of every figure takes a third of the time; tests check figures
+        first = first_screen(data, looks)
+        answer = drawn(first.drawing)
+        content = [replace(section, blocks=drawn(section.blocks)) for section in sections(data, looks)]
+    shown = [section for section in content if section.blocks]
+    figures = figures_in([*answer, *(block for section in shown for block in section.blocks)])
+    name = str(data.study.get("name") or data.study["study_id"])
+    text = _template().render(
+        title=f"{name}: training tokens to the same accuracy",
+        study=name,
+        question=QUESTION,
+        first=first,
+        answer=answer,
+        toolbar=toolbar(figures, looks, data.costs),
+        identity=_identity(data),
+        sections=shown,
+        style=Markup(_style()),
+        library=_packed_library() if figures else "",
+        beside=beside,
+        figures=_packed(json.dumps(page_specifications(figures, data.costs), separators=(",", ":"), allow_nan=False))
+        if figures
+        else None,
+        script=Markup(_script()),
+    )
     return text, figures
 
 
 def _packed(text: str) -> str:
     """Pack what only the script needs: a quarter as long, and no part of it can end a script element."""
-    return b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return b64encode(gzip.compress(text.encode(), compresslevel=6, mtime=0)).decode()
 
 
 @cache
 def _packed_library() -> str:
-    """Pack Vega, Vega-Lite and Vega-Embed as one script, which takes seconds."""
-    return _packed(vl_convert.javascript_bundle())
+    """Pack Vega, Vega-Lite and Vega-Embed as one script. Making this takes two seconds, so the user's cache keeps it."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dreamer-study"
+    kept = folder / f"vega-{vl_convert.__version__}.txt"
+    with suppress(OSError):
+        return kept.read_text()
+    packed = _packed(vl_convert.javascript_bundle())
+    with suppress(OSError):  # a home that cannot be written, a full disk
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text_atomically(kept, packed)
+    return packed
 
 
 def _template() -> jinja2.Template:

@@ -28,6 +28,9 @@ def main(arguments):
         return 0
     place = " ".join(os.environ.get(name, "none") for name in ("CUDA_VISIBLE_DEVICES", "KIND", "RANK"))
     os.write(1, f"{os.getpid()} {place}\\n".encode())  # at once, for the same reason
+    if what.endswith("-rank") and os.environ["RANK"] == "1":
+        while not Path(rest[0]).exists():  # the other rank is under way
+            time.sleep(0.02)
     if what == "bad" or what == "bad-rank" and os.environ["RANK"] == "1":
         print("field x: must be 1")
         return 2
