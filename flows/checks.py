@@ -82,8 +82,9 @@ def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
 
 def check_sources(study: Study) -> None:
     """Read the first rows of the sources that are here: paths, columns and delimiters are right or told at once."""
+    data = PlannedData(study)
     for source in study.own_sources:
-        if folder := PlannedData(study).find(source):
+        if folder := data.find(source):
             check_rows(source, source_files(source, folder))
 
 

@@ -91,7 +91,7 @@ def dreamer(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("study", STUDIES)
 def test_an_installed_study_takes_no_module_of_its_folder(dreamer: Path, tmp_path: Path, study: str) -> None:
-    """Beside the study lies a file named as each of our packages, which would end any process that imports the file."""
+    """The study's folder has a file for the name of each of our packages; importing such a file ends a process."""
     write_rows(tmp_path / "mirror" / "openai" / "gsm8k" / "main" / "train.jsonl", ASKED)
     write_rows(tmp_path / "mirror" / "me" / "my-chats" / "default" / "train.jsonl", CHATS)
     for name, text in FILES.items():

@@ -23,7 +23,6 @@ import vl_convert
 from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
-from pipeline.storage.files import write_text_atomically
 from reports import style
 from reports.data import StudyData, read_study
 from reports.figures.rendering import ENDINGS, Figure, export, page_drawing, page_specifications
@@ -115,7 +114,7 @@ def _packed(text: str) -> str:
 
 @cache
 def _packed_library() -> str:
-    """Pack Vega, Vega-Lite and Vega-Embed as one script. Making this takes two seconds, so the user's cache keeps it."""
+    """Pack Vega, Vega-Lite and Vega-Embed as one script, which takes two seconds: the user's cache keeps the script."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dreamer-study"
     kept = folder / f"vega-{vl_convert.__version__}.txt"
     with suppress(OSError):
@@ -123,7 +122,9 @@ def _packed_library() -> str:
     packed = _packed(vl_convert.javascript_bundle())
     with suppress(OSError):  # a home that cannot be written, a full disk
         folder.mkdir(parents=True, exist_ok=True)
-        write_text_atomically(kept, packed)
+        written = kept.with_name(f".{kept.name}.{uuid4().hex}")
+        written.write_text(packed)
+        written.replace(kept)  # no other process reads half a script
     return packed
 
 

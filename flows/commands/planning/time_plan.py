@@ -41,7 +41,7 @@ CPU_CORE = Device("CPU core at 60 GFLOP/s", 60e9, depth_seconds=0.01, evaluation
 # Measured on an H100; an H200 reaches 0.30 of the peak in a step of paper-16 (LA), 0.24 (DR) and 0.22 (DR+DA), when it
 # is compiled in whole graphs. The 0.20 of DR in pieces leaves some room. At hidden size 256 a depth takes
 # 5 ms (LA) to 13 (DR+DA). The second training of a variant needs 19 s (LA) to 32 (DR+DA) to start and compile. Eight
-# such trainings at once kept an H200 at work all the time, at 3 ms a depth.
+# trainings of that size at once kept an H200 busy, which needed 3 ms for a depth of a micro-batch.
 GPU = Device("GPU at 198 TFLOP/s", 0.20 * 989e12, 0.009, start_seconds=30, evaluation_seconds=0.3, busy_seconds=0.003)
 
 

@@ -41,8 +41,9 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
 
 
 @contextmanager
-def opened(folder: Path, address: str, **training: Any) -> Iterator[Jobs]:
-    with open_jobs(tiny(folder / "run", compute={"cluster": address}, training=training)) as (_, jobs):
+def opened(folder: Path, address: str, per_gpu: int = 1, **training: Any) -> Iterator[Jobs]:
+    compute = {"cluster": address, "per_gpu": per_gpu}
+    with open_jobs(tiny(folder / "run", compute=compute, training=training)) as (_, jobs):
         yield jobs
 
 
@@ -78,6 +79,16 @@ def test_trainings_of_several_gpus_are_placed_by_priority_and_no_gpu_is_given_tw
     assert sorted(of["four"] + of["two"] + of["also two"]) == [str(number) for number in range(8)]
     assert sorted(of["urgent"]) == sorted(of["four"])
     assert len(said(tmp_path, "four")) == 4
+
+
+def test_small_trainings_share_the_gpu_of_a_worker(tmp_path: Path, cluster: Cluster) -> None:
+    def hear(event: Event) -> None:
+        if all((tmp_path / name).exists() for name in "abc"):  # all at once
+            go(tmp_path, *"abc")
+
+    with opened(tmp_path, cluster(resources={"GPU": 1}), device="cuda", per_gpu=3) as jobs:
+        events(jobs, *(job(tmp_path, name, waits=True) for name in "abc"), hear=hear)
+    assert [said(tmp_path, name)[0][1] for name in "abc"] == ["0"] * 3
 
 
 @pytest.mark.parametrize(

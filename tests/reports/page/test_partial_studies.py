@@ -212,6 +212,17 @@ def test_rows_that_must_not_be_are_said(tmp_path: Path) -> None:
     assert "expert counts that were entered twice" in text
 
 
+@pytest.mark.parametrize(("depths", "shown"), [([4], 0), ([3, 4, 5], 2)])
+def test_depths_are_compared_where_a_run_was_evaluated_at_another(
+    tmp_path: Path, depths: list[int], shown: int
+) -> None:
+    """A depth without an accuracy is left out."""
+    tables = {"models": [model_row("DR", "DR", 4)], "runs": [run_row("r", "DR")], **evaluations("r", [5], points=[9])}
+    row = {name: tables["evaluations"][0][name] for name in ("run_id", "tokens", "task", "metric", "filter")}
+    tables["depth_evaluations"] = [{**row, "depth": depth, "value": None if depth == 5 else 0.1} for depth in depths]
+    assert len(report(tmp_path, tables).data.other_depths) == shown
+
+
 def test_doubts_are_said(tmp_path: Path) -> None:
     tables: Tables = {"studies": [study()], "models": [], "runs": [], "evaluations": []}
     for variant in ("LA", "DR", "late"):
