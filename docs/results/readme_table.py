@@ -40,6 +40,12 @@ STUDIES = [  # folder, depth or world, description, measures; of the former demo
         [ACCURACY],
     ),
     (
+        "gpu-small",
+        "8",
+        "[stories](docs/results/gpu-small/README.md), hidden size 256, depth 8, four seeds of 9M tokens",
+        [ACCURACY],
+    ),
+    (
         "real",
         "4",
         "[public rows](docs/results/real/README.md), depth 4, five seeds of 1M tokens",
