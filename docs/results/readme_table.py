@@ -27,6 +27,7 @@ STUDIES = [  # folder, depth or world, description, measures; of the former demo
         "[expressions](docs/results/depth/README.md) alone, depth 4, eight seeds of 1.2M tokens, protocol beforehand",
         [ACCURACY],
     ),
+    ("depth", "chain of two tables", "chains through two tables, likewise", [ACCURACY]),
     (
         "former-demos",
         "4",
