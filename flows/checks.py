@@ -56,7 +56,7 @@ def study_warnings(study: Study) -> list[str]:
     if unpinned := [one.name for one in named if one.repository and not one.revision]:
         found.append(
             f"no revision pins {', '.join(unpinned)}: what the hub or the mirror holds today is read, and its "
-            f"commit, where known, noted in `sources`; `dreamer sources --check {study.arguments}` prints the pins"
+            "commit, where known, noted in `sources`; `dreamer sources --check` with the study's file prints the pins"
         )
     if study.training.tune and "learning_rate" in study.training.model_fields_set:
         found.append("training.learning_rate is not used: training.tune chooses one for each model without its own")
@@ -81,7 +81,7 @@ def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
 
 
 def check_sources(study: Study) -> None:
-    """Read the first rows of the sources that are here: paths, columns and delimiters are right or told at once."""
+    """Read the first rows of the sources that are here, so that a wrong path, column or delimiter is told at once."""
     data = PlannedData(study)
     for source in study.own_sources:
         if folder := data.find(source):
@@ -134,7 +134,7 @@ def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:
 
 
 def _check_disk(study: Study, planned: Sequence[PlannedModel]) -> None:
-    """Raise InputError if what training writes is more than is free, counting as there what the store holds."""
+    """Raise InputError if training writes more than is free; what the store holds of that already is not counted."""
     needed = checkpoint_bytes(study, planned) + state_bytes(study, planned)
     free = free_bytes(study.store_folder)
     if needed <= free:

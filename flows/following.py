@@ -22,7 +22,7 @@ class Followed:
         self._failed: dict[str, str] = {}  # the first failure of each run's evaluations
 
     def tell(self, event: Event) -> None:
-        """Hear of an event of a job."""
+        """Report the progress that an event of a job tells."""
         job = event.job
         if event.kind == "started":
             self._started[job] = time.time()

@@ -1,7 +1,7 @@
 """Show results while models are trained: enter rows as they come, and write the report again, at little cost.
 
-Where another program holds the results file, rows wait in the store and the study goes on; at its end it waits for the
-file. A mark in the study's folder says that the report is final.
+Where another program holds the results file, rows wait in the store and the study goes on; only the end of the study
+waits for the file. A mark in the study's folder says that the report is final.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_fixed
 
-from flows.plan import Evaluation, Plan
+from flows.plan import Plan
 from flows.rows import compute_intervals, enter_evaluations, enter_runs, enter_study, forget_wrong, status_of
 from flows.study.configuration import Study
 from flows.tracking import Tracker
@@ -27,7 +27,7 @@ from sql.results import Busy, ask
 ENTER_SECONDS = 20.0  # between two entries of rows, at least
 REPORT_SECONDS = 60.0  # between two reports, at least
 REST = 99  # times as long as the work took: showing a study takes at most a hundredth of its time
-REPLICATES = 200  # of the items, at most, for intervals of results that are not final: they take a third of the time
+REPLICATES = 200  # resamples of the items, at most, for intervals of results that are not final: a third of the time
 POLL_SECONDS = 1.0
 LABEL = "results file"
 
@@ -63,7 +63,8 @@ class Results:
             self._entered = forget_wrong(self._plan)
             enter_study(self._plan)
             self._study_entered = True
-        new = self._finished()
+        found = (one for run in self._plan.runs if not run.failure for one in self._plan.evaluations(run))
+        new = [one for one in found if f"evaluations/{one.key}" not in self._entered and one.done]
         enter_evaluations(self._plan, new)
         enter_runs(self._plan)
         self._entered.update(f"evaluations/{one.key}" for one in new)
@@ -89,11 +90,6 @@ class Results:
         self._tell(data)
         progress.report("write report", 1.0, str(path))
         return path
-
-    def _finished(self) -> list[Evaluation]:
-        plan = self._plan
-        evaluations = [one for run in plan.runs if not run.failure for one in plan.evaluations(run)]
-        return [one for one in evaluations if f"evaluations/{one.key}" not in self._entered and one.done]
 
     def _spend(self, work: Callable[[], None]) -> float:
         """Do some work, and return the time at which the work may be done again; an error here ends no study."""
@@ -132,7 +128,8 @@ def report_digest(plan: Plan) -> str:
         for path in folder.rglob("*")
         if path.is_file()
     }
-    return digest([files, ask(plan.study.database, "ingested", study=plan.study.study_id).to_dict("list")])
+    rows = patiently(lambda: ask(plan.study.database, "ingested", study=plan.study.study_id))
+    return digest([files, rows.to_dict("list")])
 
 
 def patiently(action: Callable[[], Result]) -> Result:

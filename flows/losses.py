@@ -1,4 +1,4 @@
-"""Say loudly what curation lost: a source of which nothing is left, a stage that dropped most of one, too few data."""
+"""Warn of what curation lost: a source without documents, a stage that dropped most of a source, too few data."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class PlannedModel:
 def plan_models(
     study: Study, vocabulary_size: int, answer: Callable[[Sizing], Answer] | None = None
 ) -> list[PlannedModel]:
-    """Size every model of the study; `answer` knows what only running a model tells (default: `size`, trusting none).
+    """Size every model of the study; `answer` knows what only running a model tells (default: `size`, without code).
 
     Models are matched to the study's baseline. A baseline that is itself to be matched is matched, as the others are,
     to the layered model of `models.dreamer`. Raises InputError where no match exists.

@@ -1,7 +1,7 @@
 """Plan a study: everything that follows from the study and from what has been decided so far.
 
 A plan knows every data output, model, run, checkpoint and evaluation with its key and folder, and whether it is done.
-A plan reads files and writes none but texts of benchmarks for lm-eval. Running a study and `dreamer plan`, `status`,
+A plan reads files, and writes only texts of benchmarks and digests of large files. `dreamer run`, `plan`, `status`,
 `verify`, `clean` and `checkpoints` ask the plan.
 
 What is known only after work is a decision: the vocabulary (in the manifest of the tokenizer), the learning rates that
@@ -58,8 +58,8 @@ class Run:
 
     `content` decides the trajectory (run.json without the data's place), `points` are the planned tokens of the
     study's checkpoints, `goal` the tokens to which the study trains the run, as far as is decided. `status` is
-    'tuning' (of the search for learning rates), 'racing' (which seed goes on is not decided), 'screened' (another one
-    has gone on) or 'chosen'.
+    'tuning' (of the search for learning rates), 'racing' (which seed goes on is not decided), 'screened' (another
+    seed has gone on) or 'chosen'.
     """
 
     run_id: str
@@ -112,7 +112,7 @@ class Run:
 
     @property
     def missed(self) -> list[int]:
-        """The planned tokens that the run has gone past without a checkpoint, for a study with other checkpoints."""
+        """The planned tokens past which another study has trained the run without writing a checkpoint."""
         there, step = {one.point for one in self.checkpoints}, self.content["training"]["batch_tokens"]
         return [point for point in self.points if point not in there and point + step <= self.tokens]
 
@@ -128,7 +128,7 @@ FAILURE = "failure.txt"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One checkpoint scored on one benchmark: the folder of the rows, and the other depths at which it is scored."""
+    """One checkpoint scored on one benchmark, with the folder of the rows."""
 
     run: Run
     checkpoint: Checkpoint
@@ -136,7 +136,6 @@ class Evaluation:
     key: str
     folder: Path
     configuration: Mapping[str, Any]
-    depths: tuple[int, ...]
 
     @property
     def done(self) -> bool:
@@ -333,7 +332,7 @@ class Plan(PlannedData):
 
     @property
     def look(self) -> int:
-        """The seeds of each model at the first look at which more are not decided on (`training.seeds_until`)."""
+        """The number of seeds of each model at the first look that has not decided to add more (`seeds_until`)."""
         looks = looks_until(self.study.training.seeds_until.most)
         decided = ((seeds, self.look_decision(seeds)) for seeds in looks)
         return next(
@@ -341,14 +340,14 @@ class Plan(PlannedData):
         )
 
     def look_decision(self, seeds: int) -> Path:
-        """Return the file of the decision whether seeds are added to so many of each model."""
+        """Return the file of the decision whether each model, of which `seeds` seeds are trained, gets more seeds."""
         until, runs = self.study.training.seeds_until, [run for of in self._described for run in of[:seeds]]
         content = {"seeds_until": until.high_over_low, "seeds": seeds, "benchmarks": self.decisive}
         return self._decision_on(plain({**content, "evaluation": self.study.evaluation.model_dump()}), runs)
 
     @property
     def wants_seeds(self) -> bool:
-        """Whether it is still to be decided if seeds are added."""
+        """Whether the decision to add seeds or to end is still to be made."""
         until = self.study.training.seeds_until
         return bool(until) and self.look < until.most and not self.look_decision(self.look).exists()
 
@@ -415,7 +414,7 @@ class Plan(PlannedData):
         return plain(found)
 
     def evaluations(self, run: Run) -> list[Evaluation]:
-        """List the evaluations of a run's checkpoints that are there; none of a run that may not go on to the end."""
+        """List the evaluations of a run's checkpoints that are there; none of a run that races or has lost."""
         if run.status not in ("chosen", "tuning"):
             return []
         return [one for checkpoint in run.checkpoints for one in self.evaluations_of(run, checkpoint)]
@@ -432,8 +431,7 @@ class Plan(PlannedData):
             configuration = {"tokens": checkpoint.tokens, "benchmark": benchmark, "content": content, **scored}
             key = self.store.key("evaluations", VERSIONS["evaluations"], configuration, [f"runs/{run.run_id}"])
             folder = self.store.root / "evaluations" / key
-            own = () if benchmark == INTROSPECTION else depths
-            found.append(Evaluation(run, checkpoint, benchmark, key, folder, configuration, own))
+            found.append(Evaluation(run, checkpoint, benchmark, key, folder, configuration))
         return found
 
     # --- the whole ---

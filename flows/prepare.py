@@ -22,9 +22,10 @@ from flows.jobs.devices import cores
 from flows.losses import check_kept, repetition, say, unmarked_warnings, warnings
 from flows.plan import Plan
 from flows.study.configuration import Study
+from flows.study.loading import MIRROR
 from flows.watching.progress import report
 from pipeline.benchmarks.benchmark import Benchmark
-from pipeline.benchmarks.items import benchmark_items
+from pipeline.benchmarks.items import ITEMS, benchmark_items
 from pipeline.clean import clean
 from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.signing import sign_source
@@ -34,6 +35,7 @@ from pipeline.progress import Progress
 from pipeline.sources.repositories.folders import Absent, found_or_fetched
 from pipeline.sources.stage import read_source
 from pipeline.storage.documents import KEPT
+from pipeline.storage.files import write_text_atomically
 from pipeline.storage.parallel import Run, at_once, memory_bytes, serial, workers
 from pipeline.storage.store import Output
 from pipeline.tokens.funnel import Stage, count_tokens
@@ -59,6 +61,9 @@ def prepare_data(plan: Plan, call: Call) -> None:
 
     Raises InputError for sources that cannot be found or read, before any computing where that can be known.
     """
+    if plan.study.mirror:
+        plan.study.folder.mkdir(parents=True, exist_ok=True)
+        write_text_atomically(plan.study.folder / MIRROR, str(plan.study.mirror))
     for entry in plan.absent:
         call("download", entry.name, partial(_fetch, plan, entry))
     data, study = plan.data, plan.study
@@ -120,7 +125,7 @@ def _fetch(plan: Plan, entry: Wanted) -> None:
 
 def _write_items(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]:
     """Collect the items that must not be in the training data."""
-    tables = [world_items(plan.data.world.path)] if plan.data.world else []
+    tables = [world_items(plan.data.world.path) if plan.data.world else ITEMS.empty_table()]
     for benchmark in plan.study.own_benchmarks:
         plan.specifications(benchmark)  # which also finds what is missing, and writes texts
         if not benchmark.late:
@@ -131,7 +136,7 @@ def _write_items(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]
 
 
 def _curate_sources(plan: Plan, call: Call) -> None:
-    """Curate every source: read, strip traces, clean, sign; say loudly what most of a source was dropped for.
+    """Curate every source: read, strip traces, clean, sign; warn of every reason that dropped most of a source.
 
     Processes share the files and shards of all sources, so that a large source leaves none idle. Raises InputError for
     a source of which no document is kept.
@@ -161,7 +166,7 @@ def _curate(plan: Plan, call: Call, one: SourcePlan, run: Run) -> None:
     make = partial(_make, plan, call, resumes=True)
 
     def read(folder: Path, progress: Progress) -> dict[str, Any]:
-        plan.store.check_files(one.files, one.documents.configuration["files"])  # none of the built-in world
+        plan.store.check_files(one.files, one.documents.configuration["files"])  # the built-in world has none
         options = {"limit": data.limit, "commit": one.commit, "run": run}
         return read_source(source, one.files, folder, **options, progress=progress)
 
@@ -233,7 +238,7 @@ def processes_for(study: Study, size: int) -> int:
 
 
 def _workers(study: Study, read: Sequence[Output]) -> dict[str, Any]:
-    """Say by how many processes, or on which cluster, a stage does its work that reads what other stages kept."""
+    """Return the number of processes, or the cluster, for a stage that reads documents which other stages kept."""
     return {"processes": processes_for(study, kept_characters(read)), "cluster": study.compute.cluster}
 
 

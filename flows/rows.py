@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from flows.losses import unmarked
 from flows.plan import Evaluation, Plan, Run
 from flows.prepare import curation_counts
+from flows.study.configuration import OF_THE_MACHINE
 from flows.watching.progress import read_progress
 from model.checksums import read_checkpoint
 from model.evaluation.metrics import COLUMNS
@@ -37,10 +38,6 @@ from sql.statistics.compute import compute_statistics
 # Tables of an evaluation's rows; which files are there depends on what the study asks for.
 EVALUATION_TABLES = (*COLUMNS, "depth_evaluations", "raw_evaluations")
 PACKAGES = ("torch", "lm-eval", "datasets", "datasketch", "tokenizers", "duckdb", "prefect", "numpy", "pyarrow")
-OF_THE_MACHINE: Any = {
-    **dict.fromkeys(("root", "store", "workers", "compute", "tracking"), True),
-    "data": {"mirror", "memory"},
-}
 WAITING, TRAINING, EVALUATING = UNDER_WAY
 COMPLETE, SCREENED, FAILED = "complete", "screened", "failed"
 PATIENCE = 5.0  # seconds that a writer waits for the results file before the rows wait and the study goes on

@@ -1,6 +1,6 @@
 """Run a study from top to bottom: prepare the data, train with evaluations as checkpoints come, statistics, report.
 
-What is done is not done again: the plan says what is left. `jobs` are the only processes of a study.
+The plan says which work is left, so finished work is not done again. All trainings and evaluations are `jobs`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Until = Literal["prepare", "train", "evaluate", "report"]
 NEXT = {"prepare": "train", "train": "evaluate", "evaluate": "report"}
 EVALUATING = "evaluating"  # a folder of the study, with one for each evaluation that is under way or has failed
 VERBS = {"chosen": "train", "tuning": "tune", "racing": "screen", "screened": "screen"}  # by the status of a run
-EVALUATION_FIRST = (0,)  # before the trainings that wait: an evaluation is short and shows a result
+EVALUATION_FIRST = (0,)  # a priority before that of every training: an evaluation is short and shows a result
 
 
 class Shown:
@@ -117,10 +117,12 @@ def train_and_evaluate(
             progress.write_line(f"{run.model.model_id}: the race of its seeds is held again, at {run.goal:,} tokens")
 
     def submit() -> None:
-        """Submit the work that is left and was not submitted, after what has ended is decided: searches and races."""
+        """Decide the searches and races that have ended, then submit each job that can start and was not submitted."""
         if search := plan.tuning_runs:
             choose_rates(plan, search)
             write_runs(plan)
+            for run in plan.runs:
+                (run.folder / FAILURE).unlink(missing_ok=True)
         for runs in plan.undecided:
             decide(plan, runs)
         for name, describe in work_left(plan, options, jobs.gpus):
@@ -158,7 +160,7 @@ def train_and_evaluate(
 def work_left(plan: Plan, options: Options, gpus: Sequence[int]) -> Iterator[tuple[str, Callable[[], Job]]]:
     """List the jobs that can start now: trainings that are not done, and evaluations of checkpoints that are there.
 
-    Yields the name of each job, and the function that describes the job, and writes its file where it has one.
+    Yields the name of each job, and a function that describes the job and writes `job.json` of an evaluation.
     """
     runs = plan.tuning_runs or plan.runs
     racing = any(run.status == "racing" for run in runs)
@@ -207,7 +209,7 @@ def evaluation_job(
     values = {
         **{name: getattr(study.evaluation, name) for name in ("limit", "batch_tokens", "max_new_tokens", "weights")},
         "device": study.training.device,
-        "depths": sorted({depth for one in evaluations for depth in one.depths}),
+        "depths": sorted({depth for one in evaluations for depth in one.configuration.get("depths", ())}),
         "checkpoints": [
             {
                 "run_id": run.run_id,
@@ -255,17 +257,17 @@ def _write_decision(path: Path, values: dict[str, Any]) -> None:
 
 
 def tell_changed_code(run: Run) -> None:
-    """Say where a file of the model's code is another than in an earlier run of the model."""
+    """Say which file of the model's code differs from that of an earlier run of the model."""
     files = run.content["model"].get("files", {})
     for path in found_in(run.folder.parent, f"{run.model.model_id}-s{run.seed}-*") if files else ():
         with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # removed meanwhile, or damaged
             before = json.loads((path / "run.json").read_bytes())["model"]["files"]
             if changed := [name for name in files if before.get(name, files[name]) != files[name]]:
-                progress.write_line(f"{run.name}: {changed[0]} is another than in {path.name}; it is trained anew")
+                progress.write_line(f"{run.name}: {changed[0]} differs from {path.name}'s; the model is trained anew")
 
 
 def write_runs(plan: Plan) -> None:
-    """Write `run.json` of every run that is known. Raises InputError for a run that cannot go where the study wants."""
+    """Write `run.json` of every known run. Raises InputError for a run that has gone past a checkpoint of the study."""
     for run in (*plan.tuning_runs, *plan.runs):
         if run.missed:  # training does not go back
             points = ", ".join(f"{point:,}" for point in run.missed)
@@ -318,15 +320,14 @@ def choose_rates(plan: Plan, search: list[Run]) -> None:
         return
     rows = [{**row, "chosen": chosen[row["variant"], row["depth"]] == row["learning_rate"]} for row in rows]
     _write_decision(plan.rates_decision, {"rows": rows})
+    grid = ", ".join(f"{rate:g}" for rate in tried)
     for (variant, depth), rate in chosen.items():
         edge = ", at the edge: a better one may lie beyond" if rate in (tried[0], tried[-1]) else ""
-        progress.write_line(
-            f"{variant}-{depth}: learning rate {rate:g} of {', '.join(map('{:g}'.format, tried))}{edge}"
-        )
+        progress.write_line(f"{variant}-{depth}: learning rate {rate:g} of {grid}{edge}")
 
 
 def decide(plan: Plan, runs: list[Run]) -> None:
-    """Choose the seed of a model that is trained to the end after a race: the one with the lowest loss.
+    """Choose with which seed a model is trained to the end after a race: the seed with the lowest loss.
 
     A seed whose training has failed has lost.
     """
@@ -338,7 +339,8 @@ def decide_seeds(plan: Plan) -> bool:
     """Decide by the intervals in the results whether seeds are added to the study, and describe the new runs."""
     study, seeds = plan.study, plan.look
     variants = [variant.name for variant in study.models.variants if not variant.seeds]
-    found = ask(study.database, "widest_interval", study=study.study_id, variants=variants)["high_over_low"].item()
+    options = {"study": study.study_id, "variants": variants}
+    found = patiently(lambda: ask(study.database, "widest_interval", **options))["high_over_low"].item()
     wanted = study.training.seeds_until.high_over_low
     go_on = not found <= wanted  # also where an interval is unknown
     _write_decision(plan.look_decision(seeds), {"go_on": go_on, "seeds": seeds})

@@ -1,11 +1,12 @@
 """Find the state of every stage, model and seed of a study from its plan and from progress files; reads only.
 
-Whether work that is not finished goes on or was stopped is told by the lock of the study's folder.
+The lock of the study's folder tells whether unfinished work goes on or was stopped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -57,7 +58,9 @@ def read_states(plan: Plan) -> list[State]:
     """List the states of the data stages, of every training and evaluation, and of the report, in the order of work."""
     study = plan.study
     since, record = running_since(study), read_record(study)
-    prepared = _is_prepared(plan)
+    prepared = False
+    with suppress(InputError):  # data sets that are not as the study wants them
+        prepared = plan.sized
     stages = [stage for stage in DATA_STAGES if stage != "world" or study.needs_world]
     states = [_data_stage(plan, stage, record, prepared, since) for stage in stages]
     if prepared:
@@ -73,13 +76,6 @@ def read_states(plan: Plan) -> list[State]:
     written = written and all(state.state in (COMPLETE, SCREENED) for state in states)
     report = State("report", state=COMPLETE, progress=1.0)
     return [*states, report if written else _reported("report", [record.get(REPORT)], 1, since)]
-
-
-def _is_prepared(plan: Plan) -> bool:
-    try:
-        return plan.sized
-    except InputError:  # data sets that are not as the study wants them
-        return False
 
 
 def _data_stage(plan: Plan, stage: str, record: Mapping[str, Reported], prepared: bool, since: float | None) -> State:
@@ -155,6 +151,6 @@ def _evaluation(plan: Plan, run: Run, record: Mapping[str, Reported], since: flo
 
 
 def _lives(path: Path, since: float | None) -> bool:
-    """Check that the process which runs the study now, since `since`, has written the file."""
+    """Check that a file was written after `since`, when the process that now runs the study began."""
     written = written_at(path)
     return since is not None and written is not None and written >= since

@@ -1,4 +1,4 @@
-"""Know which studies use which outputs of a store: every study leaves a note of what it uses, and if it is done."""
+"""Record which studies use which outputs of a store: each study leaves a note of its outputs and of its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flows.plan import Plan
 from flows.watching.looks import folder_size
 from pipeline.errors import InputError
 from pipeline.storage.digests import digest
-from pipeline.storage.files import PARTIAL, write_text_atomically
+from pipeline.storage.files import write_text_atomically
 
 USERS = "studies"  # a folder of the store with a file for each study
 UNUSED = (USERS, "digests", "texts")  # folders of the store that hold no outputs
@@ -34,10 +34,6 @@ class Stored:
     folder: Path
     size: int
     users: tuple[Path, ...]
-
-    @property
-    def finished(self) -> bool:
-        return not self.folder.name.endswith(PARTIAL)
 
 
 def register_user(plan: Plan) -> None:

@@ -22,7 +22,10 @@ BAD_PATHS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirector
 
 STOPPED = "dreamer: stopped; run the same command again to go on from here"
 GRACE, LONG_GRACE = 3.0, 40.0  # seconds to end in after a signal; a run waits for its trainers to save their states
-ONLY_PRINT = {"plan", "status", "sql", "report", "compare", "checkpoints", "sources", "dropped", "preview", "factors"}
+ONLY_PRINT = (  # commands that a reader (head, less) may leave
+    *("plan", "status", "sql", "report", "compare", "checkpoints", "sources", "schema"),
+    *("dropped", "preview", "factors"),
+)
 
 
 def _trust_no_modules_here() -> None:
@@ -52,7 +55,9 @@ def _run(given: list[str]) -> int:
     grace = LONG_GRACE if given[0] == "run" else GRACE
     with handling(partial(_note, signals, grace)):
         try:
-            return command(options) or 0
+            status = command(options) or 0
+            sys.stdout.flush()
+            return status
         except BaseException as error:
             if signals:  # DuckDB and Prefect answer a signal by errors of their own
                 print(STOPPED, file=sys.stderr)

@@ -28,7 +28,7 @@ RESULTS = "a preset's name, a YAML file, a results file or a published folder"
 
 
 def parser() -> argparse.ArgumentParser:
-    """Build the parser of all subcommands. The default `command` names what runs one: `<room>.<module>:<name>`.
+    """Build the parser of all subcommands. `command` names the function that runs one: `<room>.<module>:<name>`.
 
     A module is imported only when its subcommand runs: `dreamer --help` answers at once.
     """
@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     add("schema", "start.new:schema", "Print the JSON schema of study files, by which editors complete and check them.")
     run = add("run", "running.run:run", "Run a study to its report; what is already done is not done again.")
     add_study(run, default="demo")
-    add_mirror(run, ", looked in before the hub")
+    add_mirror(run, ", looked in before the hub; later commands know the folder")
     run.add_argument("--accept-code-change", action="store_true", help="go on where other code has started; recorded")
     stages = ("prepare", "train", "evaluate", "report")
     run.add_argument("--until", choices=stages, default="report", help="end after this stage (default report)")
@@ -85,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("--watch", action="store_true", help="serve the page here, written again when results change")
     sql = add("sql", "results.query:sql", "Run an SQL query on a study's results: dreamer sql demo 'FROM mean_factors'")
     add_study(sql, RESULTS)
-    sql.add_argument("query", metavar="QUERY", help="one SQL statement; without rows are printed as a table")
+    sql.add_argument("query", metavar="QUERY", help="one SQL statement, whose rows are printed as a table")
     sql.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
     compare = add("compare", "results.compare:compare_studies", "Say what differs beyond noise between two studies.")
     for number in ("first", "second"):

@@ -1,4 +1,4 @@
-"""Start and follow the processes of a study: trainings and evaluations. Nowhere else are such processes started.
+"""Start and follow the processes of a study: trainings and evaluations. No other module starts such processes.
 
 `Jobs` is the interface. `local.py` runs jobs as processes of this machine, on its free cores or GPUs; `cluster.py` runs
 jobs on the workers of a Dask scheduler, which start the processes.
@@ -33,7 +33,7 @@ class Job:
 
     The process writes `folder/progress.json`, and a training its checkpoints to `folder/checkpoints`. What the process
     prints is appended to `log`. The job with the smallest `priority` starts next; it takes `devices` GPUs, or cores.
-    `goal` is the number of tokens to which a training goes, or of the checkpoints of the run that is evaluated.
+    `goal` is the token count to which a training goes, or the number of checkpoints of the run that is evaluated.
     """
 
     kind: Literal["training", "evaluation"]

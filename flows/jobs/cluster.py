@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 WORKERS_SECONDS = 30  # for the first worker to come
-logger = logging.getLogger("distributed.dreamer")  # which a worker prints
+logger = logging.getLogger("distributed.dreamer")  # a worker prints its lines
 _starter = ThreadPoolExecutor(1)  # lives as long as the worker: processes get SIGTERM when their thread ends
 
 
@@ -145,7 +145,7 @@ class DaskJobs:
             time.sleep(0.05)
 
     def _note_start(self, key: str) -> None:
-        """Tell of a job's first start; that of a job whose worker has died is no event."""
+        """Tell of a job's first start; another start, after the job's worker has died, is no event."""
         if (job := self._jobs.get(key)) and key not in self._told:
             self._events.put(Event(job, "started"))
             self._told[key] = teller(job, self._events.put)
@@ -178,8 +178,8 @@ class DaskJobs:
 def do(job: Job, alive: str, key: str, *, per_gpu: int) -> Failed | InputError | Stopped | None:
     """Run the command of a job while the file `alive` is there, and locked by the process that wants the job done.
 
-    Up to `per_gpu` jobs share a GPU; 0 is a CPU. Tells the topic of the file's name of the start. Returns why the
-    job has not been done; of an error that is raised Dask's worker would print a traceback.
+    Up to `per_gpu` jobs share a GPU; 0 stands for a CPU. Logs the start to the topic that is named after the file.
+    Returns why the job has not been done: for a raised error Dask's worker would print a traceback.
     """
     from distributed import get_worker
 

@@ -54,8 +54,8 @@ def share_ranks(study: Study, runs: int, machines: Sequence[int]) -> list[int]:
     """Divide the GPUs of machines, so many on each, among `runs` runs: count the ranks that train each of them.
 
     A run gets `training.ranks`, else an equal share, and the last runs, the slowest, get one of the remainder: 8 GPUs
-    and 3 runs give [2, 3, 3]. At least one, at most one for each row of a batch and those of one machine, and one on a
-    CPU. Raises InputError if the study wants more GPUs for one run than any machine has.
+    and 3 runs give [2, 3, 3]. A share is at least one rank, and at most the rows of a batch and the GPUs of a machine;
+    on CPUs one rank. Raises InputError if the study wants more GPUs for one run than any machine has.
     """
     wanted, training, found, most = study.training.ranks, study.training, sum(machines), max(machines, default=0)
     if wanted and found and wanted > most:
@@ -73,9 +73,9 @@ def lock_gpus(
 ) -> Iterator[list[str]]:
     """Wait for `wanted` of the named GPUs, all at once, and lock them. Yields their names.
 
-    Who wants one GPU shares the GPU with up to `per_gpu` holders that share too. The locks are the operating system's,
-    on files for each GPU and place: a killed holder frees them at once. A process that finds too few GPUs frees what
-    it has, so that two waiting processes never wait for each other, and calls `wait`.
+    Up to `per_gpu` holders of one GPU share that GPU. A holder of several has each alone. The locks are the operating
+    system's, on files for each GPU and place: a killed holder frees them at once. A process that finds too few GPUs
+    frees what it has, so that two waiting processes never wait for each other, and calls `wait`.
     """
     folder = private_folder("devices")
     places = range(per_gpu) if per_gpu > 1 and wanted == 1 else [None]

@@ -1,7 +1,7 @@
 """Run jobs as processes of this machine: as many as it has cores or GPUs, the most urgent first.
 
 A process stays for the next job of its kind (`model/staying.py`), since imports take seconds. On GPUs only evaluators
-stay, each for its device, of which half a gigabyte is theirs then; a training leaves nothing on its devices. Up to
+stay, each on its device, of whose memory each keeps half a gigabyte; a training ends, and frees its devices. Up to
 `compute.per_gpu` processes share a GPU, which small models leave idle most of the time.
 """
 
@@ -32,7 +32,7 @@ class LocalJobs:
         self.gpus = (self._gpus,) if self._gpus else ()
         self._most = self._free
         by_memory = self._free if study.workers else max(1, machine_memory() // EVALUATION_MEMORY)
-        self._room = {"training": self._free, "evaluation": min(self._free, by_memory)}  # how many more of a kind
+        self._room = {"training": self._free, "evaluation": min(self._free, by_memory)}  # how many more may start
         self._waiting: list[tuple[tuple[int, ...], int, Job]] = []
         self._arrivals = itertools.count()
         self._events: SimpleQueue[Event] = SimpleQueue()
@@ -68,7 +68,7 @@ class LocalJobs:
         self._staying.close()
 
     def _start_what_fits(self) -> None:
-        """Start the most urgent jobs that fit the free cores or GPUs; nobody overtakes a job that waits for several."""
+        """Start the most urgent jobs that fit the free cores or GPUs; no job overtakes one that waits for several."""
         with self._lock:
             passed = []
             while self._waiting and not self._stopping.is_set():

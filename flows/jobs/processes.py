@@ -38,11 +38,11 @@ def check_status(child: Child, status: int, job: Job) -> None:
 class Staying:
     """Keep processes `python -m model.staying program`, each of which does one job after another, until `close`.
 
-    There are as many processes as have been asked at once. `alive` is the block in which a process may live.
+    There are as many processes as jobs have run at once. `alive` opens the block in which a process lives.
     """
 
     def __init__(self, alive: Callable[[Child], AbstractContextManager[Child]], folder: Path) -> None:
-        """`folder`, that of the study, tells who lists the processes of a machine what they are for."""
+        """Put `folder`, the study's, among each process's arguments: a list of processes then says whose they are."""
         self._alive, self._folder = alive, folder
         self._idle: list[tuple[str, Mapping[str, str], Child]] = []
         self._living: dict[Child, ExitStack] = {}
@@ -51,7 +51,7 @@ class Staying:
         self._starter = ThreadPoolExecutor(1)  # processes get SIGTERM when the thread that has started them ends
 
     def ask(self, job: Job, tick: Callable[[], object]) -> None:
-        """Let an idle process of the job's program and environment do a job, or a new one.
+        """Let a process do a job: an idle one of the job's program and environment, else a new one.
 
         Calls `tick` every second meanwhile. Raises what `check_status` raises when the process ends instead, and
         Stopped after `close`. A process that does not end well is ended.

@@ -26,7 +26,7 @@ from flows.watching.single import only_run
 from pipeline.errors import InputError
 
 ended: list[BaseException | None] = []
-"""How the newest run of the flow in this process has ended: by an error, or well; a lost server cannot say so."""
+"""The error by which a run of the flow in this process has ended, or None; a lost server could not tell."""
 
 Preset = Literal[tuple(presets())]  # type: ignore[valid-type]
 Chosen = (  # three forms in Prefect's UI

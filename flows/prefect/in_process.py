@@ -35,8 +35,8 @@ SETTINGS = {
 def run_in_process(chosen: Study, **arguments: Any) -> bool:
     """Run `full-study` on a server of the run's own, or on the one that PREFECT_API_URL in the environment names.
 
-    Says which. Returns whether the server was lost meanwhile. Raises what the study raises, and NoServer, before the
-    study has begun, where no server starts.
+    Reports the server's address. Returns whether the server was lost meanwhile. Raises what the study raises, and
+    NoServer, before the study has begun, where no server starts.
     """
     given, home = os.environ.get("PREFECT_API_URL", ""), str((chosen.folder / ".prefect").resolve())
     settings = {name: os.environ.get(name, value) for name, value in SETTINGS.items()}
@@ -71,7 +71,7 @@ def run_in_process(chosen: Study, **arguments: Any) -> bool:
             stack.callback(when_lost.clear)
         else:
             address = given
-        # The run's own server has no use for heartbeats, and a flow would end up to a second later for them.
+        # The run's own server has no use for heartbeats, which would make a flow end up to a second later.
         own_settings = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None, PREFECT_API_AUTH_STRING: secret()} if own else {}
         stack.enter_context(temporary_settings({PREFECT_API_URL: address, PREFECT_HOME: home, **own_settings}))
         if own:

@@ -28,7 +28,7 @@ def outlive_readers() -> None:
 def plain_errors() -> None:
     """Log an error that a user can understand as the one line that it is, where Prefect adds a traceback."""
     for name in ("prefect.flow_runs", "prefect.engine"):
-        logging.getLogger(name).addFilter(_without_traceback)  # once: a logger knows the filters that it has
+        logging.getLogger(name).addFilter(_without_traceback)  # a logger adds the same filter only once
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:

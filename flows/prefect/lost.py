@@ -26,7 +26,7 @@ def say_lost_runs(*, every: bool = False) -> None:
 def end_lost_runs(*, every: bool = False) -> list[str]:
     """Set flow runs whose process is gone to the state `Crashed`; return the names of the runs that users started.
 
-    With `every`, all that are under way: on the server of one study, before its next run begins.
+    With `every`, all flow runs under way count as gone: on the server of one study, before its next run begins.
     """
     from prefect import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType

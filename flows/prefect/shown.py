@@ -41,7 +41,7 @@ LOOK_SECONDS = 5.0  # between two looks whether the run was cancelled
 ANSWER_SECONDS = 5.0  # for the answer to a look, twice: so a server that hangs is found before longer requests end
 CLOSE_SECONDS = 5.0  # for the tasks of jobs to end, when the study has
 when_lost: list[Callable[[], object]] = []
-"""What is called when the server is lost: one of the run's own is killed, since nobody can wait for one that hangs."""
+"""What is called when the server is lost: killing the run's own server, as one that hangs would never end."""
 
 
 def _step(name: str, body: Callable[[], Any]) -> Any:

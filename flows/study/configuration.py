@@ -31,6 +31,10 @@ MOST_CHECKPOINTS = 10_000
 LONGEST_SEQUENCE = 2**20
 MOST_RANKS = 256  # beyond every machine
 PRESETS = Path(__file__).with_name("presets")
+OF_THE_MACHINE: dict[str, Any] = {  # what decides no result, and is another elsewhere
+    **dict.fromkeys(("root", "store", "workers", "compute", "tracking"), True),
+    "data": {"mirror", "memory"},
+}
 OF_ALL = ("seed", *HOW_FAR, "batch_tokens", "loss_on", "device", "raw_checkpoints")  # no variant has its own
 
 
@@ -120,13 +124,6 @@ class Models(Section):
     dreamer: dict[str, Any] = Field(default_factory=dict, description="fields of DreamerConfig, for LA, DR and DR+DA")
     counted_length: int | None = Field(None, ge=1, description="over which FLOPs are counted; default: sequence_length")
 
-    @field_validator("baseline", mode="before")
-    @classmethod
-    def _former(cls, baseline: Any) -> Any:
-        if isinstance(baseline, dict):
-            raise ValueError("names a variant; sizes of the bundled family are models.dreamer now")
-        return baseline
-
     @model_validator(mode="after")
     def _named_once(self) -> Models:
         names = distinct([variant.name for variant in self.variants], "variant names")
@@ -148,7 +145,7 @@ class Models(Section):
 class Tuning(Section):
     """A search over learning rates for every variant without its own: the same rates, seeds and tokens for each."""
 
-    learning_rate: list[Positive] = Field(min_length=2, description="at a best edge one more is tried, in equal ratio")
+    learning_rate: list[Positive] = Field(min_length=2, description="one beyond is added where an edge is best")
     seeds: list[int] = Field(min_length=1, description="of the search alone")
     tokens: int = Field(ge=1, description="of each training of the search")
 
@@ -159,7 +156,7 @@ class Tuning(Section):
 
 
 class SeedsUntil(Section):
-    """Seeds until a study is decided: at 4, 8 and 16 seeds of each model it looks whether its intervals are narrow."""
+    """Add seeds until the widest interval is narrow enough: the study looks at 4, 8, 16 and 24 seeds, up to `most`."""
 
     high_over_low: float = Field(
         gt=1, description="of every interval of the average accuracy, at which no seed is added"
@@ -196,9 +193,11 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
     @classmethod
     def _in_turn(cls, values: Any) -> Any:
         if isinstance(values, dict) and isinstance(until := values.get("seeds_until"), dict):
-            if given := [name for name in ("seeds", "screening") if values.get(name)]:
+            most = until.get("most", LOOKS[-1])
+            seeds = list(range(most)) if isinstance(most, int) and most > 0 else [0]  # the field says what is wrong
+            if given := [name for name, own in (("seeds", seeds), ("screening", 0)) if values.get(name, own) != own]:
                 raise ValueError(f"seeds_until says which seeds are trained, all to the end: leave out {given[0]}")
-            values = {**values, "seeds": list(range(SeedsUntil(**until).most))}
+            values = {**values, "seeds": seeds}
         return values
 
     @field_validator("checkpoints")
@@ -210,7 +209,8 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
 
     @model_validator(mode="after")
     def _accepted_by_the_trainer(self) -> Training:
-        if self.checkpoint_every and "checkpoints" in self.model_fields_set:
+        usual = {name: field.default for name, field in type(self).model_fields.items()}  # a dump has these too
+        if self.checkpoint_every and self.checkpoints != usual["checkpoints"]:
             raise ValueError("checkpoints and checkpoint_every say the same in two ways: give one of them")
         if self.checkpoint_every and self.tokens / self.checkpoint_every > MOST_CHECKPOINTS:
             raise ValueError(f"checkpoint_every={self.checkpoint_every:,}: more than {MOST_CHECKPOINTS:,} checkpoints")
@@ -221,7 +221,7 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
             )
         for seed in distinct(self.seeds, "seeds"):
             TrainingConfig(**self.recipe(seed))
-        if "warmup_steps" in self.model_fields_set and self.warmup_steps * self.batch_tokens >= 2 * self.tokens:
+        if usual["warmup_steps"] != self.warmup_steps >= 2 * self.tokens / self.batch_tokens:
             raise ValueError(f"warmup_steps={self.warmup_steps:,} are more than {self.tokens:,} tokens take in all")
         return self
 
@@ -326,7 +326,7 @@ class Study(Section):
         for variant in variants:
             where, own, rate = f"models.variants: {variant.name}", dict(variant.training), rates[variant.name]
             if isinstance(rate, dict):
-                if rate.keys() != {"times", "of"} or isinstance(rates.get(rate["of"], {}), dict):
+                if rate.keys() != {"times", "of"} or isinstance(rates.get(str(rate["of"]), {}), dict):
                     raise ValueError(f"{where}: learning_rate is a number, or {{times: 0.25, of: a variant with one}}")
                 own["learning_rate"] = rate["times"]
             seeds = set(distinct(self.seeds_of(variant.name), f"{where}: seeds"))
@@ -378,10 +378,7 @@ class Study(Section):
     @property
     def study_id(self) -> str:
         """The name and a digest of all settings that decide the results, without paths and ways of computing."""
-        apart: dict[str, Any] = dict.fromkeys(
-            ("root", "store", "workers", "compute", "tracking", "expect", "remark"), True
-        )
-        apart |= {"data": {"mirror", "memory"}, "training": {"ranks", *HOW_IT_RUNS}}
+        apart = {**OF_THE_MACHINE, "expect": True, "remark": True, "training": {"ranks", *HOW_IT_RUNS}}
         content = self.model_dump(mode="json", exclude=apart)
         if not self.training.seeds_until:
             del content["training"]["seeds_until"]

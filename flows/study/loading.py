@@ -22,6 +22,7 @@ def presets() -> list[str]:
     return sorted(file.stem for file in PRESETS.glob("*.yaml"))
 
 
+MIRROR = ".mirror"  # in the study's folder: where its last run looked for data sets
 _pinned: dict[str, Study] = {}
 
 
@@ -53,14 +54,15 @@ def load_study(
 ) -> Study:
     """Load the study of a preset's name, of a YAML file's path, or of a mapping.
 
-    `mirror` and `root` override the study's own values. Raises InputError, in one line, for a file that does not
-    exist, is not YAML, or does not validate, and for a file where the study's folder is to be.
+    `mirror` and `root` override the study's own values; a study without a mirror takes that of its last run. Raises
+    InputError, in one line, for a file that does not exist, is not YAML, or does not validate, and for a file where the
+    study's folder is to be.
     """
     named = None if isinstance(study, Mapping) else str(study)
     if named in _pinned:
         return _pinned[named]
     content = dict(study) if isinstance(study, Mapping) else _read_content(str(study))
-    if mirror is not None:
+    if mirror is not None and isinstance(content.get("data") or {}, dict):
         content["data"] = {**(content.get("data") or {}), "mirror": str(mirror)}
     if root is not None:
         content["root"] = str(root)
@@ -69,13 +71,14 @@ def load_study(
     except ValidationError as error:
         raise InputError(f"{named or 'study'}: {_on_one_line(error)}") from None
     if named is not None:
-        options = {"--mirror": mirror, "--root": root}
-        given = [str(word) for option in options.items() if option[1] is not None for word in option]
-        loaded._arguments = shlex.join([named, *given])
+        loaded._arguments = shlex.join([named, *([] if root is None else ["--root", str(root)])])
         loaded._place = PRESETS if named in presets() else Path(named).parent
     for folder, setting in ((loaded.folder, "`root` or --root"), (loaded.store_folder, "`store`")):
         if file := next((place for place in (folder, *folder.parents) if place.is_file()), None):
             raise InputError(f"{file} is a file, and the study writes to a folder {folder}; name another by {setting}")
+    last = loaded.folder / MIRROR
+    if not loaded.mirror and last.exists() and Path(found := last.read_text(encoding="utf-8")).is_dir():
+        return load_study(study, mirror=found, root=root)
     return loaded
 
 

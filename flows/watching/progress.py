@@ -35,7 +35,7 @@ def report(key: str, fraction: float, words: str = "") -> None:
 
 
 def bounded(fraction: float) -> float:
-    """Keep a fraction between 0 and 1, and what is not done below what is shown as 100 %."""
+    """Keep a fraction between 0 and 1, and that of unfinished work at most MOST_UNDONE."""
     return 1.0 if fraction >= 1 else min(max(fraction, 0.0), MOST_UNDONE)
 
 
@@ -47,7 +47,7 @@ def write_line(text: str) -> None:
 
 
 def end_now(status: int) -> NoReturn:
-    """End this process after what was written has been sent on, without waiting for threads of libraries."""
+    """End this process once its output is flushed, without waiting for threads of libraries."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -76,7 +76,6 @@ def own(**training: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("sections", "words"),
     [
-        ({"models": {"baseline": {"depth": 2}}}, "sizes of the bundled family are models.dreamer now"),
         ({"models": {"baseline": "GPT"}}, "baseline is 'GPT', but the variants are"),
         ({"models": {"variants": ["LA", {"name": "G", "module": "g.py:G", "match": True}]}}, "match: {flops"),
         ({"models": {"variants": ["LA", {"name": "G", "module": "g.py:G"}]}}, "G is Python in g.py"),

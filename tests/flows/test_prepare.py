@@ -178,6 +178,28 @@ def test_all_data_sets_that_are_not_here_are_named_with_the_study(
     assert said.endswith("; also not here: mine, mathqa")
 
 
+def test_the_mirror_of_the_last_run_is_known_to_every_command(tmp_path: Path) -> None:
+    write_rows(tmp_path / "mirror", "items", [{"q": "What is 2 + 3?", "a": "5"}])
+    path = study_file(tmp_path, evaluation={"benchmarks": ["builtin", BENCHMARK]})
+    prepare_data(Plan(load_study(path, mirror=tmp_path / "mirror", root=tmp_path / "run")), at_once)
+    later = load_study(path, root=tmp_path / "run")
+    assert later.mirror == tmp_path / "mirror"
+    assert Plan(later).absent == []
+    assert load_study(path, mirror=tmp_path, root=tmp_path / "run").mirror == tmp_path
+    (tmp_path / "mirror").rename(tmp_path / "moved")
+    assert load_study(path, root=tmp_path / "run").mirror is None
+
+
+def test_a_study_of_late_benchmarks_alone_has_no_items_to_look_for(tmp_path: Path) -> None:
+    mirror = tmp_path / "mirror"
+    write_rows(mirror, "rows", ({"q": f"What is {n} + 1?", "r": f"It is {n + 1}."} for n in range(3000)))
+    write_rows(mirror, "items", [{"q": "What is 2 + 3?", "a": "5"}])
+    data = {"sources": [entry("rows")], "mirror": str(mirror), "tokenizer": {"vocabulary_size": 300}}
+    plan = Plan(tiny(tmp_path / "run", data=data, evaluation={"benchmarks": [{**BENCHMARK, "late": True}]}))
+    prepare_data(plan, at_once)
+    assert plan.data.items.results == {"items": 0}
+
+
 WORDS = [f"{a}{b}{c}" for a in "klmn" for b in "aeiou" for c in "prst"]
 
 

@@ -49,7 +49,8 @@ def dropped(options: argparse.Namespace) -> None:
     removals = read_removals(_files(data), each=each, sample=options.sample or sys.maxsize, seed=options.seed, **asked)
     if removals.empty:
         raise InputError(f"{study.study_id}: nothing was dropped by {_words(asked)}")
-    chosen = "one of each reason" if each else f"sampled with seed {options.seed}"
+    one = f"with the id {options.id}" if options.id else f"sampled with seed {options.seed}"
+    chosen = "one of each reason" if each else one
     if options.html:
         write_text_atomically(options.html, audit_page(removals, study_id=study.study_id, chosen=chosen))
         console.print(f"{len(removals)} documents: {options.html.resolve()}", soft_wrap=True)

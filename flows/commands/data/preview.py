@@ -37,7 +37,7 @@ def preview(options: argparse.Namespace) -> None:
     packed, tokenizer = data.packed, data.tokenizer
     if not packed.done:
         raise InputError(f"{study.folder}: no packed tokens yet; `dreamer run {study.arguments}` goes on")
-    seed = seed if seed is not None else study.training.seeds[0]
+    seed = seed if seed is not None else study.seeds[0]
     print(
         f"{study.study_id}: {packed.results['tokens']:,} tokens of {packed.results['documents']:,} documents in "
         f"{packed.results['rows']:,} rows; the first that seed {seed} reads. «What carries loss» is marked."

@@ -103,8 +103,7 @@ def print_notices(chosen: Iterable[Source]) -> None:
 
 def _entries(name: str) -> list[Source | Benchmark]:
     """Resolve a name on the command line: a source, a benchmark (or both), or a study."""
-    found: list[Source | Benchmark] = [table[name] for table in (SOURCES, BENCHMARKS) if name in table]
-    if found:
+    if found := [table[name] for table in (SOURCES, BENCHMARKS) if name in table]:
         return found
     if name in presets() or Path(name).suffix in (".yaml", ".yml"):
         study = load_study(name)

@@ -115,7 +115,7 @@ def _signature_bytes(study: Study, sources: list[tuple[Source, Size, float]]) ->
 def _sized(study: Study, source: Source) -> tuple[Source, Size, float]:
     """Find a source's size, after the row limits of the source and of the study, and its bytes without traces.
 
-    Of the built-in world the bytes are those that curation keeps.
+    For the built-in world the bytes without traces are those that curation keeps.
     """
     if source.repository == REPOSITORY:
         stories, whole = study.data.world.documents_of_stories, study.data.world.documents

@@ -26,6 +26,7 @@ from flows.plan import Plan
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from flows.watching.looks import free_bytes
+from flows.watching.single import LOCK
 from pipeline.errors import InputError
 from pipeline.sources.source import notices
 from reports.text.numbers import duration
@@ -93,18 +94,15 @@ def plan(options: argparse.Namespace) -> None:
 
 def _left(study: Study) -> str | None:
     """Say which work a study that was started leaves to be done; None for a study that was not."""
-    if not study.store_folder.is_dir():
+    if not (study.folder / LOCK).exists():
         return None
     plan = Plan(study)
     if not plan.sized:
         return "data, then every training and every evaluation; `dreamer status` shows each stage"
-    runs = plan.tuning_runs or plan.runs
-    going_on = [run for run in runs if run.status != "screened"]
-    evaluations = [one for run in going_on for one in plan.evaluations(run)]  # of the checkpoints that are there
-    trainings = (
-        f"{sum(not run.done for run in runs)} of {len(runs)} trainings{' of the search' * bool(plan.tuning_runs)}"
-    )
-    return f"{trainings}, {sum(not one.done for one in evaluations):,} evaluations of checkpoints that are there"
+    runs, search = plan.tuning_runs or plan.runs, " of the search" * bool(plan.tuning_runs)
+    left = sum(not one.done for run in runs for one in plan.evaluations(run))
+    trainings = f"{sum(not run.done for run in runs)} of {len(runs)} trainings{search}"
+    return f"{trainings}, {left:,} evaluations of checkpoints that are there"
 
 
 def _flops(study: Study, planned: list[PlannedModel]) -> float:

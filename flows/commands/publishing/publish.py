@@ -17,8 +17,8 @@ import yaml
 
 from flows.commands.publishing.records import write_records
 from flows.plan import Checkpoint, Plan, Run
-from flows.rows import COMPLETE, OF_THE_MACHINE, status_of
-from flows.study.configuration import Study
+from flows.rows import COMPLETE, status_of
+from flows.study.configuration import OF_THE_MACHINE, Study
 from flows.study.data_section import BUILTIN
 from flows.study.loading import load_study
 from flows.watching.single import only_run

@@ -65,10 +65,8 @@ def _heads(table: Table) -> list[Cell]:
     inner = iter(below[0] if below else ())
     heads = []
     for cell in top:
-        single = cell.rows > 1 or not below
-        heads += (
-            [cell] if single else [replace(one, text=f"{cell.text} {one.text}") for one in islice(inner, cell.span)]
-        )
+        under = () if cell.rows > 1 or not below else islice(inner, cell.span)
+        heads += [replace(one, text=f"{cell.text} {one.text}") for one in under] or [cell]
     return heads
 
 

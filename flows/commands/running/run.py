@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         with progress.listening(progress.Lines()):
             patiently(lambda: print_answer(study.database, study.study_id, study.models.compared_with))
         if study.expect:
-            effects = check_expectations(study.database, study.study_id, study.expect)
+            effects = patiently(lambda: check_expectations(study.database, study.study_id, study.expect))
             status = 0 if effects["held"].all() else 1
             console.print("\nwhat the study expects\n")
             print_table(effects)

@@ -47,7 +47,7 @@ def status(options: argparse.Namespace) -> int:
 class Watch:
     """Look at a study each time it is shown; what was done since the first look tells the time left.
 
-    On a terminal there are rows for what is urgent, as many as there is room for; all is counted.
+    On a terminal only urgent states have rows, as many as fit; the lines below count all states.
     """
 
     def __init__(self, study: Study) -> None:

@@ -26,7 +26,7 @@ from pipeline.storage.files import write_text_atomically
 SCHEMA = "study.schema.json"  # beside the study: the link in its first line holds wherever the folder goes
 SHOWN, WIDTH = 3, 90  # rows, characters of a text
 FEWEST, MOST, EPOCHS = 24_000, 1_000_000, 4  # tokens of a training: minutes on a CPU; more repetitions teach less
-GIVEN = ("vocabulary_size", "sequence_length")  # to a class that is a model; the study gives the rest
+GIVEN = ("vocabulary_size", "sequence_length")  # arguments that every study gives; a variant's `config` gives others
 WIDTHS = "forward|intermediate"  # a size that may be anything, so that it can be searched for equal FLOPs
 SIZES = {WIDTHS: 192, "head": 4, "layer|depth": 4, "size|width|dim|hidden": 96, "": 4}  # by words in a name
 STUDY = """\
@@ -119,6 +119,8 @@ def _look(files: Sequence[Path], folder: Path, mark: str) -> tuple[dict[str, Any
 
 def _variants(module: Path, folder: Path) -> list[dict[str, Any]]:
     """List the classes of a module that can be models, with sizes guessed from the names; its code is not run."""
+    if not module.resolve().is_relative_to(folder.resolve()):
+        raise InputError(f"{module} is not in the study's folder {folder.resolve()} or below; put it there")
     try:
         classes = [kind for kind in ast.parse(module.read_bytes()).body if isinstance(kind, ast.ClassDef)]
     except (SyntaxError, ValueError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
 from collections import defaultdict
 from contextlib import ExitStack
@@ -18,12 +19,13 @@ from flows.study.loading import load_study
 from flows.usage import Stored, register_user, stored, users_of
 from flows.watching.single import only_run
 from pipeline.errors import InputError
+from pipeline.storage.files import PARTIAL
 
 REMOVED = "removed"  # where an output lies while it is removed, so that a kill leaves nothing half in its place
 
 
 def clean(options: argparse.Namespace) -> int:
-    """Print the store of a study, and remove what nobody uses after asking; returns 1 where something stays by a no.
+    """Print the store of a study, then remove what nobody uses, if confirmed; returns 1 where the answer was no.
 
     While a study of the store is unfinished nothing is removed: that study may go on with any output. Raises InputError
     where a study of the store is running.
@@ -63,7 +65,7 @@ def _table(found: list[Stored]) -> pd.DataFrame:
     groups: dict[tuple[bool, str, str], list[Stored]] = defaultdict(list)
     for output in found:
         users = ", ".join(str(folder) for folder in output.users) or "nobody"
-        name = output.stage if output.finished else f"{output.stage}, unfinished"
+        name = f"{output.stage}{', unfinished' * output.folder.name.endswith(PARTIAL)}"
         groups[not output.users, name, users].append(output)
     rows = [
         {"stage": stage, "outputs": len(outputs), "size": amount(sum(one.size for one in outputs)), "used by": users}
@@ -82,7 +84,9 @@ def _asked(question: str) -> bool:
 
 def _in(study: Study, folder: Path) -> Study:
     """Return a study that stands for the one in a folder, to hold its lock."""
-    return study.model_copy(update={"root": folder, "name": folder.name})
+    other = study.model_copy(update={"root": folder, "name": folder.name})
+    other._arguments = f"STUDY --root {shlex.quote(str(folder))}"
+    return other
 
 
 def _remove(store: Path, output: Stored) -> None:

@@ -107,9 +107,9 @@ def damaged_results(database: Path) -> str:
 
 
 def _wrong_rows(study: Study) -> list[str]:
-    """List the outputs of a study that is done whose rows in the results are not those that were entered."""
+    """List the outputs of a finished study whose rows in the results are missing or changed."""
     plan, done = Plan(study), study.database.exists() and report_mark(study).exists()
-    return differing(study.database, outputs_of(plan)) if done and not plan.absent else []
+    return differing(study.database, outputs_of(plan)) if done and plan.evaluated else []
 
 
 def repair(study: Study, damaged: Iterable[Path], broken: str) -> None:

@@ -107,6 +107,16 @@ def test_texts_are_one_source_and_a_conversation_another(here: Path) -> None:
     assert main(["plan", "my.yaml"]) == 0
 
 
+def test_a_module_that_no_study_in_the_folder_can_name_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(here)
+    Path("below").mkdir(exist_ok=True)
+    assert main(["new", "below/my.yaml", "--module", "my_models.py"]) == 2
+    assert "my_models.py is not in the study's folder" in capsys.readouterr().err
+    assert not Path("below/my.yaml").exists()
+
+
 @pytest.mark.slow
 def test_classes_of_a_module_are_variants_and_are_not_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(here)

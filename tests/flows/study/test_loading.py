@@ -11,7 +11,7 @@ from flows.study.configuration import PRESETS, Study
 from flows.study.loading import load_study, presets
 from model.training.config import TrainingConfig
 from pipeline.errors import InputError
-from tests.flows.by_hand import tiny
+from tests.flows.by_hand import tiny, tiny_settings
 from tests.flows.small_study import TINY
 
 
@@ -109,6 +109,31 @@ def test_identity_follows_what_decides_results(tmp_path: Path) -> None:
     assert study.study_id == changed(tmp_path, "data:", "remark: found beforehand\ndata:").study_id
     for change in (("24_000", "24_001"), ("weights: both", "weights: raw"), ("seeds:", "averaging: 9\n  seeds:")):
         assert changed(tmp_path, *change).study_id != study.study_id
+
+
+@pytest.mark.parametrize("unset", [False, True], ids=["with every default", "as given"])
+@pytest.mark.parametrize(
+    "training",
+    [{"seeds_until": {"high_over_low": 1.5}}, {"checkpoint_every": 6000}, {"tokens": 1000}, {}],
+    ids=["seeds_until", "checkpoint_every", "short", "plain"],
+)
+def test_what_a_study_writes_of_itself_is_the_same_study(training: dict, unset: bool) -> None:
+    content = tiny_settings(training=training)
+    content["training"].pop("warmup_steps")
+    study = load_study(content)
+    assert load_study(study.model_dump(mode="json", exclude_unset=unset)).study_id == study.study_id
+
+
+def test_a_mistake_in_seeds_until_is_told_at_its_place() -> None:
+    for until in ({"most": 8}, {"high_over_low": 1.5, "most": "many"}):
+        with pytest.raises(InputError, match=r"training\.seeds_until"):
+            load_study(tiny_settings(training={"seeds_until": until}))
+
+
+@pytest.mark.parametrize("data", ["builtin", ["builtin"]])
+def test_data_that_are_no_mapping_are_one_line_with_a_mirror_too(tmp_path: Path, data: object) -> None:
+    with pytest.raises(InputError, match="data"):
+        load_study({"name": "s", "data": data}, mirror=tmp_path)
 
 
 def test_checkpoints_by_number_or_by_list(tmp_path: Path) -> None:

@@ -99,4 +99,5 @@ def test_nothing_is_removed_while_a_study_is_unfinished_or_runs(
         done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     assert done.returncode == 2
     assert "second is running already" in done.stderr
+    assert f"`dreamer status STUDY --root {second.study.folder}` shows how far" in done.stderr
     assert left_over(store).exists()

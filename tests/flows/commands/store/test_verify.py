@@ -10,6 +10,7 @@ import torch
 
 from flows.commands.cli import main
 from flows.commands.store.verify import find_damage
+from flows.live import report_mark
 from flows.plan import Plan
 from flows.run import Options, Shown, run_study
 from model.checkpoint import _save_tensors as save_tensors
@@ -65,6 +66,13 @@ def test_what_is_damaged_is_named_removed_and_made_again(root: Path, capsys: pyt
     assert jobs.submitted == [], "what is made again is as it was"
     assert len(query(plan.study.database, "from studies")) == 1
     assert find_damage(plan.study.store_folder)[1] == {}
+
+
+def test_a_study_file_that_was_edited_since_leaves_the_store_to_be_compared(root: Path, tmp_path: Path) -> None:
+    report_mark(Plan(tiny(root)).study).write_text("")
+    for number, change in enumerate(({"data": {"tokenizer": {"vocabulary_size": 280}}}, {"training": {"seeds": [7]}})):
+        edited = study_file(tmp_path, name=f"edited{number}", **change)
+        assert main(["verify", str(edited), "--root", str(root)]) == 0
 
 
 @pytest.mark.slow
