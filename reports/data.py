@@ -22,7 +22,7 @@ NEWEST = "qualify tokens = max(tokens) over (partition by run_id)"
 # Queries by the name of an attribute of `StudyData`; the study's id is the only parameter.
 QUERIES = {
     "order": "select variant, baseline from internal.variants where study_id = ? order by place",
-    # Where a variant never reached much of the baseline's range, its bound stands in the place of the factor.
+    # `bounded`: where a variant missed a tenth or more of the baseline's range, `factor` is the bound.
     "mean_factors": "select * exclude (place) replace (case when bounded then bound else factor end as factor, "
     "case when bounded then bound_low else low end as low, case when bounded then bound_high else high end as high) "
     "from mean_factors_against(null) where study_id = ? order by all",

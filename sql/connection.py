@@ -125,7 +125,7 @@ def temporary_views() -> dict[str, str]:
 
 
 def _lay_over(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create temporary macros and views, which hide those of the file, and empty tables where the file has none."""
+    """Create temporary macros and views, which hide those of the file, and empty tables for those that it lacks."""
     there = {name for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()}
     for statement, name in (found for text in definitions().values() for found in NEW_TABLE.findall(text)):
         if name not in there:

@@ -17,6 +17,7 @@ import pandas as pd
 
 from pipeline.errors import InputError
 from sql.connection import connect, one_line
+from sql.definitions import FOLDER, INTERNAL
 
 FORMATS = {"parquet": "(format parquet, compression zstd)", "csv": "(format csv, header)"}
 LIST = "export.json"
@@ -42,7 +43,9 @@ def export(database: Path, folder: Path, *, format: str = "parquet") -> list[Pat
         wanted = (
             "select distinct table_name from information_schema.tables where table_schema = 'main' order by table_name"
         )
-        files = {name: f"{name}.{format}" for (name,) in connection.execute(wanted).fetchall()}
+        internal = {file.stem for file in (FOLDER / INTERNAL).rglob("*.sql")}  # laid over the file of another version
+        names = [name for (name,) in connection.execute(wanted).fetchall() if name not in internal]
+        files = {name: f"{name}.{format}" for name in names}
         _check_replaceable(folder)
         beside = folder if folder.exists() else folder.parent
         beside.mkdir(parents=True, exist_ok=True)

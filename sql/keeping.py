@@ -6,7 +6,7 @@ import duckdb
 
 from sql.connection import temporary_views
 
-# Scores and curves are below a dozen views, ranks of experts below two. A report of the paper's size reads them all.
+# A dozen views read scores and curves, two read the ranks of experts; a report of the paper's size reads all of these.
 KEPT = ("chosen_metric", "token_scores", "curve_points", "mean_curves", "latest_expert_ranks")
 
 

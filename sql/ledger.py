@@ -1,8 +1,8 @@
 """Know which outputs of a store have their rows in a results file, whole: the table `ingested`.
 
-An output is what was entered at once: `evaluations/<key>`, `runs/<run_id>`, and of the study itself 'study', 'claims',
-'tuning' and 'computed_factors'. Outputs are given with study_id, run_id, tokens and task, which tell their rows in the
-tables (queries/rows_of_outputs.sql), and with their digest in the store.
+An output is a group of rows entered at once: `evaluations/<key>`, `runs/<run_id>`, and of the study itself 'study',
+'claims', 'tuning' and 'computed_factors'. It is given with study_id, run_id, tokens and task, by which
+queries/rows_of_outputs.sql finds its rows in the tables, and with its digest in the store.
 """
 
 from __future__ import annotations

@@ -53,10 +53,21 @@ def enter_curves(database: Path, curves: Curves, *, baseline: str | None, replic
         compute_statistics(connection, STUDY, replicates=replicates)
     factors = query(database, "select bound from mean_factors join studies using (study_id) where variant <> baseline")
     if factors["bound"].isna().all():
-        raise InputError(
-            f"no variant has a value in common with {baseline or variants[0]}: on no task does the best of one curve "
-            "reach the first of the other, so that no factor can be told"
-        )
+        raise InputError(_why_no_factor(database, baseline or variants[0]))
+
+
+def _why_no_factor(database: Path, baseline: str) -> str:
+    together = """
+        select variant, task
+        from internal.token_scores left join internal.mean_curves using (study_id, variant, task)
+        where task <> 'average' group by all having count(distinct mean_curves.tokens) < 2 order by all
+    """
+    for row in query(database, together).itertuples():
+        return f"{row.variant} on {row.task}: its seeds have fewer than two checkpoints in common (within 5 %)"
+    return (
+        f"no variant has a value in common with {baseline}: on no task does the best of one curve reach the first of "
+        "the other, so that no factor can be told"
+    )
 
 
 def within_intervals(curves: Curves) -> str:

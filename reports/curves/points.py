@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 
 from pipeline.errors import InputError, nearest_name
 from sql.names import AVERAGE
@@ -22,14 +23,14 @@ VALUES = ("score", "loss")
 OPTIONAL = ("items", "chance", "stderr")
 READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     ".csv": lambda path: pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""]),
-    ".parquet": pd.read_parquet,
+    ".parquet": lambda path: pq.read_table(path).to_pandas(ignore_metadata=True),  # an index becomes columns
     ".jsonl": lambda path: pd.read_json(path, lines=True, dtype=False, convert_dates=False, precise_float=True),
 }
 FIRST = {".csv": 2, ".jsonl": 1}  # the line of the first row, as an editor counts
 SHARE = (0, 1, "a share between 0 and 1")
-COUNT = (1, float("inf"), "a number of 1 or more")
+COUNT = (1, 2**53, "a number of 1 or more")
 LIMITS = {
-    **{"seed": (float("-inf"), float("inf"), "a whole number"), "tokens": COUNT, "items": COUNT},
+    **{"seed": (-(2**53), 2**53, "a whole number"), "tokens": COUNT, "items": COUNT},
     **{"score": SHARE, "chance": SHARE, "loss": (0, float("inf"), "a number of 0 or more")},
     "stderr": (0, float("inf"), "a number of 0 or more"),
 }

@@ -51,7 +51,7 @@ def answer(
         description = f"{name} against training tokens at {depth_name(depth).lower()}: {listed(words)}."
         targets = targets[targets["variant"].isin(rows["variant"])]
         arrows = pd.concat([_means(rows, targets, curve), _at_targets(targets, first["baseline"])])
-        # Its keys have no task and no measure: the answer stays when a benchmark is chosen.
+        # The panel's keys name no task and no measure, so that the toolbar's choice of a benchmark does not hide it.
         drawn = _chart(curve, arrows, stops, shown, first)
         panels.append(panel(f"{name}, {depth_name(depth).lower()}", description, drawn, depth=depth))
     caption = (
@@ -71,7 +71,7 @@ def _label(row: Mapping[str, Any]) -> str:
 
 
 def _means(rows: pd.DataFrame, by_target: pd.DataFrame, curve: pd.DataFrame) -> pd.DataFrame:
-    """Find for each variant the height at which its ratio is its mean ratio; near heights are put apart."""
+    """Find for each variant the height at which its ratio equals its mean ratio; heights too near are moved apart."""
     found = []
     for row in rows.to_dict("records"):
         own = by_target[by_target["variant"] == row["variant"]].sort_values("target")

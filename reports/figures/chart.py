@@ -71,8 +71,8 @@ def one_run_each(
 ) -> list[tuple[str, pd.DataFrame, Style, dict[str, Any]]]:
     """Return title, rows, style, and keys of a panel of one run of each model, by depth and variant.
 
-    A run is taken before a screened or failed one, then the lowest seed: experts of several runs have no common order,
-    and maps of several runs blur. `runs` has the rows of the table `runs`.
+    It is the lowest seed that was neither screened nor failed, if there is one: experts of two runs have no common
+    order, and maps of several runs blur. `runs` has the rows of the table `runs`.
     """
     known = runs[runs["run_id"].isin(rows["run_id"].unique()) & runs["variant"].isin(styles)]
     known = ordered(known.assign(cut=known["status"].isin(["screened", "failed"])), styles, "cut", "seed", "run_id")

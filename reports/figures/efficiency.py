@@ -54,7 +54,8 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
         panels.append(panel(depth_name(depth), description, _chart(part, shown, low, high), depth=depth))
     finding = ""
     if rows["low"].notna().any():
-        fewer, more = int((rows["low"] > 1).sum()), int((rows["high"] < 1).sum())
+        told = rows[~rows["within_noise"]]
+        fewer, more = int(((told["low"] > 1) & ~told["bounded"]).sum()), int((told["high"] < 1).sum())
         finding = (
             f"Decided: {counted(fewer + more, 'ratio')} of {len(rows)}, {fewer} with fewer tokens and {more} with more."
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from reports.data import StudyData
+from reports.data import StudyData, without_baseline
 from reports.page.blocks import Block, details_block, drawing_block, table_block
 from reports.style.theme import Style, ordered
 from reports.tables import efficiency as factor_tables
@@ -95,7 +95,9 @@ def _answered_task(compared: pd.DataFrame) -> str:
 def _why_no_answer(data: StudyData) -> str:
     baseline = data.baseline
     if data.accuracy.empty:
-        return "There is no answer yet: no accuracy has been measured."
+        known = without_baseline(data.mean_factors)["factor"].notna().any()
+        below = "There is no accuracy, and so no average; the ratios by loss stand below."
+        return below if known else "There is no answer yet: no accuracy has been measured."
     if baseline not in set(data.accuracy["variant"]):
         return f"There is no answer: {baseline}, the baseline that the other models are compared with, has no accuracy."
     if data.compared.empty:

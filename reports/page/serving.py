@@ -54,8 +54,8 @@ def watch(database: Path, page: Path, drawn: int, write: Callable[[], object], s
 def refresh(database: Path, drawn: int, write: Callable[[], object]) -> tuple[int, str]:
     """Call `write` if the results file has changed since the time `drawn`; returns the new time, and what went wrong.
 
-    Times are in nanoseconds, that of the file before it is read: rows that enter meanwhile are drawn the next time. A
-    file that cannot be read now is tried again later.
+    Times are nanoseconds; the file's is taken before it is read, so that rows which enter meanwhile are drawn the next
+    time. A file that cannot be read now is tried again later.
     """
     try:
         changed = database.stat().st_mtime_ns

@@ -45,7 +45,8 @@ async function enliven(plot) {
   if (!specification) return;
   tellNumbers(specification);
   const words = JSON.stringify(specification);
-  specification.params = params.filter((one) => words.includes(one.name))
+  const used = params.filter(({ name }) => new RegExp(`\\b${name}\\b`).test(words));
+  specification.params = used
     .map((one) => ({ ...one, value: Number(kept(one.name) ?? one.value) }));
   makePointed(specification);
   const slider = plot.parentElement.querySelector(".slider");
@@ -57,7 +58,7 @@ async function enliven(plot) {
   try {
     specification.width = "container";
     const result = await vegaEmbed(live, themed(specification), { ...embedding(), bind: slider });
-    for (const { name } of params.filter(({ name }) => words.includes(name)))
+    for (const { name } of used)
       result.view.addSignalListener(name, (_, value) => remember(name, value));
     result.view.addEventListener("pointerover", (_, item) => point(item?.datum?.variant));
     live.querySelector("svg").setAttribute("aria-hidden", "true"); // the plot is read out as one description

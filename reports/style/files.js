@@ -58,7 +58,7 @@ function csv(figure) {
 // A page that draws the figure alone, to be embedded in another.
 function pageOf(figure) {
   const script = (text) => `<script>${text.replaceAll("<\/script", "<\\/script")}<\/script>`;
-  const drawn = JSON.stringify(composed(figure));
+  const drawn = JSON.stringify(composed(figure)).replaceAll("<", "\\u003c"); // which ends no script, in whatever case
   return `<!doctype html><meta charset="utf-8"><title>${figure.dataset.figure}</title><div id="figure"></div>
 ${script(library)}${script(`vegaEmbed("#figure", ${drawn}, { mode: "vega-lite", renderer: "svg", actions: false })`)}`;
 }

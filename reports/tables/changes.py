@@ -9,6 +9,7 @@ import pandas as pd
 
 from reports.data import UNKNOWN_DEPTH
 from reports.tables.cells import Cell, Table, left, table
+from reports.tables.results import BOUNDS
 from reports.text.names import depth_name, task_name
 from reports.text.numbers import interval, number, percent, ratio, tokens
 from sql.statistics.comparability import SIDES
@@ -33,12 +34,8 @@ def _accuracies(rows: pd.DataFrame) -> Table:
         tested = pd.notna(row["p"])
         span = f"{100 * row['low']:+.1f} to {100 * row['high']:+.1f}" if tested else ""
         change = Cell(_signed(100 * row["difference"], 1), _minus(span), kind="strong" if row["changed"] else "")
-        shown = [
-            percent(row["first"]),
-            percent(row["second"]),
-            change,
-            f"{row['adjusted_p']:.2g}" if tested else "no test",
-        ]
+        p = f"{row['adjusted_p']:.2g}" if tested else "no test"
+        shown = [percent(row["first"]), percent(row["second"]), change, p]
         place = [*_model(row), task_name(row["task"]), row["checkpoint"], number(row["items"])]
         body.append((None, [*place, *shown]))
     return table(
@@ -54,14 +51,14 @@ def _accuracies(rows: pd.DataFrame) -> Table:
 def _factors(rows: pd.DataFrame) -> Table:
     body = []
     for row in rows.to_dict("records"):
-        sides = [{name: row[f"{name}_{side}"] for name in ("factor", "low", "high")} for side in SIDES]
+        sides = [{name: row[f"{name}_{side}"] for name in ("factor", "bound", "low", "high")} for side in SIDES]
         kind = "strong" if row["apart"] else ""
-        cells = [Cell(ratio(side["factor"]), interval(side), kind) for side in sides]
+        cells = [Cell(BOUNDS.get(side["bound"], "") + ratio(side["factor"]), interval(side), kind) for side in sides]
         body.append((None, [*_model(row), task_name(row["task"]), RULES.get(row["rule"], row["rule"]), *cells]))
     return table(
         "table-changed-factors",
-        "Training tokens of each variant over those of LA of its own study, with 95% intervals. Bold: the intervals of "
-        "the two studies do not overlap.",
+        "Training tokens of each variant over those of the baseline of its own study, with 95% intervals; ≥ lower "
+        "bound, ≤ upper bound. Bold: the intervals of the two studies do not overlap.",
         [left("Model"), "Depth", left("Benchmark"), left("Rule"), *SIDES],
         body,
     )
@@ -74,8 +71,8 @@ def _losses(rows: pd.DataFrame) -> Table:
         body.append((None, [*_model(row), *cells, _signed(row["difference"], 3)]))
     return table(
         "table-changed-losses",
-        "Loss on held-out documents at the end of the training, in bits per byte, lower is better. There is no test: "
-        "held-out documents are no items that could be paired.",
+        "Loss on held-out documents at the end of training, in bits per byte; lower is better. There is no test: the "
+        "two studies need not hold out the same documents.",
         [left("Model"), "Depth", *SIDES, "Change"],
         body,
     )

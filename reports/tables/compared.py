@@ -10,7 +10,7 @@ from reports.data import baseline_of
 from reports.style.theme import Style, ordered
 from reports.tables.cells import Table, left, model_cells, table
 from reports.text.names import architecture_in_words, layers_of
-from reports.text.numbers import NOTHING, counted, tokens
+from reports.text.numbers import NOTHING, counted, listed, tokens
 
 
 def compared(
@@ -35,7 +35,9 @@ def compared(
         cells += [", ".join(f"{rate:.2g}" for rate in rates) or NOTHING, tokens(own["tokens"].max()), f"{len(own)}"]
         body.append((row["depth"], [*model_cells(*model, styles), *cells]))
     searched = tuning["learning_rate"].nunique()
-    how = f" Each learning rate is the best of {counted(searched, 'rate')} tried." if searched else ""
+    own = [name for name in ordered(resources, styles)["variant"].unique() if name not in set(tuning["variant"])]
+    but = f" but that of {listed(own)}" * bool(own)
+    how = f" Each learning rate{but} is the best of {counted(searched, 'rate')} tried." if searched else ""
     how += f" {remark[0].upper()}{remark[1:]}." if remark else ""
     columns = [left("Compared"), "Depth", left("What it is"), "Layers", "Parameters", "FLOPs a token"]
     columns += ["Learning rate", "Tokens", "Seeds"]

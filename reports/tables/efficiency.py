@@ -32,8 +32,8 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) ->
         body.append((task == AVERAGE, [measure_label({"metric": metric, "task": task}), *cells]))
     return table(
         f"table-mean-factors-{depth}",
-        f"{depth_name(depth)}: training tokens over those of {baseline_of(rows)}, with 95% intervals over seeds and "
-        "items, paired.",
+        f"{depth_name(depth)}: training tokens over those of {baseline_of(rows)}, with 95% intervals over "
+        f"{'seeds and items, paired' if rows['item_error'].notna().any() else 'seeds'}.",
         [left("For equal"), *(variant_head(variant, styles) for variant in variants)],
         body,
         *["† what both models reached is hardly more than noise: the ratio says little."]

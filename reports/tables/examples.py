@@ -24,7 +24,10 @@ def examples(rows: pd.DataFrame, usual: pd.DataFrame, styles: Mapping[str, Style
     shown, body = present(styles, rows), []
     for _, answers in rows.groupby(["apart", "item_id"], sort=False):
         first, by_variant = answers.iloc[0], {row["variant"]: row for row in answers.to_dict("records")}
-        cells = [Cell(ending(first["question"], 300), kind="long", scope="row"), ending(first["gold"] or NOTHING, 60)]
+        cells = [
+            Cell(ending(_words(first["question"]), 300), kind="long", scope="row"),
+            ending(_words(first["gold"]), 60),
+        ]
         body.append((task, cells + [_answer(by_variant.get(variant)) for variant in shown]))
     habits = [
         f"{row.variant} “{ending(row.text, 60)}” to {percent(row.share, 0)}"
@@ -45,4 +48,9 @@ def _answer(row: Mapping[str, object] | None) -> Cell:
     if row is None:
         return Cell(NOTHING)
     right, kind = row["share_right"] * row["seeds"], "left" + " strong" * (row["share_right"] > 0.5)
-    return Cell(ending(row["text"] or NOTHING, 60), note=f"{right:.3g} of {row['seeds']:.0f}", kind=kind)
+    return Cell(ending(_words(row["text"]), 60), note=f"{right:.3g} of {row['seeds']:.0f}", kind=kind)
+
+
+def _words(text: object) -> str:
+    """Return a text of the results, a dash where there is none (null, which is NaN beside texts)."""
+    return text if isinstance(text, str) and text else NOTHING

@@ -119,4 +119,4 @@ def _shown(value: Any) -> str:
         return ", ".join(_shown(one) for one in value)
     if isinstance(value, float):
         return f"{value:g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -18,7 +18,7 @@ from sql.names import AVERAGE, UNDER_WAY
 
 NAMED = "95% interval "  # before the first interval of a text
 COSTS = {"flops_billion_per_token": "FLOPs a token", "parameters_billion": "parameters"}
-LEFT = 0.9  # of the baseline's expert size: less is said
+LEFT = 0.9  # of the baseline's expert size: models with less are named
 EQUAL = 0.01  # how far costs may differ and be called matched
 
 
@@ -26,7 +26,7 @@ def answers(means: pd.DataFrame, others: pd.DataFrame) -> list[str]:
     """Return a text for each depth, the models in the order of the rows.
 
     `means` has the rows of `headline`, `others` those of `StudyData.efficiency` of models without a mean factor.
-    What the study decides comes first. A model whose interval holds 1, or whose factor is of noise, is in a sentence
+    What the study decides comes first. A model whose interval holds 1, or whose range is mere noise, is in a sentence
     that begins with what the study cannot tell. Example: "At depth 4, for equal average accuracy, DR needed 0.40 times
     as many training tokens as LA (95% interval 0.29 to 0.53). The study cannot tell whether DR+DA needed fewer or more:
     0.91 times as many (0.67 to 1.25)."
@@ -63,7 +63,7 @@ def _sentence(depth: int, rows: pd.DataFrame) -> str:
 
 
 def _is_open(row: Mapping[str, Any]) -> bool:
-    """Tell whether a study decides nothing about a model: by its interval, or as the factor is of noise."""
+    """Tell whether nothing is decided: 1 in the interval, curves of noise alone, or an upper bound above 1."""
     return holds_one(row) or bool(row["within_noise"]) or bool(row["bounded"] and row["factor"] >= 1)
 
 
@@ -112,7 +112,8 @@ def _unequal_costs(data: StudyData) -> list[str]:
     for row in costs.to_dict("records"):
         ratios = [row[name] / row[f"{name}_of_baseline"] - 1 for name in COSTS]
         if any(abs(ratio) > EQUAL for ratio in ratios):
-            said = [f"{ratio:+z.0%} {name}" for ratio, name in zip(ratios, COSTS.values(), strict=True)]
+            known = zip(ratios, COSTS.values(), strict=True)
+            said = [f"{ratio:+z.0%} {name}" for ratio, name in known if pd.notna(ratio)]
             unequal.append(f"{_model(row)} ({', '.join(said)})")
     texts = [f"Unequal costs, against {data.baseline}: {listed(unequal)}."] * bool(unequal)
     remarks = data.models[data.models["remarks"].notna()].to_dict("records")

@@ -105,7 +105,7 @@ def _seeds(data: StudyData) -> list[str]:
 
 
 def _checkpoints(data: StudyData) -> list[str]:
-    """Name what the grid of checkpoints does to the factors, and where the baseline was best at an end of its curve."""
+    """Say how the spacing of checkpoints limits factors, and where the baseline was best at its first or last one."""
     counts = data.best["checkpoints"].dropna()
     if counts.max() == 1:
         return ["There is one checkpoint only, so no factor can be told from it: all are bounds."]

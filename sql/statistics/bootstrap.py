@@ -103,7 +103,7 @@ def _task_values(
 ) -> dict[Checkpoint, np.ndarray]:
     """Return the mean of each checkpoint [1 + R], over the items that all scored checkpoints have.
 
-    `place` is study, measure and task. Measures of a task with equally many items have the same draws.
+    `place` is study, measure and task. Accuracy and loss of a task get the same draws where both have as many items.
     """
     scores = connection.execute("from paired_scores(?, ?, ?)", place).df()
     matrix = scores.pivot(index="item_id", columns=["run_id", "tokens"], values="value").dropna().sort_index(axis=1)

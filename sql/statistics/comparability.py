@@ -69,7 +69,7 @@ def average_notes(
 def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
     """Say in what two studies asked a task differently; empty where they did not."""
     versions = [row["data_versions"] for row in (one, other)]
-    if versions[0] == versions[1] or not all(versions):  # equal, or without versions: the names decide
+    if versions[0] == versions[1] or not all(versions):  # without versions equal names are taken for equal items
         return ""
     forms = [" and ".join(row["asked_by"]) or "unknown" for row in (one, other)]
     if forms[0] != forms[1]:

@@ -68,9 +68,14 @@ def compare(
         if frame["outdated"].any()
     ]
     with_average, average = average_notes(asked, left_out, factors)
-    pairs = factors[0].merge(factors[1], on=[*MODEL, "task", "rule"], suffixes=("_first", "_second"))
+    baselines = [sorted(set(frame["baseline"])) for frame in factors]
+    if all(baselines) and baselines[0] != baselines[1]:
+        notes.append(f"left out: factors, whose baselines are {baselines[0][0]} and {baselines[1][0]}")
+    pairs = factors[0].merge(factors[1], on=[*MODEL, "task", "rule", "baseline"], suffixes=("_first", "_second"))
     pairs = pairs[~pairs["task"].isin(left_out | ({AVERAGE} if not with_average else set()))].reset_index(drop=True)
-    pairs["apart"] = (pairs["low_first"] > pairs["high_second"]) | (pairs["low_second"] > pairs["high_first"])
+    above = (pairs["low_first"] > pairs["high_second"]) & (pairs["bound_first"] != "at most")
+    below = (pairs["low_second"] > pairs["high_first"]) & (pairs["bound_second"] != "at most")
+    pairs["apart"] = above | below
     losses, unequal = _losses(*held_out)
     return Comparison(_verdict(accuracies, pairs), accuracies, pairs, losses, notes + average + unequal)
 
@@ -140,7 +145,7 @@ def _accuracies(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame
 
 
 def _key(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Make a key of values that are equal where they are unknown: one not-a-number is no other one."""
+    """Make a key of values in which unknown values equal each other, as NaN does not equal NaN."""
     return tuple(None if pd.isna(value) else value for value in values)
 
 

@@ -23,7 +23,8 @@ def compute_statistics(
     model lacks scores of an item at a checkpoint: then the interval is over the seeds alone. In a study that adds
     seeds until its intervals are narrow, the intervals of all its looks hold together (sql/statistics/sequential.py).
     """
-    until = "select json_type(config, '$.study.training.seeds_until') = 'OBJECT' from studies where study_id = ?"
+    settings = "json_type(try_cast(config as json), '$.study.training.seeds_until')"
+    until = f"select {settings} = 'OBJECT' from studies where study_id = ?"
     significance = NOMINAL if connection.execute(until, [study_id]).fetchone() == (True,) else SIGNIFICANCE
     digest_of = "select depth, variant, task, digest from measured_curves where study_id = ? and metric = ?"
     rows = []

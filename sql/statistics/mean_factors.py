@@ -60,11 +60,11 @@ class MeanFactor:
     """A mean factor with its 95 % interval, the scores that both curves cover, and the errors of the log factor.
 
     `covered` is the share of the baseline's range that both curves cover, `missed_low` to `missed_high` are the scores
-    of the baseline that the variant never reached, and `bound` is an upper bound on the factor over the whole range.
-    `target_halves` is half the width of the interval of the log factor at each target, from the lowest score. With
-    `bounded` the bound says more than the factor; `p` is of the one that says more, against 1, and
-    `detectable` is the smallest factor above 1 that four of five studies with its errors tell from 1.
-    None: unknown, or without a range.
+    of the baseline that the variant never reached, `bound` is an upper bound on the factor over the whole range.
+    `target_halves` is half the width of the interval of the log factor at each target, from the lowest score.
+    `bounded`: so little is covered that the bound is the headline, not the factor. `p` tests the headline against 1;
+    `detectable` is the smallest factor above 1 that four of five studies with such errors tell from 1.
+    None: unknown, or the curves have no score in common.
     """
 
     factor: float | None = None
@@ -181,7 +181,7 @@ def log_factors(
     """
     own, other = (np.maximum.accumulate(scores, axis=1) for scores in (variant_scores, baseline_scores))
     start, best = whole_range(other, own)
-    # What was never reached counts with the last token: there the curve goes straight up.
+    # A score that the variant never reached counts as if reached with its last token: there its curve goes straight up.
     budget = np.append(variant.log_tokens, variant.log_tokens[-1])
     raised = np.pad(own, ((0, 0), (0, 1)), constant_values=np.inf)
     shared, means = _ends(start, np.minimum(best, own[:, -1])), []

@@ -28,6 +28,6 @@ create table if not exists internal.computed_factors ( -- One row: the mean fact
     bound_high double,
     target_halves double[], -- half the width of the 95 % interval of the log factor at each target, from the lowest score
     bounded boolean, -- whether so little is covered that the bound says more than the factor
-    p double, -- of the one that says more, against 1; null with one seed
+    p double, -- of the factor against 1, or of the bound where `bounded`; null with one seed
     detectable double -- the smallest factor above 1 that four of five studies with such errors tell from 1
 );

@@ -17,6 +17,9 @@ from pipeline.errors import InputError
 from reports.curves.entering import enter_curves
 from reports.curves.lm_eval import read_lm_eval
 from reports.curves.points import Curves, read_curves
+from reports.data import read_study
+from reports.page.answer import first_screen
+from reports.style.theme import styles
 from sql.results import connect, query
 from sql.statistics.compute import compute_statistics
 from tests.reports.small_results import STUDY, whole_study
@@ -38,6 +41,7 @@ WRONG = {
     "a point twice": (HEAD, (*ROWS, ROWS[1]), "line 6: task 't' is there a second time"),
     "one point": (HEAD, ROWS[:3], "line 4: the only point of B on t"),
     "one variant": (HEAD, ROWS[:2], "one variant only, 'A'"),
+    "endless tokens": (HEAD, ("A,0,inf,t,0.1", *ROWS[1:]), "tokens 'inf' is not a number of 1"),
     "a negative error": (f"{HEAD},stderr", tuple(f"{row},-1" for row in ROWS), "line 2: stderr '-1' is not a number"),
 }
 
@@ -79,6 +83,33 @@ def test_scores_and_losses_are_values_of_their_own_in_every_format(tmp_path: Pat
     losses = read.points[read.points["metric"] == "gold_bits_per_byte"]
     assert losses["value"].tolist() == [3.0, 2.0, 2.5, 1.5]
     assert losses["stderr"].isna().tolist() == [True, True, True, False], "of the score, where there is one"
+
+
+def test_an_index_of_parquet_is_columns(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {"variant": ["A", "A", "B", "B"], "seed": 0, "tokens": [10, 20] * 2, "task": "t", "score": 0.5}
+    )
+    frame.groupby(["variant", "seed", "tokens", "task"]).mean().to_parquet(tmp_path / "curves.parquet")
+    assert read_curves(tmp_path / "curves.parquet").points["tokens"].tolist() == [10, 20, 10, 20]
+
+
+def test_seeds_without_a_checkpoint_in_common_are_the_reason(tmp_path: Path) -> None:
+    points = [(v, s, n * 10**6, "t") for v in "AB" for s, steps in enumerate(((1, 2, 4), (3, 6, 12))) for n in steps]
+    frame = pd.DataFrame(points, columns=["variant", "seed", "tokens", "task"])
+    curves = Curves(frame.assign(metric="accuracy", filter="none", value=frame["tokens"] / 1e8))
+    with pytest.raises(InputError, match="A on t: its seeds have fewer than two checkpoints in common"):
+        enter_curves(tmp_path / "a.duckdb", curves, baseline=None)
+
+
+def test_curves_of_losses_alone_point_to_their_ratios(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        [(v, s, n) for v in "AB" for s in (0, 1) for n in (1, 2, 3)], columns=["variant", "seed", "tokens"]
+    )
+    loss = 3 - 0.5 * frame["tokens"] - 0.1 * (frame["variant"] == "B")
+    curves = Curves(frame.assign(task="t", metric="bits_per_byte", filter="none", value=loss))
+    enter_curves(tmp_path / "a.duckdb", curves, baseline=None)
+    data = read_study(tmp_path / "a.duckdb", "curves")
+    assert "ratios by loss stand below" in first_screen(data, styles(data.variants)).sentences[0]
 
 
 def test_items_belong_to_points_and_have_their_mean(tmp_path: Path) -> None:

@@ -86,3 +86,10 @@ def test_examples_in_which_models_differ_come_first_and_say_the_share_of_seeds(t
     assert rows[0][1:] == ["7", "7", "7", "7", "4"]
     assert [cell.note for cell in made.rows[0].cells[2:]] == ["1 of 1", "1 of 1", "1 of 1", "0 of 1"]
     assert "LA “7” to 67%, DR “7” to 100%, DR+DA “7” to 100% and tiny “4” to 67%" in made.caption
+
+
+def test_an_answer_without_words_beside_answers_with_words_is_a_dash(tmp_path: Path) -> None:
+    data = read_study(whole_study(tmp_path / "results.duckdb"), STUDY)
+    rows = data.examples.assign(gold=data.examples["gold"].where(data.examples["task"] != "gsm8k"), text=float("nan"))
+    made = examples(rows, data.usual_answers, styles(data.variants), 4, "gsm8k")
+    assert {cell.text for row in made.rows for cell in row.cells[1:]} == {"–"}

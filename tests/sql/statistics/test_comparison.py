@@ -203,6 +203,31 @@ def test_mean_factors_are_compared_by_their_intervals_once_they_are_computed(pat
     assert (apart["factor_second"] > apart["factor_first"]).all()
 
 
+def test_factors_against_other_baselines_are_not_compared(paths):
+    for path, baseline in zip(paths, ("LA", "DR"), strict=True):
+        row = {"study_id": "s", "name": "s", "baseline": baseline}
+        results.ingest(path, {"studies": pa.Table.from_pylist([row])})
+        study(path)
+    found = compare(*paths)
+    assert found.factors.empty
+    assert "left out: factors, whose baselines are LA and DR" in found.notes
+
+
+def test_where_a_variant_stops_its_bounds_are_compared(paths):
+    for path in paths:
+        for seed in (0, 1):  # DR never goes beyond .3, and LA goes from .2 to .5
+            enter_scores(path, {"LA": {"t": CURVES}, "DR": {"t": {10: scores(0.25), 20: scores(0.3)}}}, seed=seed)
+        with results.connect(path) as connection:
+            compute_statistics(connection, "s", replicates=20)
+    factors = compare(*paths).factors.set_index("rule")
+    mean = factors.loc["mean accuracy"]
+    assert set(mean["bound_first"]) == {"at most"}
+    with results.connect(paths[0], read_only=True) as connection:
+        bound = connection.execute("select bound from mean_factors where variant = 'DR' and task = 't'").fetchone()
+    assert mean[mean["task"] == "t"]["factor_first"].item() == bound[0]
+    assert not mean["apart"].any()
+
+
 def test_two_studies_of_one_file(paths):
     path, _ = paths
     study(path)

@@ -53,6 +53,12 @@ def test_computing_again_replaces_and_repeats(scored):
     assert set(found[0]["replicates"]) == {20}
 
 
+def test_a_configuration_that_is_no_json_is_no_failure(scored):
+    with results.connect(scored) as connection:
+        connection.execute("insert into studies (study_id, name, config) values ('s', 's', 'rate: 1e-3')")
+        assert len(compute_statistics(connection, "s", replicates=0))
+
+
 def test_other_studies_keep_their_rows(scored):
     enter_scores(scored, {"LA": {"t": {10: [0, 1], 20: [1, 1]}}}, study="other")
     with results.connect(scored) as connection:

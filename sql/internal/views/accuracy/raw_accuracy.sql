@@ -14,7 +14,7 @@ with tasks as (
     from raw_evaluations
     join token_accuracy as scores using (run_id, tokens, task, metric, filter)
     left join internal.evaluation_versions as versions using (run_id, tokens, task)
-    -- Evaluated again with raw weights alone, a run has nothing to stand beside its raw rows.
+    -- Where a run was evaluated again with raw weights alone, `evaluations` has these, and nothing is to be compared.
     where isfinite(raw_evaluations.value) and versions.weights is distinct from 'raw'
 )
 

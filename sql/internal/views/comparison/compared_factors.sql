@@ -1,7 +1,8 @@
 -- One row: a factor of a model on a task: by the paper's rule with its bound, or the mean factor with its interval.
+-- Where a variant never reached much of the baseline's range, the mean over the whole range stands here, an upper bound.
 create or replace macro internal.compared_factors(study) as table
 select
-    depth, variant, task,
+    depth, variant, baseline, task,
     'first' as rule,
     factor,
     bound,
@@ -15,12 +16,12 @@ union all
 
 -- Not of held-out documents and other texts: two studies need not have the same ones.
 select
-    factors.depth, factors.variant, factors.task,
+    factors.depth, factors.variant, factors.baseline, factors.task,
     'mean ' || factors.metric,
-    factors.factor,
-    null,
-    factors.low,
-    factors.high,
+    case when factors.bounded then factors.bound else factors.factor end,
+    case when factors.bounded then 'at most' end,
+    case when factors.bounded then factors.bound_low else factors.low end,
+    case when factors.bounded then factors.bound_high else factors.high end,
     factors.outdated
 from mean_factors_against(null) as factors
 where factors.study_id = study and factors.variant <> factors.baseline and (

@@ -54,7 +54,7 @@ left join unmarked
     on counts.stage = 'traces'
     and counts.study_id = unmarked.study_id
     and counts.source is not distinct from unmarked.source
--- No stage adds documents, so unknown stages go by size.
+-- Stages of other programs come last, the larger first: no stage adds documents.
 window pipeline as (
     partition by counts.study_id, counts.source
     order by counts.position nulls last, counts.documents desc, counts.stage

@@ -1,4 +1,4 @@
--- One row: the score of a benchmark item at a checkpoint with a measure of a task that may be part of a curve.
+-- One row: the score of an item of a task in a measure, at a checkpoint that may be part of a curve.
 -- Of an item that was entered twice by hand one score counts.
 create or replace macro internal.paired_scores(study, measure_name, task_name) as table
 select points.run_id, points.tokens, items.item_id, any_value(items.value) as value

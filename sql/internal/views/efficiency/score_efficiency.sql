@@ -1,8 +1,8 @@
 -- One row: a model and measure (accuracy, loss) of a task, with its factor by the paper's rule against a baseline.
 --     from internal.score_efficiency('DR') where measure = 'accuracy'
--- A baseline null is the study's own. The baseline has the model's depth. The goal is its best score over its checkpoints (a score is the accuracy, or minus
--- the loss), `baseline_tokens` the first checkpoint with that score, so that the baseline's own factor is 1. Both rules
--- of crossing stand side by side.
+-- A null baseline is the study's own, at the model's depth. The goal is the baseline's best score (accuracy, or minus
+-- loss), `baseline_tokens` its first checkpoint with that score, so that its own factor is 1. A model reaches the
+-- goal by two rules side by side: at a checkpoint, or interpolated between two.
 create or replace macro internal.score_efficiency(baseline_variant) as table
 with
 -- Named, so that DuckDB computes the bests once.

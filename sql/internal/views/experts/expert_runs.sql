@@ -1,6 +1,6 @@
 -- One row: the run of a model whose experts stand for all its runs.
--- Not a screened or failed one if another is there, then by seed: experts of several runs have no common order, and maps
--- over several runs blur.
+-- The lowest seed that was neither screened nor failed, if there is one: experts of two runs have no common order, so
+-- that a map over several runs would blur.
 create or replace view internal.expert_runs as
 select
     study_id, depth, variant, run_id,
