@@ -51,7 +51,7 @@ class Cache:
         if self.longest + new > capacity:
             raise InputError(
                 f"the cache has room for {capacity} positions: {self.longest} are filled, {new} more do not fit; "
-                "make it longer"
+                "give new_cache a larger length"
             )
         if self.longest:
             hidden = self.model(tokens, memory=_CachedRows(self, new), depth=depth, return_hidden=True)

@@ -89,7 +89,8 @@ def load_model(
     file = folder / FILES[weights_in(folder, weights)]
     if weights == "raw" and not file.exists() and (folder / FILES["averaged"]).exists():
         raise InputError(f"{folder} holds averaged weights alone; a study keeps raw ones with evaluation.weights: both")
-    model = build(config, code=folder / CODE, trust_code=trust_code, empty=True)
+    with torch.device(device):  # as in training: a class's table that is no buffer would not move
+        model = build(config, code=folder / CODE, trust_code=trust_code, empty=True)
     load_tensors(model, _load_tensors(file), folder)
     return model.to(device).eval()
 

@@ -66,7 +66,7 @@ def _count_on(place: str, config: ModuleConfig, length: int, code: Path | None, 
             flops = sum(found for found, _ in halves) / len(halves)
             if unknown := sorted(set().union(*(names for _, names in halves))):
                 remarks.append(f"FLOPs leave out {', '.join(unknown)}, which nobody can count")
-        model.states(torch.zeros(1, config.sequence_length, dtype=torch.long))  # a row of the training
+        model(torch.zeros(1, config.sequence_length, dtype=torch.long))  # a row of the training
     return Resources(numbers, flops, ELEMENT_BYTES * numbers, tuple(remarks))
 
 
@@ -74,7 +74,7 @@ def _flops_of_row(model: Wrapped, tokens: int) -> tuple[float, set[str]]:
     """Count the FLOPs per token of a row, and name the operations that may multiply matrices and are not counted."""
     seen = _Products()
     with sdpa_kernel(SDPBackend.MATH), seen, FlopCounterMode(display=False, custom_mapping=FORMULAS) as counter:
-        model.states(torch.zeros(1, tokens, dtype=torch.long))
+        model(torch.zeros(1, tokens, dtype=torch.long))
     counted = {str(operation) for operation in counter.get_flop_counts()["Global"]}
     return counter.get_total_flops() / tokens, seen.names - counted
 
@@ -88,7 +88,7 @@ FORMULAS: dict[Any, Callable[..., int]] = {torch.ops.aten._grouped_mm: _grouped_
 
 
 class _Products(TorchDispatchMode):
-    """Name the operations on two or more matrices of numbers that work neither element by element nor move them."""
+    """Name operations on two or more matrices that may be products: neither pointwise nor moving numbers around."""
 
     def __init__(self) -> None:
         super().__init__()

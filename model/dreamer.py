@@ -338,8 +338,8 @@ class Block(nn.Module):
     def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> Iterator[dict[str, Weights]]:
         """Prepare what each attention needs at each depth, for any batch of so many tokens; one entry without a code.
 
-        The entry of a depth is made when the depth comes, so that autograd passes backwards through what was made for
-        this depth alone, as the taps of a group of depths, before the depths below.
+        The entry of a depth is made only when that depth runs. Autograd goes through newer nodes first, so what was
+        made for some depths alone (the taps of a group of depths) is done and freed before the depths below.
         """
         prepared = {name: attention.prepare(dtype, code_LP, tokens) for name, attention in self.attentions.items()}
         for each in zip(*prepared.values(), strict=True):

@@ -20,7 +20,7 @@ from pipeline.errors import InputError
 
 SIZE_STEP = 8
 EXPERTS = {"flops": "expert_size", "parameters": "experts"}
-NEAR = 0.01  # what counts as near in FLOPs and in parameters, where the descent has found no sizes
+NEAR = 0.01  # largest relative distance in FLOPs and in parameters of sizes that are tried where the descent fails
 
 
 def match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int = 1024) -> DreamerConfig:

@@ -3,8 +3,8 @@
 A request is a line of JSON on standard input, {"arguments": those of the program, "log": path of a file}. The program's
 output is appended to the log. The answer to a job that ends well is its exit status, 0, as a line on standard output.
 The first job with another exit status ends the process with that status, and without an answer; the end of the standard
-input ends the process with status 0, SIGTERM between two jobs at once. The last argument, the folder of the study, only
-tells who lists the processes of a machine what this one is for.
+input ends the process with status 0. SIGTERM between two jobs ends it at once. The last argument, the folder of the
+study, is not read: it shows in a list of processes what this one is for.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from model.training.config import read_run
 from model.training.failures import TrainingFailed
 from model.training.origins.code_changes import record_code_change
 from model.training.origins.provenance import source_digests
-from model.training.ranks.distributed import OtherRankFailed, process_group
+from model.training.ranks.distributed import OtherRankFailed, Ranks, process_group
 from model.training.recording.recorder import Recorder
 from model.training.trace import write_trace
 from model.training.trainer import Trainer
@@ -65,10 +65,19 @@ def train(
         with ranks.failing_together():
             if stop_at is not None and stop_at < 1:
                 raise InputError(f"--stop-at is {stop_at}, but it must be at least 1")
-            if ranks.is_first:
-                held.enter_context(_alone(Path(folder), wait, stopped))
+            if not (Path(folder) / "run.json").exists():
+                raise InputError(f"no run in {folder}: run.json is missing")
+        with ranks.failing_together():
+            held.enter_context(_alone(Path(folder), ranks, wait, stopped))
+        with ranks.failing_together():
             run = read_run(folder)
-            trainer = Trainer(run, ranks, accept_code_change=accept_code_change, trust_code=trust_code)
+            try:
+                trainer = Trainer(run, ranks, accept_code_change=accept_code_change, trust_code=trust_code)
+            except torch.OutOfMemoryError as error:
+                raise TrainingFailed(
+                    "out of memory before the first step, for the weights, their average and AdamW's moments; free the "
+                    "device of other programs, or train a smaller model"
+                ) from error
             if ranks.is_first and (change := trainer.code_change):
                 record_code_change(run.folder, change)
                 notice("{}: goes on from {tokens:,} tokens; code {before} is now {after}".format(run.run_id, **change))
@@ -95,7 +104,7 @@ def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: R
         if recorder:
             recorder.end(status)
         return status if trainer.tokens >= goal else "interrupted"
-    except (TrainingFailed, torch.OutOfMemoryError, OSError) as error:
+    except (InputError, TrainingFailed, torch.OutOfMemoryError, OSError) as error:
         if recorder:
             recorder.fail()
         if isinstance(error, torch.OutOfMemoryError):  # outside a batch, where the trainer halves nothing
@@ -110,20 +119,19 @@ def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: R
 
 
 @contextmanager
-def _alone(folder: Path, wait: bool, stopped: Callable[[], bool]) -> Iterator[None]:
-    """Lock the folder; the lock ends with its process.
+def _alone(folder: Path, ranks: Ranks, wait: bool, stopped: Callable[[], bool]) -> Iterator[None]:
+    """Lock the folder by the first rank, for which all wait: so all then read the same. The lock ends with its process.
 
     Raises InputError if another process trains there, with `wait` only when this one is stopped before the other ends.
     """
-    if not (folder / "run.json").exists():
-        raise InputError(f"no run in {folder}: run.json is missing")
     path = folder / ".lock"
     with path.open("a+") as file:
-        while not try_lock(file):
-            if not wait or stopped():
+        while ranks.any(ranks.is_first and not try_lock(file)):
+            if ranks.any(not wait or stopped()):
                 raise InputError(f"{folder} is being trained by {holder(path)}; wait for it or stop it")
             time.sleep(LOOK_SECONDS)
-        sign(file)
+        if ranks.is_first:
+            sign(file)
         yield
 
 
@@ -136,14 +144,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m model.train", description="Train or resume the run in a folder.")
     parser.add_argument("folder", type=Path, help="a folder with run.json")
-    parser.add_argument("--stop-at", type=int, metavar="TOKENS", help="stop early, at the first step at or above")
+    parser.add_argument("--stop-at", type=int, metavar="TOKENS", help="stop at the first step with so many tokens")
     parser.add_argument(
-        "--accept-code-change", action="store_true", help="go on where other code has started, and record the change"
+        "--accept-code-change", action="store_true", help="resume a run that other code has started, and record that"
     )
     parser.add_argument("--trust-code", action="store_true", help="let a model in a file of the user's run")
     parser.add_argument("--wait", action="store_true", help="wait while another process trains the run")
     parser.add_argument("--verbose", action="store_true", help="print progress also where there is no terminal")
-    parser.add_argument("--profile", type=int, metavar="STEPS", help="only trace so many steps, to trace.json")
+    parser.add_argument("--profile", type=int, metavar="STEPS", help="save nothing: trace so many steps (1 or more)")
     options = parser.parse_args(arguments)
 
     received: list[int] = []

@@ -51,7 +51,7 @@ def load_class(config: ModuleConfig, folder: Path | None, *, trust_code: bool) -
         raise InputError(f"{config.module} is Python that this would run: look at the file, then give --trust-code")
     assert folder is not None, "a model of the user's code has a folder of code"
     _check(config.files, folder)
-    module = _load(folder, file, config.files[file])
+    module = _load(folder, file, "_".join([config.files[file], *sorted(config.files.values())]))
     if not isinstance(kind := getattr(module, name, None), type):
         raise InputError(f"{file} has no class {name}")
     return kind

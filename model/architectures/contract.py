@@ -17,9 +17,11 @@ Axes: B batch, S sequence, T = B*S tokens, H hidden (or whatever `states` return
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from inspect import signature
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +32,7 @@ from model.architectures.module import Architecture, ModuleConfig
 from model.ops import Documents
 from pipeline.errors import InputError
 
-OPTIONAL = ("states", "logits", "decayed_parameters", "update_balance", "new_cache", "flops_per_token")
+OPTIONAL = ("states", "logits", "decayed_parameters", "counts", "update_balance", "new_cache", "flops_per_token")
 
 
 class Network(nn.Module):
@@ -95,7 +97,7 @@ class Network(nn.Module):
         return [parameter for parameter in self.parameters() if parameter.ndim >= 2]
 
     def counts(self) -> list[Tensor]:
-        """List what a step has counted, to be summed over the ranks, or set to 0 where the step is tried again."""
+        """List the tensors in which a step counts: they are summed over ranks, and zeroed before a step is repeated."""
         return []
 
     def update_balance(self) -> None:
@@ -119,8 +121,8 @@ class Network(nn.Module):
 class Rows:
     """Rows whose tokens are kept, and read again with every extension: this works for every model.
 
-    A model that keeps something better has a class of its own with these methods; `longest` are the filled positions of
-    the longest row.
+    A model with a real cache has a class of its own with these methods, `room` and `longest`: the number of positions
+    that have been filled in the longest row.
     """
 
     def __init__(self, model: Network, batch: int, length: int) -> None:
@@ -150,9 +152,10 @@ class Rows:
         self.tokens.scatter_(1, places, tokens)
         self.longest += new
         self.lengths = self.lengths + (new if lengths is None else lengths)
-        places += torch.arange(len(tokens), device=device)[:, None] * self.longest
+        read = min(self.longest, self.model.config.sequence_length)  # beyond are padding, and rows that have ended
+        places = places.clamp(max=read - 1) + torch.arange(len(tokens), device=device)[:, None] * read
         chosen = places if wanted is None else places.flatten()[wanted]
-        return self.model.states(self.tokens[:, : self.longest], depth=depth).flatten(0, 1)[chosen]
+        return self.model.states(self.tokens[:, :read], depth=depth).flatten(0, 1)[chosen]
 
     def take(self, rows: Sequence[int]) -> None:
         """Keep these rows, in this order; a row may be taken several times to go on in several ways."""
@@ -170,8 +173,11 @@ class Wrapped(Network):
         self.module, self.config, self.dtype = module, config, dtype
         self._given = [name for name in ("documents", "positions") if name in signature(module.forward).parameters]
         for name in OPTIONAL:
-            if callable(own := getattr(module, name, None)):
-                setattr(self, name, own)
+            own = getattr(module, name, None)
+            if callable(own) and not isinstance(own, nn.Module):  # a layer called `logits` is no method
+                setattr(self, name, partial(self._run, name, own) if name in ("states", "logits") else own)
+        if ("states" in vars(self)) != ("logits" in vars(self)):
+            raise InputError(f"{config.module} has one of states and logits; define both, or forward alone")
 
     @property
     def reads_documents(self) -> bool:
@@ -182,18 +188,22 @@ class Wrapped(Network):
         """Compute the logits [B, S, V], in the precision of the matrix products."""
         own = {} if documents is None else {"documents": documents.labels, "positions": documents.positions}
         own = {name: own[name] for name in self._given if name in own}
-        narrow = self.dtype == torch.bfloat16
-        try:
-            with torch.autocast(tokens.device.type, torch.bfloat16) if narrow else nullcontext():
-                logits = self.module(tokens, **own)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as error:  # of the user's code, whatever it is
-            shape = f"{list(tokens.shape)} tokens"
-            raise InputError(f"{self.config.module}: forward of {shape} failed: {described(error)}") from error
+        logits = self._run("forward", self.module, tokens, **own)
         if logits.shape != (expected := (*tokens.shape, self.config.vocabulary_size)):
             raise InputError(
                 f"{self.config.module}: forward returned {list(logits.shape)}, but must return [B, S, V], here "
                 f"{list(expected)}"
             )
         return logits
+
+    def _run(self, name: str, own: Callable[..., Tensor], given: Tensor, *others: Any, **named: Any) -> Tensor:
+        """Call a method of the class in the precision of the matrix products. Raises InputError where it fails."""
+        narrow = self.dtype == torch.bfloat16
+        try:
+            with torch.autocast(given.device.type, torch.bfloat16) if narrow else nullcontext():
+                return own(given, *others, **named)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # of the user's code, whatever it is
+            shape = f"{list(given.shape)} {'states' if name == 'logits' else 'tokens'}"
+            raise InputError(f"{self.config.module}: {name} of {shape} failed: {described(error)}") from error

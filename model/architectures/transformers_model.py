@@ -17,7 +17,7 @@ except ImportError as error:
 
 
 class TransformersModel(nn.Module):
-    """A model that meets the contract by `forward` alone: rows are read as one text, and there is no cache."""
+    """A model that has `forward` alone: packed documents are read as one text; generation reads all tokens anew."""
 
     def __init__(self, kind: str, vocabulary_size: int, sequence_length: int, **values: Any) -> None:
         """Raises InputError for a field that the configuration of this type of model does not have."""

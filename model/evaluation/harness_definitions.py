@@ -115,7 +115,7 @@ def _load_data(config: dict[str, Any], folder: str | None, cache: Path | str | N
     names = list(dict.fromkeys(name for name in names if name))
     place, configuration = folder or config.get("dataset_path"), config.get("dataset_name")
     if not names or not place:
-        raise InputError(f"{what}: it names no {'data' if names else 'split to evaluate'}")
+        raise InputError(f"{what}: it has no {'dataset_path' if names else 'test_split or validation_split'}; add one")
     options = {key: value for key, value in (config.get("dataset_kwargs") or {}).items() if key != "trust_remote_code"}
     try:
         found = datasets.load_dataset(

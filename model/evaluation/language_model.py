@@ -86,7 +86,7 @@ class LanguageModel:
         return self.model.config.sequence_length
 
     def answer(self, requests: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-        """Answer requests by kind, under lm-eval's names; what is generated from and scored after is read once."""
+        """Answer requests by kind, under lm-eval's names. A prompt that is continued and also scored is read once."""
         pairs = self.tokenizer.encode_pairs(requests.get("loglikelihood", ()))
         scoring = Scoring(self.model, pairs, batch_tokens=self.batch_tokens, depth=self.depth, finished=self.finished)
         return {

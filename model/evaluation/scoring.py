@@ -49,7 +49,7 @@ class _Group:
 
     @property
     def branches(self) -> list[int]:
-        """The continuations that need a second pass: all but those of one token, which the context predicts."""
+        """The continuations of two or more tokens, which need a second pass: the first predicts first tokens only."""
         return [index for index, tokens in enumerate(self.continuations) if self.shared and len(tokens) > 1]
 
     @property

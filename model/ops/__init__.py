@@ -150,9 +150,9 @@ def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> Iterator[Factors | None]:
-    """Make the taps of each of several `uses` of the experts; None where the engine has none for a use.
+    """Make the taps of each of several `uses` of the experts: one for each depth; None where the engine has none.
 
-    Each use is by so many `tokens`, each of which chooses `active` experts. A tap is a zero-filled tensor whose
+    `tokens` are those of one use, each of which chooses `active` experts. A tap is a zero-filled tensor whose
     gradient is a factor of the weights' gradients: so the gradients of several uses are made together.
     """
     return _engine(inward, outward).gradient_taps(inward, outward, uses, tokens, active)

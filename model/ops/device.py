@@ -77,4 +77,4 @@ def peak_flops(name: str, precision: torch.dtype) -> float | None:
     """Return the most dense FLOP/s of the device of that name in that precision; None where they are not known."""
     if precision != torch.bfloat16:
         return None
-    return next((peak for part, peak in PEAKS if part in name), None)
+    return next((peak for part, peak in PEAKS if re.search(rf"\b{part}\b", name)), None)

@@ -37,9 +37,9 @@ class Routing(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """What the gradients of experts' weights are products of, at one use of the experts.
+    """The factors whose products are the gradients of the experts' weights, at one use of the experts.
 
-    All are floating-point numbers, as gradients of `ops.gradient_taps` are.
+    They travel as gradients of `ops.gradient_taps`, so even token numbers are floating-point.
     """
 
     x: Tensor  # [T, H]: what the experts were given

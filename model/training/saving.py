@@ -82,7 +82,7 @@ class StateWriter:
 def write_state(run: Run, state: State) -> None:
     """Write a run's state, then its checkpoint if one is due at the state's step and not there yet."""
     values = state.values
-    (run.folder / "state").mkdir(exist_ok=True)  # nothing above: a run whose folder was moved ends here
+    (run.folder / "state").mkdir(exist_ok=True)  # without parents: a run whose folder was moved fails here
     save_state(run.folder / "state", values["step"], state, run.training.keep)
     folder = run.folder / "checkpoints" / f"{values['tokens']:015d}"
     if not values["due"] or folder.exists():

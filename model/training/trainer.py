@@ -110,6 +110,15 @@ class Trainer:
         tensors = (*self.model.state_dict().values(), *self.average.tensors.values())
         self.ranks.broadcast([tensor.data for tensor in tensors])
 
+    def _share_gradients(self) -> None:
+        """Give a parameter with a gradient on any rank one on every rank: some expert may have had no token here."""
+        parameters = list(self.optimizer.parameters.values())
+        there = torch.tensor([parameter.grad is not None for parameter in parameters], dtype=torch.int32)
+        self.ranks.all_reduce([there])
+        for parameter, ranks in zip(parameters, there.tolist(), strict=True):
+            if ranks and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+
     def compile(self, **options: Any) -> None:
         """Let `torch.compile` fuse the model: all shapes are met in one step, after which nothing more is compiled."""
         torch.compiler.set_stance("default")  # of the whole process: an earlier training may have ended with another
@@ -124,6 +133,8 @@ class Trainer:
         """
         batch = self._batch(self.step)
         total = self._backward(batch)
+        if self.ranks.count > 1:
+            self._share_gradients()
         self.ranks.all_reduce([total, *self.optimizer.gradients(), *self.model.counts()])
         norm = self.optimizer.gradient_norm()
         if on_gpu(self.device):
@@ -179,7 +190,7 @@ class Trainer:
         return total
 
     def _halve(self) -> None:
-        """Drop a failed attempt at a step, and halve the rows of a micro-batch; once in a run."""
+        """Drop a failed attempt at a step, and halve the rows of a micro-batch; a second time in a run it fails."""
         tokens = self.micro_rows * self.stream.sequence_length
         if self.halved or self.micro_rows == 1:
             raise TrainingFailed(

@@ -51,6 +51,10 @@ def test_an_operation_that_nobody_can_count_is_named_and_stops_a_match() -> None
     assert counted("Declared", {}).flops_per_token == 100 * LENGTH
 
 
+def test_a_head_of_its_own_counts() -> None:
+    assert counted("Headed", {}).flops_per_token == 2 * 16 * 32
+
+
 def test_sizes_are_searched_in_the_fields_that_are_named() -> None:
     target = Resources(40_000, 40_000.0, 0)
     fields = {"flops": "expert_size", "parameters": "experts"}

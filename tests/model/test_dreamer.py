@@ -19,6 +19,7 @@ from model.dreamer import ATTENTIONS, Context, Dreamer, Router, Weights, balance
 from model.ops import Attended, Documents
 from model.ops.torch_kernels import attention as torch_attention
 from model.ops.types import document_positions
+from model.training.step.wrapping import compile_parts
 from pipeline.errors import InputError
 from tests.model.conftest import attend_documents
 from tests.model.tiny_network import (
@@ -410,6 +411,15 @@ class Slots(nn.Module):
     def forward(self, x_TH: Tensor, weights: Weights, *rest) -> Attended:
         keys, values = weights
         return Attended((x_TH @ keys.T).softmax(dim=-1) @ values)
+
+
+def test_another_attention_is_not_compiled(monkeypatch, as_gpu):
+    monkeypatch.setitem(ATTENTIONS, "slots", Slots)
+    monkeypatch.setitem(MIXTURES, "with slots", (("depth", "sequence"), ("slots",), ("experts",)))
+    model = build(dataclasses.replace(DR_DA, mixture="with slots"))
+    expected = model(random_tokens())
+    compile_parts(model, backend="eager", dynamic=False)
+    torch.testing.assert_close(model(random_tokens()), expected)
 
 
 @pytest.mark.parametrize("config", VARIANTS)

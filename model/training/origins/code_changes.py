@@ -45,7 +45,7 @@ def find_code_change(
 
 
 def record_code_change(run: Path, change: Mapping[str, Any]) -> None:
-    """Add one change to `code_changes.json`, in one step; a change that was accepted but not trained on counts once."""
+    """Add one change to `code_changes.json`, atomically; accepted again before any step, a change stands there once."""
     path = run / CODE_CHANGES
     changes = json.loads(path.read_text()) if path.exists() else []
     if any(one.items() >= change.items() for one in changes):

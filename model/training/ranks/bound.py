@@ -62,7 +62,7 @@ class Child:
         asked: bool = False,
     ) -> None:
         self.log = log
-        log.parent.mkdir(exist_ok=True)  # none above: a study whose folder was moved must not go on
+        log.parent.mkdir(exist_ok=True)  # without parents: a study whose folder was moved must not go on
         if ranks > 1:
             module, arguments = "model.training.ranks.agent", (str(ranks), module, *arguments)
         outside = {name: value for name, value in os.environ.items() if name not in TORCHRUN}

@@ -129,7 +129,7 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 def process_group() -> Iterator[Ranks]:
     """Join the ranks of this training, as the environment variables of torchrun describe them; alone without any.
 
-    A TrainingFailed meets all ranks, and the first one says why. Raises InputError for an incomplete environment.
+    A TrainingFailed is raised on all ranks; only the first prints it. Raises InputError for an incomplete environment.
     """
     ranks = _ranks_of_environment()
     if ranks.count == 1:

@@ -22,7 +22,7 @@ def newest_share(step: int, power: float) -> float:
 
 
 class WeightAverage:
-    """The running average of the floating-point tensors of a model's state, by name, in the precision of each.
+    """The running average of the floating-point tensors of a model's state, by name, in float32 at least.
 
     Buffers that count are whole numbers and have no average; the balance biases have one.
     """
@@ -33,16 +33,19 @@ class WeightAverage:
         averaged = {
             name: tensor.detach()
             for name, tensor in state.items()
-            if tensor.is_floating_point() and tensor.isfinite().all()  # a mask of minus infinity is no weight
+            if tensor.is_floating_point() and tensor.isfinite().all()  # lerp of infinities is NaN: such masks stay out
         }
         self._trained = averaged if power else {}
-        self.tensors = {name: tensor.clone() for name, tensor in self._trained.items()}
+        self.tensors = {
+            name: tensor.to(torch.promote_types(tensor.dtype, torch.float32), copy=True)
+            for name, tensor in self._trained.items()
+        }
 
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Take the weights after optimiser step 1, 2, ... into the average; the first step replaces the average."""
         if self.tensors:
-            newest = list(self._trained.values())
+            newest = [tensor.to(self.tensors[name].dtype) for name, tensor in self._trained.items()]
             torch._foreach_lerp_(list(self.tensors.values()), newest, newest_share(step, self._power))
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:

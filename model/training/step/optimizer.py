@@ -17,10 +17,10 @@ from model.training.config import TrainingConfig
 
 
 def scheduled_rate(config: TrainingConfig, step: int, tokens: int) -> float:
-    """Return the learning rate of optimiser step 1, 2, ..., before which the run has trained on so many tokens.
+    """Return the learning rate of optimiser step 1, 2, ...; `tokens` are those that earlier steps have trained on.
 
-    Linear warm-up, then constant (Table 3), or a decay that ends at 0 at `config.tokens`. It begins at the tokens that
-    the warm-up reads where no row is padded.
+    Linear warm-up, then constant (Table 3), or a decay that ends at 0 at `config.tokens`. The decay begins at
+    warmup_steps * batch_tokens tokens: a little after the warm-up where rows are padded.
     """
     warmed_up = config.learning_rate * min(1.0, step / max(1, config.warmup_steps))
     start = min(config.warmup_steps * config.batch_tokens, config.tokens - 1)
@@ -47,7 +47,7 @@ class AdamW:
         self._steps = {n: torch.zeros((), device=p.device) for n, p in self.parameters.items()}
 
     def gradients(self) -> list[Tensor]:
-        """Return all gradients that are not None; which these are depends on the model alone, not on the tokens."""
+        """Return all gradients that are not None."""
         return [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
 
     def gradient_norm(self) -> Tensor:

@@ -31,6 +31,8 @@ from model.dreamer import (
 from model.ops import Attended, Routing
 from model.ops.gpu import compile_for_many_shapes, on_gpu
 
+KNOWN = (SequenceAttention, DepthAttention, ExpertAttention)
+
 
 def recompute_activations(model: Network) -> None:
     """Recompute each depth of Dreamer in the backward pass instead of keeping its activations; of no other model."""
@@ -82,7 +84,8 @@ def compile_parts(model: Network, **options: Any) -> None:
         compile_for_many_shapes(_part, **options), compile_for_many_shapes(DepthAttention.attend, **options)
     )
     for block in model.blocks:
-        block.forward = MethodType(partial(_by_parts, parts), block)
+        if all(isinstance(attention, KNOWN) for attention in block.attentions.values()):  # others need their context
+            block.forward = MethodType(partial(_by_parts, parts), block)
 
 
 class Compiled(NamedTuple):

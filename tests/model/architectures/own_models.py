@@ -125,8 +125,28 @@ class Whole(nn.Module):
     def new_cache(self, batch, length, depth=None):
         return Sums(self, batch, length)
 
+    def counts(self):
+        return [self.steps]
+
     def flops_per_token(self, length):
         return 2.0 * self.head.weight.numel()
+
+
+class Headed(Whole):
+    flops_per_token = None  # counted
+
+
+class Half(Mean):
+    def states(self, tokens, documents=None, depth=None):
+        return self.tokens(tokens)
+
+
+class Table(Mean):
+    """Keep a table as an attribute of its own, neither a parameter nor a buffer."""
+
+    def __init__(self, vocabulary_size, sequence_length):
+        super().__init__(vocabulary_size, sequence_length)
+        self.table = torch.arange(sequence_length)
 
 
 class Sums:

@@ -97,13 +97,40 @@ def test_scores_and_answers_are_those_of_plain_forward_passes(name: str, values:
 
 def test_every_method_of_the_contract_may_be_a_class_of_its_own(tmp_path: Path) -> None:
     network = own("Whole", {})
-    assert all(getattr(network, name) == getattr(network.module, name) for name in OPTIONAL)
+    assert all(getattr(network, name) == getattr(network.module, name) for name in OPTIONAL[2:])
+    assert [getattr(network, name).args[1] for name in OPTIONAL[:2]] == [network.module.states, network.module.logits]
     assert type(network.new_cache(2, 8)).__name__ == "Sums"
     assert count(network.config, 8, code=HERE, trust_code=True).flops_per_token == 2 * 16 * 32
     run = write_own_run(tmp_path, "Whole", {})
     train(run, trust_code=True)
     steps = newest_state(run / "state").values["step"]
     assert load_model(max((run / "checkpoints").iterdir()), trust_code=True).module.steps == steps > 0
+
+
+def test_states_and_logits_of_its_own_have_the_precision_of_the_products_and_come_together() -> None:
+    config = described("Whole", {})
+    network = build(config, torch.bfloat16, code=HERE, trust_code=True)
+    assert network(random_tokens(2, 8)).dtype == torch.bfloat16
+    with pytest.raises(InputError, match="has one of states and logits"):
+        own("Half", {})
+
+
+def test_no_row_is_read_beyond_the_sequence_length() -> None:
+    network = own("Attention", {})  # 16 positions
+    texts = [[1] * 8, [2], [3]]
+    alone = [generate(network, [text], max_new_tokens=12, end_token=99)[0] for text in texts]
+    assert generate(network, texts, max_new_tokens=12, end_token=99) == alone
+    pairs = [([1] * 14, [1, 2, 3]), ([1] * 14, [2, 2, 3]), ([5] * 9, [1] * 7), ([5] * 9, [2] * 7)]
+    single = [log_likelihoods(network, [pair])[0] for pair in pairs]
+    for found, expected in zip(log_likelihoods(network, pairs), single, strict=True):
+        assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_table_that_is_no_buffer_is_on_the_device_of_the_model(tmp_path: Path) -> None:
+    run = write_own_run(tmp_path, "Table", {})
+    train(run, trust_code=True)
+    checkpoint = max((run / "checkpoints").iterdir())
+    assert load_model(checkpoint, "meta", trust_code=True).module.table.device.type == "meta"
 
 
 def test_documents_and_positions_reach_a_forward_that_takes_them(tmp_path: Path) -> None:
@@ -138,7 +165,7 @@ def test_a_helper_beside_the_file_is_the_one_of_its_own_folder(tmp_path: Path) -
         place.mkdir()
         (place / "helper_of_own.py").write_text(f"VALUE = {number}\n")
         source = "import torch\nfrom helper_of_own import VALUE\nclass A(torch.nn.Linear):\n  value = VALUE\n"
-        source += f"  def __init__(self, **_):\n    super().__init__(1, 1)  # {number}\n"
+        source += "  def __init__(self, **_):\n    super().__init__(1, 1)\n"
         (place / "a.py").write_text(source)
         files = digests(place, ["a.py", "helper_of_own.py"])
         config = ModuleConfig(module="a.py:A", files=files, vocabulary_size=2, sequence_length=2)

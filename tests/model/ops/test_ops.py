@@ -75,6 +75,7 @@ DEVICES = {  # as CUDA reports them
 def test_the_peak_is_that_of_the_reported_name():
     assert {name: peak_flops(name, torch.bfloat16) for name in DEVICES} == DEVICES
     assert peak_flops("NVIDIA GeForce RTX 4090", torch.bfloat16) is None
+    assert peak_flops("NVIDIA RTX A1000 Laptop GPU", torch.bfloat16) is None
     assert peak_flops("NVIDIA H200", torch.float32) is None
 
 

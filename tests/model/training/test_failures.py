@@ -61,6 +61,17 @@ def test_out_of_memory_a_second_time_says_what_to_change(tmp_path):
         trainer.train_step()
 
 
+def test_out_of_memory_before_the_first_step_is_one_line(tmp_path, monkeypatch, capsys):
+    def fails(optimizer, *_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    folder = write_run(tmp_path)
+    monkeypatch.setattr(AdamW, "__init__", fails)
+    assert main([str(folder)]) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "out of memory before the first step" in said
+
+
 def test_out_of_memory_in_the_optimiser_is_one_line(tmp_path, monkeypatch, capsys):
     def fails(optimizer, *_):
         raise torch.OutOfMemoryError("CUDA out of memory")

@@ -115,6 +115,16 @@ def test_the_first_step_replaces_the_average_and_later_ones_move_it():
     torch.testing.assert_close(average.tensors["matrix"], expected)
 
 
+def test_narrow_weights_have_an_average_in_float32():
+    trained = {"matrix": torch.ones(3, dtype=torch.bfloat16)}
+    average = WeightAverage(trained, 18.0)
+    for step in range(1, 4001):
+        if step == 2001:
+            trained["matrix"].fill_(1.0625)
+        average.update(step)
+    torch.testing.assert_close(average.tensors["matrix"], torch.full((3,), 1.0625), rtol=1e-3, atol=0)
+
+
 def test_the_window_is_a_share_of_the_steps():
     """With power p the mean age of what is averaged is 1 / (p + 1) of the steps."""
     for steps in (1000, 10_000):
