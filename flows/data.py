@@ -27,14 +27,14 @@ from pipeline.worlds.tasks import REPOSITORY
 # The version of a stage goes up whenever its code changes what it writes: old outputs are then not used again.
 VERSIONS = {
     "world": 2,
-    "documents": 6,
+    "documents": 7,
     "traces": 5,
-    "clean": 2,
+    "clean": 3,
     "signatures": 2,  # with this version goes up the one of deduplicate, whose key does not name the signatures
     "deduplicate": 5,
-    "decontaminate": 6,
-    "items": 3,
-    "late": 2,
+    "decontaminate": 7,
+    "items": 4,
+    "late": 3,
     "tokenizer": 2,
     "tokens": 5,
     "funnel": 3,

@@ -36,10 +36,10 @@ CONTROLS = (
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x{80}-\x{9f}\x{ad}\x{200b}\x{200e}\x{200f}"
     r"\x{202a}-\x{202e}\x{2060}\x{2066}-\x{2069}\x{feff}]"
 )
-LINE_ENDS = r"\r\n?"
+LINE_ENDS = r"\r\n?|[\x0b\x0c]"  # page breaks end lines, too
 
 # UTF-8 that was decoded as Windows-1252 or Latin-1: "Ã©", "â€™", "Â°", "Ï€", "ðŸ˜€".
-MOJIBAKE = (
+MOJIBAKE = (  # a letter for the first byte, then a sign for the next one
     r"[\x{c2}\x{c3}\x{ce}\x{cf}\x{e2}\x{f0}]"
     r"[\x{80}-\x{bf}\x{152}\x{153}\x{160}\x{161}\x{178}\x{17d}\x{17e}\x{192}\x{2c6}\x{2dc}\x{2013}\x{2014}"
     r"\x{2018}-\x{201e}\x{2020}-\x{2022}\x{2026}\x{2030}\x{2039}\x{203a}\x{20ac}\x{2122}]"
@@ -154,7 +154,8 @@ def _faults(batch: pa.RecordBatch, original: pa.RecordBatch, settings: CleanSett
         return pc.divide(pc.cast(found, pa.float64()), characters)
 
     if settings.shortest_question is not None:
-        yield "question too short", pc.and_(pc.greater(asked, 0), pc.less(asked, settings.shortest_question))
+        given = pc.utf8_trim_whitespace(pc.fill_null(original["question"], ""))  # mending may leave nothing of it
+        yield "question too short", pc.and_(pc.not_equal(given, ""), pc.less(asked, settings.shortest_question))
     if settings.longest_question is not None:
         yield "question too long", pc.greater(asked, settings.longest_question)
     if settings.shortest_response is not None:

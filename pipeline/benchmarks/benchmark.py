@@ -31,8 +31,8 @@ class Benchmark:
     number that counts; `chance` is what guessing gives. `question`, `answer`, `options` (of a multiple choice) and
     `solution` (worked out) are the columns that decontamination compares, also in the splits `also`. With `text`, the
     benchmark is the perplexity of that column, of all rows or of a fixed sample of `rows`. `overrides` go into
-    lm-eval's task configuration. A benchmark that is named when the models have been trained is `late`: the data stay
-    as they are, and its items in them are left out of its score.
+    lm-eval's task configuration. With `late: true`, for a benchmark that is added after the training, the data stay as
+    they are, and items that stand in them are left out of its score.
     """
 
     name: Name
@@ -61,6 +61,8 @@ class Benchmark:
             raise InputError(f"metric of a text must be one of {', '.join(PERPLEXITIES)}, not {self.metric!r}")
         if self.text and len(self.tasks) != 1:
             raise InputError(f"a text is of one configuration, not of {', '.join(self.tasks)}")
+        if len(set(self.tasks.values())) < len(self.tasks):  # the items of both would have the same ids
+            raise InputError("each configuration needs a task of its own: give `tasks`")
         if not self.metric:
             raise InputError("metric must be given, as the task names it (acc, exact_match, ...)")
         if self.rows and not self.text:

@@ -147,18 +147,21 @@ def _columns(
         names = reader.schema.names
         if not names:
             continue
+        where = f"benchmark {benchmark.name!r}: {path}"
         try:
             bound = [bind(text or "''", reader.schema) for text in wanted]
-            for block in reader.blocks(named_columns(wanted, names), limit and -(-limit // len(files))):
-                if block.malformed and not benchmark.text:  # a dropped row would shift the numbers of later items
-                    raise InputError(f"malformed row {block.malformed[0][0]}")
-                found = evaluate(bound, block.table)
-                yield [pc.fill_null(column.cast(pa.string()), "").to_pylist() for column in found.columns]
         except InputError as error:
             raise InputError(
-                f"benchmark {benchmark.name!r}: {path}: {error}; its columns are {', '.join(names)}; name the "
-                "benchmark's question and answer"
+                f"{where}: {error}; its columns are {', '.join(names)}; name the benchmark's question and answer"
             ) from None
+        for block in reader.blocks(named_columns(wanted, names), limit and -(-limit // len(files))):
+            if block.malformed and not benchmark.text:  # a dropped row would shift the numbers of later items
+                raise InputError(f"{where}: row {block.malformed[0][0]} is malformed; mend it, or fetch the file again")
+            try:
+                found = evaluate(bound, block.table)
+            except InputError as error:
+                raise InputError(f"{where}: {error}") from None
+            yield [pc.fill_null(column.cast(pa.string()), "").to_pylist() for column in found.columns]
 
 
 def task_file(benchmark: Benchmark, beside: Path, mirror: Path | None) -> str | None:

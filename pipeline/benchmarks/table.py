@@ -19,9 +19,9 @@ def resolve_benchmark(entry: str | Mapping[str, Any] | Benchmark) -> Benchmark:
     """Return the benchmark that a study's entry means: a name of the table, or a mapping of the fields of `Benchmark`.
 
     In a mapping, `task` with `configuration` (or a list as `configurations`; default "default") is short for `tasks`; a
-    `text` needs no task. A mapping without `repository` whose name is in the table changes fields of that benchmark.
-    A null stands for a field's default. Raises InputError, in one line, for unknown names and keys (naming the nearest
-    valid one) and for values that do not fit.
+    `text` needs no task. A mapping without `repository` whose name is in the table changes fields of that benchmark:
+    it keeps the configurations, and the tasks of those that are named. A null stands for a field's default. Raises
+    InputError, in one line, for unknown names and keys (naming the nearest valid one) and for values that do not fit.
     """
     if isinstance(entry, Benchmark):
         return entry
@@ -32,12 +32,15 @@ def resolve_benchmark(entry: str | Mapping[str, Any] | Benchmark) -> Benchmark:
     if short := {key: entry[key] for key in SHORT_KEYS if entry.get(key) is not None}:
         if "tasks" in values:
             raise InputError(f"{where}: give either tasks or {' and '.join(short)}")
-        chosen = short.get("configurations", short.get("configuration", "default"))
+        tasks = base.tasks if base else {}
+        chosen = short.get("configurations", short.get("configuration", list(tasks) or "default"))
         chosen = [chosen] if isinstance(chosen, str) else chosen
         if not isinstance(chosen, list | tuple) or not all(isinstance(name, str) for name in chosen):
             raise InputError(f"{where}: configuration must be a text or a list of texts, not {chosen!r}")
-        named = next(iter(base.tasks.values())) if base else values["name"]
-        values["tasks"] = dict.fromkeys(chosen, str(short.get("task", named)))
+        if not_there := [name for name in chosen if len(tasks) > 1 and name not in tasks and "task" not in short]:
+            raise InputError(f"{where}: name the task of {not_there[0]!r}")
+        first = next(iter(tasks.values()), values["name"])
+        values["tasks"] = {name: str(short.get("task", tasks.get(name, first))) for name in chosen}
     elif not base:
         values.setdefault("tasks", {"default": values["name"]})
     if values.get("text"):

@@ -165,10 +165,8 @@ class ItemIndex:
     def _passage_at(self, number: int) -> Passage:
         words = slice(self.offsets[number], self.offsets[number + 1])
         short = slice(self.short_offsets[number], self.short_offsets[number + 1])
-        options = self.options.get(number, ())
-        return Passage(
-            self.ids[words], self.kinds[words], self.places[short], int(self.last[number]), options, self.settings
-        )
+        last, options = int(self.last[number]), self.options.get(number, ())
+        return Passage(self.ids[words], self.kinds[words], self.places[short], last, options, self.settings)
 
     def _problem_at(self, number: int) -> Problem:
         words, row = slice(self.offsets[number], self.offsets[number + 1]), int(self.items[number])

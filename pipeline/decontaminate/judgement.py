@@ -31,10 +31,10 @@ each every find for from get gets given had has have he her hers him his how i i
 much must my of off on one or other our out over own per s same she should so some than that the their them then there
 these they this those to too total up was we were what when where which while who will with would you your"""
 _GRAMMAR_IDS = frozenset(map(word_id, _GRAMMAR.split()))
-_LITTLE, _MUCH = (1.2, 8), (2.0, 16)  # times the words of an item and words more, that a question may have
+_LITTLE, _MUCH = (1.2, 8), (2.0, 16)  # a question may have so many times the words of an item, and so many more
 _MOST, _HALF = 0.8, 0.5  # of the content words of an item
 _STORY_WORDS = 10  # of letters: the least of a word problem
-_LEAST_SHARED = 8  # content words of a rephrased problem: fewer are a template's
+_LEAST_SHARED = 8  # content words that a rephrased problem shares with the item: problems of one template share fewer
 _LEAST_NUMBERS = 2  # of a rephrased problem
 _EQUALS, _LETTERS = word_id("="), np.array(sorted(VARIABLES), np.uint64)
 

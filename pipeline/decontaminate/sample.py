@@ -1,6 +1,6 @@
 """Sample documents evenly from every source, so that the order of the sources decides nothing.
 
-Of each source, row groups with the smallest hash of their first document's id are read, and rows evenly from each.
+Of each source, the row groups are read whose smallest id has the smallest hashes, and rows evenly from each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LEAST_OF_SOURCE = 500  # documents
 
 
 class RowGroup(NamedTuple):
-    """A row group of one shard: the hash of its first document's id, its shard, number and size."""
+    """A row group of one shard: the hash of its smallest id (which Parquet's statistics tell), shard, number, rows."""
 
     rank: bytes
     path: Path

@@ -94,9 +94,8 @@ def _whole_copies(
     """Select of the passages found word for word those that say enough alone, or with the options beside them."""
     long = index.lengths[passages] >= index.settings.few_words
     found = []
-    for sure, document, passage, start in zip(
-        long.tolist(), documents.tolist(), passages.tolist(), starts.tolist(), strict=True
-    ):
+    pairs = zip(long.tolist(), documents.tolist(), passages.tolist(), starts.tolist(), strict=True)
+    for sure, document, passage, start in pairs:
         stop, inside = start + int(index.lengths[passage]), slice(*words.offsets[document : document + 2].tolist())
         if not sure and not (start == inside.start and stop == ends[document]):
             telling = index.numbers[passage] or passage in index.options

@@ -107,12 +107,7 @@ def _index(folder: Path, files: tuple[Shard, ...], settings: DecontaminationSett
 
 
 def _search(
-    shard: Shard,
-    number: int,
-    files: tuple[Shard, ...],
-    settings: DecontaminationSettings,
-    output: Path,
-    folder: Path,
+    shard: Shard, number: int, files: tuple[Shard, ...], settings: DecontaminationSettings, output: Path, folder: Path
 ) -> dict[str, Any]:
     """Search and write one shard. Returns the counts."""
 

@@ -5,9 +5,9 @@ problem, whatever their Jaccard similarity. So near duplicates must also agree i
 
 * numbers: the sequence of all numbers is equal;
 * signs: no number stands beside two different signs (`x + 3` and `x - 3`; a sign beside none is no contradiction);
-* names: not each of the two has a name, a number word or a word that decides (area, perimeter; `deciding`) that the
+* names: at most one of the two has a name, a number word or a word that decides (area, perimeter; `deciding`) that the
   other lacks. A name is a capitalised word within a sentence. One on one side only is an edit; one on each side is an
-  exchange;
+  exchange, and makes another problem;
 * answers: where both are given and short, they are equal;
 * functions: the questions name the same functions in order (sin and cos; f(f(x)) and f(f(f(x)))).
 

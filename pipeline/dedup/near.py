@@ -31,17 +31,12 @@ AUDIT = "near_duplicates.parquet"
 
 
 def find_near(
-    table: DocumentTable,
-    output: Path,
-    settings: DedupSettings,
-    bands: Sequence[Path],
-    run: Run,
-    progress: Progress,
+    table: DocumentTable, output: Path, settings: DedupSettings, bands: Sequence[Path], run: Run, progress: Progress
 ) -> dict[str, Any]:
     """Mark near duplicates in `table` and write `AUDIT` under `output`.
 
-    `bands` are the band hashes of each shard that its source's signing has computed; documents without band hashes are
-    signed here. Returns the part of `deduplicate`'s results that is about near duplicates.
+    `bands` are files, one a shard, of the band hashes that the signing of its source has computed; documents that have
+    none there are signed here. Returns the part of `deduplicate`'s results that is about near duplicates.
     """
 
     def write(path: Path) -> None:
@@ -127,9 +122,8 @@ def _describe(shard: Shard, plan: Path, n: int) -> Path:
             ngrams.append(ids)
             sizes.append(np.diff(offsets))
             parts.append(facts(words, answer_ids(batch["answer"]), function_ids(batch["question"])))
-        save_arrays(
-            partial, ngrams=np.concatenate(ngrams), sizes=np.concatenate(sizes), **vars(Facts.concatenate(parts))
-        )
+        every = vars(Facts.concatenate(parts))
+        save_arrays(partial, ngrams=np.concatenate(ngrams), sizes=np.concatenate(sizes), **every)
 
     return make_once(plan.with_name(plan.name.replace("describing", "facts")), write)
 

@@ -33,7 +33,7 @@ class Source:
     which must all be true for an element to be kept.
 
     `where` are conditions of the rows that are kept. `remove_question` and `remove_response` are regular expressions of
-    what is cut out; a first group `(?P<kept>...)` stays. `longest` is the most bytes of one row. `revision` pins a
+    what is cut out; what a group `(?P<kept>...)` matches stays. `longest` is the most bytes of a row. `revision` pins a
     commit and becomes part of every document's id. `trace` says how reasoning is marked: marks are found whatever it
     says, but with "closing" a response without a mark is dropped as cut off, and with "paired" or "thought" one of more
     than `longest_unmarked` characters as a trace whose marks are lost. `limit` reads that many rows. `weight`

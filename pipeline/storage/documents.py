@@ -44,9 +44,8 @@ def read_documents(
     folder: Path | str, *, kind: str = "documents", columns: Sequence[str] | None = None, batch_rows: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield all documents of a stage output, in order, in batches as `read_shard` makes them."""
-    return chain.from_iterable(
-        read_shard(path, columns=columns, batch_rows=batch_rows) for path in shards(folder, kind)
-    )
+    batches = (read_shard(path, columns=columns, batch_rows=batch_rows) for path in shards(folder, kind))
+    return chain.from_iterable(batches)
 
 
 def read_shard(
@@ -151,10 +150,7 @@ class DocumentWriter:
         self._counts = sum_counts([self._counts, count_documents(table, KEPT)])
 
     def drop(
-        self,
-        documents: pa.Table | pa.RecordBatch,
-        reason: str | pa.Array,
-        because: str | pa.Array | None = None,
+        self, documents: pa.Table | pa.RecordBatch, reason: str | pa.Array, because: str | pa.Array | None = None
     ) -> None:
         """Write removed documents: `reason` names the rule, `because` the document or benchmark item that caused it."""
         table = pa.table(documents).select(SCHEMA.names).cast(SCHEMA)
@@ -194,9 +190,8 @@ def sum_counts(counts: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Add several results of `count_documents` up, by source and reason, sorted."""
     sums: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for row in chain.from_iterable(counts):
-        sums[row["source"], row["reason"]].update(
-            {name: number for name, number in row.items() if name not in ("source", "reason")}
-        )
+        numbers = {name: number for name, number in row.items() if name not in ("source", "reason")}
+        sums[row["source"], row["reason"]].update(numbers)
     return [{"source": source, "reason": reason, **sums[source, reason]} for source, reason in sorted(sums)]
 
 

@@ -99,7 +99,7 @@ def _on(client: Any) -> Run:
             raise ConnectionError(LOST) from None
         except KilledWorker as error:
             raise InputError(
-                f"workers of the cluster died one after another, most likely for lack of memory ({error})"
+                f"workers of the cluster died one after another ({error}), most likely of too little memory: raise it"
             ) from None
         finally:  # after an error the other parts are not needed
             client.cancel(futures)

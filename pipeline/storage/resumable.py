@@ -154,10 +154,7 @@ def shard_by_shard(
     output, files = Path(output), find_shards([Path(source)])
     written = []
     with resumable_parts(output, settings, files) as folder:
-        tasks = [
-            (output, folder, number, functools.partial(_counted, work, shard.path))
-            for number, shard in enumerate(files)
-        ]
+        tasks = [(output, folder, n, functools.partial(_counted, work, shard.path)) for n, shard in enumerate(files)]
         for shard, done in zip(files, run(write_document_shard, tasks), strict=True):
             written.append(done)
             progress(len(written) / len(files), f"{shard.stop:,} documents")

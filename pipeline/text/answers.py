@@ -23,15 +23,16 @@ _AROUND = re.compile(  # what stands around a value: the left side of an equatio
 _VALUE = re.compile(r"-?(?:\d*\.)?\d+(?:/[1-9]\d*)?|\d+ \d+/[1-9]\d*")  # the last one is a mixed number
 
 
-@lru_cache(1 << 16)
 def answer_key(answer: str) -> str:
-    """Reduce an answer to its value as a fraction, or to its words; "" for none and for prose."""
-    plain = fold(answer[:500]).strip().lower()
-    value = (
-        _DIVISION.sub(lambda line: f" {line[1]}/{line[2]}" if line[2] else " ", _AROUND.sub("", plain))
-        .strip()
-        .replace("- ", "-")
-    )
+    """Reduce an answer to its value as a fraction, or to its words; "" for none and for prose of over eight words."""
+    return _key(answer[:500])
+
+
+@lru_cache(1 << 16)
+def _key(answer: str) -> str:
+    plain = fold(answer).strip().lower()
+    value = _DIVISION.sub(lambda line: f" {line[1]}/{line[2]}" if line[2] else " ", _AROUND.sub("", plain))
+    value = value.strip().replace("- ", "-")
     if _VALUE.fullmatch(value):
         return str(sum(map(Fraction, value.split())))
     words = _WORD.finditer(plain.replace("}{", "}/{"))

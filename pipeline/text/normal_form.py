@@ -75,7 +75,13 @@ def fold(text: str) -> str:
     text = _SINGLE_DIGIT.sub(_set_apart, text)
     if text.isascii():
         return text
-    return _FOREIGN.sub(lambda run: _fold_run(run[0]), as_latin(unicodedata.normalize("NFC", text)))
+    return _FOREIGN.sub(_plain, as_latin(unicodedata.normalize("NFC", text)))
+
+
+def _plain(run: re.Match[str]) -> str:
+    if len(run[0]) < 64:
+        return _fold_run(run[0])
+    return _fold_run.__wrapped__(run[0])  # which takes memory to remember, and seldom comes again
 
 
 def as_latin(text: str) -> str:

@@ -33,10 +33,11 @@ _BETWEEN = np.isin(np.arange(256), list(b" -"))
 def read_numbers(words: Words) -> Words:
     """Read number words as numbers, several that make one as one word: `fifty-five`, `two hundred and six`.
 
-    A `one` alone, which is mostly no number, becomes the word `1` of the kind LETTERS.
+    `3.00` is read as `3`. A `one` alone, which is mostly no number, becomes the word `1` of the kind LETTERS.
     """
     at, places = _TABLE.find(words.ids)
     ids, kinds, ends, keep = words.ids.copy(), words.kinds.copy(), words.ends.copy(), np.ones(len(words.ids), bool)
+    _drop_last_zeros(words, ids)
     ids[at] = _DIGITS[places]
     kinds[at] = np.where(ids[at] == ONE, LETTERS, NUMBER)
     steps = np.diff(at)
@@ -51,6 +52,16 @@ def read_numbers(words: Words) -> Words:
             ids[first[k]], kinds[first[k]], ends[first[k]] = word_id(str(value)), NUMBER, ends[last]
     kept = (ids[keep], kinds[keep], words.starts[keep], ends[keep], bounds(keep)[words.offsets])
     return replace(words, **dict(zip(("ids", "kinds", "starts", "ends", "offsets"), kept, strict=True)))
+
+
+def _drop_last_zeros(words: Words, ids: np.ndarray) -> None:
+    """Set the ids of numbers that end with zeros behind a point to those of the numbers without."""
+    points = np.flatnonzero(words.text == ord("."))
+    at = np.flatnonzero((words.kinds == NUMBER) & (words.text[words.ends - 1] == ord("0")))
+    at = at[np.searchsorted(points, words.starts[at]) < np.searchsorted(points, words.ends[at])]
+    _, first, places = np.unique(ids[at], return_index=True, return_inverse=True)
+    written = [words.text[words.starts[n] : words.ends[n]].tobytes().decode() for n in at[first].tolist()]
+    ids[at] = np.array([word_id(number.rstrip("0").rstrip(".")) for number in written], np.uint64)[places]
 
 
 def _joined(before: int, word: int) -> int:

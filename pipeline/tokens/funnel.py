@@ -41,11 +41,7 @@ class Stage(NamedTuple):
 
 
 def count_tokens(
-    stages: Sequence[Stage],
-    packed: Counts,
-    tokenizer: Path,
-    *,
-    progress: Progress = quiet,
+    stages: Sequence[Stage], packed: Counts, tokenizer: Path, *, progress: Progress = quiet
 ) -> list[dict[str, Any]]:
     """Count tokens: a row {"stage", "source", "reason", "tokens", "exact"} for every count of the stages.
 

@@ -27,9 +27,9 @@ LOOK_AHEAD = 4096
 def fit_rows(lengths: Sequence[int], row: int, look_ahead: int = LOOK_AHEAD) -> tuple[np.ndarray, int]:
     """Place each document: offsets int64 [documents] into the concatenated rows, and the number of rows.
 
-    A row takes documents in order while two of the longest still fit; then one that fills the row exactly, or the first
-    of two that do, or the longest that fits. The lengths that wait are bits of one integer, and so are `row - length`:
-    the common bits of the two, shifted, are the pairs. About 1 microsecond per document.
+    A row takes documents in order while any two that wait still fit; then one that fills the row exactly, or the first
+    of two that do together, or the longest that fits. The lengths that wait are bits of one integer, and `row - length`
+    of another: the common bits of the two, shifted, are the pairs. About 1 microsecond per document.
 
     Raises InputError for a length below 1 or above `row`.
 

@@ -89,12 +89,9 @@ def train_tokenizer(
             yield texts
 
     codec = Tokenizer(models.BPE())
-    codec.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(WORDS), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    split = pre_tokenizers.Split(Regex(WORDS), "isolated")
+    by_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    codec.pre_tokenizer = pre_tokenizers.Sequence([split, by_bytes])
     codec.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary_size,

@@ -48,7 +48,7 @@ class Crowd:
                 return story
         raise InputError(
             f"the built-in world has no room for more different stories of {steps[0]} to {steps[-1]} steps: "
-            "ask for fewer documents or more steps"
+            "ask for fewer documents, more steps or more nouns"
         )
 
     def _covers_item(self, story: Story) -> bool:

@@ -86,9 +86,8 @@ class Story:
             f"{self.name} {step.verb} {_amount(step)}, so that is {found}."
             for step, found in zip(self.steps, sums, strict=True)
         ]
-        start = pick(
-            random, ("Okay, let me go through this one step at a time.", "Alright, I have to keep count here.")
-        )
+        starts = ("Okay, let me go through this one step at a time.", "Alright, I have to keep count here.")
+        start = pick(random, starts)
         check = pick(random, ("Wait, let me check that again:", "Hmm, just to be sure, once more:"))
         return "\n".join(
             [
@@ -168,9 +167,8 @@ def draw(random: Random, steps: int, nouns: int | None = None) -> Story:
     told = []
     for _ in range(steps):
         after = pick(random, [v for v in range(HIGHEST + 1) if v != value])
-        told.append(
-            Step(pick(random, GAINS if after > value else LOSSES), after - value, pick(random, range(len(LINKS))))
-        )
+        verb = pick(random, GAINS if after > value else LOSSES)
+        told.append(Step(verb, after - value, pick(random, range(len(LINKS)))))
         value = after
     return Story(
         name=pick(random, WOMEN[:of_each] + MEN[:of_each]),

@@ -177,7 +177,7 @@ def levels(kind: str, problems: Sequence[Story] | Sequence[Sheet]) -> dict[str, 
         guesses = {"first": standing[:1], "last": standing[-1:], "frequent": frequent}
         found.update(rule for rule, guess in guesses.items() if guess == [problem.answer])
         chance += 1 / len(options) / len(problems)
-    trivial = max(*found.values(), *counts.values()) / len(problems)
+    trivial = max([*found.values(), *counts.values()]) / len(problems)
     if kind == "multiple_choice":
         chance = 1 / CHOICES
     return {"chance": round(chance, 6), "trivial": round(trivial, 6)}

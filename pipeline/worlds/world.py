@@ -123,7 +123,7 @@ def _sheets(settings: WorldSettings, problems: Mapping[str, Sequence]) -> list[t
     exact, broken = (round(count * share) for share in (settings.exact_duplicates, settings.broken))
     clean = count - len(leaks) - exact - broken
     if clean < exact:
-        raise InputError(f"world: {count} sheets leave {max(clean, 0)} clean ones: ask for more documents")
+        raise InputError(f"world: {count} sheets leave {max(clean, 0)} clean ones, fewer than {exact}: ask for more")
     draws = islice(cycle(settings.sheets.values()), clean)
     originals = [("clean", None, draw(random).text) for draw in draws]
     repeated = [("exact", text, text) for _, _, text in originals[:exact]]

@@ -79,10 +79,10 @@ def test_dropping_names_the_rule(tmp_path, response, reason):
 
 
 def test_bounds_on_questions_spare_plain_text(tmp_path):
-    questions = ["", "a?", "x " * 20_000, "fine?"]
-    kept, dropped, _ = run(tmp_path, ["text", "b", "c", "d"], questions=questions)
-    assert kept == ["text", "d"]
-    assert dropped == [("question too short", "b"), ("question too long", "c")]
+    questions = ["", "a?", "x " * 20_000, "fine?", "\u200b"]
+    kept, dropped, _ = run(tmp_path, ["text", "b", "c", "d\x0c\x0bd", "e"], questions=questions)
+    assert kept == ["text", "d\n\nd"]
+    assert dropped == [("question too short", "b"), ("question too long", "c"), ("question too short", "e")]
 
 
 texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), min_size=1, max_size=6)

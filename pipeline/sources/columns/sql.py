@@ -28,6 +28,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.errors import InputError
 
@@ -119,7 +120,8 @@ def parse(text: Any) -> str:
     if not isinstance(text, str):
         raise InputError(f"column expression {text!r} is no text; write one SQL expression")
     if (former := FORMER.get(text) or _FORMER_PLACE.sub(_element, text)) != text:
-        raise InputError(f"column expression {text!r} is of earlier versions: write the SQL  {former}")
+        first = " (places count from 1: the first element is list_extract(..., 1))" if "list_extract(" in former else ""
+        raise InputError(f"column expression {text!r} is of earlier versions: write the SQL  {former}{first}")
     _told(lambda: duckdb.SQLExpression(text), f"column expression {text!r} is no SQL expression: ")
     return text
 
@@ -212,7 +214,11 @@ def evaluate(bound: Sequence[str], table: pa.Table, record: str | None = None) -
         return rows.select(*computed).to_arrow_table()
 
     found = _told(compute) if computed else table
-    return pa.table({number: plain[number] if number in plain else found[number] for number in chosen})
+    columns = {number: plain[number] if number in plain else found[number] for number in chosen}
+    for number, column in columns.items():
+        if pa.types.is_floating(column.type):  # where pandas writes NaN for a missing value
+            columns[number] = pc.if_else(pc.is_nan(column), None, column)
+    return pa.table(columns)
 
 
 def quoted(name: str) -> str:

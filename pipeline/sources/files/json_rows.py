@@ -8,6 +8,7 @@ own `read_json` drops rows that hold a raw tab or a byte that is not UTF-8, and 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -21,7 +22,9 @@ from pipeline.sources.columns.sql import evaluate, quoted
 from pipeline.sources.files.blocks import LONGEST_SHOWN, Block, batches
 from pipeline.sources.files.text_files import TextFile
 
-_DECODER = json.JSONDecoder(strict=False)  # a raw tab inside a text is bad JSON and good data
+# A raw tab inside a text is bad JSON and good data; NaN is what Python writes for a missing value.
+_DECODER = json.JSONDecoder(strict=False, parse_constant=lambda name: None if name == "NaN" else float(name))
+_NAN = re.compile(rb"[:\[,]\s*NaN\s*[,\]}]")
 _CHUNK = 2**16
 # JSON may write the integer 51 as 51.0: its text is 51, as that of an integer in Parquet.
 _NUMBER = r"regexp_replace({0}, '\.0$', '')"
@@ -57,14 +60,14 @@ class JsonRows:
         kinds = {name: self._kinds[name] for name in columns}
         row = 0
         for texts in self._texts:
-            texts = texts if limit is None else texts[: limit - row]
+            whole, texts = len(texts), texts if limit is None else texts[: limit - row]
             if not texts:
                 return
             try:
                 table, broken = _parsed(texts, kinds)
             except InputError as error:
                 raise InputError(f"{self.path}: after row {row}: {error}") from None
-            if self._cut and len(texts) - 1 in broken:
+            if self._cut and whole - 1 in broken:
                 raise InputError(f"{self.path}: cut off in the middle of its last row; fetch it again")
             malformed = [(row + n, texts[n].decode("utf-8", "replace")[:LONGEST_SHOWN]) for n in broken]
             rows = np.delete(np.arange(row, row + len(texts)), broken)
@@ -72,7 +75,7 @@ class JsonRows:
             yield Block(table, pa.array(rows), self.file.done, malformed)
 
     def _is_lines(self) -> bool:
-        """Tell JSON lines: an object's first line does not end after a brace or in the middle of the fields."""
+        """Tell JSON lines from arrays and from objects over several lines, whose first line ends with `{` or `,`."""
         head = self.file.head
         first, line_end, _ = head.partition(b"\n")
         over_lines = line_end and ".json" in self.path.suffixes[-2:] and first.rstrip().endswith((b"{", b","))
@@ -162,6 +165,7 @@ def _kind(values: list[Any], *, nested: bool = True) -> Any:
 
 def _parsed(texts: list[bytes], kinds: Mapping[str, Any]) -> tuple[pa.Table, list[int]]:
     """Parse texts into a table with a column of each kind; returns also the numbers of those that are no objects."""
+    texts = [(_mended(text) or text) if b"NaN" in text and _NAN.search(text) else text for text in texts]
     structure = {name: "VARCHAR" if kind == "DOUBLE" else kind for name, kind in kinds.items()}
     record = "from_json(line, '" + json.dumps(structure).replace("'", "''") + "')"
     forms = [_FORMS.get(str(kind), "{0}").format(f"o.{quoted(name)}") for name, kind in kinds.items()]

@@ -99,11 +99,12 @@ def source_files(source: Source, folder: Path | str) -> list[Path]:
         return [path for name in source.configurations for path in find_split(folder, name, source.split)]
     found = []
     for pattern in source.files:
-        paths = [Path(folder, name) for name in sorted(glob(pattern, root_dir=folder, recursive=True), key=natural)]
+        names = [pattern] if Path(folder, pattern).is_file() else glob(pattern, root_dir=folder, recursive=True)
+        paths = [Path(folder, name) for name in sorted(names, key=natural)]
         if not any(path.is_file() for path in paths):
             raise InputError(f"source {source.name!r}: no file {Path(folder, pattern)}")
         found += [path for path in paths if path.is_file()]
-    return found
+    return list(dict.fromkeys(found))  # patterns may overlap
 
 
 def download(wanted: Iterable[Any], folder: Path | str, *, progress: Progress = quiet) -> list[Path]:
@@ -143,7 +144,7 @@ def _places(entry: Any, mirror: Path | str | None, cache: Path | str) -> list[Pa
     if mirror:
         snapshots = Path(mirror) / f"datasets--{repository.replace('/', '--')}"
         reference = snapshots / "refs" / "main"
-        if commit := revision or (reference.read_text().strip() if reference.is_file() else None):
-            places.insert(0, snapshots / "snapshots" / commit)
+        commit = f"{revision}*" if revision else reference.read_text().strip() if reference.is_file() else ""
+        places[:0] = sorted((snapshots / "snapshots").glob(commit)) if commit else []
         places.insert(0, Path(mirror) / repository)
     return places

@@ -41,12 +41,7 @@ _TOKEN = re.compile(r"hf_\w+")
 
 
 def fetch(
-    repository: str,
-    folder: Path,
-    *,
-    revision: str | None = None,
-    parts: Sequence[Part],
-    progress: Progress = quiet,
+    repository: str, folder: Path, *, revision: str | None = None, parts: Sequence[Part], progress: Progress = quiet
 ) -> None:
     """Fetch the splits `parts` of a repository into `folder`.
 
@@ -55,6 +50,7 @@ def fetch(
     the commit and the files of the completed parts. Raises InputError within seconds when the hub cannot be reached,
     the repository or revision does not exist, its terms have not been accepted, or it lacks a part.
     """
+    revision = revision or read_record(folder).get("revision")  # of what is here: a folder holds one commit
     info = _described(repository, revision, files_metadata=True)
     commit = info.sha
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
@@ -64,7 +60,8 @@ def fetch(
         record = read_record(folder) or {"repository": repository, "revision": commit, "parts": []}
         if record["revision"] != commit:
             raise InputError(
-                f"{folder} holds {repository} at {record['revision'][:12]}, not {commit[:12]}; use another folder"
+                f"{folder} holds {repository} at {record['revision'][:12]}, not {commit[:12]}; pin one `revision`, "
+                "or use another folder"
             )
         # The hub's card is kept apart from ours, which names only what is here.
         text = ""

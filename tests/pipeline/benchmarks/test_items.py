@@ -201,6 +201,12 @@ def test_a_benchmark_without_known_columns_asks_for_them(tmp_path):
     entry = {"name": "x", "repository": "a/b", "task": "t", "metric": "acc"}
     with pytest.raises(InputError, match="its columns are stem; name the benchmark's question and answer"):
         items(entry, tmp_path)
+    for damaged, fault in (('{"que', "fetch it again"), ("[\n", "row 1 is malformed")):
+        (tmp_path / "default" / "test.jsonl").write_text('{"question": "a"}\n' + damaged)
+        with pytest.raises(InputError, match=fault) as error:
+            items(entry, tmp_path)
+        assert str(error.value).count("test.jsonl") == 1
+        assert "name the benchmark" not in str(error.value)
 
 
 MINE = {"name": "x", "repository": "a/b"}
@@ -223,6 +229,8 @@ MINE = {"name": "x", "repository": "a/b"}
         (MINE | {"text": "t[", "rows": 1}, "'t\\[' is no SQL expression"),
         ({"name": "gsm8k", "revision": "main"}, "revision must be a commit .*, not 'main'"),
         ({"name": "gsm8k", "metric": None}, "metric must be given"),
+        ({"name": "mmlu_math", "configuration": "anatomy"}, "name the task of 'anatomy'"),
+        (MINE | {"task": "t", "configurations": ["a", "b"], "metric": "acc"}, "each configuration needs a task of its"),
     ],
 )
 def test_a_bad_entry_is_refused_in_one_line(entry, message):
@@ -236,6 +244,12 @@ def test_an_entry_with_a_name_of_the_table_changes_only_what_it_says():
     assert changed == dataclasses.replace(BENCHMARKS["gsm8k"], filter="strict-match")
     for benchmark in BENCHMARKS.values():
         assert resolve_benchmark(json.loads(json.dumps(dataclasses.asdict(benchmark)))) == benchmark
+
+
+def test_a_part_of_the_tables_benchmark_keeps_its_tasks_and_configurations():
+    part = resolve_benchmark({"name": "math", "configurations": ["algebra", "geometry"]})
+    assert part.tasks == {"algebra": "hendrycks_math_algebra", "geometry": "hendrycks_math_geometry"}
+    assert resolve_benchmark({"name": "gsm8k", "task": "gsm8k_cot"}).tasks == {"main": "gsm8k_cot"}
 
 
 def test_a_null_stands_for_the_default_of_a_field():

@@ -58,6 +58,8 @@ SOLUTION = (
         (FISH, FISH.replace("55", "fifty-five").replace("206", "two hundred and six").replace("3", "three")),
         (ANGLE, ANGLE.replace("least", "smallest")),
         (FISH, FISH.replace("3 tanks", "some tanks")),
+        (GARDEN, GARDEN.replace("12 meters", "12.00 meters")),
+        (GARDEN.replace("12", "1,000.5"), GARDEN.replace("12", "1000.50")),
     ],
 )
 def test_a_copy_in_another_style_is_removed(tmp_path: Path, item: str, document: str) -> None:
@@ -72,6 +74,7 @@ def test_a_copy_in_another_style_is_removed(tmp_path: Path, item: str, document:
         (BALLS, BALLS.replace("2", "three")),
         (LIST, LIST.replace("27", "28")),
         (GARDEN, GARDEN.replace("12", "13")),
+        (GARDEN, GARDEN.replace("12", "120")),
         (GARDEN, GARDEN.replace("area of the path in square meters", "longest side of the path around it")),
         (TRIANGLE, TRIANGLE.replace("19", "-19")),
         (POLAR, POLAR.replace("(0,7)", "(2,-2)")),

@@ -78,6 +78,23 @@ def test_files_beside_the_study_need_no_repository(tmp_path):
         read(mine | {"files": "data/*.csv"}, tmp_path)
 
 
+def test_patterns_that_overlap_read_a_file_once_and_a_name_may_have_brackets(tmp_path):
+    write(tmp_path / "a[1].jsonl", [{"t": "one"}])
+    kept, _ = read({"name": "mine", "files": ["a[1].jsonl", "*.jsonl"], "text": "t"}, tmp_path)
+    assert [row["id"] for row in kept] == ["mine/0"]
+
+
+def test_a_missing_value_as_pandas_writes_it_is_an_empty_text(tmp_path):
+    nan = float("nan")
+    rows = [{"q": "Who?", "r": nan}, {"q": nan, "r": "x"}, {"q": "[NaN, NaN]", "r": "y", "a": nan}]
+    write(tmp_path / "a.jsonl", rows)
+    write(tmp_path / "b.parquet", [{"q": "Why?", "r": "z", "a": nan}])
+    entry = {"name": "n", "files": ["a.jsonl", "b.parquet"], "question": "q", "response": "r", "answer": "a"}
+    kept, dropped = read(entry, tmp_path)
+    assert [(row["question"], row["answer"]) for row in kept] == [("[NaN, NaN]", ""), ("Why?", "")]
+    assert {row["row"]: row["reason"] for row in dropped} == {0: "empty response", 1: "empty question"}
+
+
 def test_every_source_of_the_table_has_rows_of_its_form():
     assert {resolve_source(case["entry"]).name for case in CASES.values()} == SOURCES.keys()
 

@@ -131,6 +131,12 @@ def test_a_table_finds_what_is_in_the_table(table: set[int], ids: list[int]) -> 
     assert list(zip(at.tolist(), places.tolist(), strict=True)) == expected
 
 
+def test_only_short_runs_are_remembered() -> None:
+    before = normal_form._fold_run.cache_info().currsize
+    assert len(normal_form.fold("字" * 1000).split()) == 1000
+    assert normal_form._fold_run.cache_info().currsize == before
+
+
 def test_number_words_are_read_as_numbers() -> None:
     texts = ["One has fifty-five, two hundred and six or five six", "a thousand five hundred and\nten twenty-one"]
     read = ["1 has 55 206 or 5 6", "a 1500 and 10 21"]

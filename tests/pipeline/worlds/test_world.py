@@ -284,6 +284,12 @@ def test_trivial_rules_do_little_on_sheets_and_chance_is_that_of_the_options(tmp
         assert each["chance"] - 0.03 < each["trivial"] < 0.32
 
 
+@pytest.mark.parametrize("family", ["sums", "expressions", "recall", "chain", "tracking"])
+def test_one_item_is_enough_for_a_benchmark(tmp_path: Path, family: str) -> None:
+    write_world(tmp_path, WorldSettings(documents=60, items=1, leaked=0, seed=1, families=(family,)))
+    assert all(each["trivial"] in (None, 1) for each in world_specifications(tmp_path))
+
+
 # --- refusals ---
 
 

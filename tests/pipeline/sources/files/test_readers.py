@@ -113,6 +113,7 @@ def test_broken_lines_are_handed_on_and_keep_their_row_numbers(tmp_path):
     assert block.rows.to_pylist() == [0, 4, 5, 6]
     assert block.table["q"].to_pylist() == ["a", "c\ufffd", "tab\there", "\ufffd"]
     assert block.malformed == [(1, '{"q": "b'), (2, "not json"), (3, "[1]")]
+    assert rows_of(path, ["q"], limit=3) == [{"q": "a"}]
 
 
 def test_csv_records_of_another_length_are_malformed_and_quoted_lines_are_not(tmp_path):

@@ -31,14 +31,14 @@ def find(mirror, tmp_path, revision=None):
 
 
 def test_the_hubs_own_cache_is_a_mirror_too(tmp_path):
-    snapshots = tmp_path / "hub/datasets--a--b"
+    snapshots, commit = tmp_path / "hub/datasets--a--b", "c0ffee00" * 5
     (snapshots / "refs").mkdir(parents=True)
-    (snapshots / "refs/main").write_text("c0ffee\n")
+    (snapshots / "refs/main").write_text(f"{commit}\n")
     blob = touch(snapshots / "blobs/1")
-    (snapshots / "snapshots/c0ffee/main").mkdir(parents=True)
-    (snapshots / "snapshots/c0ffee/main/train-0.jsonl").symlink_to(blob)
-    assert find(tmp_path / "hub", tmp_path) == snapshots / "snapshots/c0ffee"
-    assert find(tmp_path / "hub", tmp_path, revision="c0ffee") == snapshots / "snapshots/c0ffee"
+    (snapshots / "snapshots" / commit / "main").mkdir(parents=True)
+    (snapshots / "snapshots" / commit / "main/train-0.jsonl").symlink_to(blob)
+    for revision in (None, commit, commit[:7]):
+        assert find(tmp_path / "hub", tmp_path, revision=revision) == snapshots / "snapshots" / commit
     with pytest.raises(InputError):
         find(tmp_path / "hub", tmp_path, revision="badcafe")
 

@@ -44,6 +44,7 @@ class Hub(BaseHTTPRequestHandler):
 
     requests: list[str]  # what was asked, on the class that `hub` makes
     failing: set[str]  # the files of which the first request fails
+    newest = COMMIT
 
     def do_GET(self):
         self.requests.append(f"{self.path} {self.headers.get('Authorization')}")
@@ -57,7 +58,8 @@ class Hub(BaseHTTPRequestHandler):
             self.answer(b"", {}, 503)
         elif listing and listing[3] in (None, "main", COMMIT):
             files = [{"rfilename": name, "size": len(body), "blobId": "0"} for name, body in FILES.items()]
-            about = {"id": listing[1], "sha": COMMIT, "private": False, "tags": [], "siblings": files}
+            commit = COMMIT if listing[3] == COMMIT else self.newest
+            about = {"id": listing[1], "sha": commit, "private": False, "tags": [], "siblings": files}
             self.answer(json.dumps(about).encode(), {"Content-Type": "application/json"})
         elif listing:
             self.answer(b"", {"X-Error-Code": "RevisionNotFound"}, 404)
@@ -158,6 +160,14 @@ print(attempt(revision="{COMMIT}"))
     record = tmp_path / f"cache/openai/gsm8k@{COMMIT[:12]}/.download.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | {"parts": []}))  # as a killed download leaves it
     assert "HF_HUB_OFFLINE" in run(program, tmp_path, hub.server_port, HF_HUB_OFFLINE="1").stdout
+
+
+@pytest.mark.slow
+def test_the_rest_of_a_set_is_fetched_at_the_commit_that_is_here(tmp_path, hub):
+    run("attempt()", tmp_path, hub.server_port)
+    hub.RequestHandlerClass.newest = "f" * 40
+    result = run("""print(resolved_revision(attempt(splits=("test",))))""", tmp_path, hub.server_port)
+    assert result.stdout.splitlines() == [COMMIT], result.stderr
 
 
 @pytest.mark.slow
