@@ -243,16 +243,9 @@ def open_stream(run: Run, ranks: int = 1) -> TokenStream:
     S, V = stream.sequence_length, stream.vocabulary_size
     if not stream.metadata.get("tokens", True):
         raise InputError(f"packed data in {run.data} hold no tokens: nothing was left to train on")
-    if run.model.sequence_length < S:
-        raise InputError(
-            f"the data in {run.data} have rows of {S} tokens, "
-            f"the model's sequence_length is only {run.model.sequence_length}"
-        )
-    if run.model.vocabulary_size < V:
-        raise InputError(
-            f"the data in {run.data} use a vocabulary of {V}, "
-            f"the model's vocabulary_size is only {run.model.vocabulary_size}"
-        )
+    for name, needed, use in (("sequence_length", S, "have rows of"), ("vocabulary_size", V, "use a vocabulary of")):
+        if (size := getattr(run.model, name)) < needed:
+            raise InputError(f"the data in {run.data} {use} {needed} tokens, the model's {name} is only {size}")
     for name in ("batch_tokens", "micro_batch_tokens"):
         value = getattr(run.training, name)
         if value is not None and value % S:

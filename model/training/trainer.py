@@ -140,7 +140,11 @@ class Trainer:
         if on_gpu(self.device):
             self._batch(self.step + 1)  # built while the device is at work
         loss_value, norm_value = torch.stack((total, norm)).tolist()
-        self._check(loss_value, norm_value)
+        if not math.isfinite(loss_value) or not math.isfinite(norm_value):
+            raise TrainingFailed(
+                f"step {self.step + 1}: loss {loss_value}, gradient norm {norm_value}; training stopped; "
+                "lower learning_rate or clip"
+            )
         learning_rate = scheduled_rate(self.config, self.step + 1, self.tokens)
         self.optimizer.step(learning_rate, norm)
         self.optimizer.clear()
@@ -159,14 +163,6 @@ class Trainer:
         points = (*self.config.checkpoints, self.config.tokens)
         self.due = any(before < point <= self.tokens for point in points)
         return loss_value, learning_rate, norm_value
-
-    def _check(self, loss: float, norm: float) -> None:
-        """Raise TrainingFailed if the loss or the gradient norm is not finite."""
-        if not math.isfinite(loss) or not math.isfinite(norm):
-            raise TrainingFailed(
-                f"step {self.step + 1}: loss {loss}, gradient norm {norm}; training stopped; "
-                "lower learning_rate or clip"
-            )
 
     def _backward(self, batch: Batch) -> Tensor:
         """Compute the gradients of this rank's rows and its part of the loss; on a shortage of memory, once more."""
