@@ -8,8 +8,8 @@ where the second number is the length of the rows of a training, and has
 where the logits at a position depend on the tokens up to that position alone. A `forward` that also has parameters
 `documents` or `positions` is given both [B, S] while it is trained: a row holds several documents, with labels that
 differ from one to the next and -1 for padding, and positions that begin with each document; without them the row is
-read as one text. A method of `Network` in OPTIONAL that the class defines takes the default's place; `states` and `logits`
-come together.
+read as one text. A method of `Network` in OPTIONAL that the class defines takes the default's place;
+`states` and `logits` come together.
 
 No other part of the project knows which architecture it has before it: Dreamer meets this contract as any other does.
 
