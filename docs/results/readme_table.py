@@ -28,6 +28,7 @@ STUDIES = [  # folder, depth or world, description, measures; of the former demo
         [ACCURACY],
     ),
     ("depth", "chain of two tables", "chains through two tables, likewise", [ACCURACY]),
+    ("depth", "chain of three tables", "through three, 1.6M tokens", [ACCURACY]),
     (
         "former-demos",
         "4",
