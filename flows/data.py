@@ -128,7 +128,7 @@ class PlannedData:
         world = self._output("world", data.world) if self.study.needs_world else None
         sources = self._sources(world)
         cleaned = [source.clean for source in sources]
-        # The key does not name the signatures: the documents and the settings decide them.
+        # Signatures have no place in the key, as the documents and the settings decide their content.
         unique = self._output("deduplicate", data.deduplicate, cleaned)
         items = self._items(world)
         curated = self._output("decontaminate", data.decontaminate, [unique, items])

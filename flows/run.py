@@ -267,7 +267,7 @@ def tell_changed_code(run: Run) -> None:
 
 
 def write_runs(plan: Plan) -> None:
-    """Write `run.json` of every known run. Raises InputError for a run that has gone past a checkpoint of the study."""
+    """Write `run.json` of every known run. Raises InputError for a run trained past a planned checkpoint without it."""
     for run in (*plan.tuning_runs, *plan.runs):
         if run.missed:  # training does not go back
             points = ", ".join(f"{point:,}" for point in run.missed)

@@ -51,7 +51,7 @@ class Staying:
         self._starter = ThreadPoolExecutor(1)  # processes get SIGTERM when the thread that has started them ends
 
     def ask(self, job: Job, tick: Callable[[], object]) -> None:
-        """Let a process do a job: an idle one of the job's program and environment, else a new one.
+        """Run a job in an idle process of the job's program and environment, or else in a new process.
 
         Calls `tick` every second meanwhile. Raises what `check_status` raises when the process ends instead, and
         Stopped after `close`. A process that does not end well is ended.

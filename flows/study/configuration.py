@@ -156,7 +156,7 @@ class Tuning(Section):
 
 
 class SeedsUntil(Section):
-    """Add seeds until the widest interval is narrow enough: the study looks at 4, 8, 16 and 24 seeds, up to `most`."""
+    """Add seeds to each model until the widest interval is narrow enough; looks come at 4, 8, 16 and 24 seeds."""
 
     high_over_low: float = Field(
         gt=1, description="of every interval of the average accuracy, at which no seed is added"

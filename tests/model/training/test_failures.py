@@ -61,26 +61,22 @@ def test_out_of_memory_a_second_time_says_what_to_change(tmp_path):
         trainer.train_step()
 
 
-def test_out_of_memory_before_the_first_step_is_one_line(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("__init__", "out of memory before the first step, for the weights, their average"),
+        ("step", "step 1: out of memory on cpu outside of the batch's passes"),
+    ],
+)
+def test_out_of_memory_in_the_optimiser_is_one_line(tmp_path, monkeypatch, capsys, method, words):
     def fails(optimizer, *_):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     folder = write_run(tmp_path)
-    monkeypatch.setattr(AdamW, "__init__", fails)
+    monkeypatch.setattr(AdamW, method, fails)
     assert main([str(folder)]) == 1
     (said,) = capsys.readouterr().err.splitlines()
-    assert "out of memory before the first step" in said
-
-
-def test_out_of_memory_in_the_optimiser_is_one_line(tmp_path, monkeypatch, capsys):
-    def fails(optimizer, *_):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    folder = write_run(tmp_path)
-    monkeypatch.setattr(AdamW, "step", fails)
-    assert main([str(folder)]) == 1
-    (said,) = capsys.readouterr().err.splitlines()
-    assert "step 1: out of memory on cpu outside of the batch's passes" in said
+    assert words in said
 
 
 def test_a_halving_is_told_and_remembered(tmp_path, monkeypatch, capsys):
