@@ -4,6 +4,7 @@ import fcntl
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import torch
 from model.checkpoint import newest_state
 from model.train import main, train
 from model.training.recording.records import read_record
+from pipeline.storage.locks import try_lock
 from tests.model.packed_folder import write_run
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -100,6 +102,24 @@ def test_ranks_do_together_what_one_process_does(tmp_path, model, count):
     train(alone)
     assert Group(shared, count).wait() == ([0] * count, [])
     assert_equal_but_for_rounding(shared, alone)
+
+
+@pytest.mark.slow
+def test_ranks_wait_together_and_go_on_from_the_state_that_is_there_then(tmp_path):
+    """Another process trains the run while both ranks wait for it."""
+    recipe = {"batch_tokens": 112, "micro_batch_tokens": 16, "learning_rate": 1e-3}
+    folder = write_run(tmp_path, name="run", **recipe)
+    twin = tmp_path / "twin"
+    shutil.copytree(folder, twin)
+    train(twin, stop_at=300)
+    with (folder / ".lock").open("a+") as file:
+        assert try_lock(file)
+        group = Group(folder, 2, "--wait")
+        time.sleep(12)  # in which both ranks begin to wait
+        shutil.copytree(twin, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock"))
+    assert group.wait() == ([0, 0], [])
+    train(twin)
+    assert_equal_but_for_rounding(folder, twin)
 
 
 @pytest.mark.slow
