@@ -120,7 +120,6 @@ def train_and_evaluate(
         """Decide the searches and races that have ended, then submit each job that can start and was not submitted."""
         if search := plan.tuning_runs:
             choose_rates(plan, search)
-            write_runs(plan)
             for run in plan.runs:
                 (run.folder / FAILURE).unlink(missing_ok=True)
         for runs in plan.undecided:
@@ -160,7 +159,7 @@ def train_and_evaluate(
 def work_left(plan: Plan, options: Options, gpus: Sequence[int]) -> Iterator[tuple[str, Callable[[], Job]]]:
     """List the jobs that can start now: trainings that are not done, and evaluations of checkpoints that are there.
 
-    Yields the name of each job, and a function that describes the job and writes `job.json` of an evaluation.
+    Yields the name of each job, and a function that describes the job and writes its `run.json` or `job.json`.
     """
     runs = plan.tuning_runs or plan.runs
     racing = any(run.status == "racing" for run in runs)
@@ -172,7 +171,7 @@ def work_left(plan: Plan, options: Options, gpus: Sequence[int]) -> Iterator[tup
         if not run.done:
             alone = run.status == "chosen" and len(going_on) < len(runs) and not racing
             ranks = of_chosen[going_on.index(run)] if alone else of_all[place]
-            yield training_name(run), partial(training_job, run, ranks, options)
+            yield training_name(run), partial(training_job, plan, run, ranks, options)
         if options.until in ("evaluate", "report") or run.status == "tuning":
             missing: dict[Checkpoint, list[Evaluation]] = defaultdict(list)
             for one in plan.evaluations(run):
@@ -188,8 +187,9 @@ def training_name(run: Run) -> str:
     return f"{VERBS[run.status]} {run.name}"
 
 
-def training_job(run: Run, ranks: int, options: Options) -> Job:
+def training_job(plan: Plan, run: Run, ranks: int, options: Options) -> Job:
     """Describe the training of a run to its goal."""
+    write_run(plan, run)  # the run may have become known just now, by the last evaluation of a search
     folder = run.folder.absolute()  # workers of a cluster are elsewhere
     arguments = [str(folder), "--wait", "--stop-at", str(run.goal)]  # another study may want the run further
     if options.accept_code_change:
@@ -267,25 +267,26 @@ def tell_changed_code(run: Run) -> None:
 
 
 def write_runs(plan: Plan) -> None:
-    """Write `run.json` of every known run. Raises InputError for a run trained past a planned checkpoint without it."""
+    """Write `run.json` of every known run. Raises InputError as `write_run`."""
     for run in (*plan.tuning_runs, *plan.runs):
-        if run.missed:  # training does not go back
-            points = ", ".join(f"{point:,}" for point in run.missed)
-            raise InputError(
-                f"{run.name} was trained further by a study with other checkpoints, and has none at {points} tokens; "
-                f"name checkpoints that are there (in {run.folder / 'checkpoints'}), or remove {run.folder} to train "
-                "it again"
-            )
-        if not run.folder.exists():
-            tell_changed_code(run)
         write_run(plan, run)
 
 
 def write_run(plan: Plan, run: Run) -> None:
     """Write `run.json`: what decides the run, where its data lie, and how far any study has wanted it.
 
-    Raises InputError for other tokens than before where the learning rate decays over them.
+    Raises InputError for a run trained past a planned checkpoint without it, and for other tokens than before where
+    the learning rate decays over them.
     """
+    if run.missed:  # training does not go back
+        points = ", ".join(f"{point:,}" for point in run.missed)
+        raise InputError(
+            f"{run.name} was trained further by a study with other checkpoints, and has none at {points} tokens; "
+            f"name checkpoints that are there (in {run.folder / 'checkpoints'}), or remove {run.folder} to train "
+            "it again"
+        )
+    if not run.folder.exists():
+        tell_changed_code(run)
     path, training, before = run.folder / "run.json", dict(run.content["training"]), {}
     with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged file is written again
         before = json.loads(path.read_bytes())["training"]

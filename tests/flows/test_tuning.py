@@ -164,6 +164,9 @@ def test_nothing_is_chosen_from_a_grid_that_has_grown_since_it_was_looked_at(pla
     choose_rates(plan, grid)
     assert not plan.search
     assert len(plan.tuning_runs) == 8
+    for name, describe in work_left(plan, Options(), ()):
+        assert name.startswith("tune ")
+        assert (describe().folder / "run.json").exists(), "the process reads this"
 
 
 @pytest.mark.slow
