@@ -15,7 +15,7 @@ from reports.text.numbers import listed
 
 
 def plain_report(database: Path, study_id: str) -> Iterator[str | Table]:
-    """Yield the answer, what makes the answer weak, and every section's heading, texts and tables in order.
+    """Yield the answer, its weaknesses, what was compared, and every section's heading, texts and tables in order.
 
     What the page folds away is named at the end. Raises InputError when the results file is missing or locked by
     another process, or holds no such study.
@@ -26,6 +26,7 @@ def plain_report(database: Path, study_id: str) -> Iterator[str | Table]:
     yield from (*first.sentences, *first.ends)
     if first.warnings:
         yield "\n".join(f"! {warning}" for warning in first.warnings)
+    yield from _plain(first.compared)
     made = sections(data, looks)
     for section in made:
         parts = list(_plain(section.blocks))

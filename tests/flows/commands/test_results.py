@@ -38,6 +38,7 @@ def test_the_report_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith("At depth 4, for equal average accuracy, DR needed 0.40 times as many training tokens as LA")
     assert "! One seed" in said
+    assert "Compared Depth What it is Layers" in said
     assert "Model Depth GSM8K Acc ↑" in said
     assert "folded away: " in said
     assert "Of 1,000 documents" in said

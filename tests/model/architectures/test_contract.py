@@ -49,10 +49,10 @@ def own(name: str, values: dict[str, Any], length: int = 16) -> Network:
     return build(described(name, values, length), code=HERE, trust_code=True).eval()
 
 
-def write_own_run(root: Path, name: str, values: dict[str, Any]) -> Path:
+def write_own_run(root: Path, name: str, values: dict[str, Any], **training: Any) -> Path:
     root.mkdir(exist_ok=True)
     config = described(name, values)
-    write_run(root, tokens=900, checkpoints=[400])
+    write_run(root, **{"tokens": 900, "checkpoints": [400], **training})
     path = root / "run" / "run.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "model": config.to_dict()}))
     copy_code(config, HERE, root / "run" / FOLDER)

@@ -18,6 +18,7 @@ from model.checkpoint import newest_state
 from model.train import main, train
 from model.training.recording.records import read_record
 from pipeline.storage.locks import try_lock
+from tests.model.architectures.test_contract import write_own_run
 from tests.model.packed_folder import write_run
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -101,6 +102,15 @@ def test_ranks_do_together_what_one_process_does(tmp_path, model, count):
     shared = write_run(tmp_path, name="shared", model=model, **recipe)
     train(alone)
     assert Group(shared, count).wait() == ([0] * count, [])
+    assert_equal_but_for_rounding(shared, alone)
+
+
+@pytest.mark.slow
+def test_weights_that_only_one_rank_has_used_get_gradients_on_all(tmp_path):
+    recipe = {"batch_tokens": 32, "micro_batch_tokens": 16}
+    alone, shared = (write_own_run(tmp_path / name, "Rare", {}, **recipe) for name in ("alone", "shared"))
+    train(alone, trust_code=True)
+    assert Group(shared, 2, "--trust-code").wait() == ([0, 0], [])
     assert_equal_but_for_rounding(shared, alone)
 
 
