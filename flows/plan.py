@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -119,8 +120,9 @@ class Run:
     @property
     def failure(self) -> str:
         """Why the newest attempt at the training has failed; "" where none has."""
-        path = self.folder / FAILURE
-        return path.read_text(errors="replace") if path.exists() else ""
+        with suppress(FileNotFoundError):  # which another study may remove, to try again
+            return (self.folder / FAILURE).read_text(errors="replace")
+        return ""
 
 
 FAILURE = "failure.txt"

@@ -33,6 +33,7 @@ from model.training.recording.records import best_rates, choose_seed
 from pipeline.errors import InputError
 from pipeline.storage.files import atomic_folder, write_text_atomically
 from pipeline.storage.integrity import check, sealed
+from pipeline.storage.locks import hold
 from reports.data import StudyData
 from sql.ledger import differing
 from sql.results import ask
@@ -138,7 +139,7 @@ def train_and_evaluate(
                 failures[event.job.name] = event.error
                 if event.job.kind == "training":
                     reason = event.error.reason.removeprefix(f"{event.job.folder}: ")
-                    write_text_atomically(event.job.folder / FAILURE, reason)
+                    write_text_atomically(event.job.folder / FAILURE, reason, shared=True)
             if event.kind == "finished" and event.job.kind == "training":
                 (event.job.folder / FAILURE).unlink(missing_ok=True)  # of another study that shares the run
             if changed := event.ends or event.kind == "checkpoint":
@@ -253,7 +254,7 @@ def size_models(plan: Plan, options: Options) -> None:
 
 def _write_decision(path: Path, values: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text_atomically(path, sealed(values))
+    write_text_atomically(path, sealed(values), shared=True)
 
 
 def tell_changed_code(run: Run) -> None:
@@ -275,9 +276,14 @@ def write_runs(plan: Plan) -> None:
 def write_run(plan: Plan, run: Run) -> None:
     """Write `run.json`: what decides the run, where its data lie, and how far any study has wanted it.
 
-    Raises InputError for a run trained past a planned checkpoint without it, and for other tokens than before where
-    the learning rate decays over them.
+    Another study of the store waits meanwhile. Raises InputError for a run trained past a planned checkpoint without
+    it, and for other tokens than before where the learning rate decays over them.
     """
+    with hold(plan.store.root / "runs.lock", progress.write_line):
+        _write_run(plan, run)
+
+
+def _write_run(plan: Plan, run: Run) -> None:
     if run.missed:  # training does not go back
         points = ", ".join(f"{point:,}" for point in run.missed)
         raise InputError(

@@ -36,9 +36,26 @@ def damaged_files(folder: Path) -> dict[str, str]:
         known = read_object(folder / CHECKSUMS)
     except (FileNotFoundError, InputError):
         return {CHECKSUMS: "is missing or damaged"}
-    found = {name: "is missing" for name in known if not (folder / name).exists()}
-    there = [name for name in known if name not in found]
-    return found | {name: "has other content" for name in there if _checksum(folder / name) != known[name]}
+    found = {}
+    for name, checksum in known.items():
+        try:
+            if _checksum(folder / name) != checksum:
+                found[name] = "has other content"
+        except FileNotFoundError:
+            found[name] = "is missing"
+    return found
+
+
+def damaged_state(folder: Path) -> dict[str, str]:
+    """Say what is wrong with the files of the newest state in `folder`, also while a trainer replaces that state.
+
+    A trainer removes a state only after a newer one is there, and a kill may leave the older one half removed.
+    """
+    while states := list_states(folder):
+        found = damaged_files(states[-1])
+        if not found or list_states(folder)[-1:] == states[-1:]:
+            return {f"{states[-1].name}/{name}": words for name, words in found.items()}
+    return {}
 
 
 def check_file(path: Path) -> None:
@@ -65,7 +82,7 @@ def newest_values(folder: Path, *names: str) -> dict[str, Any] | None:
         try:
             return read_checked(states[-1] / "values.json", *names)
         except FileNotFoundError:
-            if states[-1].exists():  # else the trainer has put a newer state in the place of this one
+            if list_states(folder)[-1:] == states[-1:]:  # else the trainer has put a newer state in its place
                 raise InputError(f"{states[-1] / 'values.json'} is missing") from None
     return None
 

@@ -46,10 +46,11 @@ def connect(path: Path | str, read_only: bool = False, *, wait: float = 5.0) -> 
     layout, and InputError when a reader's file is missing and when the file is not a results file.
     """
     path = Path(path)
-    if not path.exists():
+    if not path.exists() or not path.stat().st_size:  # a full disk leaves an empty file, which DuckDB does not take
         if read_only:
             raise InputError(f"{path}: no such results file; run the study first")
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
         # The storage version is chosen when a file is created and stays.
         _open(path, wait, config={"storage_compatibility_version": STORAGE_VERSION}).close()
     connection = _open(path, wait, read_only=read_only)

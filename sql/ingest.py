@@ -12,15 +12,16 @@ import pyarrow as pa
 
 from pipeline.errors import InputError
 from sql.connection import connect, one_line
-from sql.ledger import Outputs, differing_in, forget, record
+from sql.ledger import Outputs, differing_in, forget, forget_earlier, record
 
-# The large tables have no primary key. The first columns name a group of rows, an evaluation or a checkpoint, which is
-# replaced as a whole; the second columns tell the rows of a group apart.
+# The first columns name a group of rows, such as an evaluation, which is replaced as a whole; the second columns tell
+# the rows of a group apart. The large tables have no primary key.
 GROUPS = {
     "items": (("run_id", "tokens", "task", "metric", "filter"), ("item_id",)),
     "answers": (("run_id", "tokens", "task"), ("item_id",)),
     "depth_attention": (("run_id", "tokens"), ("query_depth", "key_depth")),
     "expert_usage": (("run_id", "tokens"), ("depth", "expert")),
+    "curation": (("study_id",), ("source", "stage", "reason")),
 }
 EVALUATED = ("evaluations", "depth_evaluations", "raw_evaluations")
 
@@ -37,8 +38,8 @@ def ingest(
     `outputs` are recorded as entered (sql/ledger.py).
 
     A row with a known key replaces the columns given and keeps the others; of rows with one key the latest counts.
-    Items, expert usage and depth attention replace all rows of their evaluation or checkpoint. Repeating a call changes
-    nothing, so that a results file can be rebuilt at any time.
+    Items, expert usage and depth attention replace all rows of their evaluation or checkpoint, and curation those of
+    its study. Repeating a call changes nothing, so that a results file can be rebuilt at any time.
 
     Raises InputError for unknown tables or columns, missing key columns, values that do not fit, unreadable files, a
     run whose tokens go back from one step to a later one, and where the file cannot be written (a full disk).
@@ -56,11 +57,13 @@ def ingest(
 def forget_differing(path: Path | str, outputs: Outputs, *, wait: float = 30.0) -> list[str]:
     """Delete the rows of outputs whose rows are not those that were entered; returns the names of these outputs.
 
-    Raises InputError where the file cannot be written.
+    Deletes too the runs of a study that are not among `outputs`, which are all that the study has. Raises InputError
+    where the file cannot be written.
     """
     with _writable(path), closing(connect(path, wait=wait)) as connection:  # closing rolls back what is not committed
         wrong = differing_in(connection, outputs)
         connection.execute("begin")
+        forget_earlier(connection, outputs)
         forget(connection, [output for output in outputs if output["output"] in wrong])
         connection.execute("commit")
     return wrong

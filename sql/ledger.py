@@ -42,6 +42,11 @@ def differing_in(connection: duckdb.DuckDBPyConnection, outputs: Outputs) -> lis
     return [row[1] for row in _execute(connection, "rows_of_outputs", outputs) if row not in recorded]
 
 
+def forget_earlier(connection: duckdb.DuckDBPyConnection, outputs: Outputs) -> None:
+    """Delete a study's runs that are not among `outputs`, which are all that the study has."""
+    _execute(connection, "forget_earlier", outputs)
+
+
 def forget(connection: duckdb.DuckDBPyConnection, outputs: Outputs) -> None:
     """Delete the rows of outputs, and that they were entered."""
     _execute(connection, "forget_outputs", outputs)

@@ -102,6 +102,7 @@ class Trainer:
             recompute_activations(self.model)
         if compiles(self.config.compile, self.device):
             self.compile(dynamic=False)
+        self.points = {*self.config.checkpoints, self.config.tokens}
         self._next: tuple[int, Batch] | None = None
         self.writer = StateWriter()
 
@@ -160,8 +161,7 @@ class Trainer:
         self.tokens += batch.real_tokens
         self.epoch = batch.epoch
         self.losses.append(loss_value)
-        points = (*self.config.checkpoints, self.config.tokens)
-        self.due = any(before < point <= self.tokens for point in points)
+        self.due = any(before < point <= self.tokens for point in self.points)
         return loss_value, learning_rate, norm_value
 
     def _backward(self, batch: Batch) -> Tensor:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 from scipy.stats import t
 
+from flows.commands.cli import main
 from flows.jobs import Failed, Stopped
 from flows.plan import Plan
 from flows.rows import enter_study
@@ -20,9 +23,9 @@ from flows.study.configuration import Study
 from flows.usage import users_of
 from pipeline.errors import InputError
 from reports.page.report import write_report
-from sql.results import connect, query
+from sql.results import Busy, connect, query
 from sql.statistics.sequential import NOMINAL
-from tests.flows.by_hand import JobsByHand, write_state
+from tests.flows.by_hand import JobsByHand, study_file, write_state
 
 Planned = Callable[..., Plan]
 EVALUATED = Options(until="evaluate")
@@ -119,6 +122,25 @@ def test_results_and_reports_that_are_not_whole_are_made_whole(prepared: Planned
             columns = "* exclude (digest)" if table == "ingested" else "*"  # the study's row holds a time
             found = query(study.database, f"select {columns} from {table} order by all")
             assert found.equals(wanted[table][found.columns]), (damage, table)
+
+
+@pytest.mark.slow
+def test_a_complete_study_says_who_holds_its_results(
+    prepared: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, held = prepared(), [Busy("in use by a shell")]
+    run(plan, JobsByHand(), Options())
+
+    def busy_once(*arguments: object) -> list[str]:
+        if held:
+            raise held.pop()
+        return []
+
+    monkeypatch.setattr("flows.run.differing", busy_once)
+    assert main(["run", str(study_file(tmp_path)), "--root", str(plan.study.folder), "--plain"]) == 0
+    said = capsys.readouterr().err
+    assert "in use by a shell" in said
+    assert "Nothing to do" in said
 
 
 def test_data_are_made_once_step_by_step(prepared: Planned) -> None:
@@ -347,6 +369,37 @@ def test_a_run_that_has_gone_past_a_checkpoint_of_the_study_is_refused(prepared:
     assert jobs.submitted == []
     (described,) = plan.study.store_folder.glob("runs/*/run.json")
     assert json.loads(described.read_text())["training"]["checkpoints"] == [12_000, 24_000]
+
+
+def test_two_studies_of_a_store_may_describe_a_run_at_once(prepared: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = [prepared(training={"checkpoints": [point]}, **ONE) for point in (6000, 12_000)]
+    ((one,), (other,)), threads = [plan.runs for plan in plans], list[Thread]()
+
+    def copy_code(*arguments: object) -> None:
+        if not threads:
+            threads.append(Thread(target=write_run, args=(plans[1], other)))
+            threads[0].start()
+            time.sleep(0.5)  # in which the other study comes as far as it may
+
+    monkeypatch.setattr("flows.run.copy_code", copy_code)
+    write_run(plans[0], one)
+    threads[0].join()
+    assert one.folder == other.folder
+    assert json.loads((one.folder / "run.json").read_text())["training"]["checkpoints"] == [6000, 12_000, 24_000]
+
+
+def test_runs_from_before_a_change_of_the_data_leave_the_results(prepared: Planned) -> None:
+    plan = prepared(**ONE)
+    run(plan, JobsByHand())
+    change(plan.study, "insert into runs select * replace ('gone' as run_id, 'training' as status) from runs")
+    change(plan.study, "insert into ingested select * replace ('runs/gone' as output) from ingested limit 1")
+    change(plan.study, "insert into curation select * replace ('gone' as reason) from curation limit 1")
+    run(Plan(plan.study), JobsByHand())
+    assert query(plan.study.database, "select run_id from runs")["run_id"].tolist() == [plan.runs[0].run_id]
+    for table, column in {"ingested": "output", "curation": "reason"}.items():
+        assert (
+            not query(plan.study.database, f"select {column} as found from {table}")["found"].str.contains("gone").any()
+        )
 
 
 def test_a_checkpoint_that_a_kill_prevented_is_written_by_the_next_start(prepared: Planned) -> None:

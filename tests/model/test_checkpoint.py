@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from model import checksums
 from model.checkpoint import State, load_model, load_tensors, newest_state, save_state, weights_in
-from model.checksums import damaged_files, newest_values, read_checkpoint, write_checksums
+from model.checksums import damaged_files, damaged_state,  newest_values, read_checkpoint, write_checksums
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from pipeline.errors import InputError
@@ -130,6 +131,24 @@ def test_the_newest_complete_state_is_found_and_older_ones_go(tmp_path):
     assert state.values == {"loss": 0.1 * 100}
     save_state(folder, 101, State({}, {}))
     assert [path.name for path in folder.iterdir()] == ["000000101"]
+
+
+def test_a_state_that_a_trainer_replaces_while_files_are_compared_is_whole(tmp_path, monkeypatch):
+    save_state(tmp_path, 3, State({"x": torch.zeros(2)}, {"step": 3}))
+    looks, look = [], checksums._checksum
+
+    def replaced(path):
+        looks.append(path)
+        if len(looks) == 1:
+            save_state(tmp_path, 4, State({"x": torch.ones(2)}, {"step": 4}))
+        return look(path)
+
+    monkeypatch.setattr(checksums, "_checksum", replaced)
+    assert damaged_state(tmp_path) == {}
+    (tmp_path / "000000003").mkdir()  # of whose removal a kill has left this
+    assert damaged_state(tmp_path) == {}
+    (tmp_path / "000000004" / "values.json").unlink()
+    assert damaged_state(tmp_path) == {"000000004/values.json": "is missing"}
 
 
 def test_a_damaged_state_is_bad_input_and_other_folders_are_none(tmp_path):

@@ -12,6 +12,7 @@ from pipeline.errors import InputError
 from sql import results
 from sql.definitions import views
 from sql.export import export
+from tests.full_disk import no_space
 from tests.sql.by_hand import count, items, one_line, rows
 from tests.sql.processes import shell
 
@@ -148,6 +149,12 @@ def test_a_reader_of_an_empty_file_is_told_and_a_writer_makes_the_tables(new_pat
     one_line(error)
     results.connect(new_path).close()
     assert count(new_path, "runs") == 0
+
+
+def test_a_full_disk_leaves_no_file_that_stands_in_the_way(new_path):
+    with no_space(), pytest.raises(InputError):
+        results.connect(new_path)
+    results.connect(new_path).close()
 
 
 def test_tables_changed_by_hand_are_refused_by_a_writer(path):

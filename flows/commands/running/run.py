@@ -46,7 +46,9 @@ def run(options: argparse.Namespace) -> int:
     study = load_study(options.study, mirror=options.mirror, root=options.root)
     options.trust_code |= study.trusted
     plan, lost, status = Plan(study), False, 0
-    if not plan.absent and is_complete(plan):
+    with progress.listening(progress.Lines()):  # a results file may be held by another program
+        complete = not plan.absent and is_complete(plan)
+    if complete:
         progress.write_line(f"Nothing to do: {study.study_id} is complete.")
         say(study_warnings(study))
     else:

@@ -53,7 +53,10 @@ def clean(options: argparse.Namespace) -> int:
     with ExitStack() as held:
         for user in users:
             held.enter_context(only_run(_in(study, user.folder)))
-        unused = [output for output in stored(store, users_of(store)) if not output.users]  # a study may have run since
+        now = users_of(store)
+        if {user.folder for user in now} != {user.folder for user in users} or not all(user.finished for user in now):
+            raise InputError(f"{store}: a study has begun meanwhile; nothing was removed")
+        unused = [output for output in stored(store, now) if not output.users]
         for output in unused:
             _remove(store, output)
     console.print(f"removed {len(unused)} outputs, {amount(sum(output.size for output in unused))}")

@@ -20,7 +20,7 @@ from flows.study.configuration import Study
 from flows.study.loading import load_study
 from flows.watching import progress
 from flows.watching.single import only_run
-from model.checksums import damaged_files
+from model.checksums import damaged_files, damaged_state
 from model.training.recording.records import read_record
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL
@@ -81,10 +81,11 @@ def _damage_of(output: Path) -> dict[str, str]:
             return {}
         if output.parent.name != "runs":
             return damage(output)
-        parts = sorted([*output.glob("checkpoints/[0-9]*[0-9]"), *output.glob("state/[0-9]*[0-9]")])
+        parts = sorted(output.glob("checkpoints/[0-9]*[0-9]"))
         wrong = {
             f"{part.relative_to(output)}/{name}": said for part in parts for name, said in damaged_files(part).items()
         }
+        wrong |= {f"state/{name}": said for name, said in damaged_state(output / "state").items()}
         if not wrong:
             read_record(output)
         return wrong

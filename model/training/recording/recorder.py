@@ -12,8 +12,10 @@ from contextlib import suppress
 
 from model.architectures.module import training_flops
 from model.ops.device import device_name, peak_flops
+from model.training.config import read_run
 from model.training.recording.records import StepLog
 from model.training.trainer import Trainer
+from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
 
 FLUSH_SECONDS = 1.0
@@ -55,6 +57,8 @@ class Recorder:
             self.log.flush()
             self.tell("running")
             self.flushed = now
+            with suppress(InputError, OSError):  # another study may want further checkpoints by now
+                trainer.points |= {*read_run(trainer.run.folder).training.checkpoints}
 
     def end(self, status: str) -> None:
         """Save the run as 'complete' or 'stopped', and wait until everything is on the disk."""

@@ -48,6 +48,18 @@ def change_run(folder, changes):
     (folder / "run.json").write_text(json.dumps(values) if isinstance(changes, dict) else changes)
 
 
+def test_checkpoints_that_another_study_asks_for_meanwhile_are_written(fresh, monkeypatch):
+    monkeypatch.setattr("model.training.recording.recorder.FLUSH_SECONDS", 0.0)
+    folder = fresh()
+
+    def asked():
+        change_run(folder, {"training": {"checkpoints": [700, 1500, 2000]}})
+        return False
+
+    train(folder, stopped=asked)
+    assert [int(path.name) // 100 for path in sorted((folder / "checkpoints").iterdir())] == [7, 15, 20, 25]
+
+
 def steps(folder):
     return read_record(folder)[1].drop_columns(["seconds"])
 

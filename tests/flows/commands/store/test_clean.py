@@ -85,6 +85,17 @@ def test_nothing_is_removed_without_a_yes(store: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
+def test_nothing_is_removed_where_a_study_begins_while_the_question_waits(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, _ = study(store, "first", 0)
+    monkeypatch.setattr("builtins.input", lambda question: study(store, "second", 1, "train") and "y")
+    assert main(["clean", str(first)]) == 2
+    assert "a study has begun meanwhile" in capsys.readouterr().err
+    assert left_over(store).exists()
+
+
+@pytest.mark.slow
 def test_nothing_is_removed_while_a_study_is_unfinished_or_runs(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
