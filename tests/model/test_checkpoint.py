@@ -12,7 +12,7 @@ import torch
 
 from model import checksums
 from model.checkpoint import State, load_model, load_tensors, newest_state, save_state, weights_in
-from model.checksums import damaged_files, damaged_state,  newest_values, read_checkpoint, write_checksums
+from model.checksums import damaged_files, damaged_state, newest_values, read_checkpoint, write_checksums
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from pipeline.errors import InputError
