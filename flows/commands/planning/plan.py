@@ -131,7 +131,8 @@ def _times(study: Study, times: Times, price: float | None, *, on_gpu: bool) -> 
 def _disk(study: Study, planned: list[PlannedModel]) -> str:
     """Say what all stages write, and what is free."""
     checkpoints, states, data = checkpoint_bytes(study, planned), state_bytes(study, planned), data_bytes(study)
-    kinds = "raw and averaged " if study.training.averaging else ""
+    raw = "raw and " * (study.evaluation.weights != "averaged")
+    kinds = f"{raw}averaged " if study.training.averaging else ""
     return (
         f"{amount(checkpoints + states + data)}: {amount(checkpoints)} of {kinds}checkpoints, {amount(states)} to "
         f"resume from, {amount(data)} of data; {amount(free_bytes(study.store_folder))} are free"
