@@ -161,7 +161,7 @@ class SeedsUntil(Section):
     high_over_low: float = Field(
         gt=1, description="of every interval of the average accuracy, at which no seed is added"
     )
-    most: int = Field(LOOKS[-1], gt=LOOKS[0], description="seeds of each model, 0 to one less")
+    most: int = Field(LOOKS[-1], gt=LOOKS[0], le=LOOKS[-1], description="seeds of each model, 0 to one less")
 
 
 class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoints"])):

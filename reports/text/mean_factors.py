@@ -48,6 +48,8 @@ def never_reached(row: Mapping[str, Any]) -> str:
         best, own = percent(row["missed_high"]), percent(row["missed_low"])
     else:
         best, own = f"{number(row['missed_low'], 2)} bits per byte", number(row["missed_high"], 2)
+    if row.get("covered") == 0:  # what is missed begins where the baseline starts, not at the variant's best
+        own = f"no {'more' if row['metric'] == 'accuracy' else 'less'} than {own}"
     return (
         f"{row['variant']} needs at least {as_many(row['bound'])} training tokens over {row['baseline']}’s whole range "
         f"({f'95% interval {span}' if span else 'no interval'}): in {measure_name(row)} {row['baseline']} reached "

@@ -43,7 +43,8 @@ def _hanging(row: Mapping[str, Any], without_one: pd.DataFrame) -> str:
     if pd.isna(row["hangs_on"]):
         return ""
     same = [without_one[name] == row[name] for name in ("depth", "variant", "baseline", "metric")]
-    others = without_one[pd.concat(same, axis=1).all(axis=1) & ~without_one["decided"]].to_dict("records")
+    agrees = without_one["decided"] & ((without_one["factor"] > 1) == (row["factor"] > 1))
+    others = without_one[pd.concat(same, axis=1).all(axis=1) & ~agrees].to_dict("records")
     said = [f"without {task_name(one['left_out'])} {_said(one)}" for one in others]
     return f"the decision on {model_name(row)} hangs on one task: {listed(said)}"
 

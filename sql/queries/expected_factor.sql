@@ -8,3 +8,4 @@ from internal.computed_factors as computed
 join internal.variants using (study_id, variant)
 where study_id = $study and variant = $variant and computed.baseline = coalesce($against, variants.baseline)
     and task = $task and metric = $metric
+order by computed.depth

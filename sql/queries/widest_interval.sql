@@ -1,6 +1,6 @@
 -- High over low of the widest interval of the average accuracy against the baseline, of the bound where it says more.
 select if(
-    count(*) = count(computed.high),
+    count(*) = count(if(bounded, bound_high, high)),
     max(if(bounded, bound_high / bound_low, high / low)),
     null
 ) as high_over_low

@@ -25,14 +25,19 @@ Points = dict[int, dict[Checkpoint, float]]
 
 
 def resample(scores: np.ndarray, replicates: int, random: np.random.Generator) -> np.ndarray:
-    """Average scores [I, P] over items drawn with replacement: means [R, P], one draw a replicate for all P columns."""
-    items = len(scores)
+    """Average scores [I, P] over items drawn with replacement: means [R, P], one draw a replicate for all P columns.
+
+    A column is averaged over its own of the items drawn: a score that is not there is NaN.
+    """
+    items, there = len(scores), np.isfinite(scores).astype(float)
+    known, whole = np.nan_to_num(scores), bool(there.all())
     means = np.empty((replicates, scores.shape[1]))
     block = max(1, COUNTS_IN_MEMORY // items)
     for start in range(0, replicates, block):
         # A mean depends only on how often each item is drawn.
         counts = random.multinomial(items, np.full(items, 1 / items), size=min(block, replicates - start))
-        means[start : start + block] = counts.astype(float) @ scores / items
+        with np.errstate(invalid="ignore"):  # of a column, none of whose items is drawn
+            means[start : start + block] = counts.astype(float) @ known / (items if whole else counts @ there)
     return means
 
 
@@ -101,19 +106,17 @@ def read_points(connection: duckdb.DuckDBPyConnection, study_id: str, measure: s
 def _task_values(
     connection: duckdb.DuckDBPyConnection, place: tuple[str, str, str], replicates: int, seed: int
 ) -> dict[Checkpoint, np.ndarray]:
-    """Return the mean of each checkpoint [1 + R], over the items that all scored checkpoints have.
+    """Return the mean of each checkpoint [1 + R] over its items, which are drawn together for all checkpoints.
 
     `place` is study, measure and task. Accuracy and loss of a task get the same draws where both have as many items.
     """
     scores = connection.execute("from paired_scores(?, ?, ?)", place).df()
-    matrix = scores.pivot(index="item_id", columns=["run_id", "tokens"], values="value").dropna().sort_index(axis=1)
+    matrix = scores.pivot(index="item_id", columns=["run_id", "tokens"], values="value").sort_index(axis=1)
     random = np.random.default_rng([seed, zlib.crc32(place[2].encode())])  # no task's draws depend on other tasks
     if scores.empty:
         return _values_within_errors(connection, place, replicates, random)
-    if matrix.empty:
-        return {}
     values = np.ascontiguousarray(matrix)
-    means = np.vstack([values.mean(axis=0), resample(values, replicates, random)])
+    means = np.vstack([np.nanmean(values, axis=0), resample(values, replicates, random)])
     return {checkpoint: means[:, column] for column, checkpoint in enumerate(matrix.columns)}
 
 

@@ -20,7 +20,7 @@ def compute_statistics(
 
     Returns the rows; a writing connection also stores them, in place of the study's earlier rows. One seed gives one
     result, whatever other tasks the study has. The items' error is unknown (null) with `replicates` 0, and where a
-    model lacks scores of an item at a checkpoint: then the interval is over the seeds alone. In a study that adds
+    model lacks scores of items at a checkpoint: then the interval is over the seeds alone. In a study that adds
     seeds until its intervals are narrow, the intervals of all its looks hold together (sql/statistics/sequential.py).
     """
     settings = "json_type(try_cast(config as json), '$.study.training.seeds_until')"

@@ -25,7 +25,7 @@ class Expectation:
     """What a mean factor is expected to be, or the factor at an accuracy: tokens of `against` over those of `variant`.
 
     `holds`: the 99.9 % interval holds this value. `below`, `above`: the 95 % interval lies on that side of this value;
-    below, it is that of the bound where the variant never reached much of the other's range.
+    that of the bound where the variant never reached much of the other's range: an upper bound is above nothing.
     `at` with `at_most` or `at_least`: the factor at this accuracy; a variant that never reaches the accuracy counts
     with all tokens that it was trained on, where the factor is to be low. `against` is a variant, by default the
     study's baseline; `task` a benchmark or 'average'.
@@ -59,9 +59,10 @@ class Expectation:
 
 
 def check_expectations(path: Path | str, study_id: str, expectations: Sequence[Expectation]) -> pd.DataFrame:
-    """Measure each expectation on the results of a study: one row each of expected, measured, held.
+    """Measure each expectation on the results of a study: one row each of expected, measured (by depth), held.
 
-    What cannot be measured, as without a second seed or a common range, is not held.
+    An expectation is held where it is at every depth. What cannot be measured, as without a second seed or a common
+    range, is not held.
     """
     import pandas as pd
 
@@ -74,9 +75,10 @@ def check_expectations(path: Path | str, study_id: str, expectations: Sequence[E
             found = ask(path, "expected_factor", **values, metric=each.metric)
         else:
             found = ask(path, "expected_crossing", **values, goal=each.at)
-        measured, held = "nothing", False
-        for row in found.astype(object).where(found.notna(), None).to_dict("records"):
-            measured, held = _mean(each, row) if each.at is None else _crossing(each, row)
+        check = _mean if each.at is None else _crossing
+        checked = [check(each, row) for row in found.astype(object).where(found.notna(), None).to_dict("records")]
+        measured = "; ".join(words for words, _ in checked) or "nothing"
+        held = bool(checked) and all(one for _, one in checked)
         rows.append({"expected": _described(each), "measured": measured, "held": held})
     return pd.DataFrame(rows, columns=["expected", "measured", "held"])
 
@@ -93,8 +95,9 @@ def _mean(each: Expectation, row: dict[str, Any]) -> tuple[str, bool]:
     from scipy.special import stdtrit
 
     rule, value = each.rule
-    if rule == "below" and row["bounded"] and row["told_high"] is not None:
-        return f"at most {row['told']:.2f} (to {row['told_high']:.2f})", bool(row["told_high"] < value)
+    if rule != "holds" and row["bounded"] and row["told_high"] is not None:  # at most so much is above nothing
+        words = f"at most {row['told']:.2f} (to {row['told_high']:.2f})"
+        return words, rule == "below" and bool(row["told_high"] < value)
     factor, low, high = row["factor"], row["low"], row["high"]
     if low is None:
         return ("no factor" if factor is None else f"{factor:.2f}, no interval"), False
@@ -113,5 +116,7 @@ def _crossing(each: Expectation, row: dict[str, Any]) -> tuple[str, bool]:
     never = needed is None
     factor = baseline / (row["tokens_trained"] if never else needed)
     rule, value = each.rule
+    if (row["bound"] if rule == "at_most" else row["baseline_bound"]) == "at most":  # how much earlier nobody knows
+        return f"{factor:.2f}, had by the first checkpoint", False
     held = factor <= value if rule == "at_most" else not never and factor >= value
     return f"{'never reached: at most ' if never else ''}{factor:.2f}", bool(held)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sql.statistics.errors import POWER, together
+from sql.statistics.errors import POWER, SIGNIFICANCE, together
 
 STUDIES = 20_000  # simulated
 
@@ -36,8 +36,8 @@ class Noise:
         return replace(self, item_error=self.item_error * math.sqrt(self.items / items), items=items)
 
 
-def smallest_factor(noise: Noise, seeds: int) -> float:
-    """Compute the smallest factor above 1 whose 95 % interval leaves out 1 in four of five studies.
+def smallest_factor(noise: Noise, seeds: int, significance: float = SIGNIFICANCE) -> float:
+    """Compute the smallest factor above 1 whose interval, by default of 95 %, leaves out 1 in four of five studies.
 
     Both models have `seeds` seeds, and the interval is Welch's, as in mean_factors.py. Found by simulation, because the
     degrees of freedom are estimated too. Infinite with one seed, which tells nothing of the others.
@@ -51,5 +51,5 @@ def smallest_factor(noise: Noise, seeds: int) -> float:
     seed_variance = noise.seed_deviation**2 / seeds  # of the mean position of one model
     errors = random.normal(0, math.sqrt(2 * seed_variance + noise.item_error**2), STUDIES)
     estimates = seed_variance * random.chisquare(seeds - 1, (2, STUDIES)) / (seeds - 1)
-    half = together(estimates, [seeds, seeds], noise.item_error**2).half()
+    half = together(estimates, [seeds, seeds], noise.item_error**2, significance).half()
     return math.exp(float(np.quantile(half - errors, POWER)))  # a study tells where factor + error > half

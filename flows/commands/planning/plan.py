@@ -30,7 +30,9 @@ from flows.watching.single import LOCK
 from pipeline.errors import InputError
 from pipeline.sources.source import notices
 from reports.text.numbers import duration
+from sql.statistics.errors import SIGNIFICANCE
 from sql.statistics.resolution import Noise, smallest_factor
+from sql.statistics.sequential import NOMINAL
 
 DEMO_NOISE = Noise(0.146, 0.042, measured_on="the demo (average accuracy, 2026-11-26)", items=400)
 SIZES = {
@@ -145,7 +147,8 @@ def _resolution(study: Study) -> str:
     seeds = 1 if study.training.stop_at(usual) else usual
     items = 0 if unknown_benchmarks(study) else sum(scored.items for scored in scored_by(study))
     noise = DEMO_NOISE.with_items(items)
-    told, more = (smallest_factor(noise, count) for count in (seeds, seeds + 1))
+    significance = NOMINAL if study.training.seeds_until else SIGNIFICANCE
+    told, more = (smallest_factor(noise, count, significance) for count in (seeds, seeds + 1))
     scaled = f", the items' part scaled to {noise.items:,} items" if noise != DEMO_NOISE else ""
     by = f"by the noise of {noise.measured_on}{scaled}"
     if seeds == 1:

@@ -16,23 +16,29 @@ places as (
         and points.measure = 'accuracy'
         and points.tokens = ends.tokens
     where ends.study_id = study and ends.task <> 'average'
+),
+
+answered as (
+    select places.*, items.item_id, any_value(items.value) as value -- once, where an item was entered twice by hand
+    from places
+    join items
+        on items.run_id = places.run_id
+        and items.tokens = places.run_tokens
+        and items.task = places.task
+        and items.metric = places.metric
+        and items.filter = places.filter
+    where isfinite(items.value)
+    group by all
 )
 
 select
-    places.depth, places.variant, places.task, places.checkpoint,
-    places.tokens,
-    places.metric,
-    places.filter,
-    items.item_id,
-    avg(items.value order by places.run_id) as value,
-    list(items.value order by places.run_id) as seed_values
-from places
-join items
-    on items.run_id = places.run_id
-    and items.tokens = places.run_tokens
-    and items.task = places.task
-    and items.metric = places.metric
-    and items.filter = places.filter
-where isfinite(items.value)
-group by all
-order by places.depth, places.variant, places.task, places.checkpoint, items.item_id;
+    depth, variant, task, checkpoint,
+    tokens,
+    metric,
+    filter,
+    item_id,
+    avg(value order by run_id) as value,
+    list(value order by run_id) as seed_values
+from answered
+group by depth, variant, task, checkpoint, tokens, metric, filter, item_id
+order by depth, variant, task, checkpoint, item_id;

@@ -87,7 +87,10 @@ select
             where (others.study_id, others.depth, others.variant, others.metric, others.baseline)
                     is not distinct from (factors.study_id, factors.depth, factors.variant, factors.metric, factors.baseline)
                 and others.digest = factors.digest
-                and not others.decided
+                and not (
+                    others.decided
+                    and (others.factor > 1) = (case when factors.bounded then factors.bound else factors.factor end > 1)
+                )
         )
     end as hangs_on
 from internal.expected_curves as expected

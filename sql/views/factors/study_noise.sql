@@ -8,7 +8,7 @@ select
     -- The seeds' error of a factor holds the means of two models, each over its own number of seeds.
     sqrt(avg(seed_error ** 2 / (1 / seeds + 1 / baseline_seeds))) as seed_deviation, -- between seeds of one model
     sqrt(avg(coalesce(item_error, 0) ** 2)) as item_error, -- standard error that comes from the choice of the items
-    min(least(seeds, baseline_seeds)) as seeds -- fewest seeds of a model
+    max(least(seeds, baseline_seeds)) as seeds -- of the models; one with fewer is a control with seeds of its own
 from internal.computed_factors
 join internal.variants using (study_id, variant, baseline)
 where baseline <> variant and seed_error is not null and not starts_with(task, 'average without ')

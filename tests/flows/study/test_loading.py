@@ -125,7 +125,7 @@ def test_what_a_study_writes_of_itself_is_the_same_study(training: dict, unset: 
 
 
 def test_a_mistake_in_seeds_until_is_told_at_its_place() -> None:
-    for until in ({"most": 8}, {"high_over_low": 1.5, "most": "many"}):
+    for until in ({"most": 8}, {"high_over_low": 1.5, "most": "many"}, {"high_over_low": 1.5, "most": 40}):
         with pytest.raises(InputError, match=r"training\.seeds_until"):
             load_study(tiny_settings(training={"seeds_until": until}))
 

@@ -18,7 +18,7 @@ from reports.page.sections import data_blocks
 from reports.text.answer import answers, warnings
 from reports.text.crossings import crossing
 from reports.text.limitations import data_doubts
-from reports.text.mean_factors import bounded_ratio, headline
+from reports.text.mean_factors import bounded_ratio, headline, never_reached
 from reports.text.names import architecture_in_words, layers_of, shortened
 from reports.text.numbers import duration, interval, listed, percent, ratio, tokens
 from reports.text.standing import both_ends, standing
@@ -80,6 +80,11 @@ def test_where_a_model_stops_the_bound_is_said_in_place_of_the_factor() -> None:
         "LA-1 needs at least 1.50 times as many training tokens over LA’s whole range (95% interval 1.25 to 2.00): in "
         "average accuracy LA reached 77.0%, LA-1 56.0%."
     )
+
+
+def test_the_best_of_a_model_that_never_reaches_the_start_is_not_known_better() -> None:
+    row = {"variant": "X", "baseline": "LA", "metric": "accuracy", "task": "average", **BOUNDED, "covered": 0.0}
+    assert never_reached(row).endswith("LA reached 77.0%, X no more than 56.0%")
 
 
 @pytest.mark.parametrize(("bound", "high", "decided"), [(0.8, 0.95, True), (0.8, 1.1, False), (1.3, 1.6, False)])

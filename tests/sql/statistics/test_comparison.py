@@ -67,6 +67,15 @@ def test_the_same_results_have_not_changed(paths):
     assert noted(found) == []
 
 
+def test_an_item_that_was_entered_twice_by_hand_counts_once(paths):
+    for path in paths:
+        study(path)
+    wanted = compare(*paths).accuracies["items"].tolist()
+    with results.connect(paths[1]) as connection:
+        connection.execute("insert into items select * from items where run_id = 's-LA-0' and item_id = 't/7'")
+    assert compare(*paths).accuracies["items"].tolist() == wanted
+
+
 @pytest.mark.parametrize(("digests", "notes"), [(("a", "a"), 0), (("a", "b"), 1), (("a", None), 1)])
 def test_held_out_losses_are_compared_and_other_documents_said(paths, digests, notes):
     for path, digest, last in zip(paths, digests, (2.0, 1.75), strict=True):

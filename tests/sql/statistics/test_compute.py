@@ -15,7 +15,8 @@ from scipy.stats import t as t_distribution
 from sql import results
 from sql.statistics.compute import compute_statistics
 from sql.statistics.resolution import Noise, smallest_factor
-from tests.sql.by_hand import enter, enter_scores
+from sql.statistics.sequential import NOMINAL
+from tests.sql.by_hand import enter, enter_scores, put
 
 
 @pytest.fixture
@@ -125,6 +126,35 @@ def test_a_decision_that_hangs_on_one_task_is_said(path, faster, hangs_on):
         assert connection.execute(rows).fetchall() == [(bool(faster), hangs_on)]
 
 
+def test_a_decision_that_turns_round_without_a_task_hangs_on_that_task(path):
+    random = np.random.default_rng(0)
+    for seed in range(4):
+        curves = {"LA": {}, "DR": {}}
+        for task, ahead in (("one", 1.2), ("other", -0.4)):
+            for variant, tasks in curves.items():
+                start = random.normal(ahead * (variant == "DR"), 0.02)
+                tasks[task] = {1000 * 2**n: np.arange(1000) < 100 * (n + start + 1) for n in range(6)}
+        enter_scores(path, curves, seed=seed)
+    with results.connect(path) as connection:
+        compute_statistics(connection, "s", replicates=0)
+        rows = "select decided, factor > 1, hangs_on from mean_factors where variant = 'DR' and task = 'average'"
+        assert connection.execute(rows).fetchall() == [(True, True, "one")]
+
+
+def test_the_widest_interval_may_be_that_of_a_bound(path):
+    place = {"study_id": "s", "depth": 4, "baseline": "LA", "task": "average", "metric": "accuracy", "digest": ""}
+    rows = [
+        {"variant": "DR", "low": 1.0, "high": 1.2, "bounded": False},
+        {"variant": "X", "bound_low": 0.3, "bound_high": 0.39, "bounded": True},  # whose curve has no part in common
+    ]
+    with results.connect(path) as connection:
+        put(connection, "models", [{"study_id": "s", "model_id": name, "variant": name} for name in ("LA", "DR", "X")])
+        put(connection, "studies", [{"study_id": "s", "baseline": "LA"}])
+        put(connection, "computed_factors", [{**place, **row} for row in rows])
+    found = results.ask(path, "widest_interval", study="s", variants=["LA", "DR", "X"])
+    assert found["high_over_low"].item() == pytest.approx(1.3)
+
+
 def test_without_replicates_the_interval_is_over_the_seeds(scored):
     with results.connect(scored) as connection:
         found = one(compute_statistics(connection, "s", replicates=0))
@@ -162,6 +192,11 @@ def test_the_example() -> None:
 def test_one_seed_tells_nothing_and_no_noise_tells_everything() -> None:
     assert smallest_factor(Noise(0.15, 0.03, "a study"), 1) == math.inf
     assert smallest_factor(Noise(0.0, 0.0, "a study"), 3) == 1.0
+
+
+def test_intervals_of_all_looks_together_tell_less() -> None:
+    noise = Noise(0.15, 0.03, "a study")
+    assert smallest_factor(noise, 5, NOMINAL) > 1.03 * smallest_factor(noise, 5)
 
 
 @settings(max_examples=30)

@@ -8,7 +8,7 @@ import pytest
 from sql import results
 from sql.statistics.compute import compute_statistics
 from sql.statistics.expectations import Expectation, check_expectations
-from tests.sql.by_hand import enter_scores
+from tests.sql.by_hand import enter_scores, put
 from tests.sql.empty import empty_file
 
 TOKENS = [100, 200, 400, 800, 1600]
@@ -57,6 +57,42 @@ def known(tmp_path_factory):
 def test_known_effects_are_held_and_others_missed(known, rule, held):
     (row,) = check_expectations(known, "s", [Expectation(**rule)]).to_dict("records")
     assert row["held"] is held, row
+
+
+FACTOR = {"study_id": "s", "variant": "DR", "baseline": "LA", "task": "average", "metric": "accuracy", "digest": ""}
+BETTER = {"factor": 1.3, "low": 1.2, "high": 1.4}
+STOPPED = {**BETTER, "bounded": True, "bound": 0.7, "bound_low": 0.65, "bound_high": 0.75}
+
+
+@pytest.mark.parametrize(
+    ("depths", "below", "above"),
+    [
+        ([BETTER], False, True),
+        ([STOPPED], True, False),
+        ([BETTER, STOPPED], False, False),
+        ([STOPPED] * 2, True, False),
+    ],
+)
+def test_an_upper_bound_is_above_nothing_and_every_depth_counts(tmp_path, depths, below, above):
+    path = empty_file(tmp_path / "results.duckdb")
+    with results.connect(path) as connection:
+        put(connection, "models", [{"study_id": "s", "model_id": name, "variant": name} for name in ("LA", "DR")])
+        rows = [{**FACTOR, "depth": 4 * place, "seed_error": 0.1, **row} for place, row in enumerate(depths, start=1)]
+        put(connection, "computed_factors", rows)
+    asked = [Expectation(variant="DR", against="LA", **{rule: 1}) for rule in ("below", "above")]
+    assert check_expectations(path, "s", asked)["held"].tolist() == [below, above]
+
+
+def test_what_the_first_checkpoint_had_is_no_measured_crossing(tmp_path):
+    path = empty_file(tmp_path / "results.duckdb")
+    curves = {"LA": {10: 0.3, 20: 0.6}, "DR": {20: 0.8, 40: 0.9}}
+    right = {
+        name: {"t": {at: np.arange(100) < 100 * share for at, share in curve.items()}} for name, curve in curves.items()
+    }
+    enter_scores(path, right)
+    rules = [{"at": 0.5, "at_most": 1}, {"at": 0.85, "at_least": 0.1}, {"at": 0.5, "at_least": 0.5}]
+    asked = [Expectation(variant="DR", against="LA", task="t", **rule) for rule in rules]
+    assert check_expectations(path, "s", asked)["held"].tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize(

@@ -250,12 +250,14 @@ def test_draws_depend_on_the_seed_and_the_task_alone(path):
     assert (drawn(path, seed=1)["t"]["s-LA-0", 20] != first).any()
 
 
-def test_items_that_not_all_checkpoints_have_are_left_out(path):
-    enter_scores(path, {"LA": {"t": {10: np.full(20, 0.1), 20: np.full(20, 0.5)}}})
-    with results.connect(path) as connection:
-        connection.execute("delete from items where item_id = 't/7' and tokens = 20")
-        connection.execute("update items set value = 1 where item_id = 't/7'")  # would spoil the equal scores
-    assert drawn(path)["t"]["s-LA-0", 10] == pytest.approx(np.full(21, 0.1))
+def test_a_checkpoint_is_averaged_over_its_own_items_and_changes_no_other(path):
+    enter_scores(path, {"LA": {"t": answers({10: 0.3, 20: 0.6})}})
+    before = drawn(path)["t"]
+    enter_scores(path, {"DR": {"t": {10: np.full(7, 0.5)}}}, item_ids=[f"t/{n}" for n in range(7)])
+    after = drawn(path)["t"]
+    for place, means in before.items():
+        np.testing.assert_allclose(after[place], means)
+    assert after["s-DR-0", 10] == pytest.approx(np.full(21, 0.5))
 
 
 def test_a_checkpoint_without_scores_of_items_leaves_the_error_of_items_unknown(path):

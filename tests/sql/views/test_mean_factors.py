@@ -214,3 +214,6 @@ def test_the_noise_of_a_study_is_pooled_over_its_variants_by_the_seeds_of_each(s
     (found,) = sql.execute("from study_noise").df().to_dict("records")
     assert found["seed_deviation"] == pytest.approx(((0.1**2 + 0.3**2) / 2 / (1 / 2 + 1 / 10)) ** 0.5)
     assert (found["item_error"], found["seeds"]) == (pytest.approx(0.03), 2)
+    put(sql, "computed_factors", [{**rows[0], "variant": "LA", "baseline": "DR", "seed_error": 0.1}])
+    sql.execute("update computed_factors set seeds = 4 where variant = 'DR+DA'")
+    assert sql.execute("select seeds from study_noise").fetchall() == [(4,)], "DR is a control with fewer"
