@@ -113,7 +113,10 @@ def describe(study: Study, variant: Variant, layered: DreamerConfig, sizes: Mapp
 
 
 def size(sizing: Sizing, code: Path | None = None, *, trust_code: bool = False) -> Answer:
-    """Answer a sizing: search the sizes that bring the model nearest to its target, and count what it then costs."""
+    """Answer a sizing: search the sizes that bring the model nearest to its target, and count what it then costs.
+
+    Raises InputError where no match exists, and for a model that breaks the contract of an architecture.
+    """
     config, length, target = sizing.architecture, sizing.length, sizing.target
     if sizing.by_formula:
         if target:
@@ -122,6 +125,7 @@ def size(sizing: Sizing, code: Path | None = None, *, trust_code: bool = False) 
             start = dataclasses.replace(config, experts=experts)
             config = match_costs(start, target.flops_per_token, target.parameters, length=length)
         return config, resources(config, length)
+    from model.contract_checks import check_contract
     from model.counting import check_countable, count  # imports torch
 
     def sized(values: Mapping[str, Any]) -> Architecture:
@@ -145,7 +149,11 @@ def size(sizing: Sizing, code: Path | None = None, *, trust_code: bool = False) 
             config = sized(match_fields(values, sizing.match, wanted, cost))
         except InputError as error:
             raise InputError(f"matching: {sizing.name}: {error}") from error
-    return config, count(config, length, code=code, trust_code=trust_code)
+    costs = count(config, length, code=code, trust_code=trust_code)
+    if isinstance(config, ModuleConfig):
+        remarks = check_contract(config, code=code, trust_code=trust_code)
+        costs = dataclasses.replace(costs, remarks=(*costs.remarks, *remarks))
+    return config, costs
 
 
 def check_trusted(study: Study, *, trust_code: bool) -> None:

@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from model.accounting import ELEMENT_BYTES, Resources, resources
+from model.architectures.code import forget_loaded
 from model.architectures.contract import Wrapped
 from model.architectures.module import Architecture, DreamerConfig, ModuleConfig
 from model.networks import build
@@ -54,6 +55,7 @@ def _count_on(place: str, config: ModuleConfig, length: int, code: Path | None, 
         if place == "fake":
             stack.enter_context(FakeTensorMode())
         stack.enter_context(torch.device("meta" if place == "meta" else "cpu"))
+        forget_loaded()  # what a file keeps between calls, such as a table, would be on the place before
         model = build(config, code=code, trust_code=trust_code).eval()
         assert isinstance(model, Wrapped), "what is no Dreamer is wrapped"
         numbers = sum(parameter.numel() for parameter in model.parameters())
@@ -74,7 +76,7 @@ def _flops_of_row(model: Wrapped, tokens: int) -> tuple[float, set[str]]:
     """Count the FLOPs per token of a row, and name the operations that may multiply matrices and are not counted."""
     seen = _Products()
     with sdpa_kernel(SDPBackend.MATH), seen, FlopCounterMode(display=False, custom_mapping=FORMULAS) as counter:
-        model(torch.zeros(1, tokens, dtype=torch.long))
+        model(torch.arange(tokens)[None] * 7 % model.config.vocabulary_size)  # equal tokens would share an expert
     counted = {str(operation) for operation in counter.get_flop_counts()["Global"]}
     return counter.get_total_flops() / tokens, seen.names - counted
 
@@ -99,7 +101,7 @@ class _Products(TorchDispatchMode):
         matrices = [one for one in matrices if one.is_floating_point() and one.ndim >= 2]
         namespace, name, *_ = str(func).split(".")
         free = torch.Tag.pointwise in func.tags or (namespace == "aten" and name.removesuffix("_") in MOVING)
-        if len(matrices) > 1 and not free:
+        if (len(matrices) > 1 and not free) or "_fft_" in name:
             self.names.add(f"{namespace}.{name}")
         return func(*args, **(kwargs or {}))
 

@@ -14,6 +14,7 @@ from typing import Any
 from model.architectures.module import TRANSFORMERS, ModuleConfig
 from pipeline.errors import InputError
 
+TRUSTED = "trusted_"  # begins the names of modules that are loaded from files
 FOLDER = "code"  # of a run, and of a checkpoint: the files of its model's class
 
 
@@ -48,7 +49,10 @@ def load_class(config: ModuleConfig, folder: Path | None, *, trust_code: bool) -
 
         return TransformersModel.of_type(name)
     if not trust_code:
-        raise InputError(f"{config.module} is Python that this would run: look at the file, then give --trust-code")
+        raise InputError(
+            f"{config.module} is Python that this would run: look at the file, then give --trust-code, or "
+            "trust_code=True"
+        )
     assert folder is not None, "a model of the user's code has a folder of code"
     _check(config.files, folder)
     module = _load(folder, file, "_".join([config.files[file], *sorted(config.files.values())]))
@@ -63,9 +67,15 @@ def _check(files: dict[str, str], folder: Path) -> None:
         raise InputError(f"{folder / changed[0]} has changed since its model was planned")
 
 
+def forget_loaded() -> None:
+    """Forget the modules of files that were loaded: the next model imports its file anew."""
+    for name in [name for name in sys.modules if name.startswith(TRUSTED)]:
+        del sys.modules[name]
+
+
 def _load(folder: Path, file: str, digest: str) -> Any:
     """Import a file; what it imports from its folder is its own, also where another model has a file of that name."""
-    own = f"trusted_{digest}"
+    own = TRUSTED + digest
     if own in sys.modules:
         return sys.modules[own]
     path = (folder / file).resolve()

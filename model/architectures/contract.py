@@ -159,7 +159,10 @@ class Rows:
         return self.model.states(self.tokens[:, :read], depth=depth).flatten(0, 1)[chosen]
 
     def take(self, rows: Sequence[int]) -> None:
-        """Keep these rows, in this order; a row may be taken several times to go on in several ways."""
+        """Keep these rows, in this order; a row may be taken several times to go on in several ways.
+
+        A copy by `copy.copy` takes other rows and goes on by itself: bind new tensors, and change nothing in place.
+        """
         index = torch.tensor(rows, device=self.tokens.device)
         self.tokens, self.lengths = self.tokens[index], self.lengths[index]
 
@@ -183,7 +186,7 @@ class Wrapped(Network):
     @property
     def reads_documents(self) -> bool:
         """Whether the model tells the documents of a row apart."""
-        return "documents" in self._given
+        return "documents" in signature(getattr(self.module, "states", self.module.forward)).parameters
 
     def states(self, tokens: Tensor, documents: Documents | None = None, depth: int | None = None) -> Tensor:
         """Compute the logits [B, S, V], in the precision of the matrix products."""

@@ -77,8 +77,8 @@ select
     factors.target_halves,
     factors.p,
     factors.detectable,
-    factors.p < 0.05 as decided,
-    factors.adjusted_p < 0.05 as decided_adjusted,
+    factors.p < 0.05 and not within_noise as decided,
+    factors.adjusted_p < 0.05 and not within_noise as decided_adjusted,
     factors.comparisons,
     case
         when expected.task = 'average' and factors.p < 0.05 then (

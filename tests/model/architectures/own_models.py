@@ -144,6 +144,42 @@ class Whole(nn.Module):
         return 2.0 * self.head.weight.numel()
 
 
+class NoDepth(Whole):
+    def states(self, tokens, documents=None):
+        return super().states(tokens)
+
+    def forward(self, tokens):
+        return self.logits(self.states(tokens))
+
+
+class Elsewhere(Mean):
+    def forward(self, tokens):
+        if tokens.device.type == "cpu":
+            raise NotImplementedError("no kernel for a CPU")
+        return super().forward(tokens)
+
+
+class Ahead(Mean):
+    """Read the whole row for every token of a row."""
+
+    def forward(self, tokens):
+        x = self.tokens(tokens)
+        return self.head(x + x.mean(1, keepdim=True))
+
+
+class InPlace(Whole):
+    """Have a cache whose copies change the cache itself."""
+
+    def new_cache(self, batch, length, depth=None):
+        cache = Sums(self, batch, length)
+
+        def take(rows):
+            cache.sums[: len(rows)] = cache.sums[rows]
+
+        cache.take = take
+        return cache
+
+
 class Headed(Whole):
     flops_per_token = None  # counted
 
