@@ -17,9 +17,9 @@ select
     bound_low, -- lower end of the 95 % interval of the bound
     bound_high, -- upper end of the 95 % interval of the bound
     p, -- of the factor against 1, or of the bound where less than 0.9 is covered; null with one seed
-    decided, -- whether p is below 0.05: 1 lies outside the interval
-    decided_adjusted, -- the same after Holm's correction over the study's averages and held-out losses; null elsewhere
+    decided, -- whether p is below 0.05 and the baseline's range is more than noise: 1 lies outside the interval
+    decided_adjusted, -- decided after Holm's correction over the study's averages and held-out losses; null elsewhere
     comparisons, -- number of those
-    hangs_on, -- families of tasks without any one of which the average would not be decided; null where there is none
+    hangs_on, -- families of tasks without any one of which the average would not be decided, or the other way; null where there is none
     detectable -- smallest factor above 1 that four of five studies with such errors tell from 1; null with one seed
 from mean_factors_against(null);

@@ -81,7 +81,7 @@ select
     factors.adjusted_p < 0.05 and not within_noise as decided_adjusted,
     factors.comparisons,
     case
-        when expected.task = 'average' and factors.p < 0.05 then (
+        when expected.task = 'average' and factors.p < 0.05 and not within_noise then (
             select string_agg(others.left_out, ', ' order by others.left_out)
             from internal.factors_without as others
             where (others.study_id, others.depth, others.variant, others.metric, others.baseline)
