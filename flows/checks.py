@@ -14,6 +14,7 @@ from flows.study.configuration import Study
 from flows.watching.looks import folder_size, free_bytes
 from model.evaluation.harness_files import find_task
 from model.evaluation.trust import check_overrides, check_task_file
+from model.matching import EXPERTS
 from pipeline.benchmarks.items import task_file
 from pipeline.errors import InputError
 from pipeline.sources.repositories.folders import source_files
@@ -60,6 +61,20 @@ def study_warnings(study: Study) -> list[str]:
         )
     if study.training.tune and "learning_rate" in study.training.model_fields_set:
         found.append("training.learning_rate is not used: training.tune chooses one for each model without its own")
+    training = study.training
+    steps = min(training.tokens, training.tune.tokens if training.tune else training.tokens) // training.batch_tokens
+    if training.warmup_steps >= steps:
+        found.append(
+            f"training.warmup_steps is {training.warmup_steps:,}, and {steps:,} steps are trained: the learning rate "
+            "never reaches its full height"
+        )
+    for variant in study.models.variants:
+        by_experts = variant.matched and variant.match in (None, True) and variant.name != study.models.compared_with
+        if by_experts and (lost := [name for name in EXPERTS.values() if name in variant.overrides]):
+            found.append(
+                f"models.variants: {variant.name}: {' and '.join(lost)} of its overrides do not stay: matching chooses "
+                "them for equal costs; match: false keeps them"
+            )
     return found
 
 

@@ -67,4 +67,4 @@ def _evaluated(plan: Plan, run: Run) -> int:
     """Count the checkpoints of a run that have been evaluated on everything."""
     if run.status != "chosen":
         return 0
-    return sum(all(one.done for one in plan.evaluations_of(run, checkpoint)) for checkpoint in run.checkpoints)
+    return sum(all(one.done for one in plan.evaluations_of(run, checkpoint)) for checkpoint in run.written)

@@ -106,6 +106,16 @@ class Run:
         return found
 
     @property
+    def written(self) -> list[Checkpoint]:
+        """The study's checkpoints, one of each folder: two that are planned within one optimiser step share it."""
+        return list({one.folder: one for one in self.checkpoints}.values())
+
+    @property
+    def expected(self) -> int:
+        """The number of the run's checkpoints in the end, as far as is known which of them share a folder."""
+        return len(self.points) - len(self.checkpoints) + len(self.written)
+
+    @property
     def done(self) -> bool:
         """Whether the run has been trained to its goal, with every checkpoint on the way."""
         on_the_way = [point for point in self.points if point <= self.goal]
@@ -419,7 +429,7 @@ class Plan(PlannedData):
         """List the evaluations of a run's checkpoints that are there; none of a run that races or has lost."""
         if run.status not in ("chosen", "tuning"):
             return []
-        return [one for checkpoint in run.checkpoints for one in self.evaluations_of(run, checkpoint)]
+        return [one for checkpoint in run.written for one in self.evaluations_of(run, checkpoint)]
 
     def evaluations_of(self, run: Run, checkpoint: Checkpoint) -> list[Evaluation]:
         """List the evaluations of one checkpoint, one for each benchmark."""

@@ -185,7 +185,7 @@ def _run_row(plan: Plan, run: Run, recorded: Mapping[str, Any]) -> dict[str, Any
 def _checkpoints(run: Run) -> list[dict[str, Any]]:
     """Make the rows of `checkpoints`."""
     names = ("run_id", "tokens", "step", "epoch", "loss", "seconds", "stream_hash")
-    values = [read_checkpoint(one.folder) for one in run.checkpoints]
+    values = [read_checkpoint(one.folder) for one in run.written]
     return [{name: one[name] for name in names} for one in values]
 
 

@@ -92,14 +92,14 @@ def run_study(plan: Plan, jobs: Jobs, shown: Shown, options: Options = Options()
     if options.until == "report":
         path = shown.call("report", "report", results.write_report)
     register_user(plan)
+    again = f"dreamer run {plan.study.arguments}{' --trust-code' * options.trust_code}"
     if options.until in NEXT and not failures:
-        following = f"dreamer run {plan.study.arguments}"
-        progress.write_line(f"{options.until}: done; `{following}` goes on with {NEXT[options.until]}")
+        progress.write_line(f"{options.until}: done; `{again}` goes on with {NEXT[options.until]}")
     if failures:
         first, *others = failures.values()
         more = f"; and {len(others)} more" if others else ""
         report = f"; the report of everything else is {path}" if path else ""
-        raise Failed(f"{first}{more}{report}; `dreamer run {plan.study.arguments}` tries again")
+        raise Failed(f"{first}{more}{report}; `{again}` tries again")
     return path
 
 
@@ -240,7 +240,7 @@ def evaluation_job(
         folder,
         folder / "log.txt",
         EVALUATION_FIRST,
-        goal=len(run.points),
+        goal=run.expected,
         environment=environment,
     )
 

@@ -135,7 +135,7 @@ def _evaluation(plan: Plan, run: Run, record: Mapping[str, Reported], since: flo
     key = f"evaluate {run.name}"
     state = partial(State, "evaluate", run.model.model_id, run.seed)
     evaluations = plan.evaluations(run)
-    wanted = 1 if run.status == "tuning" else len(plan.decisive) * len(run.points)
+    wanted = 1 if run.status == "tuning" else len(plan.decisive) * run.expected
     share = sum(one.done for one in evaluations) / max(1, wanted)
     if share >= 1:
         return state(state=COMPLETE, progress=1.0)

@@ -6,6 +6,7 @@ benchmarks they are evaluated. The settings of a curation stage are that stage's
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,19 +15,27 @@ from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model
 from flows.study.data_section import BUILTIN, Data
 from flows.study.section import Section, check_keys, distinct, settings_section
 from model.architectures.code import digests
-from model.evaluation.job import EvaluationSettings
-from model.training.config import HOW_FAR, HOW_IT_RUNS, Positive, TrainingConfig
+from model.evaluation.job import INTROSPECTION, EvaluationSettings
+from model.training.config import HOW_FAR, HOW_IT_RUNS, NotNegative, Positive, TrainingConfig
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.errors import InputError
 from pipeline.sources.source import Source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.digests import digest
-from pipeline.tokens.validation import VALIDATION
+from pipeline.tokens.validation import TUNING, VALIDATION
+from pipeline.worlds.tasks import WORLD_BENCHMARKS
+from sql.names import AVERAGE
 from sql.statistics.expectations import Expectation
 from sql.statistics.sequential import LOOKS
 
 VARIANTS = ("LA", "DR", "DR+DA")
+TAKEN = {  # names that stand for a benchmark in the results
+    AVERAGE: "the average over benchmarks",
+    VALIDATION: "the documents held out of training",
+    TUNING: "the documents that settings are chosen on",
+    INTROSPECTION: "what is observed of a model's attention and experts",
+}
 MOST_CHECKPOINTS = 10_000
 LONGEST_SEQUENCE = 2**20
 MOST_RANKS = 256  # beyond every machine
@@ -34,6 +43,11 @@ PRESETS = Path(__file__).with_name("presets")
 OF_THE_MACHINE: dict[str, Any] = {  # what decides no result, and is another elsewhere
     **dict.fromkeys(("root", "store", "workers", "compute", "tracking"), True),
     "data": {"mirror", "memory"},
+}
+ELSEWHERE = {  # sizes of a model that are no field of models.dreamer
+    "depth": "models.depths",
+    "vocabulary_size": "data.tokenizer",
+    "sequence_length": "training.sequence_length",
 }
 OF_ALL = ("seed", *HOW_FAR, "batch_tokens", "loss_on", "device", "raw_checkpoints")  # no variant has its own
 
@@ -141,18 +155,30 @@ class Models(Section):
     def _different(cls, depths: list[int]) -> list[int]:
         return distinct(depths, "depths")
 
+    @field_validator("dreamer")
+    @classmethod
+    def _said_here_alone(cls, dreamer: dict[str, Any]) -> dict[str, Any]:
+        if said := next((name for name in ELSEWHERE if name in dreamer), None):
+            raise ValueError(f"{said} is said by {ELSEWHERE[said]}; leave it out here")
+        return dreamer
+
 
 class Tuning(Section):
     """A search over learning rates for every variant without its own: the same rates, seeds and tokens for each."""
 
     learning_rate: list[Positive] = Field(min_length=2, description="one beyond is added where an edge is best")
-    seeds: list[int] = Field(min_length=1, description="of the search alone")
+    seeds: list[NotNegative] = Field(min_length=1, description="of the search alone")
     tokens: int = Field(ge=1, description="of each training of the search")
 
     @field_validator("learning_rate")
     @classmethod
     def _in_order(cls, rates: list[float]) -> list[float]:
         return sorted(distinct(rates, "learning rates"))
+
+    @field_validator("seeds")
+    @classmethod
+    def _different(cls, seeds: list[int]) -> list[int]:
+        return distinct(seeds, "seeds")
 
 
 class SeedsUntil(Section):
@@ -244,6 +270,12 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
         return tuple(sorted({*(p for p in self.checkpoints if p < self.tokens), self.tokens}))
 
 
+def benchmark_names(entries: Sequence[str | dict[str, Any]]) -> list[str]:
+    """Name the benchmarks that entries of a study stand for."""
+    found = (list(WORLD_BENCHMARKS) if entry == BUILTIN else [resolve_benchmark(entry).name] for entry in entries)
+    return [name for names in found for name in names]
+
+
 class Evaluation(settings_section(EvaluationSettings)):
     """The benchmarks every checkpoint is evaluated on, and the settings of EvaluationSettings."""
 
@@ -261,9 +293,9 @@ class Evaluation(settings_section(EvaluationSettings)):
     @field_validator("benchmarks")
     @classmethod
     def _known_benchmarks(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
-        for entry in entries:
-            if entry != BUILTIN and resolve_benchmark(entry).name == VALIDATION:
-                raise ValueError(f"{VALIDATION!r} is the name of the documents held out of training; name it otherwise")
+        for name in distinct(benchmark_names(entries), "names of benchmarks"):
+            if what := TAKEN.get(name):
+                raise ValueError(f"{name!r} is the name of {what}; name the benchmark otherwise")
         return entries
 
 
@@ -302,9 +334,16 @@ class Study(Section):
     @model_validator(mode="after")
     def _expects_of_its_variants(self) -> Study:
         known = [variant.name for variant in self.models.variants]
-        for name in (name for each in self.expect for name in (each.variant, each.against) if name):
-            if name not in known:
-                raise ValueError(f"expect: {name} is none of the variants: {', '.join(known)}")
+        tasks = [AVERAGE, VALIDATION, *benchmark_names(self.evaluation.benchmarks)]
+        for each in self.expect:
+            against = each.against or self.models.compared_with
+            for name in (each.variant, against):
+                if name not in known:
+                    raise ValueError(f"expect: {name} is none of the variants: {', '.join(known)}")
+            if each.variant == against:
+                raise ValueError(f"expect: {against} is compared with itself")
+            if each.task not in tasks:
+                raise ValueError(f"expect: {each.task} is none of the benchmarks: {', '.join(tasks)}")
         return self
 
     @model_validator(mode="after")

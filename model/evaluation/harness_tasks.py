@@ -110,6 +110,7 @@ class HarnessTask:
             measures.append(token_perplexity(documents))
         if gold:
             measures.append(gold_bits_per_byte(gold))
+        self._check_metric(measures)
         version = self._task.VERSION
         return TaskScores(
             self.specification["benchmark"],
@@ -120,6 +121,14 @@ class HarnessTask:
             harness_version=f"lm-eval {lm_eval.__version__}",
             answers=self._answers(),
         )
+
+    def _check_metric(self, measures: Sequence[MetricValues]) -> None:
+        """Raise InputError where the benchmark's metric and filter are not among what the task measures."""
+        benchmark, metric, filter_ = (self.specification.get(name) for name in ("benchmark", "metric", "filter"))
+        if metric and (metric, filter_) not in [(one.metric, one.filter) for one in measures]:
+            known = ", ".join(f"{one.metric} with {one.filter}" for one in measures)
+            where = f"benchmark {benchmark}: task {self.name}"
+            raise InputError(f"{where} has no metric {metric!r} with filter {filter_!r}; it has {known}")
 
     def _answers(self) -> dict[str, Answer]:
         """Return what was chosen or written for each item; nothing of a task whose choices stand in its prompts."""

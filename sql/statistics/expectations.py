@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ CERTAIN = 0.999  # of an interval that is to hold a value: one of 95 % fails on 
 Positive = Annotated[float, Field(gt=0)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Expectation:
     """What a mean factor is expected to be, or the factor at an accuracy: tokens of `against` over those of `variant`.
 

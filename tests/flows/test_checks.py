@@ -68,6 +68,15 @@ def test_a_learning_rate_beside_a_search_is_not_used_and_that_is_said(tmp_path: 
     assert study_warnings(load_study("gpu-small")) == []
 
 
+def test_a_warm_up_that_never_ends_and_sizes_that_do_not_stay_are_said(tmp_path: Path) -> None:
+    (short,) = study_warnings(tiny(tmp_path, training={"tokens": 4096, "warmup_steps": 8}))
+    assert "warmup_steps is 8, and 8 steps are trained" in short
+    sized = {"name": "X", "family": "DR", "overrides": {"experts": 8, "expert_size": 16}}
+    (lost,) = study_warnings(tiny(tmp_path, models={"variants": ["LA", sized]}))
+    assert "X: expert_size and experts of its overrides do not stay" in lost
+    assert study_warnings(tiny(tmp_path, models={"variants": ["LA", {**sized, "match": False}]})) == []
+
+
 def own(**training: Any) -> dict[str, Any]:
     """A variant as LA is, with settings of training of its own."""
     return {"models": {"variants": ["LA", {"name": "X", "family": "LA", "training": training}]}}
@@ -99,6 +108,8 @@ def own(**training: Any) -> dict[str, Any]:
         (own(keep=3, learning_rate=2e-3), "X is LA again, with the same architecture, recipe and seed 0"),
         ({"training": {"tune": {**TUNE, "seeds": [0]}}}, "training.tune.seeds: 0 also trains a model that is measured"),
         ({"training": {"tune": {**TUNE, "learning_rate": [1e-3, 1e-3]}}}, "learning rates must differ"),
+        ({"training": {"tune": {**TUNE, "seeds": [900, 900]}}}, "seeds must differ"),
+        ({"training": {"tune": {**TUNE, "seeds": [-1]}}}, "training.tune.seeds.0"),
         ({"training": {"tune": {**TUNE, "rates": []}}}, "training.tune: unknown key 'rates'"),
         ({"training": {"seeds": [1, True]}}, "training.seeds: true is no number"),
         ({"training": {"checkpoints": []}}, "[] checkpoints: give 1 to 10,000"),

@@ -180,6 +180,19 @@ def test_checkpoints_are_the_first_at_or_above_their_points(prepared: Planned) -
     assert [(one.point, one.tokens) for one in run.checkpoints] == [(6000, 6511), (12_000, 12_000)]
 
 
+def test_points_within_one_step_share_a_checkpoint_that_is_evaluated_once(prepared: Planned) -> None:
+    plan = prepared(models={"variants": ["DR"]}, training={"checkpoints": [6000, 6001, 23_999]})
+    (run,) = plan.runs
+    for tokens in (6007, 24_007):
+        write_checkpoint(run.folder, tokens)
+    write_values(run.folder, [(1, 24_007, 1.0)])
+    assert run.done
+    assert [(one.point, one.tokens) for one in run.written] == [(6001, 6007), (24_000, 24_007)]
+    assert run.expected == 2
+    keys = [one.key for one in plan.evaluations(run)]
+    assert len(set(keys)) == len(keys) == 2 * len(plan.decisive)
+
+
 def test_a_race_is_decided_once_all_its_seeds_have_ended(prepared: Planned) -> None:
     plan = prepared(models={"variants": ["LA"]}, training={"seeds": [0, 1], "screening": 0.25})
     first, second = plan.runs

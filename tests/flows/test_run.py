@@ -178,10 +178,11 @@ def test_a_study_is_known_to_its_store_before_its_first_output(prepared: Planned
 def test_a_study_ends_after_a_stage_and_says_what_comes_next(
     prepared: Planned, capsys: pytest.CaptureFixture[str], until: Any, kinds: set[str], following: str
 ) -> None:
-    plan, jobs = prepared(**ONE), JobsByHand()
-    run(plan, jobs, Options(until=until))
+    plan, jobs, trusting = prepared(**ONE), JobsByHand(), until == "train"
+    run(plan, jobs, Options(until=until, trust_code=trusting))
     assert {job.kind for job in jobs.submitted} == kinds
-    assert f"{until}: done; `dreamer run tiny` goes on with {following}" in capsys.readouterr().err
+    again = "dreamer run tiny" + " --trust-code" * trusting
+    assert f"{until}: done; `{again}` goes on with {following}" in capsys.readouterr().err
     (one,) = plan.runs
     described = json.loads((one.folder / "run.json").read_text())
     assert described["run_id"] == one.run_id

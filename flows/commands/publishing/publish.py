@@ -61,7 +61,7 @@ def _chosen(study: Study, wanted: str) -> list[tuple[Run, Checkpoint]]:
     if not plan.sized:
         raise InputError(f"{study.store_folder}: no trained models; --checkpoints none publishes the results alone")
     complete = [run for run in plan.runs if status_of(plan, run) == COMPLETE]
-    return [(run, one) for run in complete for one in (run.checkpoints if wanted == "all" else run.checkpoints[-1:])]
+    return [(run, one) for run in complete for one in (run.written if wanted == "all" else run.written[-1:])]
 
 
 def _write(study: Study, chosen: list[tuple[Run, Checkpoint]], made: Path, place: str, owner: str) -> None:

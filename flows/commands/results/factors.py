@@ -8,6 +8,7 @@ from pathlib import Path
 
 from flows.commands.results.printing import print_answer
 from flows.commands.tables import console, print_table
+from pipeline.errors import InputError
 from pipeline.storage.files import naming, write_text_atomically
 from reports.curves.entering import EXAMPLE, STUDY, enter_curves, read, within_intervals
 from sql.results import ask, query
@@ -16,6 +17,8 @@ from sql.results import ask, query
 def factors(options: argparse.Namespace) -> None:
     """Print the factors of curves as at the end of a study; with `report`, write the report as one HTML file."""
     path = EXAMPLE if options.curves == "example" else Path(options.curves)
+    if options.report and options.report.resolve() in [given.resolve() for given in (path, options.items) if given]:
+        raise InputError(f"--report: {options.report} holds the curves; name another file")
     curves = read(path, items=options.items, pattern=options.pattern)
     with tempfile.TemporaryDirectory(prefix="dreamer-factors-") as folder:
         database = Path(folder) / "results.duckdb"

@@ -24,7 +24,7 @@ def checkpoints(options: argparse.Namespace) -> None:
     if not chosen:
         raise InputError(f"{study.name} has no such run; it has {', '.join(run.name for run in runs)}")
     for run in chosen:
-        found, status = run.checkpoints, status_of(plan, run)
+        found, status = run.written, status_of(plan, run)
         words = "" if status in (COMPLETE, EVALUATING) else f"  ({status})"
         for one in found if options.all else found[-1:]:
             print(f"{run.model.model_id:<12} seed {run.seed:<4} {one.tokens:>15,} tokens  {one.folder}{words}")

@@ -60,6 +60,11 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
         (("device: cpu", "device: cpu\n  clip: -1"), "training.clip is -1.0"),
         (("device: cpu", "device: cpu\n  micro_batch_tokens: -1"), "micro_batch_tokens is -1, but"),
         (("sources: [builtin]", "sources: [builtin]\n  validation: -1"), "data.validation"),
+        (("benchmarks: [builtin]", "benchmarks: [gsm8k, builtin, gsm8k]"), "names of benchmarks must differ"),
+        (("  dreamer:\n", "  dreamer:\n    depth: 4\n"), "models.dreamer: depth is said by models.depths"),
+        (("name: tiny", "name: tiny\nexpect: [{variant: DR, belw: 1}]"), "unknown key 'belw'; did you mean 'below'?"),
+        (("name: tiny", "name: tiny\nexpect: [{variant: LA, below: 1}]"), "expect: LA is compared with itself"),
+        (("name: tiny", "name: tiny\nexpect: [{variant: DR, below: 1, task: gsm8k}]"), "gsm8k is none of the benchm"),
         (
             ("benchmarks: [builtin]", "benchmarks: [{name: validation, task: gsm8k, repository: a/b, metric: acc}]"),
             "'validation' is the name of the documents held out of training",
@@ -75,6 +80,11 @@ def test_bad_values_are_one_line(tmp_path: Path, change: tuple[str, str], said: 
         changed(tmp_path, *change)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("written", ["2.4e4", "24e3", "+.24e5", "24_000"])
+def test_numbers_are_numbers(tmp_path: Path, written: str) -> None:
+    assert changed(tmp_path, "tokens: 24_000", f"tokens: {written}").training.tokens == 24_000
 
 
 def test_without_an_average_raw_weights_are_evaluated() -> None:

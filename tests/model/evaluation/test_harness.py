@@ -36,7 +36,7 @@ harness_definitions.tune_libraries()
 
 
 def specification(benchmark: str, task: str, place: Path, **more: Any) -> dict[str, Any]:
-    own = {"metric": "acc", "filter": "none", "chance": 0.25, "yaml": None, "overrides": {}, "plain": None}
+    own = {"metric": None, "filter": "none", "chance": 0.25, "yaml": None, "overrides": {}, "plain": None}
     return {"benchmark": benchmark, "task": task, "dataset_path": str(place), **own, **more}
 
 
@@ -283,6 +283,17 @@ def test_gold_answers_as_tasks_name_them(tmp_path: Path, kind: str) -> None:
     scored = task.score({**answers, "generate_until": ["4"]} if output == "generate_until" else answers)
     (gold,) = [measure for measure in scored.measures if measure.metric == "gold_bits_per_byte"]
     assert gold.findings == {"shapes/0": pytest.approx(1 + len(asked))}
+
+
+def test_a_metric_that_the_task_does_not_have_is_told_with_those_it_has(tmp_path: Path) -> None:
+    place = write_data(tmp_path / "data", "default", test=[{"question": "Sides of a square?", "answer": "4"}])
+    path = tmp_path / "shapes.yaml"
+    path.write_text(USERS_TASK)
+    answers = {"generate_until": ["4"], "loglikelihood": [(-1.0, False)]}
+    for named in ({"metric": "exact_mach"}, {"metric": "exact_match", "filter": "strip"}):
+        given = specification("shapes", "shapes", place, yaml=str(path), **named)
+        with pytest.raises(InputError, match=r"shapes has no metric .*; it has exact_match with none, gold_bits"):
+            HarnessTask(given, cache=tmp_path).score(answers)
 
 
 def test_items_without_a_gold_answer_are_left_out(tmp_path: Path) -> None:

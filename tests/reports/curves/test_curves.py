@@ -14,7 +14,7 @@ import pytest
 
 from flows.commands.cli import main
 from pipeline.errors import InputError
-from reports.curves.entering import enter_curves
+from reports.curves.entering import EXAMPLE, enter_curves
 from reports.curves.lm_eval import read_lm_eval
 from reports.curves.points import Curves, read_curves
 from reports.data import read_study
@@ -260,6 +260,14 @@ def test_the_example_has_a_table_and_a_report(tmp_path: Path, capsys: pytest.Cap
     page = (tmp_path / "report.html").read_text()
     assert "LSTM" in page
     assert len(page) > 100_000
+
+
+def test_a_report_never_takes_the_place_of_the_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    curves = tmp_path / "curves.csv"
+    curves.write_text(text := EXAMPLE.read_text())
+    assert main(["factors", str(curves), "--report", str(tmp_path / "x" / ".." / "curves.csv")]) == 2
+    assert "holds the curves; name another file" in capsys.readouterr().err
+    assert curves.read_text() == text
 
 
 def test_neither_torch_nor_prefect_is_imported() -> None:
