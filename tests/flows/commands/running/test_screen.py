@@ -35,6 +35,7 @@ from flows.study.loading import load_study
 from flows.watching import progress
 from flows.watching.record import recorded
 from flows.watching.single import only_run
+from pipeline.storage.files import write_text_atomically
 study = load_study(sys.argv[1], root=sys.argv[2])
 told = progress.listening(progress.Lines(without=STAGES))
 with Live(Watch(study), console=Console(stderr=True)), told, only_run(study), recorded(study):
@@ -44,7 +45,7 @@ with Live(Watch(study), console=Console(stderr=True)), told, only_run(study), re
         for run in first, second:
             run.folder.mkdir(parents=True, exist_ok=True)
             told = {"tokens": tokens, "loss": 2.5, "tokens_per_second": 20.0, "seconds_left": 1200.0}
-            (run.folder / "progress.json").write_text(json.dumps({**told, "state": "running"}))
+            write_text_atomically(run.folder / "progress.json", json.dumps({**told, "state": "running"}))
         progress.report(f"evaluate {third.name}", 0.0, "0 of 4 checkpoints")
         time.sleep(0.5)
 """
