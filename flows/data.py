@@ -36,7 +36,7 @@ VERSIONS = {
     "items": 4,
     "late": 3,
     "tokenizer": 2,
-    "tokens": 5,
+    "tokens": 6,
     "funnel": 3,
     "runs": 1,
     "evaluations": 1,

@@ -86,7 +86,16 @@ def _grouped_product(left: Any, right: Any, *_: Any, **__: Any) -> int:
     return 2 * left[0] * left[1] * right[-1]
 
 
-FORMULAS: dict[Any, Callable[..., int]] = {torch.ops.aten._grouped_mm: _grouped_product}
+def _product_with_vector(*shapes: Any, **_: Any) -> int:
+    """Count the FLOPs of a matrix [I, K] times a vector [K], the last two arguments: torch counts neither operation."""
+    return 2 * shapes[-2][0] * shapes[-2][1]
+
+
+FORMULAS: dict[Any, Callable[..., int]] = {
+    torch.ops.aten._grouped_mm: _grouped_product,
+    torch.ops.aten.mv: _product_with_vector,
+    torch.ops.aten.addmv: _product_with_vector,
+}
 
 
 class _Products(TorchDispatchMode):

@@ -9,7 +9,7 @@ seed, their order, or how many processes there are.
 Files in the folder of the packed tokens: `dropped/` with every held-out document; of those of the lowest hashes of each
 split, three files of plain items for `model.evaluation.tasks`. In `validation.responses.items.jsonl` the target is the
 response after the prompt, in `validation.answers.items.jsonl` the word before the last mark of an answer, in
-`validation.all.items.jsonl` the whole training text: what is scored is what is learned.
+`validation.all.items.jsonl` the training text after its first word: what is scored is what is learned.
 """
 
 from __future__ import annotations
@@ -111,8 +111,10 @@ def _item(document: dict[str, Any], loss_on: str) -> dict[str, str]:
     if loss_on == "answers" and mark:
         before, _, answer = text.rpartition(" ")
         return {"id": document["id"], "prompt": before, "target": answer}
-    if loss_on == "all" or not prompt:
-        return {"id": document["id"], "prompt": "", "target": prompt + response}
+    if loss_on == "all" or not prompt:  # training has no loss on a first token, and never reads on behind an end mark
+        first, _, rest = (prompt + response).partition(" ")
+        prompt, response = (first, rest) if first.strip() and rest.strip() else ("", prompt + response)
+        return {"id": document["id"], "prompt": prompt, "target": response}
     return {"id": document["id"], "prompt": prompt, "target": document["response"]}
 
 

@@ -119,7 +119,7 @@ create table if not exists depth_attention ( -- One row: how much one depth of a
     tokens bigint not null,
     query_depth integer not null, -- that attends, from 1
     key_depth integer not null, -- attended to, from 1 to query_depth
-    score double -- mean attention weight over tokens, 0 to 1 (the paper's Figure 7)
+    score double -- mean attention weight over tokens, 0 to 1 (the paper's Figure 4)
 );
 
 create table if not exists expert_usage ( -- One row: how often a run selects an expert at a depth, at a checkpoint.

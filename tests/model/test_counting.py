@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from flows.models import Sizing, size
 from model.accounting import Resources
 from model.architectures.module import ModuleConfig
-from model.counting import count
+from model.counting import FORMULAS, count
 from pipeline.errors import InputError
 from tests.model.architectures.test_contract import HERE, described
 
@@ -49,6 +51,13 @@ def test_an_operation_that_nobody_can_count_is_named_and_stops_a_match() -> None
             **TRUSTED,
         )
     assert counted("Declared", {}).flops_per_token == 100 * LENGTH
+
+
+def test_a_product_with_a_vector_counts() -> None:
+    matrix, vector = torch.randn(3, 8), torch.randn(8)
+    with FlopCounterMode(display=False, custom_mapping=FORMULAS) as counter:
+        matrix @ vector, torch.addmv(matrix[:, 0], matrix, vector)
+    assert counter.get_total_flops() == 2 * 2 * 3 * 8
 
 
 def test_a_head_of_its_own_counts() -> None:

@@ -132,6 +132,12 @@ def items(packed: Path, loss_on: str = "responses", *split: str) -> list[dict[st
     return [json.loads(line) for line in items_file(packed, loss_on, *split).read_text().splitlines()]
 
 
+def text_of(item: dict[str, Any]) -> str:
+    """The text of an item that asks nothing, else its question."""
+    asks = item["prompt"].startswith("Question: ") or not item["prompt"]
+    return item["prompt"] or item["target"] if asks else f"{item['prompt']} {item['target']}"
+
+
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("several"), SEVERAL)
@@ -149,11 +155,11 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_no_question_is_on_both_sides(results: dict[str, Any], packed: Path, codec) -> None:
     trained = {words(codec.decode(list(prompt or response))) for prompt, response in unpacked(packed)}
-    held_out = {words(item["prompt"] or item["target"]) for item in items(packed)}
-    assert {bool(item["prompt"]) for item in items(packed)} == {True, False}
+    held_out = {words(text_of(item)) for item in items(packed)}
+    assert {item["prompt"].startswith("Question: ") for item in items(packed)} == {True, False}
     assert len(trained) > 600
     assert not trained & held_out
-    asked = Counter(words(item["prompt"]) for item in items(packed) if item["prompt"])
+    asked = Counter(words(item["prompt"]) for item in items(packed) if item["prompt"].startswith("Question: "))
     assert set(asked.values()) == {3}, "all solutions of a question"
 
 
@@ -179,10 +185,10 @@ def test_a_tuning_split_is_apart_from_validation_and_from_training(source, token
     with_tuning = pack(source, tokenizer, tmp_path, seed=0, validation=1000, tuning=1000, **OPTIONS)
     assert items(tmp_path) == items(packed)
     tuned = items(tmp_path, "responses", TUNING)
-    asked = {words(item["prompt"] or item["target"]) for item in tuned}
+    asked = {words(text_of(item)) for item in tuned}
     trained = {words(codec.decode(list(prompt or response))) for prompt, response in unpacked(tmp_path)}
     assert not asked & trained
-    assert not asked & {words(item["prompt"] or item["target"]) for item in items(packed)}
+    assert not asked & {words(text_of(item)) for item in items(packed)}
     assert 10 < with_tuning["tuning"] == len(tuned) < 60  # about 2 % again
     held_out = sum(row["documents"] for row in with_tuning["counts"] if row["reason"] == TUNING)
     assert results["documents"] - with_tuning["documents"] == held_out == len(tuned)
@@ -192,10 +198,17 @@ def test_items_are_what_is_learned(results: dict[str, Any], packed: Path) -> Non
     held_out = read(packed, "dropped")
     parts = {row["id"]: training_parts(row["question"], row["response"]) for row in held_out}
     for item in items(packed, "all"):
-        assert (item["prompt"], item["target"]) == ("", "".join(parts[item["id"]]))
+        assert f"{item['prompt']} {item['target']}" == "".join(parts[item["id"]])
     for item in items(packed, "responses"):
         prompt, response = parts[item["id"]]
-        assert (item["prompt"], f" {item['target']}" if prompt else item["target"]) == (prompt, response)
+        assert f"{item['prompt']} {item['target']}" == prompt + response
+        assert item["prompt"] == (prompt or response.split(" ")[0])
+
+
+def test_nothing_is_scored_that_training_has_no_loss_on(results: dict[str, Any], packed: Path) -> None:
+    """A document's first token has no loss in training, and the end mark is read by no other token."""
+    for loss_on in ("all", "responses", "answers"):
+        assert all(item["prompt"] for item in items(packed, loss_on)), loss_on
 
 
 def test_fewer_items_are_those_of_the_lowest_hashes(results, source, tokenizer, packed: Path, tmp_path: Path) -> None:
