@@ -1,4 +1,4 @@
-"""Start studies as a user does, and find the processes that they have started."""
+"""Start studies as a user does, find the processes that they have started, and be a stranger to them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from base64 import b64encode
 from pathlib import Path
@@ -75,3 +76,49 @@ def ask(address: str, path: str, body: object = None) -> Any:
 def trains(root: Path) -> bool:
     """Whether a training has saved a state."""
     return bool(list(root.glob("store/runs/*/state/*/values.json")))
+
+
+def answered(address: str, path: str, **headers: str) -> tuple[int, dict[str, str]]:
+    """The status and the headers of the answer to a POST, or to what the headers ask for beforehand."""
+    method = "OPTIONS" if "Access-Control-Request-Method" in headers else "POST"
+    request = urllib.request.Request(
+        f"{address}{path}", b"{}", {"Content-Type": "application/json", **headers}, method=method
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, {name.lower(): value for name, value in answer.headers.items()}
+    except urllib.error.HTTPError as error:
+        return error.code, {name.lower(): value for name, value in error.headers.items()}
+
+
+def refuses_strangers(address: str) -> None:
+    """Check that a Prefect server does nothing for pages of other origins, nor for who has no secret."""
+    allowed = "access-control-allow-origin"
+    basic = "Basic " + b64encode(secret().encode()).decode()
+    foreign = {"Origin": "https://evil.example"}
+    assert answered(address, "/flow_runs/filter", Authorization=basic)[0] == 200
+    for path in ("/flow_runs/filter", "/deployments/filter", "/deployments/"):
+        for headers in ({}, foreign, {"Authorization": "Basic ZHJlYW1lcjpndWVzcw=="}):
+            status, told = answered(address, path, **headers)
+            assert status == 401
+            assert allowed not in told
+    wanted = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,authorization"}
+    status, told = answered(address, "/deployments/", **foreign, **wanted)
+    assert status == 400
+    assert allowed not in told
+    with urllib.request.urlopen(address.removesuffix("/api"), timeout=30) as page:
+        assert b"<html" in page.read().lower()
+
+
+MODULES = ("ctypes", "glob", "safetensors", "torch", "model")
+
+
+def plant(folder: Path) -> Path:
+    """Plant modules, and settings of Prefect that name code; returns the file to which they write when they run."""
+    ran = folder / "ran"
+    for name in MODULES:
+        (folder / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write('{name} ')\n")
+    (folder / "prefect.toml").write_text('[logging]\nconfig_path = "logging.yml"\n')
+    formatter = f'{{"()": os.system, command: "echo prefect.toml >> {ran}"}}'
+    (folder / "logging.yml").write_text(f"version: 1\nformatters:\n  hostile: {formatter}\n")
+    return ran

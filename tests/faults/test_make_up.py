@@ -17,9 +17,7 @@ import pytest
 from flows.watching.single import LOCK
 from pipeline.storage.locks import holder
 from sql.results import query
-from tests.faults.processes import PREFECT, ask, child, environment, started_for, trains
-from tests.flows.hostile import plant
-from tests.flows.prefect.strangers import refuses_strangers
+from tests.faults.processes import PREFECT, ask, child, environment, plant, refuses_strangers, started_for, trains
 from tests.flows.small_study import PROJECT, small_study
 from tests.waiting import PATIENCE_SECONDS, until
 

@@ -1,10 +1,10 @@
-"""Tiny studies, and jobs that make by hand the files which a process would make."""
+"""Tiny studies, also of rows of our own, and jobs that make by hand the files which a process would make."""
 
 from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import pyarrow as pa
 import yaml
 
 from flows.jobs import Event, Job
-from flows.plan import Run
+from flows.plan import Plan, Run
+from flows.prepare import prepare_data
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from model.evaluation.parts import write_rows
@@ -93,6 +94,20 @@ def evaluate(
         write_rows(Path(output["folder"]), rows, output["configuration"])
 
 
+class Heard:
+    """Keeps the key, the fraction and the words of every report."""
+
+    def __init__(self) -> None:
+        self.reports: list[tuple[str, float, str]] = []
+
+    def update(self, key: str, fraction: float, words: str) -> None:
+        self.reports.append((key, fraction, words))
+
+    @property
+    def words(self) -> list[str]:
+        return [words for *_, words in self.reports]
+
+
 class JobsByHand:
     """Jobs one after another, the most urgent first; those named in `errors` fail by that error.
 
@@ -148,3 +163,27 @@ class JobsByHand:
 
     def stop(self) -> None:
         self.stopped = True
+
+
+# Rows of our own in a mirror: the data sets `owner/<name>`, with the columns `q` and `r`.
+BENCHMARK = {"name": "b", "repository": "owner/items", "task": "b", "metric": "acc", "question": "q", "split": "train"}
+
+
+def write_own_rows(mirror: Path, name: str, rows: Iterable[dict[str, Any]]) -> None:
+    """Write a data set."""
+    folder = mirror / "owner" / name / "default"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def entry(name: str, **fields: Any) -> dict[str, Any]:
+    """The entry of a study's source."""
+    return {"name": name, "repository": f"owner/{name}", "question": "q", "response": "r", **fields}
+
+
+def prepared_of(mirror: Path, root: Path, *sources: dict[str, Any], cluster: str | None = None, **changes: Any) -> Plan:
+    """Plan a study of sources, and of the benchmark `owner/items`; prepare its data. `changes` are those of `data`."""
+    data = {"sources": list(sources), "mirror": str(mirror), "tokenizer": {"vocabulary_size": 300}, **changes}
+    plan = Plan(tiny(root, data=data, evaluation={"benchmarks": [BENCHMARK]}, compute={"cluster": cluster}))
+    prepare_data(plan, at_once)
+    return plan

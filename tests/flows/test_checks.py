@@ -21,8 +21,7 @@ from pipeline.benchmarks.table import BENCHMARKS
 from pipeline.errors import InputError
 from pipeline.sources.source import Source
 from pipeline.storage.store import Output
-from tests.flows.by_hand import at_once, study_file, tiny
-from tests.flows.own_rows import entry, write_rows
+from tests.flows.by_hand import at_once, entry, study_file, tiny, write_own_rows
 from tests.flows.small_study import TINY
 
 
@@ -179,7 +178,7 @@ def test_the_checkpoints_of_screened_seeds_are_counted(tmp_path: Path, screening
 
 def curated(folder: Path, rows: list[dict[str, Any]], **fields: Any) -> tuple[Source, list[Output]]:
     """Curate one source; its first stages, which are made whatever becomes of the others."""
-    write_rows(folder, "s", rows)
+    write_own_rows(folder, "s", rows)
     data = {"sources": [entry("s", **fields)], "mirror": str(folder), "tokenizer": {"vocabulary_size": 300}}
     plan = Plan(tiny(folder / "run", data=data))
     with suppress(InputError):

@@ -19,8 +19,7 @@ from flows.run import Options, Shown, run_study
 from flows.watching import progress
 from pipeline.errors import InputError
 from sql.results import connect, query
-from tests.flows.by_hand import JobsByHand, tiny
-from tests.flows.heard import Heard
+from tests.flows.by_hand import Heard, JobsByHand, tiny
 from tests.sql.processes import shell
 
 Planned = Callable[..., Plan]

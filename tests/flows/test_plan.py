@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from flows.plan import Checkpoint, Plan
-from flows.prepare import curation_counts
 from flows.study.loading import load_study
 from pipeline.storage.integrity import sealed
 from tests.flows.by_hand import tiny, train, write_checkpoint
@@ -214,20 +213,3 @@ def test_a_race_is_decided_once_all_its_seeds_have_ended(prepared: Planned) -> N
     longer = prepared(models={"variants": ["LA"]}, training={"seeds": [0, 1], "screening": 0.25, "tokens": 48_000})
     assert [run.run_id for run in longer.runs] == [run.run_id for run in plan.runs]
     assert {run.status for run in longer.runs} == {"racing"}, "the race is held at another point"
-
-
-def test_seeds_that_failed_have_lost_and_where_all_have_nothing_is_decided(prepared: Planned) -> None:
-    plan = prepared(models={"variants": ["LA"]}, training={"seeds": [0, 1], "screening": 0.25})
-    for run in plan.runs:
-        run.folder.mkdir(parents=True)
-        (run.folder / "failure.txt").write_text("the loss is not a number")
-    assert plan.undecided == []
-    train(plan.runs[1])
-    assert len(plan.undecided) == 1
-
-
-def test_counts_join_documents_and_tokens(prepared: Planned) -> None:
-    rows = list(curation_counts(prepared().data))
-    assert all(row["tokens"] > 0 for row in rows)
-    stages = list(dict.fromkeys(row["stage"] for row in rows))
-    assert stages == ["documents", "traces", "clean", "deduplicate", "decontaminate", "tokens"]

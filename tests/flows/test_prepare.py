@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,14 +17,11 @@ from flows.data import DataPlan
 from flows.plan import Plan
 from flows.prepare import prepare_data
 from flows.study.loading import load_study
-from model.training.stream import TokenStream
 from pipeline.errors import InputError
 from pipeline.storage.documents import KEPT, read_documents
 from pipeline.storage.parallel import workers
 from pipeline.storage.store import Output
-from pipeline.tokens.tokenizer import read_tokenizer
-from tests.flows.by_hand import at_once, study_file, tiny
-from tests.flows.own_rows import BENCHMARK, entry, prepared_of, write_rows
+from tests.flows.by_hand import BENCHMARK, at_once, entry, prepared_of, study_file, tiny, write_own_rows
 from tests.flows.small_study import TINY
 
 
@@ -99,74 +94,12 @@ def test_of_sheets_only_what_is_planted_goes(tmp_path: Path) -> None:
     assert scores.keys() == {"clean", "exact", "leak", "broken"}
 
 
-@pytest.mark.slow
-def test_every_dropped_document_says_why(prepared: Plan) -> None:
-    for name, reasons in (("deduplicate", {"exact_duplicate", "near_duplicate"}), ("decontaminate", set())):
-        rows = [
-            row for batch in read_documents(stage(prepared, name).path, kind="dropped") for row in batch.to_pylist()
-        ]
-        assert rows
-        assert all(row["reason"] and row["because"] for row in rows)
-        assert reasons <= {row["reason"] for row in rows}
-
-
-@pytest.mark.slow
-def test_the_funnel_adds_up(prepared: Plan) -> None:
-    before = None
-    for output in [*prepared.data.counted, prepared.data.packed]:
-        total = sum(count["documents"] for count in output.results["counts"])
-        if before is not None:
-            assert total == before, output.stage
-        before = sum(count["documents"] for count in output.results["counts"] if count["reason"] == KEPT)
-
-
-@pytest.mark.slow
-def test_the_packed_stream_holds_what_was_kept(prepared: Plan) -> None:
-    curated, packed = stage(prepared, "decontaminate"), stage(prepared, "tokens")
-    kept = sum(count["documents"] for count in curated.results["counts"] if count["reason"] == KEPT)
-    counted = {count["reason"]: count for count in packed.results["counts"]}
-    assert packed.results["documents"] == kept - counted["validation"]["documents"] == counted[KEPT]["documents"]
-    assert packed.results["tokens"] == counted[KEPT]["tokens"]
-    described = json.loads((packed.path / "packed.json").read_text())
-    assert described["tokens"] == packed.results["tokens"]
-    assert described["vocabulary_size"] == stage(prepared, "tokenizer").results["vocabulary_size"]
-    batch = TokenStream(packed.path, seed=0, batch_rows=4).batch(0)
-    assert batch.tokens.shape[1] == prepared.study.training.sequence_length
-
-
-@pytest.mark.slow
-def test_no_validation_document_shares_its_question_with_training(prepared: Plan) -> None:
-    packed = stage(prepared, "tokens").path
-    task = prepared.tasks[-1]
-    assert (task["benchmark"], task["metric"]) == ("validation", "bits_per_byte")
-    held_out = [json.loads(line) for line in Path(task["plain"]).read_text().splitlines()]
-    assert len(held_out) == stage(prepared, "tokens").results["validation"] > 200
-    codec = read_tokenizer(prepared.data.tokenizer.path)
-    tokens = np.fromfile(packed / "tokens-00000.bin", "<u2")
-    index = np.load(packed / "index-00000.npy")
-    trained = {normal(codec.decode(tokens[start:response].tolist())) for start, response, _ in index}
-    assert len(trained) > 10_000
-    assert not trained & {normal(item["prompt"]) for item in held_out}
-
-
-def normal(text: str) -> tuple[str, ...]:
-    """The words of a text in small letters."""
-    return tuple(re.findall(r"\w+", text.lower()))
-
-
-@pytest.mark.slow
-def test_a_second_time_nothing_is_done(prepared: Plan) -> None:
-    steps = []
-    prepare_data(Plan(prepared.study), lambda *step: steps.append(step))
-    assert steps == []
-
-
 def test_all_data_sets_that_are_not_here_are_named_with_the_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A study of two sources and three benchmarks, one of which is in the mirror."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    write_rows(tmp_path / "mirror", "items", [{"q": "What is 2 + 3?", "a": "5"}])
+    write_own_rows(tmp_path / "mirror", "items", [{"q": "What is 2 + 3?", "a": "5"}])
     sources = ["gsm8k", {"name": "mine", "repository": "me/mine", "text": "t"}]
     path = study_file(tmp_path, data={"sources": sources}, evaluation={"benchmarks": [BENCHMARK, "mathqa", "gsm8k"]})
     study = load_study(path, mirror=tmp_path / "mirror", root=tmp_path / "run")
@@ -179,7 +112,7 @@ def test_all_data_sets_that_are_not_here_are_named_with_the_study(
 
 
 def test_the_mirror_of_the_last_run_is_known_to_every_command(tmp_path: Path) -> None:
-    write_rows(tmp_path / "mirror", "items", [{"q": "What is 2 + 3?", "a": "5"}])
+    write_own_rows(tmp_path / "mirror", "items", [{"q": "What is 2 + 3?", "a": "5"}])
     path = study_file(tmp_path, evaluation={"benchmarks": ["builtin", BENCHMARK]})
     prepare_data(Plan(load_study(path, mirror=tmp_path / "mirror", root=tmp_path / "run")), at_once)
     later = load_study(path, root=tmp_path / "run")
@@ -192,8 +125,8 @@ def test_the_mirror_of_the_last_run_is_known_to_every_command(tmp_path: Path) ->
 
 def test_a_study_of_late_benchmarks_alone_has_no_items_to_look_for(tmp_path: Path) -> None:
     mirror = tmp_path / "mirror"
-    write_rows(mirror, "rows", ({"q": f"What is {n} + 1?", "r": f"It is {n + 1}."} for n in range(3000)))
-    write_rows(mirror, "items", [{"q": "What is 2 + 3?", "a": "5"}])
+    write_own_rows(mirror, "rows", ({"q": f"What is {n} + 1?", "r": f"It is {n + 1}."} for n in range(3000)))
+    write_own_rows(mirror, "items", [{"q": "What is 2 + 3?", "a": "5"}])
     data = {"sources": [entry("rows")], "mirror": str(mirror), "tokenizer": {"vocabulary_size": 300}}
     plan = Plan(tiny(tmp_path / "run", data=data, evaluation={"benchmarks": [{**BENCHMARK, "late": True}]}))
     prepare_data(plan, at_once)
@@ -208,7 +141,7 @@ def test_a_new_source_is_signed_alone(tmp_path: Path, monkeypatch: pytest.Monkey
     texts = [" ".join(draw.choices(WORDS, k=30)) + f" {n % 50}?" for n in range(200)]
     copies = [text.replace(" ", " other ", 1) for text in texts[::2]]
     for name, questions in (("first", texts), ("second", copies), ("items", ["What is 3 and 4 and 5?"] * 20)):
-        write_rows(mirror, name, ({"q": question, "r": "It is so."} for question in questions))
+        write_own_rows(mirror, name, ({"q": question, "r": "It is so."} for question in questions))
     signed = []
     sign = flows.prepare.sign_source
     monkeypatch.setattr(
@@ -259,7 +192,7 @@ def mirror(tmp_path: Path) -> Path:
     (folders["mixed"] / "train.jsonl").write_bytes(
         "\n".join(lines).encode() + b'\n{"turns": [{"text": "\xff?"}], "r": "y"}\n'
     )
-    write_rows(tmp_path, "items", [{"q": "Who wrote the paper on dreams?"}])
+    write_own_rows(tmp_path, "items", [{"q": "Who wrote the paper on dreams?"}])
     return tmp_path
 
 
@@ -325,7 +258,7 @@ def test_a_study_prepared_on_a_running_cluster_is_the_same_study(
     for name in (*NAMES, "items"):
         answers = (f"<think>{'hm ' * 20}</think>It is {2 * i}." if i % 9 else "" for i in range(400))
         rows = ({"q": f"{name}: what is {i * 37} and {i}?", "r": answer} for i, answer in enumerate(answers))
-        write_rows(mirror, name, rows)
+        write_own_rows(mirror, name, rows)
     monkeypatch.setattr(flows.prepare, "WORTH_PROCESSES", 0)
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         there = {"cluster": cluster.scheduler_address}

@@ -13,8 +13,7 @@ from flows.plan import Plan
 from flows.rows import enter_evaluations, enter_study
 from flows.run import Options, Shown, run_study
 from flows.watching import progress
-from tests.flows.by_hand import tiny
-from tests.flows.heard import Heard
+from tests.flows.by_hand import Heard, tiny
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sql.export import export
-from tests.faults.processes import DREAMER, environment
-from tests.flows.hostile import plant
+from tests.faults.processes import DREAMER, environment, plant
 from tests.flows.small_study import small_study
 
 PLANTED = {

@@ -134,7 +134,3 @@ def test_a_tracker_that_is_not_installed_is_told_before_the_start(
     with pytest.raises(InputError, match="wandb is not installed"):
         check_study(tiny(tmp_path, tracking="wandb"))
     check_study(tiny(tmp_path))
-
-
-def test_a_tracker_changes_no_study(tmp_path: Path) -> None:
-    assert tiny(tmp_path, tracking="wandb").study_id == tiny(tmp_path).study_id

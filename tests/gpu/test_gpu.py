@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from model.train import train
 from model.training.config import read_run
 from model.training.step.wrapping import compile_parts
 from model.training.trainer import Trainer
+from tests.model.conftest import as_gpu  # noqa: F401  a fixture
 from tests.model.packed_folder import write_run
 from tests.model.tiny_network import (
     VARIANTS,
@@ -34,6 +35,21 @@ from tests.model.tiny_network import (
 )
 
 T, A, H, F, V = 96, 2, 32, 16, 64
+
+
+@pytest.fixture(params=["gpu", "cpu"])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
+    """The first GPU where there is one, and a CPU that is treated as a GPU, at small sizes, everywhere."""
+    if request.param == "gpu":
+        if not torch.cuda.is_available():
+            pytest.skip("no GPU")
+        chosen = torch.device("cuda", 0)
+    else:
+        request.getfixturevalue("as_gpu")
+        chosen = torch.device("cpu")
+    monkeypatch.setattr("model.training.trainer.choose_device", lambda *_: chosen)
+    yield chosen
+    torch.cuda.empty_cache()  # nothing without a GPU
 
 
 def numbers(*shape: int) -> Tensor:

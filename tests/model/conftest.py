@@ -1,4 +1,6 @@
 import os
+import shlex
+import shutil
 
 import pytest
 import torch
@@ -7,8 +9,10 @@ import torch.nn.functional as F
 from model import ops
 from model.ops.gpu import as_on_gpu
 from model.ops.torch_kernels import attention
-from tests.model.compiler import COMPILER
 
+# The C engine's tests run everywhere but without a C compiler. A library that is missing makes them fail.
+COMPILER = os.environ.get("DREAMER_NATIVE") != "0" and shutil.which(shlex.split(os.environ.get("CC") or "cc")[0])
+needs_compiler = pytest.mark.skipif(not COMPILER, reason="no C compiler")
 if not COMPILER:
     os.environ["DREAMER_NATIVE"] = "0"  # else every process of the tests would say that there is none
 

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-import resource
 import shutil
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from model.checksums import damaged_files, damaged_state, newest_values, read_ch
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from pipeline.errors import InputError
+from tests.full_disk import no_space
 from tests.model.packed_folder import SMALL
 from tests.model.saved_files import rewrite, save_model
 
@@ -182,13 +182,8 @@ def test_a_damaged_state_is_bad_input_and_other_folders_are_none(tmp_path):
 def test_a_full_disk_leaves_the_older_state(tmp_path):
     folder = tmp_path / "state"
     save_state(folder, 1, State({"x": torch.zeros(10)}, {}))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
-    try:
-        with pytest.raises(OSError, match=r"tensors\.safetensors"):
-            save_state(folder, 2, State({"x": torch.zeros(10_000)}, {}))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with no_space(10_000), pytest.raises(OSError, match=r"tensors\.safetensors"):
+        save_state(folder, 2, State({"x": torch.zeros(10_000)}, {}))
     assert [path.name for path in folder.iterdir()] == ["000000001"]
 
 
@@ -204,6 +199,8 @@ def test_narrow_numbers_become_the_models_own(model):
     [
         (b"[]", r" holds \[\], but it must be an object"),
         (b"{", ": not valid JSON"),
+        (b"\xff", ": not valid JSON"),
+        pytest.param(b"[" * 100_000, ": not valid JSON", id="deep"),
         (b'{"deepth": 3}', ": model configuration: deepth is no field; did you mean depth\\?"),
         (b'{"depth": "3"}', ": model configuration: depth is '3'"),
     ],

@@ -1,14 +1,11 @@
-"""Configurations, and settings that are checked."""
+"""Configurations: what is refused, and what a variant is."""
 
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from model.checked import Count, FileName, checked, read_object
 from model.config import DreamerConfig, dr, dr_da, la
 from pipeline.errors import InputError
 
@@ -82,42 +79,3 @@ def test_a_variant_is_matched_to_its_baseline_or_has_given_sizes():
     assert dr(4, **SMALL, **sizes) == dataclasses.replace(la(4, **SMALL), recurrent=True, **sizes)
     with pytest.raises(InputError, match="depth is 0"):
         dr(0, baseline=baseline)
-
-
-@checked("sizes")
-class Sizes:
-    width: int
-    depth: Count | None = None
-    name: FileName = "a"
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({"width": 3, "dephts": 2}, ["dephts is", "did you mean depth?"]),
-        ({"width": 3, "colour": 2}, ["colour is", "width, depth, name"]),
-        ({"width": True}, ["width is True"]),
-        ({"width": "3"}, ["width is '3'"]),
-        ({"width": 3, "depth": 0}, ["depth is 0"]),
-        ({"width": 3, "depth": 2**63}, [f"depth is {2**63}"]),
-        ({"width": 3, "name": "../b"}, ["name is '../b'"]),
-        ({}, ["width is missing"]),
-    ],
-)
-def test_mistakes_are_named(values: dict[str, Any], said: list[str]) -> None:
-    with pytest.raises(InputError) as error:
-        Sizes(**values)
-    assert str(error.value).startswith("sizes.")
-    assert all(words in str(error.value) for words in said)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("text", ["{", "\udcff", "[" * 100_000])
-def test_a_file_that_is_no_json(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "x.json"
-    path.write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(InputError, match=r"x\.json: not valid JSON"):
-        read_object(path)
-    path.write_text("[1]")
-    with pytest.raises(InputError, match=r"x\.json holds \[1\], but it must be an object"):
-        read_object(path)

@@ -376,7 +376,6 @@ def test_merged_weights_give_the_same_outputs(config):
 
 @pytest.mark.parametrize("config", VARIANTS)
 def test_initialisation_is_table_3_and_the_first_loss_ln_v(config):
-    torch.manual_seed(0)
     model = Dreamer(dataclasses.replace(config, depth=4, vocabulary_size=512, hidden_size=64, expert_size=64))
     dimensions = 3 if config.depth_attention else 2
     for name, parameter in model.named_parameters():

@@ -17,29 +17,11 @@ from tests.model.evaluation.evaluation_world import plain_generation, small_mode
 from tests.model.tiny_network import DR, DR_DA, LA, VARIANTS, build, by_reference, random_documents, random_tokens
 
 END = 0
-SMALL_VARIANTS = {
-    "LA": {"recurrent": False, "depth_attention": False},
-    "DR": {"depth_attention": False},
-    "DR+DA": {},
-    "DR+DA sequential": {"mixture": "sequential"},
-    "DR+DA window": {"depth_window": 2},
-}
 
 
 def prompts_of(*lengths: int) -> list[list[int]]:
     generator = torch.Generator().manual_seed(sum(lengths))
     return [torch.randint(1, 320, (length,), generator=generator).tolist() for length in lengths]
-
-
-@pytest.mark.parametrize("depth", [None, 2])
-@pytest.mark.parametrize("variant", SMALL_VARIANTS)
-def test_batched_cached_equals_plain(variant: str, depth: int | None) -> None:
-    model = small_model(**SMALL_VARIANTS[variant])
-    depth = depth if model.config.recurrent else None
-    prompts = prompts_of(1, 40, 7, 7, 23, 60)
-    for batch_tokens in (100, 10_000):
-        written = generate(model, prompts, max_new_tokens=8, end_token=END, batch_tokens=batch_tokens, depth=depth)
-        assert written == [plain_generation(model, prompt, 8, END, depth) for prompt in prompts]
 
 
 def test_end_token_ends_a_row_and_is_left_out() -> None:

@@ -10,7 +10,7 @@ import pytest
 from pipeline.errors import InputError
 from sql import results
 from sql.connection import connect
-from sql.definitions import FOLDER, comments, definitions, digest, needs, views
+from sql.definitions import FOLDER, comments, definitions, digest, views
 from sql.keeping import KEPT, keep_views
 from sql.results import query
 from tests.reports.small_results import STUDY, whole_study
@@ -113,9 +113,3 @@ def test_another_text_gives_another_digest():
 def test_a_file_says_what_it_creates(name):
     rows = "create or replace view" in TEXTS[name] or " as table" in TEXTS[name]
     assert TEXTS[name].startswith("-- One row: " if rows else "-- ")
-
-
-def test_a_definition_comes_after_those_that_it_reads():
-    text = "-- from a, in words\ncreate view e as from a join internal.b using (x) where c(x) and d = 1 -- from d"
-    assert needs(text, ["a", "b", "c", "d"]) == ["a", "b", "c"]
-    assert BUILT.index("token_scores") < BUILT.index("counted_scores") < BUILT.index("curve_points")

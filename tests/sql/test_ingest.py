@@ -168,11 +168,6 @@ def entered(path: Path) -> dict[str, list[int]]:
     return found
 
 
-@pytest.fixture
-def path(tmp_path):
-    return empty_file(tmp_path / "results.duckdb")
-
-
 @pytest.mark.slow
 def test_four_processes_enter_everything_while_users_open_the_file(path):
     writers = [start(ENTER, path, run, 8, PATIENCE_SECONDS) for run in "abcd"]

@@ -84,8 +84,7 @@ def begin_to_wait(seconds: float) -> None:
     raise Waited
 
 
-def test_a_device_is_held_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))  # of which the locks of the machine are not
+def test_a_device_is_held_by_one_at_a_time() -> None:
     names = ["test-0", "test-1"]
     with lock_gpus(names, 1, begin_to_wait) as first, lock_gpus(names, 1, begin_to_wait) as second:
         assert [first, second] == [["test-0"], ["test-1"]]

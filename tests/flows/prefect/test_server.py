@@ -36,8 +36,8 @@ from flows.study.configuration import Study
 from flows.study.loading import load_study
 from flows.watching import progress
 from pipeline.errors import InputError
-from tests.flows.heard import Heard
-from tests.flows.prefect.strangers import refuses_strangers
+from tests.faults.processes import refuses_strangers
+from tests.flows.by_hand import Heard
 from tests.flows.small_study import PROJECT, TINY
 
 

@@ -108,15 +108,11 @@ def test_the_papers_sources_are_named_at_once(tmp_path: Path) -> None:
         changed(tmp_path, "sources: [builtin]", "sources: [paper, gsm8k]")
 
 
-def test_a_study_that_is_not_there() -> None:
-    with pytest.raises(InputError, match="neither a preset"):
-        load_study("no-such-study")
-
-
 def test_identity_follows_what_decides_results(tmp_path: Path) -> None:
     study = load_study(TINY)
     assert study.study_id == load_study(TINY, root=tmp_path, mirror=tmp_path).study_id
-    assert study.study_id == changed(tmp_path, "data:", "remark: found beforehand\ndata:").study_id
+    for change in ("remark: found beforehand", "tracking: wandb"):
+        assert study.study_id == changed(tmp_path, "data:", f"{change}\ndata:").study_id
     for change in (("24_000", "24_001"), ("weights: both", "weights: raw"), ("seeds:", "averaging: 9\n  seeds:")):
         assert changed(tmp_path, *change).study_id != study.study_id
 
@@ -153,7 +149,7 @@ def test_checkpoints_by_number_or_by_list(tmp_path: Path) -> None:
 
 def test_a_study_file_is_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for place in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+    for place in (tmp_path / "pipe", Path("/dev/zero"), tmp_path, "no-such-study"):
         with pytest.raises(InputError, match=r"is neither a preset .* nor a YAML file that exists"):
             load_study(place)
 

@@ -25,8 +25,7 @@ from flows.watching.looks import folder_size, found_in, written_at
 from flows.watching.silence import silence
 from flows.watching.single import only_run, runs_elsewhere
 from pipeline.errors import InputError
-from tests.flows.by_hand import tiny
-from tests.flows.heard import Heard
+from tests.flows.by_hand import Heard, tiny
 from tests.flows.small_study import PROJECT, TINY
 
 

@@ -73,13 +73,6 @@ def test_log_likelihoods_equal_a_plain_pass(batch_tokens: int) -> None:
 LA = {"recurrent": False, "depth_attention": False}
 
 
-@pytest.mark.parametrize("changes", [{"depth": 1}, {"depth": 6}, LA, {"depth_attention": False}], ids=str)
-def test_log_likelihoods_of_other_depths_and_families(changes: dict[str, Any]) -> None:
-    context = list(range(1, 31))
-    pairs = [(context, [5]), (context, [7, 8, 9]), (context, [7, 8]), ([3], [1] * 40), (list(range(96)), [4, 4])]
-    check_log_likelihoods(pairs, 200, **changes)
-
-
 @settings(max_examples=25)
 @given(st.lists(st.tuples(tokens, tokens), min_size=1, max_size=8), st.integers(1, 300))
 def test_log_likelihoods_of_anything(pairs: list[tuple[list[int], list[int]]], batch_tokens: int) -> None:

@@ -123,14 +123,6 @@ def test_all_arguments_are_lm_evals_own(tmp_path: Path) -> None:
     assert done.stdout.startswith("usage: lm-eval")
 
 
-def test_lm_eval_finds_the_model_by_its_name() -> None:
-    from lm_eval.api.registry import get_model
-
-    from model.evaluation.harness import DreamerLM
-
-    assert get_model("dreamer") is DreamerLM
-
-
 def test_a_models_tokenizer_is_found(study: Path, tmp_path: Path) -> None:
     model = study / "runs/run/checkpoints/000000000001000"
     assert find_tokenizer(model) == study / "tokenizer"

@@ -67,10 +67,12 @@ class Read:
 
 
 FAMILIES = {"LA": {"recurrent": False, "depth_attention": False}, "DR": {"depth_attention": False}, "DR+DA": {}}
+FAMILIES |= {"sequential": {"mixture": "sequential"}, "window": {"depth_window": 2}}
+DEPTHS = [*((family, None) for family in FAMILIES), ("DR", 2), ("DR+DA", 1), ("DR+DA", 6)]
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 150, 100_000])
-@pytest.mark.parametrize(("family", "depth"), [("LA", None), ("DR", None), ("DR+DA", None), ("DR+DA", 1), ("DR+DA", 6)])
+@pytest.mark.parametrize(("family", "depth"), DEPTHS)
 def test_one_reading_equals_a_plain_pass(family: str, depth: int | None, batch_tokens: int) -> None:
     model = small_model(**FAMILIES[family])
     prompts = tokens_of(30, 7, 7, 23, 60, 1)

@@ -16,7 +16,7 @@ from model.ops.gpu import HOPPER, as_on_gpu, capability, on_gpu, slow_products
 from model.ops.torch_kernels import attention
 from model.train import train
 from pipeline.errors import InputError
-from tests.model.compiler import needs_compiler
+from tests.model.conftest import needs_compiler
 from tests.model.packed_folder import write_run
 from tests.model.tiny_network import random_documents
 

@@ -4,7 +4,6 @@ import fcntl
 import json
 import multiprocessing
 import random
-import resource
 import shutil
 
 import numpy as np
@@ -19,6 +18,7 @@ from model.training.recording.records import read_record
 from model.training.stream import IGNORED, PADDING, START_HASH, TokenStream, extend_hash
 from model.training.trainer import Trainer
 from pipeline.errors import InputError
+from tests.full_disk import no_space
 from tests.model.packed_folder import write_packed, write_run
 
 WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="asks for a device that is there")
@@ -221,12 +221,8 @@ def test_what_a_killed_process_left_is_put_right(root, fresh):
 def test_a_full_disk_ends_the_run_and_loses_nothing(root, fresh, exit_status):
     folder = fresh()
     train(folder, stop_at=900)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, hard))
-    try:
+    with no_space(8_000):
         status, lines = exit_status(folder)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (status, len(lines)) == (1, 1)
     assert json.loads((folder / "progress.json").read_text())["state"] == "failed"
     assert train(folder) == "complete"
@@ -374,6 +370,7 @@ def test_a_checkpoint_before_the_first_step(fresh):
     ("changes", "message"),
     [
         ({"seeed": 9}, "seeed is no field; did you mean seed?"),
+        ({"colour": 9}, "colour is no field; known are run_id, model, training, data, variant"),
         ({"run_id": "../up"}, "run_id is '../up'"),
         ({"run_id": None}, "run_id is None"),
         ({"variant": 3}, "variant is 3"),
@@ -383,6 +380,7 @@ def test_a_checkpoint_before_the_first_step(fresh):
         ({"model": {"depth": "2"}}, "run.json: model configuration: depth is '2'"),
         ({"training": {"seed": 9}}, "seed is 3, but training.seed is 9"),
         ({"training": {"keep": 0}}, "run.json: training.keep is 0"),
+        ({"training": {"keep": 2**63}}, f"run.json: training.keep is {2**63}"),
         ({"training": {"learning_rat": 1.0}}, "learning_rat is no field; did you mean learning_rate"),
         ({"training": {"clip": "much"}}, "clip is 'much'"),
         ({"training": {"beta1": 1.0}}, "beta1 is 1.0"),

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 import pipeline.dedup.signing as signing_stage
 from pipeline.dedup.contradictions import answer_ids, contradictions, digit_sequences, facts, function_ids
 from pipeline.dedup.document_table import DocumentTable
-from pipeline.dedup.exact import exact_keys
 from pipeline.dedup.minhash import EMPTY, band_hashes, choose_bands, detection, short_ids, signatures
 from pipeline.dedup.settings import GUARDS, DedupSettings
 from pipeline.dedup.signing import sign_source, without_labels
@@ -162,19 +161,6 @@ def test_other_functions_under_one_long_instruction_are_other_problems(
     tmp_path: Path, one: str, other: str, different: int
 ) -> None:
     assert kept(tmp_path, [INSTRUCTION + one, INSTRUCTION + other]) == different
-
-
-def test_normal_form_of_whole_texts() -> None:
-    alike = ["  Two   Words,\nthen\t( 3 + 4 ) . ", "two words,then(3+4)."]
-    keys, lengths = exact_keys(text_column(pa.array([*alike, "1 2", "12"])))
-    assert (keys[0] == keys[1]).all()
-    assert (keys[2] != keys[3]).any()
-    assert lengths[0] == len(alike[1])
-    same, _ = exact_keys(text_column(pa.array(["A b.", "a  B ."]), pa.array(["c", "C\n"])))
-    assert (same[0] == same[1]).all()
-    other, lengths = exact_keys(text_column(pa.array(["x+y", "x-y", None, ""])))
-    assert len({tuple(key) for key in other.tolist()}) == 3
-    assert lengths.tolist() == [3, 3, 0, 0]
 
 
 def flat(sets: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:

@@ -67,11 +67,15 @@ def test_exact_duplicates_in_any_case_and_spacing(tmp_path: Path) -> None:
         ("So many?", "words", ""),
         ("", "", ""),
         (None, None, None),
+        ("What is 2 2?", "4", ""),
+        ("Two   Words,\nthen\t( 3 + 4 ) . ", "", ""),
+        ("two words,then(3+4).", "", ""),
     ]
     kept, dropped, results = run(tmp_path, rows)
-    assert kept == ["s/0", "s/2", "s/3", "s/4", "s/5", "s/6", "s/7"]
-    assert dropped == {"s/1": ("exact_duplicate", "s/0"), "s/8": ("exact_duplicate", "s/7")}
-    assert {(c["reason"], c["documents"]) for c in results["counts"]} == {("kept", 7), ("exact_duplicate", 2)}
+    assert kept == ["s/0", "s/2", "s/3", "s/4", "s/5", "s/6", "s/7", "s/9", "s/10"]
+    causes = {"s/1": "s/0", "s/8": "s/7", "s/11": "s/10"}
+    assert dropped == {copy: ("exact_duplicate", cause) for copy, cause in causes.items()}
+    assert {(c["reason"], c["documents"]) for c in results["counts"]} == {("kept", 9), ("exact_duplicate", 3)}
 
 
 def test_one_word_edits_go_and_other_problems_stay(tmp_path: Path) -> None:

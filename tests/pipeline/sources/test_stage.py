@@ -259,12 +259,6 @@ def test_a_limit_is_spread_over_parquet_files_and_takes_the_head_of_others(tmp_p
     assert [d["row"] for d in documents(tmp_path / "b")] == list(range(150))
 
 
-def test_ten_megabyte_documents_pass(tmp_path):
-    rows = [{"q": f"q{i}", "r": "word " * 2_000_000} for i in range(3)]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
-    assert read_source(resolve_source(PLAIN), [tmp_path / "a.parquet"], tmp_path / "out")["rows"] == 3
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv"])
 @pytest.mark.parametrize("limit", [None, 100])

@@ -148,12 +148,3 @@ def test_small_tables_share_a_row_group(tmp_path: Path) -> None:
             writer.keep(table(5, start=start))
     (shard,) = shards(tmp_path)
     assert pq.ParquetFile(shard).metadata.num_row_groups == 1
-
-
-def test_a_shard_that_is_cut_off_is_named(tmp_path: Path) -> None:
-    with DocumentWriter(tmp_path) as writer:
-        writer.keep(table(100))
-    (shard,) = shards(tmp_path)
-    shard.write_bytes(shard.read_bytes()[:-20])
-    with pytest.raises(InputError, match=rf"{shard}: cut off or damaged .*--repair"):
-        list(read_documents(tmp_path))

@@ -1,10 +1,8 @@
 """Stages that are killed go on from their finished shards, and end with the same bytes as if nothing had happened."""
 
-import os
 import random
 import shutil
-import signal
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
-from tests.copies import exit_status
 from tests.full_disk import no_space
 from tests.pipeline.decontaminate.items import item_table
 from tests.pipeline.documents import read, table, write
@@ -57,55 +54,31 @@ def run(stage: str, folder: Path, name: str, items: pa.Table, **options: Any) ->
     return contents(folder / name)
 
 
-def run_and_die(stage: str, folder: Path, items: pa.Table, calls: int, doomed: str) -> None:
-    def die_naming(event: str, arguments: tuple) -> None:
-        if doomed and event == "os.rename" and f"/unfinished/{doomed}" in str(arguments[0]):
-            os.kill(os.getpid(), signal.SIGKILL)
+def stop_at(calls: int) -> Callable[[float, str], None]:
+    """Listen to progress, and end the work at so many calls."""
+    heard = []
 
-    def die_after_calls(fraction: float, words: str) -> None:
-        nonlocal calls
-        calls -= 1
-        if calls == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def stop(fraction: float, words: str) -> None:
+        heard.append(words)
+        if len(heard) == calls:
+            raise KeyboardInterrupt
 
-    sys.addaudithook(die_naming)
-    run(stage, folder, "out", items, progress=die_after_calls)
+    return stop
 
 
-def attempt(stage: str, folder: Path, items: pa.Table, *, calls: int = 0, doomed: str = "") -> int | None:
-    """Exit status of a process that kills itself at a call of progress, or when a file written gets its final name."""
-    return exit_status(run_and_die, stage, folder, items, calls, doomed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("stage", "kills"),
-    [
-        (
-            "deduplicate",
-            [
-                {"doomed": "signed-0/bands/00001.parquet.partial"},  # signatures written under a partial name
-                {"calls": 2},  # documents signed
-                {"doomed": "facts-2.npz.partial"},
-                {"calls": SHARDS + 2},  # two shards written
-                {"doomed": "documents-3.partial"},
-            ],
-        ),
-        ("decontaminate", [{"calls": 1}, {"doomed": "documents-2.partial"}, {"calls": 3}]),
-    ],
-)
-def test_killed_at_any_point_it_ends_with_the_same_bytes(tmp_path: Path, stage: str, kills: list[dict]) -> None:
-    items = corpus(tmp_path)
-    expected = run(stage, tmp_path, "undisturbed", items)
-    finished: dict[Path, int] = {}
-    for kill in kills:
-        assert attempt(stage, tmp_path, items, **kill) == -signal.SIGKILL, kill
+# Calls of progress: all is signed, one shard is written, three are.
+@pytest.mark.parametrize(("stage", "ends"), [("deduplicate", (2, SHARDS + 1, SHARDS + 3)), ("decontaminate", (1, 3))])
+def test_interrupted_it_goes_on_from_finished_shards_to_the_same_bytes(tmp_path: Path, stage: str, ends) -> None:
+    """How kills and losses of power end is in tests/faults/test_power_loss.py."""
+    items, finished = corpus(tmp_path, 400), {}
+    for calls in ends:
+        with pytest.raises(KeyboardInterrupt):
+            run(stage, tmp_path, "out", items, progress=stop_at(calls))
         parts = [*(tmp_path / "out").rglob("bands/*.parquet"), *(tmp_path / "out" / "documents").glob("*.parquet")]
         assert all(path.stat().st_ino == inode for path, inode in finished.items()), "finished work was done again"
         finished = {path: path.stat().st_ino for path in parts}
     assert finished
-    assert attempt(stage, tmp_path, items) == 0
-    assert contents(tmp_path / "out") == expected
+    assert run(stage, tmp_path, "out", items) == run(stage, tmp_path, "undisturbed", items)
 
 
 @pytest.mark.slow

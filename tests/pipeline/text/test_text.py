@@ -14,7 +14,7 @@ from pipeline.text.arrays import IdTable, distinct, jaccard
 from pipeline.text.ngrams import sequence_ids, windows, word_id
 from pipeline.text.number_words import read_numbers
 from pipeline.text.words import text_column, word_blocks
-from tests.pipeline.text.specification import TEXTS, ngram_ids, sequence_id, word_ids, words_of
+from tests.pipeline.text.specification import TEXTS, ngram_ids, word_ids, words_of
 
 
 @pytest.mark.parametrize(
@@ -95,13 +95,6 @@ def test_windows_are_sequences_of_n_words(ids: list[int], n: int) -> None:
     words = np.array(ids, np.uint64)
     first = np.arange(max(len(ids) - n + 1, 0))
     assert windows(words, n).tolist() == sequence_ids(words, first, first + n).tolist()
-
-
-def test_sequences_of_words() -> None:
-    ids = np.array([word_id(word) for word in ["how", "many", "coins", "are", "left"]], np.uint64)
-    found = sequence_ids(ids, np.array([0, 1, 2]), np.array([5, 3, 2]))
-    expected = [sequence_id(["how", "many", "coins", "are", "left"]), sequence_id(["many", "coins"]), 0]
-    assert found.tolist() == expected
 
 
 def test_jaccard_of_many_pairs_equals_sets() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers
 
 from pipeline.errors import InputError
-from pipeline.tokens.packing import fit_rows, write_token_shard
+from pipeline.tokens.packing import fit_rows
 from pipeline.tokens.pieces import LLAMA_3, WORDS, cut, encode_texts, has_pieces
 from pipeline.tokens.random_numbers import copies_of, random_numbers, repeat
 from pipeline.tokens.stage import RECORD
@@ -164,23 +164,6 @@ def test_documents_keep_their_order_but_for_the_ends_of_rows() -> None:
     assert np.median(moved) < 10 * 1024 / 40
     by_half = [lengths[offsets < np.median(offsets)].mean(), lengths[offsets >= np.median(offsets)].mean()]
     assert abs(by_half[0] - by_half[1]) < 2, "long and short documents are spread evenly"
-
-
-def test_long_documents_are_cut_into_rows_and_the_prompt_stays_known(tmp_path) -> None:
-    dtype, row, end = np.dtype("uint16"), 8, 999
-    tokens = np.arange(100, 100 + 21 + 5, dtype=dtype)
-    documents = (np.array([5, 0]), np.array([10, 2]), np.array([21, 5]))  # the first of 21 tokens
-    assert write_token_shard(tmp_path, 3, tokens, *documents, row=row, end_token=end) == {"rows": 4, "documents": 4}
-    flat = np.fromfile(tmp_path / "tokens-00003.bin", "<u2")
-    index = np.load(tmp_path / "index-00003.npy")
-    assert index.dtype == np.int64
-    assert len(flat) == 4 * row
-    pieces = {tuple(flat[start:end_]): response - start for start, response, end_ in index}
-    first = tuple(range(105, 126))
-    assert pieces == {first[:8]: 8, first[8:16]: 2, first[16:]: 0, tuple(range(100, 105)): 2}
-    covered = np.concatenate([np.arange(start, end_) for start, _, end_ in index])
-    assert (np.delete(flat, covered) == end).all()
-    assert (np.diff(index[:, 0]) > 0).all()
 
 
 @pytest.mark.parametrize("lengths", [[3, 9], [0, 4]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from reports.figures.rendering import Panel, page_drawing
 from reports.figures.targets import by_target
 from reports.figures.training import loss, rates
 from reports.style.theme import styles
-from reports.tables.curation import funnel
 from reports.tables.results import other_depths
 from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, MODEL_RUNS, NO_RAW, RUNS, SCORES, curve, data
 
@@ -148,24 +146,6 @@ def test_balance_shows_the_whole_model_over_training_and_each_depth_against_the_
     assert "at the end: DR 0.100" in drawn.panels[0].description
     assert "experts used, against LA’s: DR 2.5 to 11 times" in drawn.panels[1].description
     assert balance(gini.iloc[2:], ratios.iloc[:1], DRAWN) is None
-
-
-FUNNEL = pd.DataFrame(
-    {"study_id": "a", "stage": ["clean", "tokens"], "documents": [10, 6], "kept": [6, 6], "share_kept": [0.6, 1.0]}
-    | {"characters_kept": [600, 600], "tokens_kept": [None, 150]}
-).astype({"tokens_kept": float})
-DROPPED = pd.DataFrame(
-    {"stage": ["clean"], "reason": "too short", "documents": [4.0], "characters": [40.0], "tokens": [math.nan]}
-)
-
-
-def test_the_funnel_has_a_row_for_each_stage_and_reason() -> None:
-    rows = [[cell.text for cell in row.cells] for row in funnel(FUNNEL, DROPPED).rows]
-    assert rows == [
-        ["Clean", "6", "60.0%", "600", "–"],
-        ["− too short", "4", "40.0%", "40", "–"],
-        ["Tokenise and pack", "6", "100.0%", "600", "150"],
-    ]
 
 
 def test_every_row_of_a_depth_attention_map_is_scaled_by_its_strongest() -> None:

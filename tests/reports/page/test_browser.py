@@ -8,16 +8,18 @@ import io
 import json
 import re
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from reports.page.report import write_report
 from reports.style import theme
 from sql.results import query
-from tests.reports.browser import CHROMIUM, Browser
-from tests.reports.small_results import POINTS
+from tests.reports.browser import CHROMIUM, Browser, browser
+from tests.reports.small_results import POINTS, RIGHT, STUDY, whole_study
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,6 +37,31 @@ GIVEN = re.compile(r"(gradient|clip)_?\d+")  # names that Vega counts up at each
 CUT = """[...document.querySelectorAll('main *')].filter((element) => element.offsetParent && !element.closest('.plot'))
     .filter((element) => element.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
     .map((element) => element.outerHTML.slice(0, 120))"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a study of two depths with rows in every table."""
+    place = tmp_path_factory.mktemp("browser")
+    right = {variant: RIGHT[variant] for variant in ("LA", "DR", "DR+DA")}
+    database = whole_study(place / "results.duckdb", right, depths=(2, 4))
+    return write_report(database, STUDY, place / "report", papers=False)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture
+def page(chromium: Browser, report: Path) -> Browser:
+    """The page, opened anew in a window of 1280 x 800."""
+    chromium.size(1280, 800)
+    chromium.colours("light")
+    chromium.send("Emulation.setEmulatedMedia", media="")
+    chromium.open(report.as_uri())
+    return chromium
 
 
 def choose(page: Browser, **menus: str) -> None:

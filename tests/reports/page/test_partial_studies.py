@@ -20,7 +20,6 @@ from tests.reports.small_results import (
     RIGHT,
     STUDY,
     checkpoints,
-    curation,
     entered,
     evaluations,
     model_row,
@@ -193,12 +192,6 @@ def test_other_seeds_have_other_orders(tmp_path: Path) -> None:
     found = report(tmp_path, tables)
     assert not found.warned("did not all read the same tokens")
     assert "Runs of one seed read the same tokens" in found.text
-
-
-@pytest.mark.parametrize(("packed", "said"), [(20_000_000, "80% of the packed data"), (5_000_000, "3.2 epochs")])
-def test_how_often_the_data_were_read_is_said(tmp_path: Path, packed: int, said: str) -> None:
-    tables = {"models": [model_row("LA-4", "LA", 4)], "runs": [run_row("r", "LA-4")], "curation": curation(packed)}
-    assert said in report(tmp_path, tables).text
 
 
 def test_rows_that_must_not_be_are_said(tmp_path: Path) -> None:

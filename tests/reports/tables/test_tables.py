@@ -77,17 +77,6 @@ def test_models_from_elsewhere_have_no_hyperparameters() -> None:
     assert hyperparameters(models, runs, {}, styles(["LA"])).rows == ()
 
 
-def test_examples_in_which_models_differ_come_first_and_say_the_share_of_seeds(tmp_path: Path) -> None:
-    data = read_study(whole_study(tmp_path / "results.duckdb"), STUDY)
-    made = examples(data.examples, data.usual_answers, styles(data.variants), 4, "gsm8k")
-    assert [cell.text for cell in made.head[0]] == ["Question", "Right", "LA", "DR", "DR+DA", "tiny"]
-    rows = [[cell.text for cell in row.cells] for row in made.rows]
-    assert [row[0].split()[0] for row in rows] == ["15", "25", "5"]
-    assert rows[0][1:] == ["7", "7", "7", "7", "4"]
-    assert [cell.note for cell in made.rows[0].cells[2:]] == ["1 of 1", "1 of 1", "1 of 1", "0 of 1"]
-    assert "LA “7” to 67%, DR “7” to 100%, DR+DA “7” to 100% and tiny “4” to 67%" in made.caption
-
-
 def test_an_answer_without_words_beside_answers_with_words_is_a_dash(tmp_path: Path) -> None:
     data = read_study(whole_study(tmp_path / "results.duckdb"), STUDY)
     rows = data.examples.assign(gold=data.examples["gold"].where(data.examples["task"] != "gsm8k"), text=float("nan"))

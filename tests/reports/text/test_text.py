@@ -20,7 +20,7 @@ from reports.text.crossings import crossing
 from reports.text.limitations import data_doubts
 from reports.text.mean_factors import bounded_ratio, headline, never_reached
 from reports.text.names import architecture_in_words, layers_of, shortened
-from reports.text.numbers import duration, interval, listed, percent, ratio, tokens
+from reports.text.numbers import duration, interval, percent, ratio, tokens
 from reports.text.standing import both_ends, standing
 from reports.text.token_stream import epochs, repetition, streams
 from tests.reports.small_results import STUDY, curation, entered, model_row, study
@@ -321,10 +321,6 @@ def test_durations(seconds: float, text: str) -> None:
 def test_the_interval_of_a_ratio_is_that_of_the_factor_with_its_ends_changed() -> None:
     assert interval({"low": 0.5, "high": 1.25}) == "0.80 to 2.00"
     assert interval({"low": None, "high": 3}) == ""
-
-
-def test_lists() -> None:
-    assert [listed(["a", "b", "c"][:n]) for n in (1, 2, 3)] == ["a", "a and b", "a, b and c"]
 
 
 def read(*runs: tuple[str, int, str]) -> StudyData:

@@ -39,13 +39,6 @@ def lines(*shifts: float) -> SeedCurves:
     return SeedCurves(np.log(TOKENS), np.array([LINE + shift for shift in shifts]), None)
 
 
-def test_the_factor_is_the_mean_over_the_scores_that_both_curves_cover() -> None:
-    found = compared(LA, DR)
-    assert found.factor == pytest.approx(FACTOR)
-    assert (found.range_low, found.range_high) == (0.2, 0.6)
-    assert compared(DR, LA).factor == pytest.approx(1 / FACTOR)
-
-
 def test_a_dip_is_not_unlearning() -> None:
     # LA stays at 0.3 until 30 tokens; DR needs from 15 to 20 tokens for the rise from 0.2 to 0.5.
     la = (0.1 * 0.75 + 0.2 * (math.log2(3) + 2) / 2 + 0.1 * 2.5) / 0.4

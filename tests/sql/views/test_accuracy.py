@@ -103,10 +103,11 @@ def test_the_average_counts_a_family_once_in_value_error_and_chance(sql):
     values = {"world_short": 0.2, "world_long": 0.4, "mathqa": 0.8, "mine": 0.4}  # chance 0.1, 0.1, 0.2, unknown
     enter(sql, {"LA": {task: {10: value} for task, value in values.items()}})
     put(sql, "raw_evaluations", sql.execute("select * exclude (task_version) from evaluations").df())
-    sql.execute("update evaluations set stderr = 0.06, chance = case task when 'mine' then 0.3 end")
-    average = "select accuracy, stderr, chance from token_accuracy where task = 'average'"
+    sql.execute("update evaluations set items = 100, stderr = 0.06, chance = case task when 'mine' then 0.3 end")
+    average = "select accuracy, stderr, chance, items from token_accuracy where task = 'average'"
     error = 0.06 * (2 * (1 / 6) ** 2 + 2 * (1 / 3) ** 2) ** 0.5
-    assert sql.execute(average).fetchall() == [pytest.approx(((0.3 + 0.8 + 0.4) / 3, error, (0.1 + 0.2 + 0.3) / 3))]
+    mean = (0.3 + 0.8 + 0.4) / 3, error, (0.1 + 0.2 + 0.3) / 3, 400
+    assert sql.execute(average).fetchall() == [pytest.approx(mean)]
     raw = "select accuracy, averaged_weights from raw_accuracy where task = 'average'"
     assert sql.execute(raw).fetchall() == [pytest.approx((0.5, 0.5))]
     sql.execute("delete from evaluations where task = 'world_long'")  # now the only one of its family
@@ -127,15 +128,6 @@ def test_chance_is_that_of_the_best_trivial_rule_where_it_is_known(sql):
         assert sql.execute(chances).fetchall() == [("mathqa", 0.2), ("mine", None)]
     finally:
         sql.execute("update benchmarks set trivial = null")
-
-
-def test_the_average_has_the_error_of_independent_tasks_and_the_mean_chance(sql):
-    enter(sql, {"LA": {"a": {10: 0.2}, "b": {10: 0.4}}}, chance=0.25)
-    sql.execute(
-        "update evaluations set stderr = if(task = 'a', 0.03, 0.04), chance = if(task = 'a', 0.2, 0.3), items = 100"
-    )
-    row = sql.execute("select stderr, chance, items from token_accuracy where task = 'average'").fetchall()
-    assert row == [(pytest.approx(0.025), pytest.approx(0.25), 200)]
 
 
 def test_accuracy_at_other_depths_is_that_of_the_chosen_metric_at_the_latest_checkpoint(sql):

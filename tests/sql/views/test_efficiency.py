@@ -127,14 +127,14 @@ def test_compute_efficiency_weighs_tokens_with_flops_and_the_seconds_of_all_devi
     pair(sql, {10: 0.1, 20: 0.5}, {10: 0.5, 20: 0.6})
     sql.execute("update models set flops_per_token = if(variant = 'LA', 100, 110)")
     sql.execute("update runs set tokens_per_second = if(model_id = 'LA-4', 1000, 500)")
-    columns = "variant, factor_tokens, factor_flops, factor_seconds, variant_device_seconds"
+    columns = "variant, factor_tokens, factor_flops, factor_seconds, baseline_device_seconds, variant_device_seconds"
     asked = f"select {columns} from compute_efficiency where task = 't'"
     assert sql.execute(asked).fetchall() == [
-        ("LA", 1.0, 1.0, 1.0, 0.02),
-        ("DR", 2.0, pytest.approx(2 / 1.1), 1.0, 0.02),
+        ("LA", 1.0, 1.0, 1.0, 0.02, 0.02),
+        ("DR", 2.0, pytest.approx(2 / 1.1), 1.0, 0.02, 0.02),
     ]
     sql.execute("insert into run_details select run_id, if(model_id = 'LA-4', 1, 4), null, null from runs")
-    assert sql.execute(asked).fetchall()[1][3:] == (0.25, 0.08)
+    assert sql.execute(asked).fetchall()[1][3:] == (0.25, 0.02, 0.08)
 
 
 # The paper's table, and tokens to any accuracy ------------------------------------------------------------------------

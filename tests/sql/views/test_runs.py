@@ -52,15 +52,6 @@ def test_a_training_is_cut_into_stretches_with_its_speed(sql):
     assert found["tokens"].iloc[0] == 10, "the first steps are not blurred"
 
 
-def test_training_to_a_goal_costs_the_seconds_of_all_devices(sql):
-    enter(sql, {"LA": {"t": {10: 0.2, 40: 0.4}}, "DR": {"t": {10: 0.2, 20: 0.4}}})
-    sql.execute("update runs set tokens_per_second = 2")
-    sql.execute("insert into run_details select run_id, 4, null, null from runs where model_id = 'DR-4'")
-    columns = "variant, baseline_device_seconds, variant_device_seconds"
-    found = sql.execute(f"select {columns} from compute_efficiency where task = 't'").fetchall()
-    assert found == [("LA", 20, 20), ("DR", 20, 40)]
-
-
 def curate(sql, rows):
     names = ("source", "stage", "reason", "documents", "tokens")
     put(sql, "curation", [{"study_id": "s"} | dict(zip(names, row, strict=True)) for row in rows])
@@ -253,16 +244,6 @@ def use(sql, variant, usage, config=None):
             "select depth, gini, experts, experts_used from expert_gini"
         ).fetchall()
     }
-
-
-def test_gini_of_a_recurrent_model_adds_selections_up_over_depths(sql):
-    # Each depth uses its own half of the experts, the model uses all of them evenly.
-    assert use(sql, "DR", {1: {0: 5, 1: 5}, 2: {2: 5, 3: 5}}) == {1: (0.5, 4, 2), 2: (0.5, 4, 2), None: (0.0, 4, 4)}
-
-
-def test_gini_of_a_layered_model_keeps_layers_apart(sql):
-    found = use(sql, "LA", {1: {0: 9, 1: 1}, 2: {0: 1, 1: 9}}, "{}")
-    assert found == {1: (0.4, 2, 2), 2: (0.4, 2, 2), None: (0.4, 4, 4)}
 
 
 def test_experts_of_a_run_that_no_study_names_are_not_lost(sql):

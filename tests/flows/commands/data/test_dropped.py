@@ -25,11 +25,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     prepare_data(plan, at_once)
     rows = list(curation_counts(plan.data))
     assert all(row["tokens"] > 0 for row in rows)
-    before = None
-    for stage in ("clean", "deduplicate", "decontaminate", "tokens"):  # each takes in what the one before it kept
-        counts = [row for row in rows if row["stage"] == stage]
-        assert before in (None, sum(row["tokens"] for row in counts))
-        before = sum(row["tokens"] for row in counts if row["reason"] == KEPT)
+    stages = list(dict.fromkeys(row["stage"] for row in rows))
+    assert stages == ["documents", "traces", "clean", "deduplicate", "decontaminate", "tokens"]
+    for amount, places in (("documents", stages), ("tokens", stages[2:])):  # the first two change texts
+        before = None
+        for stage in places:  # each takes in what the one before it kept
+            counts = [row for row in rows if row["stage"] == stage]
+            assert before in (None, sum(row[amount] for row in counts))
+            before = sum(row[amount] for row in counts if row["reason"] == KEPT)
     assert before == plan.data.packed.results["tokens"]
     return root
 
@@ -149,11 +152,3 @@ def test_a_preview_of_a_seed_that_the_study_has_not(root: Path, capsys: pytest.C
     status, _, error = said(capsys, "preview", str(TINY), "--root", str(root), "--seed", "9")
     assert (status, error.count("\n")) == (2, 1)
     assert "the seeds 0, 1" in error
-
-
-@pytest.mark.parametrize("command", ["dropped", "preview"])
-def test_a_study_without_data_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
-    status, _, error = said(capsys, command, str(TINY), "--root", str(tmp_path))
-    assert status == 2
-    assert " yet; " in error
-    assert f"`dreamer run {TINY} --root {tmp_path}`" in error

@@ -19,6 +19,7 @@ from pipeline.storage.integrity import sealed
 from sql.results import connect, query
 from tests.flows.by_hand import JobsByHand, study_file, tiny
 from tests.flows.small_study import TINY
+from tests.pipeline.storage.test_store import flip
 
 EVALUATED = Options(until="evaluate")
 
@@ -39,12 +40,6 @@ def root(prepared: Callable[..., Plan]) -> Path:
 def one(root: Path, stage: str, name: str) -> Path:
     (found,) = root.glob(f"store/{stage}/*/{name}")
     return found
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
 
 
 @pytest.mark.slow

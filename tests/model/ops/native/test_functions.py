@@ -27,7 +27,7 @@ from model.ops.native.functions import NativeAttendSequence, NativeMixedProduct
 from model.ops.native.fused import NativeAttention, NativeExperts
 from model.ops.native.shared_gradient import SharedWeights
 from model.training.step.wrapping import compile_parts, recompute_activations
-from tests.model.compiler import needs_compiler
+from tests.model.conftest import needs_compiler
 from tests.model.tiny_network import DR_DA, build, double, random_tokens
 
 pytestmark = [needs_compiler, pytest.mark.usefixtures("one_thread")]

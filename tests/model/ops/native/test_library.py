@@ -13,7 +13,7 @@ import torch
 from model.ops.native import build, library
 from model.ops.native.functions import NativeAttendDepth, NativeAttendSequence, NativeHeads, NativeRMSNorm
 from model.ops.native.signatures import signatures
-from tests.model.compiler import needs_compiler
+from tests.model.conftest import needs_compiler
 
 ROOT = Path(__file__).parents[4]
 
@@ -84,13 +84,6 @@ def test_another_processor_has_another_library(monkeypatch):
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@needs_compiler
-def test_the_library_is_there_where_a_compiler_is():
-    assert library.available(torch.float32)
-    assert library.available(torch.float64)
-    assert not library.available(torch.bfloat16)
 
 
 @pytest.mark.parametrize(

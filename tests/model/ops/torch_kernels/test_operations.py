@@ -162,14 +162,12 @@ def errors(found: list[Tensor], exact: list[Tensor]) -> list[float]:
 @pytest.mark.parametrize("chunk_rows", [1, 3, 7, 100])
 @pytest.mark.parametrize("count", [0, 1, 20])
 def test_loss_and_gradients_equal_the_plain_ones(chunk_rows, count):
-    torch.manual_seed(0)
     given = double(count, 6), double(11, 6), torch.randint(11, (count,))
     found = loss_and_gradients(*given, chunk_elements=chunk_rows * 11)
     torch.testing.assert_close(found, by_reference(loss_and_gradients, *given))
 
 
 def test_narrow_inputs_are_summed_wide():
-    torch.manual_seed(0)
     inputs = [torch.randn(shape, dtype=torch.bfloat16).requires_grad_() for shape in ((300, 16), (50, 16))]
     targets = torch.randint(50, (300,))
     found = loss_and_gradients(*inputs, targets, chunk_elements=10 * 50)
@@ -198,7 +196,6 @@ def compiler(request):
 
 @pytest.mark.parametrize("compiler", ["force_eager", pytest.param("default", marks=pytest.mark.slow)], indirect=True)
 def test_a_compiled_softmax_is_as_exact_and_compiled_once_for_chunks_of_all_sizes(compiler, as_gpu):
-    torch.manual_seed(0)
     inputs = [torch.randn(shape, dtype=torch.bfloat16).requires_grad_() for shape in ((41, 16), (50, 16))]
     targets = torch.randint(50, (41,))
     exact = by_reference(loss_and_gradients, *(each.detach().double().requires_grad_() for each in inputs), targets)
@@ -212,7 +209,6 @@ def test_a_compiled_softmax_is_as_exact_and_compiled_once_for_chunks_of_all_size
 
 @pytest.mark.slow
 def test_a_loss_may_be_a_part_of_what_is_compiled(as_gpu):
-    torch.manual_seed(0)
     torch._dynamo.reset()
     inputs = [torch.randn(shape, dtype=torch.bfloat16).requires_grad_() for shape in ((9, 16), (50, 16))]
     targets = torch.randint(50, (9,))
