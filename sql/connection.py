@@ -3,6 +3,9 @@
 A results file stores the layout of its tables and a digest of all definitions. A file of another layout is refused. A
 writer creates the views again where the digest differs. A reader never changes the file: over views of another program
 the reader lays temporary ones of its own. So views are always those of the program that reads them.
+
+The views and macros of a file are SQL of whoever made it, and may stand in the place of tables and of DuckDB's own
+functions: a reader, who may have got the file from a stranger, lets none of it reach another file or an address.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -38,8 +41,12 @@ class OutOfDate(InputError):
     """A results file has no tables yet, or those of another version of the program."""
 
 
-def connect(path: Path | str, read_only: bool = False, *, wait: float = 5.0) -> duckdb.DuckDBPyConnection:
+def connect(
+    path: Path | str, read_only: bool = False, *, wait: float = 5.0, writes_to: Path | None = None
+) -> duckdb.DuckDBPyConnection:
     """Open a results file with up-to-date views; a writer creates a missing file.
+
+    A reader reads and writes no other file, except in the folder `writes_to`.
 
     DuckDB lets one process write or several read, so the call waits up to `wait` seconds for other processes to close
     the file. Raises Busy when a process holds the file longer (naming its PID), OutOfDate when the tables have another
@@ -53,7 +60,7 @@ def connect(path: Path | str, read_only: bool = False, *, wait: float = 5.0) -> 
         path.unlink(missing_ok=True)
         # The storage version is chosen when a file is created and stays.
         _open(path, wait, config={"storage_compatibility_version": STORAGE_VERSION}).close()
-    connection = _open(path, wait, read_only=read_only)
+    connection = _open(path, wait, read_only=read_only, shut=_shut(writes_to) if read_only else ())
     try:
         if not _is_current(connection, path, read_only):
             _lay_over(connection) if read_only else _create(connection, path)
@@ -72,11 +79,23 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split("\nLINE ")[0].split()) + way_out
 
 
-def _open(path: Path, wait: float, *, read_only: bool = False, config: dict | None = None) -> duckdb.DuckDBPyConnection:
+def _shut(writes_to: Path | None) -> tuple[str, ...]:
+    """Return the statements that keep a connection from all files but its own and those of a folder; for good."""
+    quoted = str(writes_to).replace("'", "''")
+    allowed = (f"set allowed_directories = ['{quoted}']",) if writes_to else ()
+    return (*allowed, "set enable_external_access = false")
+
+
+def _open(
+    path: Path, wait: float, *, read_only: bool = False, config: dict | None = None, shut: Sequence[str] = ()
+) -> duckdb.DuckDBPyConnection:
     deadline = time.monotonic() + wait
     while True:
         try:
-            return duckdb.connect(str(path), read_only=read_only, config=config or {})
+            connection = duckdb.connect(str(path), read_only=read_only, config=config or {})
+            for statement in shut if read_only else ():  # before any other, which the file may have redefined
+                connection.execute(statement)
+            return connection
         except duckdb.ConnectionException as error:
             # This process has the file open in another mode, and DuckDB wants one mode for a process.
             if not read_only:

@@ -16,7 +16,7 @@ import duckdb
 import pandas as pd
 
 from pipeline.errors import InputError
-from sql.connection import connect, one_line
+from sql.connection import STORAGE_VERSION, connect, one_line
 from sql.definitions import FOLDER, INTERNAL
 
 FORMATS = {"parquet": "(format parquet, compression zstd)", "csv": "(format csv, header)"}
@@ -45,18 +45,29 @@ def export(database: Path, folder: Path, *, format: str = "parquet") -> list[Pat
         )
         internal = {file.stem for file in (FOLDER / INTERNAL).rglob("*.sql")}  # laid over the file of another version
         names = [name for (name,) in connection.execute(wanted).fetchall() if name not in internal]
-        files = {name: f"{name}.{format}" for name in names}
-        _check_replaceable(folder)
-        beside = folder if folder.exists() else folder.parent
-        beside.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".dreamer-export-", dir=beside) as unfinished:
-            made = Path(unfinished) / "export"
-            made.mkdir()
+    files = {name: f"{name}.{format}" for name in names}
+    _check_replaceable(folder)
+    beside = folder if folder.exists() else folder.parent
+    beside.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".dreamer-export-", dir=beside) as unfinished:
+        made = Path(unfinished) / "export"
+        made.mkdir()
+        with closing(connect(database, read_only=True, writes_to=made)) as connection:
             for name, file in files.items():
                 _write(connection, database, name, made / file, format)
-            (made / LIST).write_text(json.dumps({"files": [*files.values()]}, indent=1))
-            _put(made, folder)
+        (made / LIST).write_text(json.dumps({"files": [*files.values()]}, indent=1))
+        _put(made, folder)
     return [folder / file for file in files.values()]
+
+
+def copy_afresh(database: Path, target: Path) -> None:
+    """Copy all rows of a results file, also those in its log, to a new file: the old one holds deleted rows too."""
+    source, made = (str(path).replace("'", "''") for path in (database, target))
+    with closing(duckdb.connect()) as connection:
+        connection.execute(f"attach '{source}' as source (read_only)")
+        connection.execute(f"attach '{made}' as made (storage_version '{STORAGE_VERSION}')")
+        connection.execute("copy from database source to made")
+    connect(target).close()  # with the views of this program
 
 
 def plain_cells(table: pd.DataFrame) -> pd.DataFrame:
@@ -74,7 +85,7 @@ def _write(connection: duckdb.DuckDBPyConnection, database: Path, name: str, fil
     place, quoted = str(file).replace("'", "''"), name.replace('"', '""')
     try:
         connection.execute(f"copy (select {COLUMNS[format]} from \"{quoted}\") to '{place}' {FORMATS[format]}")
-    except duckdb.Error as error:  # a full disk; a user's own view of a file that is gone
+    except duckdb.Error as error:  # a full disk; a view of another file, which no reader opens
         raise InputError(f"{database}: {name} cannot be exported: {one_line(error)}") from error
 
 

@@ -14,7 +14,7 @@ from importlib import import_module
 
 from flows.commands.parser import parser
 from flows.jobs import BAD_INPUT, Failed, Stopped
-from flows.watching.progress import end_now
+from flows.watching.progress import end_now, printable
 from pipeline.errors import InputError
 
 BAD_PLACES = (errno.EROFS, errno.ENAMETOOLONG)
@@ -74,14 +74,16 @@ def _status_of(error: BaseException, *, only_prints: bool) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if only_prints:
             return 0
-    if "duckdb" in type(error).__module__ and "Corrupt" in str(error):  # in whatever query has met the damage
+    reaches = type(error).__name__ == "PermissionException"  # a view or query that is to read or write another file
+    if "duckdb" in type(error).__module__ and (reaches or "Corrupt" in str(error)):  # in whatever query has met it
         from sql.connection import one_line
 
         error = InputError(one_line(error))
     if not isinstance(error, InputError | Failed | Stopped | OSError):
         raise error
     place = isinstance(error, OSError) and error.filename and error.strerror
-    print(f"dreamer: {f'{error.filename}: {error.strerror}' if place else error}", file=sys.stderr)
+    said = f"{error.filename}: {error.strerror}" if place else str(error)
+    print(f"dreamer: {printable(said)}", file=sys.stderr)
     bad_place = isinstance(error, BAD_PATHS) or (isinstance(error, OSError) and error.errno in BAD_PLACES)
     return BAD_INPUT if bad_place or isinstance(error, InputError) else 1
 

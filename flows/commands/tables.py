@@ -14,8 +14,14 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
+from flows.watching.progress import printable
+
 
 class _Console(Console):
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print texts without what would steer the terminal: they hold names of studies and data of strangers."""
+        super().print(*(printable(one) if isinstance(one, str) else one for one in objects), **options)
+
     def on_broken_pipe(self) -> None:
         """End well when the reader of our output (head, less) has gone, where rich would end with status 1."""
         raise BrokenPipeError
@@ -33,7 +39,8 @@ def empty_table(columns: Iterable[tuple[str, bool]], overflow: Literal["fold", "
     """Make a table without rows; of each column its head, and whether the column is set to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for head, right in columns:
-        table.add_column(head, justify="right" if right else "left", overflow=overflow, no_wrap=overflow == "ellipsis")
+        shown, side = printable(head), "right" if right else "left"
+        table.add_column(shown, justify=side, overflow=overflow, no_wrap=overflow == "ellipsis")
     return table
 
 
@@ -62,8 +69,3 @@ def cell(value: Any) -> str:
     if isinstance(value, Integral) and not isinstance(value, bool):
         return f"{value:,}"
     return printable(str(value))
-
-
-def printable(text: str) -> str:
-    """Escape control characters of data, which would steer the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)

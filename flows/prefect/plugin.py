@@ -20,12 +20,15 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @register_hook
 def setup_environment(*, ctx: Any) -> SetupResult | None:
-    """Replace the client's look-up, and set the secret of the server on this machine unless another one is set."""
+    """Replace the client's look-up, and set the secret of this user's server unless another one is set."""
     _find_bare_names()
     if os.environ.get("PREFECT_API_AUTH_STRING") or urlsplit(ctx.api_url or "").hostname not in LOOPBACK:
         return None
     from flows.prefect.secret import secret
+    from flows.prefect.server import ours
 
+    if not ours(str(ctx.api_url)):
+        return None
     return SetupResult(env={"PREFECT_API_AUTH_STRING": secret()}, note="the secret of this user's own server")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Thread
 
 from flows.jobs.private import open_private, private_folder
+from flows.prefect.secret import secret
 from flows.study.configuration import Study
 from pipeline.storage.digests import digest
 from reports.page.serving import server
@@ -43,7 +44,8 @@ def link_to_report(study: Study) -> str:
     report = study.report.resolve()
     if not (address := os.environ.get(ADDRESS)):
         return report.as_uri()
-    name = f"{study.name}-{digest(str(report))[:8]}"  # studies of one name may lie in several folders
+    # Studies of one name may lie in several folders, which other users of the machine may know: they reach the port.
+    name = f"{study.name}-{digest([str(report), secret()])}"
     with open_private(private_folder("reports") / name) as file:
         file.write(str(report))
     return f"{address}/{name}/"

@@ -22,7 +22,7 @@ from flows.jobs.private import open_private, private_folder
 from flows.prefect.lost import say_lost_runs
 from flows.prefect.report_links import serving_reports
 from flows.prefect.secret import secret
-from flows.prefect.server import END_SECONDS, allow_loopback, healthy, kept_alive
+from flows.prefect.server import END_SECONDS, allow_loopback, healthy, kept_alive, ours
 from flows.study.loading import read_yaml
 from pipeline.errors import InputError
 from pipeline.storage.locks import try_lock
@@ -62,6 +62,12 @@ def up() -> None:
         serving_reports((urlsplit(address).port or 4200) + 1),
     ):
         joins = healthy(address)
+        if joins and not (ours(address) or os.environ.get("PREFECT_API_AUTH_STRING")):
+            raise InputError(
+                f"another user's server answers at {address}, and whoever it obeys could start studies as you: for "
+                "another port PREFECT_API_URL=http://127.0.0.1:4201/api make up; if you trust that one, set its secret "
+                "in PREFECT_API_AUTH_STRING"
+            )
         if not joins:
             print("Prefect's server starts, which may take a minute", flush=True)
         # Without its server Prefect's runner would print a traceback, and goes on by asking from time to time.

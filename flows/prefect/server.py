@@ -12,6 +12,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from flows.jobs import Failed
@@ -21,6 +22,7 @@ from pipeline.errors import InputError
 
 START_SECONDS = 300  # 5 to 18 on a free machine; 112 were seen beside ten other programs
 END_SECONDS = 30
+SOCKETS, LISTENS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6")), "0A"
 
 
 class NoServer(Failed):
@@ -41,6 +43,19 @@ def healthy(address: str) -> bool:
             return answer.status == 200
     except (OSError, ValueError):
         return False
+
+
+def ours(address: str) -> bool:
+    """Check that nobody but this user and root listens at the port of an address of this machine.
+
+    Linux tells. Another user may have taken the port while our server starts, or for good: that one gets no secret.
+    """
+    port, owners = f":{urlsplit(address).port or 4200:04X}", set[int]()
+    for table in SOCKETS:
+        with suppress(OSError):
+            rows = map(str.split, table.read_text().splitlines()[1:])
+            owners |= {int(row[7]) for row in rows if row[1].endswith(port) and row[3] == LISTENS}
+    return owners <= {os.getuid(), 0}
 
 
 def check_port(address: str) -> None:
@@ -93,7 +108,7 @@ def await_server(server: subprocess.Popen[bytes], address: str) -> subprocess.Po
         while time.monotonic() < deadline:
             if server.poll() is not None:
                 raise NoServer(f"`prefect server start` ended with status {server.returncode}; run it to see why")
-            if healthy(address):
+            if healthy(address) and ours(address):
                 return server
             time.sleep(0.1)
         raise NoServer(f"Prefect's server did not answer at {address} within {START_SECONDS} s")

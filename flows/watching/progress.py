@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
+from unicodedata import category
 
 MOST_UNDONE = 0.99  # the largest fraction of work that is not done: shown as 99 %
 
@@ -39,10 +40,16 @@ def bounded(fraction: float) -> float:
     return 1.0 if fraction >= 1 else min(max(fraction, 0.0), MOST_UNDONE)
 
 
+def printable(text: str) -> str:
+    """Escape control characters of data, which would steer the terminal; spaces and ends of lines stay."""
+    shown = (c.isprintable() or c == "\n" or category(c) == "Zs" for c in text)
+    return "".join(c if stays else c.encode("unicode_escape").decode() for c, stays in zip(text, shown, strict=True))
+
+
 def write_line(text: str) -> None:
     """Write a line to standard error, if anybody can read the line there."""
     with suppress(OSError):
-        sys.stderr.write(f"{text}\n")  # not print: Prefect takes that over inside a flow
+        sys.stderr.write(f"{printable(text)}\n")  # not print: Prefect takes that over inside a flow
         sys.stderr.flush()
 
 

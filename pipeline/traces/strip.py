@@ -46,8 +46,8 @@ SOLUTIONS = (
     ("<answer>", "</answer>"),
 )
 _NAMES = "|".join(opening[1:-1] for opening, closing in (*MARKS, *WORDS, *SOLUTIONS) if closing.startswith("</"))
-_SPACED = re.compile(rf"<(?:\s+/?\s*|/\s+)(?:{_NAMES})\s*>|</?(?:{_NAMES})\s+>")
-_ESCAPED = re.compile(rf"&lt;(\s*/?\s*(?:{_NAMES})\s*)&gt;")
+_SPACED = re.compile(rf"<(?:\s+(?:/\s*)?|/\s+)(?:{_NAMES})\s*>|</?(?:{_NAMES})\s+>")
+_ESCAPED = re.compile(rf"&lt;(\s*(?:/\s*)?(?:{_NAMES})\s*)&gt;")
 
 
 def _any_of(marks: Iterable[str]) -> re.Pattern[str]:

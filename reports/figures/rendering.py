@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import altair as alt
 import pandas as pd
@@ -123,9 +124,19 @@ def export(figure: Figure, folder: Path) -> None:
     drawing = vl_convert.vegalite_to_svg(composed(figure))
     folder.mkdir(parents=True, exist_ok=True)
     svg, pdf, png = (folder / f"{figure.name}.{ending}" for ending in ENDINGS)
-    svg.write_text(drawing, encoding="utf-8")
-    pdf.write_bytes(vl_convert.svg_to_pdf(drawing))
-    png.write_bytes(vl_convert.svg_to_png(drawing, scale=2))
+    put(svg, drawing.encode())
+    put(pdf, vl_convert.svg_to_pdf(drawing))
+    put(png, vl_convert.svg_to_png(drawing, scale=2))
+
+
+def put(file: Path, content: bytes) -> None:
+    """Write a file in one step, so that no reader sees half of it; a link, as in a stranger's folder, is replaced."""
+    written = file.with_name(f".{file.name}.{uuid4().hex}")
+    try:
+        written.write_bytes(content)
+        written.replace(file)
+    finally:
+        written.unlink(missing_ok=True)
 
 
 def composed(figure: Figure) -> dict[str, Any]:

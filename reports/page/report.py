@@ -16,7 +16,6 @@ from dataclasses import replace
 from functools import cache
 from itertools import count
 from pathlib import Path
-from uuid import uuid4
 
 import jinja2
 import vl_convert
@@ -25,7 +24,7 @@ from markupsafe import Markup
 
 from reports import style
 from reports.data import StudyData, read_study
-from reports.figures.rendering import ENDINGS, Figure, export, page_drawing, page_specifications
+from reports.figures.rendering import ENDINGS, Figure, export, page_drawing, page_specifications, put
 from reports.page.answer import first_screen
 from reports.page.blocks import drawn, figures_in
 from reports.page.sections import sections, study_file
@@ -52,15 +51,10 @@ def write_data(data: StudyData, folder: Path, *, papers: bool = True) -> Path:
     text, figures = _page(data, beside=papers or (folder / "figures").exists())
     folder.mkdir(parents=True, exist_ok=True)
     page, configuration = folder / "index.html", study_file(data)
-    written = page.with_name(f".{page.name}.{uuid4().hex}")  # each of several writers has a path of its own
-    try:
-        written.write_text(text, encoding="utf-8")
-        _remove_old_figures(page, {figure.name for figure in figures})
-        written.replace(page)  # no reader sees half a page
-    finally:
-        written.unlink(missing_ok=True)
+    _remove_old_figures(page, {figure.name for figure in figures})
+    put(page, text.encode())
     if configuration:
-        (folder / "study.yaml").write_text(configuration, encoding="utf-8")
+        put(folder / "study.yaml", configuration.encode())
     for figure in figures if papers else ():
         export(figure, folder / "figures")
     return page
@@ -121,10 +115,9 @@ def _packed_library() -> str:
         return kept.read_text()
     packed = _packed(vl_convert.javascript_bundle())
     with suppress(OSError):  # a home that cannot be written, a full disk
-        folder.mkdir(parents=True, exist_ok=True)
-        written = kept.with_name(f".{kept.name}.{uuid4().hex}")
-        written.write_text(packed)
-        written.replace(kept)  # no other process reads half a script
+        # model/ops/native loads code from there, if the folder is this user's alone.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        put(kept, packed.encode())
     return packed
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from secrets import token_urlsafe
 from threading import Thread
 
 from pipeline.errors import InputError
@@ -34,11 +35,14 @@ def server(find: Callable[[str], Path | None], port: int = 0) -> ThreadingHTTPSe
 def watch(database: Path, page: Path, drawn: int, write: Callable[[], object], say: Callable[[str], object]) -> None:
     """Serve a page and call `write` whenever the results file has changed since `drawn`, until interrupted.
 
+    The address has a name that nobody guesses: other users of the machine reach its port too.
+
     `drawn` is the time of the results file before the page was made, as of `refresh`.
     """
-    with server({"": page}.get) as serving:
+    name = token_urlsafe(16)
+    with server({name: page}.get) as serving:
         Thread(target=serving.serve_forever, daemon=True).start()
-        say(f"http://127.0.0.1:{serving.server_port}")
+        say(f"http://127.0.0.1:{serving.server_port}/{name}/")
         try:
             said = ""
             while True:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from threading import Timer
 
 import duckdb
+import pandas as pd
 import pytest
 
 from pipeline.errors import InputError
@@ -164,6 +166,47 @@ def test_tables_changed_by_hand_are_refused_by_a_writer(path):
     with pytest.raises(InputError, match="its tables are not those of a results file") as error:
         results.connect(path)
     one_line(error)
+
+
+# Strangers ------------------------------------------------------------------------------------------------------------
+
+READS = "select content from read_text('{secret}')"
+WRITES = "select count(*)::varchar from enable_profiling(format = 'json', save_location = '{mine}')"
+
+
+@pytest.mark.parametrize("reaches", [READS, WRITES])
+@pytest.mark.parametrize("hidden_in", ["view", "macro"])
+def test_the_sql_of_a_strangers_file_reaches_no_other_file(path, tmp_path, reaches, hidden_in):
+    (tmp_path / "secret.txt").write_text("a key")
+    (tmp_path / "mine.json").write_text("mine")
+    reaches = reaches.format(secret=tmp_path / "secret.txt", mine=tmp_path / "mine.json")
+    with results.connect(path) as connection:
+        connection.execute("insert into studies (study_id) values ('s')")
+    with duckdb.connect(str(path)) as connection:  # the digest of the views stays as it was
+        if hidden_in == "view":
+            connection.execute("alter table studies rename to kept")
+            connection.execute(f"create view studies as select study_id, ({reaches}) as name from kept")
+        else:  # in the place of a function that every opening calls
+            tables = "select 'schema_version' as table_name, 'internal' as schema_name"
+            connection.execute(f"create macro duckdb_tables() as table {tables} union all select ({reaches}), 'main'")
+
+    def ask_twice() -> pd.DataFrame:
+        with results.connect(path, read_only=True) as connection:
+            connection.execute("from studies").df()
+            return connection.execute("from studies").df()
+
+    found = ""
+    for asks in (
+        ask_twice,
+        lambda: results.query(path, "from studies"),
+        lambda: results.query(path, "from duckdb_tables()"),
+        lambda: export(path, tmp_path / "export", format="csv"),
+    ):
+        with contextlib.suppress(InputError, duckdb.Error):
+            found += str(asks())
+    assert "a key" not in found
+    assert not [file for file in tmp_path.rglob("*.csv") if "a key" in file.read_text()]
+    assert (tmp_path / "mine.json").read_text() == "mine"
 
 
 # Other processes ------------------------------------------------------------------------------------------------------

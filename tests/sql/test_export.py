@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.errors import InputError
 from sql import results
-from sql.export import export
+from sql.export import copy_afresh, export
 from sql.statistics.compute import compute_statistics
 from tests.sql.by_hand import enter_scores
 from tests.sql.empty import empty_file
@@ -85,14 +85,34 @@ def test_the_folder_itself_stays_where_it_is(path, tmp_path, monkeypatch):
 def test_what_cannot_be_written_is_named_and_leaves_nothing(path, tmp_path):
     (tmp_path / "mine.csv").write_text("a\n1\n")
     with duckdb.connect(str(path)) as connection:
-        connection.execute(f"create view \"my view\" as from read_csv('{tmp_path / 'mine.csv'}')")
+        connection.execute('create view "my view" as select 1 as a')
     assert (tmp_path / "export" / "my view.parquet") in export(path, tmp_path / "export")
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(f"create or replace view \"my view\" as from read_csv('{tmp_path / 'mine.csv'}')")
     (tmp_path / "mine.csv").unlink()
     for folder in ("export", "new"):
         with pytest.raises(InputError, match="my view cannot be exported"):
             export(path, tmp_path / folder)
     assert {file.name for file in tmp_path.iterdir()} == {"results.duckdb", "export"}
     assert (tmp_path / "export" / "my view.parquet").exists()
+
+
+def test_a_copy_afresh_holds_nothing_that_was_deleted(path, tmp_path):
+    with results.connect(path) as connection:
+        for study, config in (("old", "unpublished"), ("new", None)):
+            connection.execute("delete from studies")
+            connection.execute("insert into studies (study_id, config) values (?, ?)", [study, config])
+            connection.execute("checkpoint")
+    assert b"unpublished" in path.read_bytes()
+    copy_afresh(path, copy := tmp_path / "it's here.duckdb")
+    assert b"unpublished" not in copy.read_bytes()
+    told = "select schema_name, table_name, column_name, comment from duckdb_columns() where not internal order by all"
+    kept = "select version, digest from internal.schema_version"
+    for asks in ("from runs", "from token_accuracy", "from mean_factors", told, kept):
+        assert results.query(copy, asks).equals(results.query(path, asks))
+    with results.connect(copy) as connection:
+        version = connection.execute("select tags from duckdb_databases() where path is not null").fetchall()[0][0]
+    assert version["storage_version"].startswith("v1.2")
 
 
 def test_folders_with_other_files_are_left_alone(path, tmp_path):

@@ -21,14 +21,15 @@ from flows.rows import COMPLETE, status_of
 from flows.study.configuration import OF_THE_MACHINE, Study
 from flows.study.data_section import BUILTIN
 from flows.study.loading import load_study
+from flows.watching.progress import write_line
 from flows.watching.single import only_run
 from model.evaluation.tokenizer import find_tokenizer
 from pipeline.errors import InputError
 from pipeline.storage.files import atomic_folder
 from pipeline.worlds.tasks import REPOSITORY
 from pipeline.worlds.world import WORLD_LICENCE
-from sql.export import export
-from sql.results import ask, connect, query
+from sql.export import copy_afresh, export
+from sql.results import ask, query
 
 OWNER = "OWNER"  # stands for a name on the hub
 CARDS = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent), trim_blocks=True)
@@ -70,13 +71,12 @@ def _write(study: Study, chosen: list[tuple[Run, Checkpoint]], made: Path, place
     from reports.page.report import write_report
 
     database = made / "results.duckdb"
-    for ending in ("", ".wal"):  # which holds what a killed writer has entered last: opened once, the file takes it in
-        if (source := study.database.with_name(database.name + ending)).exists():
-            shutil.copyfile(source, made / source.name)
-    connect(database).close()
+    copy_afresh(study.database, database)
     known = query(database, "from studies where study_id = $study", {"study": study.study_id}).to_dict("records")
     if not known:
         raise InputError(f"{study.database}: holds no results of {study.study_id} (the study file has changed)")
+    if others := sorted({*query(database, "from studies")["study_id"]} - {study.study_id}):
+        write_line(f"note: the results file holds {', '.join(others)} too, and they are published with it")
     tables = [path.stem for path in export(database, made / "tables")]
     write_report(database, study.study_id, made / "report", papers=False)
     (made / "report" / "study.yaml").unlink(missing_ok=True)  # with every default; ours is as it was written

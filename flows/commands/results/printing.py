@@ -9,7 +9,7 @@ from textwrap import wrap
 
 from rich.text import Text
 
-from flows.commands.tables import console, empty_table, print_table
+from flows.commands.tables import console, empty_table, print_table, printable
 from reports.page.plain import plain_report
 from reports.tables.cells import Cell, Table
 from sql.results import ask
@@ -36,7 +36,7 @@ def print_part(part: str | Table) -> None:
 
 def _print_text(text: str) -> None:
     """Print lines of text, folded where they are wider than is read well, and an empty line; points of a list hang."""
-    for line in text.split("\n"):
+    for line in printable(text).split("\n"):
         hanging = "  " if line[:2] in ("- ", "! ") else ""
         folded = wrap(line, _width(), subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
         console.print("\n".join(folded), soft_wrap=True)
@@ -72,4 +72,5 @@ def _heads(table: Table) -> list[Cell]:
 
 def _words(cell: Cell) -> Text:
     """Join text and note of a cell; what the page marks has the same mark here, where the terminal can show one."""
-    return Text(f"{cell.text} ({cell.note})" if cell.note else cell.text, style=MARKS.get(cell.kind, ""))
+    words = f"{cell.text} ({cell.note})" if cell.note else cell.text
+    return Text(printable(words), style=MARKS.get(cell.kind, ""))

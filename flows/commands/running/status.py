@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from flows.commands.tables import console, empty_table
+from flows.commands.tables import console, empty_table, printable
 from flows.plan import Plan
 from flows.states import DATA_STAGES, RUNNING, State, overall, read_states
 from flows.study.configuration import Study
@@ -76,7 +76,7 @@ class Watch:
 
 def line(text: str, style: str = "") -> Text:
     """Make a line that is cut where the terminal ends."""
-    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+    return Text(printable(text), style=style, no_wrap=True, overflow="ellipsis")
 
 
 def work(states: Sequence[State]) -> tuple[float, float]:
@@ -118,6 +118,7 @@ def table(states: Sequence[State], *, fits: bool = False) -> Table:
         seed = "" if one.seed is None else str(one.seed)
         done = f"{one.progress:.0%}" if one.progress else ""
         left = "" if one.left is None else duration(one.left)
-        cells = one.stage, one.model, seed, one.state, done, one.rate, left, one.detail
+        words = one.stage, one.model, seed, one.state, done, one.rate, left, one.detail
+        cells = (Text(printable(word)) for word in words)  # a console may take brackets in a text for markup
         shown.add_row(*cells, style=STYLES.get(one.state))
     return shown

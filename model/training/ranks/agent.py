@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
@@ -25,20 +26,24 @@ def main() -> int:
     """Run the command by so many ranks, and return the exit status."""
     count, module, *arguments = sys.argv[1:]
     logging.disable(logging.ERROR)  # ranks say themselves why they fail, and their word is to be the log's last
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=int(count),
-        run_id=uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint="127.0.0.1:0",
-        local_addr="127.0.0.1",
-        max_restarts=0,
-        logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
-    )
     python, *rest = bound_command(module, *arguments, ends_by=signal.SIGKILL)
     try:
-        elastic_launch(config, python)(*rest)
+        # The ranks meet in a file of this user alone: torch would have them meet at a port of all networks, where it
+        # takes pickles from whoever comes.
+        with TemporaryDirectory(prefix="dreamer-ranks-") as folder:
+            config = LaunchConfig(
+                min_nodes=1,
+                max_nodes=1,
+                nproc_per_node=int(count),
+                run_id=uuid4().hex,
+                rdzv_backend="c10d",
+                rdzv_endpoint=f"{folder}/store",
+                rdzv_configs={"store_type": "file"},
+                local_addr="127.0.0.1",
+                max_restarts=0,
+                logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
+            )
+            elastic_launch(config, python)(*rest)
     except ChildFailedError as error:
         return error.get_first_failure()[1].exitcode
     except SignalException as error:

@@ -57,6 +57,7 @@ FORMER = {
 }
 # Its places in lists, outside of texts in quotes: they counted from 0.
 _FORMER_PLACE = re.compile(r"'(?:[^']|'')*'|([A-Za-z_][\w.]*)\[(\d+|\*)\]")
+_BOX, _BARE = re.compile(r"\\(?:boxed|fbox)"), re.compile(r"\s+([^\s${}\\]+)")
 _BRACE = re.compile(r"[{}]|\\.", re.DOTALL)  # what a backslash stands before is no brace
 
 
@@ -82,18 +83,20 @@ def last_boxed(text: str) -> str:
 
     Example: r"so \boxed{1} or \boxed{\frac{1}{2}}" gives r"\frac{1}{2}".
     """
-    end = len(text)
-    while (start := max(text.rfind("\\boxed", 0, end), text.rfind("\\fbox", 0, end))) >= 0:
-        opening = start + (6 if text.startswith("\\boxed", start) else 5)
-        depth = 0
+    marks = [*_BOX.finditer(text)]
+    ends, opened = dict[int, int](), list[int]()
+    for brace in _BRACE.finditer(text) if marks else ():  # once: a model that loops writes thousands of boxes
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif brace[0] == "}" and opened:
+            ends[opened.pop()] = brace.start()
+    for mark in reversed(marks):
+        opening = mark.end()
         if text.startswith("{", opening):
-            for brace in _BRACE.finditer(text, opening):
-                depth += {"{": 1, "}": -1}.get(brace[0], 0)
-                if depth == 0:
-                    return text[opening + 1 : brace.start()].strip()
-        elif bare := re.compile(r"\s+([^\s${}\\]+)").match(text, opening):
+            if opening in ends:
+                return text[opening + 1 : ends[opening]].strip()
+        elif bare := _BARE.match(text, opening):
             return bare[1].rstrip(".,;")
-        end = start
     return ""
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -18,8 +19,13 @@ import flows.commands.running.run
 from flows.commands import tables
 from flows.commands.cli import main
 from flows.commands.results import report as command
+from flows.commands.results.printing import print_part
+from flows.commands.running.status import table as states
 from flows.plan import Plan
+from flows.states import State
+from flows.watching.progress import write_line
 from pipeline.errors import InputError
+from reports.tables.cells import left, table
 from tests.flows.small_study import PROJECT, small_study
 from tests.full_disk import no_space
 from tests.reports.small_results import RIGHT, STUDY, curation, entered, evaluations, model_row, run_row, study
@@ -109,6 +115,33 @@ def printed(monkeypatch: pytest.MonkeyPatch, table: pd.DataFrame, width: int) ->
 
 
 WIDE = pd.DataFrame({f"a_column_{number}": ["x" * 500, "y"] for number in range(6)} | {"twice": [1.5, 2.5]})
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        tables.console.print,
+        write_line,
+        print_part,
+        lambda text: print_part(table("t", text, [left(text)], [(None, [text])], text)),
+        lambda text: tables.print_table(pd.DataFrame({text: [1]})),
+        lambda text: tables.console.print(states([State("train", detail=text)])),
+    ],
+)
+def test_no_name_of_a_stranger_steers_the_terminal(say: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    say("LA\x1b]0;mine\x07\x1b[2J\u202e took 3\u202fs")
+    said = "".join(capsys.readouterr())
+    assert r"LA\x1b]0;mine\x07\x1b[2J\u202e took 3" in said
+    assert not {*"\x1b\x07\u202e"} & {*said}
+    assert "3\u202fs" in said
+
+
+def test_an_error_steers_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "study.yaml").write_text('data: {mirror: "\\e[2Js3://x"}')
+    assert main(["plan", str(tmp_path / "study.yaml")]) == 2
+    said = capsys.readouterr().err
+    assert r"\x1b[2Js3://" in said
+    assert "\x1b" not in said
 
 
 def test_a_table_fits_the_terminal_and_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ from flows.study.configuration import Study
 from flows.study.loading import as_file, load_study, presets
 from flows.watching.single import only_run
 from pipeline.errors import InputError
+from pipeline.storage.digests import digest
 from tests.flows.small_study import PROJECT, TINY, small_study
 from tests.waiting import until
 
@@ -60,6 +61,7 @@ def test_reports_open_from_a_page_of_a_server_also_two_of_one_name(
         monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "dreamer-0" / "runner"))
         for link, words in zip(links[:2], (b"Tokens", b"Others"), strict=True):
             assert link.startswith(f"{other}/tiny-")
+            assert digest(str(first.report.resolve()))[:8] not in link, "who knows the folder does not know the link"
             with urllib.request.urlopen(link) as answer:
                 assert words in answer.read()
         for name in ("tiny", "..", "../reports", ""):

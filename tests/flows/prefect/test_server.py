@@ -13,6 +13,8 @@ from contextlib import nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import prefect
 import pytest
@@ -23,7 +25,9 @@ import flows.commands.running.run
 import flows.prefect.flow
 import flows.prefect.in_process
 import flows.prefect.lost
+import flows.prefect.plugin
 import flows.prefect.serve
+import flows.prefect.server
 from flows.commands.cli import main
 from flows.jobs.private import private_folder
 from flows.prefect.flow import ended
@@ -173,6 +177,35 @@ def test_a_server_that_the_environment_names_is_used_and_said(
     assert heard.words[-1] == f"{address.removesuffix('/api')} (named by PREFECT_API_URL)"
     assert seen == [("tiny", str(tmp_path / ".prefect"))]
     assert os.environ == before
+
+
+def test_whoever_takes_the_port_of_our_server_gets_no_secret(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str
+) -> None:
+    def listens(user: int) -> None:
+        row = (
+            f"0: 0100007F:{urlsplit(address).port:04X} 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {user} 0"
+        )
+        (tmp_path / "tcp").write_text(f"sl local_address\n{row}\n")
+
+    monkeypatch.setattr(flows.prefect.server, "SOCKETS", (tmp_path / "tcp",))
+    monkeypatch.setattr(flows.prefect.plugin, "_find_bare_names", lambda: None)
+    monkeypatch.delenv("PREFECT_API_AUTH_STRING", raising=False)
+    context = SimpleNamespace(api_url=address)
+    listens(os.getuid())
+    assert flows.prefect.plugin.setup_environment(ctx=context).env == {"PREFECT_API_AUTH_STRING": secret()}
+    listens(os.getuid() + 1)
+    assert flows.prefect.plugin.setup_environment(ctx=context) is None
+    with pytest.raises(NoServer, match="ended with status"):
+        await_server(subprocess.Popen(["sleep", "0.5"], start_new_session=True), address)
+    for name in ("only_one", "former_server_ended", "serving_reports"):
+        monkeypatch.setattr(flows.prefect.serve, name, lambda *_: nullcontext())
+    monkeypatch.setattr(flows.prefect.serve, "healthy", lambda _: True)
+    monkeypatch.setattr(flows.prefect.serve, "ours", lambda _: False)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.chdir(PROJECT)
+    with pytest.raises(InputError, match="another user's server answers"):
+        flows.prefect.serve.up()
 
 
 def test_a_server_that_takes_no_flow_run_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:

@@ -1,5 +1,7 @@
 """Traces are stripped, response by response and as a stage."""
 
+from time import process_time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,6 +109,13 @@ def test_the_solution_survives_byte_for_byte(trace, solution, marks):
     assert strip_trace(f"{opening}{trace}{closing}{solution}") == (solution.strip(), "stripped")
     assert strip_trace(solution) == (solution, "none")
     assert strip_trace(f"{opening}{trace}").kind == "unclosed"
+
+
+@pytest.mark.parametrize("mark", ["<", "&lt;"])
+def test_spaces_without_end_take_no_hours(mark):
+    began = process_time()
+    strip_trace(f"{mark}{' ' * 20_000}x")
+    assert process_time() - began < 1
 
 
 def test_the_stage_counts_by_source_and_kind_and_keeps_order_and_answers(tmp_path):

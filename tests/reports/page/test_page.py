@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -14,7 +16,8 @@ import pytest
 from pipeline.errors import InputError
 from reports.data import read_study
 from reports.figures.accuracy import accuracy
-from reports.page.serving import refresh, server
+from reports.page.report import _packed_library
+from reports.page.serving import refresh, server, watch
 from reports.page.summary import summary
 from reports.page.toolbar import toolbar
 from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, NO_RAW, RUNS, curve
@@ -105,6 +108,21 @@ def test_nothing_else_is_answered(port: int, path: str, host: str, status: int) 
     assert get(port, path, host).status == status
 
 
+def test_who_does_not_know_the_address_gets_no_page(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(_: float) -> None:
+        raise KeyboardInterrupt
+
+    def look(address: str) -> None:
+        port, name = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/([\w-]{22})/", address).groups()
+        told[:] = [get(int(port), path).status for path in ("/", "/version", f"/{name}/", f"/{name}/version")]
+
+    told: list[int] = []
+    monkeypatch.setattr("time.sleep", ended)
+    with pytest.raises(KeyboardInterrupt):
+        watch(page, page, page.stat().st_mtime_ns, lambda: None, look)
+    assert told == [404, 404, 200, 200]
+
+
 def test_newer_results_make_a_new_page(tmp_path: Path) -> None:
     database, written = tmp_path / "results.duckdb", []
     database.touch()
@@ -120,3 +138,14 @@ def test_newer_results_make_a_new_page(tmp_path: Path) -> None:
     assert refresh(database, 50, locked) == (50, "results.duckdb: another process writes")
     database.unlink()
     assert refresh(database, 50, locked)[0] == 50
+
+
+def test_the_folder_of_what_is_kept_is_this_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("vl_convert.javascript_bundle", lambda: "script")
+    before = os.umask(0o002)
+    try:
+        _packed_library.__wrapped__()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "dreamer-study").stat().st_mode) == 0o700

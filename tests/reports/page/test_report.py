@@ -20,6 +20,7 @@ import pytest
 
 from pipeline.errors import InputError
 from reports.data import QUERIES, read_study
+from reports.figures.rendering import put
 from reports.page import report as page_of_study
 from reports.page.report import write_data, write_report
 from sql.keeping import keep_views
@@ -258,3 +259,19 @@ if __name__ == "__main__":
     with TemporaryDirectory() as folder:
         database = whole_study(Path(folder) / "results.duckdb", depths=(4,))
         REVIEWED.write_text(read(write_report(database, STUDY, Path(folder) / "report")).text + "\n")
+
+
+def test_links_in_a_folder_of_a_strangers_lead_no_write_elsewhere(tmp_path: Path) -> None:
+    mine, there = tmp_path / "mine", tmp_path / "there"
+    mine.write_text("mine")
+    there.mkdir()
+    for name in ("index.html", "study.yaml", "answer.svg"):
+        (there / name).symlink_to(mine)
+    tables = {"studies": [study({"study": {"name": "s"}})], "models": [model_row("a", "LA", 4)]}
+    write_report(
+        entered(tmp_path / "results.duckdb", tables | {"runs": [run_row("ra", "a")]}), STUDY, there, papers=False
+    )
+    put(there / "answer.svg", b"<svg/>")  # as every file of a figure is written
+    assert mine.read_text() == "mine"
+    assert (there / "study.yaml").read_text() == "name: s\n"
+    assert (there / "answer.svg").read_text() == "<svg/>"

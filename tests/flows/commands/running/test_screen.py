@@ -139,3 +139,11 @@ def test_the_time_left_is_that_of_all_trainings_else_at_least_that_of_the_longes
         ([*MANY[:31], State("report", state="running")], 0.5, "99%  time left not known yet"),
     ):
         assert bar(states, speed).replace("\u202f", " ").endswith(words)
+
+
+@pytest.mark.parametrize("detail", ["cannot write [/data/x]", "[enforce fail at alloc.cpp] no memory", "[link=x]y"])
+def test_brackets_in_what_a_training_says_are_shown_and_end_nothing(detail: str) -> None:
+    screen = Console(width=120, force_terminal=True, color_system=None)  # as `dreamer run` has it
+    with screen.capture() as captured:
+        screen.print(table([State("train", "LA-2", 0, "failed", detail=detail)], fits=True))
+    assert detail in captured.get()

@@ -1,6 +1,8 @@
 """What a started process inherits, and what is said of ranks that fail."""
 
+import psutil
 import pytest
+from torch.distributed import TCPStore
 
 from model.training.ranks.bound import TORCHRUN, Child
 from tests.waiting import until
@@ -42,3 +44,19 @@ def test_the_rank_that_failed_first_says_how_a_group_ends(tmp_path, others, stat
     child = Child("fails", *others, log=tmp_path / "log", environment={"PYTHONPATH": str(tmp_path)}, ranks=2)
     assert child.wait() == status
     assert (tmp_path / "log").read_text() == ""
+
+
+@pytest.mark.slow
+def test_where_ranks_meet_nobody_else_comes(tmp_path):
+    """What ranks say of themselves is pickled: who writes it has the program run code."""
+    (tmp_path / "waits.py").write_text("import os, time; os.write(1, b'up\\n'); time.sleep(900)")
+    child = Child("waits", log=tmp_path / "log", environment={"PYTHONPATH": str(tmp_path)}, ranks=2)
+    try:
+        until(lambda: (tmp_path / "log").read_text().count("up") == 2)
+        open_to = [
+            one for one in psutil.Process(child._process.pid).net_connections("tcp") if one.status == psutil.CONN_LISTEN
+        ]
+        stores = [TCPStore("127.0.0.1", one.laddr.port, is_master=False, wait_for_workers=False) for one in open_to]
+        assert not [key for store in stores for key in store.list_keys() if "rendezvous" in key]
+    finally:
+        child.kill()
