@@ -17,7 +17,6 @@ from sql.results import connect
 
 VALIDATION = "validation"  # the task that stands for the held-out documents of the curated corpus
 UNKNOWN_DEPTH = -1  # stands for a null depth: results entered from elsewhere may lack the model's row
-MODEL = ["depth", "variant", "task"]
 NEWEST = "qualify tokens = max(tokens) over (partition by run_id)"
 # Queries by the name of an attribute of `StudyData`; the study's id is the only parameter.
 QUERIES = {
@@ -30,13 +29,14 @@ QUERIES = {
     "join internal.variants using (study_id, variant, baseline) where study_id = ?",
     "noise": "from study_noise where study_id = ?",
     "factor_by_target": "from factor_by_target where study_id = ? and (task = 'average' or task = 'validation')",
-    "efficiency": "from data_efficiency where study_id = ?",
+    "efficiency": "select * rename (baseline_value as baseline_accuracy, own_value as own_best), "
+    "max(bound) filter (variant = baseline) over (partition by depth, task) as baseline_bound "
+    "from internal.score_efficiency(null) where study_id = ? and measure = 'accuracy' "
+    "order by depth, place, task = 'average', task",
     "averaged": "select task from internal.chosen_metric where study_id = ? and averaged and kind = 'accuracy'",
     "best": "from best_accuracy where study_id = ?",
-    "curve": "select *, (select stddev_samp(value) / sqrt(count(*)) from internal.curve_points p "
-    "where measure = 'accuracy' and (p.study_id, p.depth, p.variant, p.task, p.tokens) is not distinct from "
-    "(c.study_id, c.depth, c.variant, c.task, c.tokens)) as seed_error "
-    "from internal.accuracy_curve c where study_id = ? order by all",
+    "curve": "select * rename (value as accuracy) from internal.mean_curves where study_id = ? "
+    "and measure = 'accuracy' order by all",
     "accuracy": "from token_accuracy where study_id = ? order by all",
     "counted": "select distinct depth, variant, run_id from internal.counted_scores where study_id = ? "
     "and measure in ('accuracy', 'loss', 'perplexity')",
@@ -46,7 +46,8 @@ QUERIES = {
     "where r.study_id = ? and c.measure = 'accuracy' group by all order by all",
     "loss": "from token_loss where study_id = ? order by all",
     "loss_curve": "from internal.mean_curves where study_id = ? and measure = 'loss' order by all",
-    "perplexity": "from internal.token_perplexity where study_id = ? order by all",
+    "perplexity": "select * rename (value as perplexity) from internal.token_scores where study_id = ? "
+    "and measure = 'perplexity' order by all",
     "resources": "from table_1 where study_id = ?",
     "models": "select study_id, model_id, coalesce(variant, model_id) as variant, depth, config, "
     "try_cast(config as json) ->> '$.remarks' as remarks, "
@@ -75,8 +76,8 @@ QUERIES = {
     "join internal.model_runs using (run_id) where study_id = ? and failure is not null order by run_id",
     "gini": "from expert_gini where study_id = ? and depth is null",
     "concentration": "from internal.expert_concentration where study_id = ?",
-    "selections": "select run_id, depth, expert, selections from internal.latest_expert_ranks where study_id = ? "
-    "and depth is not null and run_id in (select run_id from internal.expert_runs where recurrent)",
+    "selections": "select run_id, depth, expert, selections from internal.latest_expert_ranks where study_id = ? and "
+    "depth is not null and expert is not null and run_id in (select run_id from internal.model_runs where recurrent)",
     "diversity": "select depth_of_model as model_depth, * from internal.expert_diversity where study_id = ?",
     "attention": "select variant, depth, a.* from depth_attention a join internal.model_runs using (run_id) "
     f"where study_id = ? and a.tokens <= coalesce(claimed_tokens, a.tokens) {NEWEST}",
@@ -105,8 +106,7 @@ QUERIES = {
 class StudyData:
     """The row of `studies`, and a data frame for each name in `QUERIES` as an attribute.
 
-    Rows about a variant name the `baseline` too, with which the variant is compared. `efficiency` has more
-    columns than its view (`_with_own_best`).
+    Rows about a variant name the `baseline` too, with which the variant is compared.
     """
 
     study: dict[str, Any]
@@ -161,7 +161,6 @@ def read_study(database: Path, study_id: str) -> StudyData:
     baseline = baseline_of(frames["order"])
     frames = {name: one.assign(baseline=baseline) if "variant" in one else one for name, one in frames.items()}
     row = {key: None if pd.isna(value) else value for key, value in (study or [{"study_id": study_id}])[0].items()}
-    frames["efficiency"] = _with_own_best(frames["efficiency"], frames["best"])
     return StudyData(row, frames)
 
 
@@ -174,14 +173,6 @@ def _plain(frame: pd.DataFrame) -> pd.DataFrame:
         elif isinstance(frame[column].dtype, pd.Int64Dtype | pd.Int32Dtype | pd.Float64Dtype):
             frame[column] = frame[column].astype(float)
     return frame
-
-
-def _with_own_best(factors: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
-    """Join the variants' own best and tokens trained, and the baseline's bound, on factors by the paper's rule."""
-    own = best[[*MODEL, "accuracy", "tokens_trained"]].rename(columns={"accuracy": "own_best"})
-    baseline = factors[factors["variant"] == factors["baseline"]][["depth", "task", "bound"]]
-    joined = factors.merge(own, on=MODEL, how="left")
-    return joined.merge(baseline.rename(columns={"bound": "baseline_bound"}), on=["depth", "task"], how="left")
 
 
 def json_object(text: Any) -> dict[str, Any]:

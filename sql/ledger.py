@@ -24,7 +24,7 @@ COLUMNS = {**dict.fromkeys(("study_id", "output", "run_id", "task", "digest"), p
 
 def record(connection: duckdb.DuckDBPyConnection, outputs: Outputs) -> None:
     """Record outputs whose rows were entered, within the transaction in which they were."""
-    _execute(connection, "rows_of_outputs", outputs, into="insert or replace into ingested by name ")
+    execute(connection, "rows_of_outputs", outputs, into="insert or replace into ingested by name ")
 
 
 def differing(path: Path | str, outputs: Outputs) -> list[str]:
@@ -39,20 +39,10 @@ def differing(path: Path | str, outputs: Outputs) -> list[str]:
 def differing_in(connection: duckdb.DuckDBPyConnection, outputs: Outputs) -> list[str]:
     """List such outputs in an open results file."""
     recorded = set(connection.execute("select study_id, output, rows, digest from ingested").fetchall())
-    return [row[1] for row in _execute(connection, "rows_of_outputs", outputs) if row not in recorded]
+    return [row[1] for row in execute(connection, "rows_of_outputs", outputs) if row not in recorded]
 
 
-def forget_earlier(connection: duckdb.DuckDBPyConnection, outputs: Outputs) -> None:
-    """Delete a study's runs that are not among `outputs`, which are all that the study has."""
-    _execute(connection, "forget_earlier", outputs)
-
-
-def forget(connection: duckdb.DuckDBPyConnection, outputs: Outputs) -> None:
-    """Delete the rows of outputs, and that they were entered."""
-    _execute(connection, "forget_outputs", outputs)
-
-
-def _execute(connection: duckdb.DuckDBPyConnection, name: str, outputs: Outputs, into: str = "") -> list[tuple]:
+def execute(connection: duckdb.DuckDBPyConnection, name: str, outputs: Outputs, into: str = "") -> list[tuple]:
     """Execute a query of the folder `queries` over a relation of outputs."""
     connection.register("outputs", pa.Table.from_pylist([dict(one) for one in outputs], schema=pa.schema(COLUMNS)))
     rows = connection.execute(into + (FOLDER / "queries" / f"{name}.sql").read_text()).fetchall()

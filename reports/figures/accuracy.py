@@ -31,7 +31,7 @@ def accuracy(
 ) -> Figure | None:
     """Draw accuracy (y) against training tokens (x) of the models of one depth, coloured by variant.
 
-    A panel for the average and for each task. `curve` has the rows of `accuracy_curve`, `runs` of `token_accuracy`,
+    A panel for the average and for each task. `curve` has the rows of `StudyData.curve`, `runs` of `token_accuracy`,
     `efficiency` of `data_efficiency`, `raw` the mean accuracies of raw weights, `counted` the runs that count; from
     `second_epoch_from` tokens on the stream was in its second epoch. None without accuracies.
     """
@@ -213,4 +213,4 @@ def _depth_chart(
         *[words for _, words in levels],
     ]
     fields = ["variant", "depth", "accuracy", "stderr", "items", "low", "high"]
-    return chart.layered(*layers, data=chart.records(chart.with_error_bars(rows), fields))
+    return chart.layered(*layers, data=chart.records(chart.with_bands(rows.assign(seeds=1, seed_error=0.0)), fields))

@@ -143,12 +143,11 @@ def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int
         ("variant:N",),
         ("depth:Q",),
         ("ratio:Q", ".2f"),
-        ("experts:Q", "", "experts"),
-        ("baseline:Q", "", f"{baseline}’s"),
+        ("experts_for_90:Q", "", "experts"),
+        ("baseline_experts_for_90:Q", "", f"{baseline}’s"),
     )
     one, label = chart.level(1, baseline, LIGHT["v0"], "left")
-    names = {"experts_for_90": "experts", "baseline_experts_for_90": "baseline"}
-    fields = {"variant": "variant", "depth": "depth", "ratio": "ratio", **names}
-    drawn = chart.layered(one, *chart.line_and_markers(base, styles, told), label, data=chart.records(rows, fields))
+    data = chart.records(rows, ["variant", "depth", "ratio", "experts_for_90", "baseline_experts_for_90"])
+    drawn = chart.layered(one, *chart.line_and_markers(base, styles, told), label, data=data)
     title = f"{depth_name(depth)}: experts used, against {baseline}"
     return panel(title, f"{title}’s: {listed(words)}.", drawn, depth=depth)

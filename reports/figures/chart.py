@@ -24,14 +24,13 @@ Specification = dict[str, Any]  # of Vega-Lite, with its data by name in `datase
 COUNT_LABEL = "replace(replace(format(datum.value, '~s'), 'G', 'B'), 'k', 'K')"
 
 
-def records(frame: pd.DataFrame, columns: Mapping[str, str] | Sequence[str]) -> alt.InlineData:
-    """Turn columns of a frame into data for a chart; with a mapping, the columns get its values as names.
+def records(frame: pd.DataFrame, columns: Sequence[str]) -> alt.InlineData:
+    """Turn columns of a frame into data for a chart.
 
     Charts have only fixed names of this package as fields, so no name from the data is ever read as an expression.
     The rows are one text in CSV: a quarter of the size of JSON objects, and Altair copies its parts again and again.
     """
-    names = dict(columns) if isinstance(columns, Mapping) else {name: name for name in columns}
-    chosen = frame[list(names)].rename(columns=names).replace([np.inf, -np.inf], np.nan)
+    chosen = frame[list(columns)].replace([np.inf, -np.inf], np.nan)
     kinds = {column: _kind(chosen[column]) for column in chosen}
     for column in (column for column, kind in kinds.items() if kind == "boolean"):
         chosen[column] = chosen[column].map({True: "true", False: "false"})
@@ -224,17 +223,8 @@ def chance_level(rows: pd.DataFrame) -> list[tuple[alt.Chart, Specification]]:
     return [] if math.isnan(chance) else [level(chance, "chance", LIGHT["muted"], "right")]
 
 
-def with_error_bars(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add `low` and `high`, within 0 to 1: the 95 % interval of `accuracy` from its standard error over items."""
-    return _within(rows, NORMAL_95 * rows["stderr"])
-
-
 def with_bands(rows: pd.DataFrame) -> pd.DataFrame:
     """Add `low` and `high`, within 0 to 1: the 95 % t-interval of the mean over the seeds; of one seed, over items."""
     of_seeds = stdtrit(rows["seeds"] - 1, 0.975) * rows["seed_error"]
-    return _within(rows, of_seeds.where(rows["seeds"] > 1, NORMAL_95 * rows["stderr"]))
-
-
-def _within(rows: pd.DataFrame, error: pd.Series) -> pd.DataFrame:
-    """Add `low` and `high`: `accuracy` less and plus an error, within 0 to 1."""
+    error = of_seeds.where(rows["seeds"] > 1, NORMAL_95 * rows["stderr"])
     return rows.assign(low=(rows["accuracy"] - error).clip(lower=0), high=(rows["accuracy"] + error).clip(upper=1))

@@ -59,11 +59,6 @@ class Figure:
     wide: bool = False
     finding: str = ""
 
-    @property
-    def columns(self) -> int:
-        """The number of panels side by side on paper."""
-        return 1 if self.wide else min(3, len(self.panels))
-
 
 def figure(
     name: str,
@@ -158,7 +153,7 @@ def composed(figure: Figure) -> dict[str, Any]:
         return {**inner, "title": panel.title} if panel.title else inner
 
     panels = [part(one, number) for number, one in enumerate(figure.panels)]
-    grid: dict[str, Any] = {"concat": panels, "columns": figure.columns, "spacing": 28}
+    grid: dict[str, Any] = {"concat": panels, "columns": 1 if figure.wide else min(3, len(panels)), "spacing": 28}
     grid["resolve"] = _APART
     if figure.marks:
         grid = {

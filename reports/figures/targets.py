@@ -54,19 +54,10 @@ def _target_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) 
     one = alt.Chart(alt.InlineData(values=[{"ratio": 1}])).mark_rule(color=LIGHT["v0"], strokeWidth=1.4).encode(y=y)
     told = chart.tooltip(("variant:N",), ("target:Q", ".3~g"), ("ratio:Q", ".2f"))
     data = chart.records(rows, ["variant", "target", "ratio", "low", "high"])
-    base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(
-        x=_target_axis(metric), color=chart.colour(styles)
-    )
+    loss = metric == "loss"
+    axis = alt.Axis(format="~g" if loss else ".0%", tickCount=5)
+    scale = alt.Scale(zero=False, nice=False, reverse=loss)  # better is to the right
+    x = alt.X("target:Q", title="bits per byte" if loss else "accuracy", axis=axis, scale=scale)
+    base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(x=x, color=chart.colour(styles))
     band = base.mark_area(fillOpacity=0.13).encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q"))
     return chart.layered(band, one, *chart.line_and_markers(base.encode(y=y), styles, told, size=16))
-
-
-def _target_axis(metric: str) -> alt.X:
-    """Return the axis of accuracies or losses, better to the right."""
-    loss = metric == "loss"
-    return alt.X(
-        "target:Q",
-        title="bits per byte" if loss else "accuracy",
-        axis=alt.Axis(format="~g" if loss else ".0%", tickCount=5),
-        scale=alt.Scale(zero=False, nice=False, reverse=loss),
-    )

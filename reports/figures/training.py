@@ -85,12 +85,15 @@ def _lines(rows: pd.DataFrame, styles: Mapping[str, Style]) -> chart.Specificati
     # A run is a number here: its name on every point would be most of the page.
     rows = rows.assign(screened=rows["status"] == "screened", run=rows.groupby("run_id").ngroup())
     many = rows["run_id"].nunique() > chart.MANY_LINES
+    x, ends = chart.token_axis(rows["tokens"]), [float(rows["tokens"].min()), float(rows["tokens"].max())]
+    if ends[0] < ends[1] <= 2.5 * ends[0]:  # the later half of a training
+        x = x.scale(domain=ends, nice=False)
     base = alt.Chart(
         chart.records(rows, ["variant", "run", "seed", "tokens", "loss", "screened"]),
         width=chart.WIDTH,
         height=chart.HEIGHT,
     ).encode(
-        x=chart.token_axis(rows["tokens"]) if rows["tokens"].max() > 2.5 * rows["tokens"].min() else _late_axis(rows),
+        x=x,
         y=chart.y_axis("loss"),
         color=chart.colour(styles),
         strokeDash=chart.dash(styles),
@@ -100,17 +103,10 @@ def _lines(rows: pd.DataFrame, styles: Mapping[str, Style]) -> chart.Specificati
     return chart.layered(base.mark_line(strokeWidth=0.8 if many else 1.4))
 
 
-def _late_axis(rows: pd.DataFrame) -> alt.X:
-    """Return a linear token axis over the later half of a training."""
-    axis = alt.Axis(labelExpr=chart.COUNT_LABEL, tickCount=5, labelOverlap=True)
-    ends = [float(rows["tokens"].min()), float(rows["tokens"].max())]
-    return alt.X("tokens:Q", title="training tokens", scale=alt.Scale(domain=ends, nice=False), axis=axis)
-
-
 def perplexity(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     """Draw validation perplexity (y) against training tokens (x), a line for each run, coloured by variant.
 
-    A panel for each text and depth. `rows` are those of `token_perplexity`. None without perplexities.
+    A panel for each text and depth. `rows` are those of `StudyData.perplexity`. None without perplexities.
     """
     rows = rows[rows["perplexity"].notna()]
     shown, panels, findings = present(styles, rows), [], []

@@ -17,29 +17,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """A figure to be drawn: `function` is the `module.name` in `reports.figures` that draws from `arguments`.
-
-    The module is imported when the figure is drawn: Altair and the figures take seconds, which no text waits for.
-    """
-
-    function: str
-    arguments: tuple[Any, ...]
-
-    def draw(self) -> Figure | None:
-        """Draw the figure; None where the study has nothing to be drawn."""
-        module, name = self.function.split(".")
-        return getattr(import_module(f"reports.figures.{module}"), name)(*self.arguments)
-
-
-@dataclass(frozen=True)
 class Block:
     """One part of a section: `kind` says how the template sets `content`; `label` heads code and details.
 
     Details that are `brief` are printed in a terminal too.
 
-    A block of the kind "drawing" becomes a block of the kind "figure" by `drawn`. `queries` give the rows that a figure
-    or a table is made of.
+    A block of the kind "drawing", whose content draws, becomes one of the kind "figure" by `drawn`. `queries` give the
+    rows that a figure or a table is made of.
     """
 
     kind: str
@@ -59,8 +43,17 @@ class Section:
 
 
 def drawing_block(data: StudyData, frames: str, function: str, *arguments: Any) -> Block:
-    """Show the figure that a function draws from frames of a study, named with spaces between, and from arguments."""
-    return Block("drawing", Drawing(function, (*_frames(data, frames), *arguments)), queries=_queries(data, frames))
+    """Show the figure that a function draws from frames of a study, named with spaces between, and from arguments.
+
+    `function` is the `module.name` in `reports.figures`. The module is imported when the figure is drawn: Altair and
+    the figures take seconds, which no text waits for.
+    """
+
+    def draw() -> Figure | None:
+        module, name = function.split(".")
+        return getattr(import_module(f"reports.figures.{module}"), name)(*_frames(data, frames), *arguments)
+
+    return Block("drawing", draw, queries=_queries(data, frames))
 
 
 def table_block(data: StudyData, frames: str, make: Callable[..., Table], *arguments: Any) -> list[Block]:
@@ -90,7 +83,7 @@ def drawn(blocks: Iterable[Block]) -> list[Block]:
 
 def _drawn(block: Block) -> Block:
     if block.kind == "drawing":
-        return replace(block, kind="figure", content=block.content.draw())
+        return replace(block, kind="figure", content=block.content())
     return replace(block, content=drawn(block.content)) if block.kind == "details" else block
 
 

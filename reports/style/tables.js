@@ -12,7 +12,6 @@ function valueOf(cell) {
 }
 
 function compare(one, other) {
-  if (one === "" || other === "") return 0; // kept at the end, below
   return typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other));
 }
 

@@ -10,7 +10,9 @@ from reports.text.names import depth_name, measure_name, stage_name, task_name
 from reports.text.numbers import as_many, counted, listed, number, percent, tokens
 from reports.text.token_stream import mismatch
 from sql.names import AVERAGE
+from sql.statistics.errors import SIGNIFICANCE
 from sql.statistics.resolution import Noise, smallest_factor
+from sql.statistics.sequential import NOMINAL
 
 FEW_ITEMS = 200  # a benchmark with fewer items has wide errors
 
@@ -73,9 +75,11 @@ def _resolution(data: StudyData, chosen: pd.DataFrame) -> list[str]:
     """Say which mean factor the study tells from 1, and what one more seed would gain, for each measure in use."""
     texts = []
     measures = chosen[["task", "metric"]].drop_duplicates()
+    looks = data.config("study", "training").get("seeds_until")  # the intervals of all looks hold together
     for row in data.noise.merge(measures, on=["task", "metric"]).to_dict("records"):
         noise = Noise(row["seed_deviation"], row["item_error"], "this study")
-        told, more = (as_many(1 / smallest_factor(noise, int(row["seeds"]) + extra)) for extra in (0, 1))
+        counts, significance = (int(row["seeds"]), int(row["seeds"]) + 1), NOMINAL if looks else SIGNIFICANCE
+        told, more = (as_many(1 / smallest_factor(noise, count, significance)) for count in counts)
         texts.append(
             f"Minimum detectable effect by {measure_name(row)}, with {counted(int(row['seeds']), 'seed')} of each "
             f"model: {told} in four of five cases. With one more seed: {more}."

@@ -1,5 +1,6 @@
 select
-    factor, low, high, degrees_of_freedom,
+    factor, low, high,
+    coalesce(degrees_of_freedom, 'infinity') as degrees_of_freedom, -- null where all seeds are alike
     sqrt(seed_error ** 2 + coalesce(item_error, 0) ** 2) as error,
     if(bounded, bound, factor) as told,
     if(bounded, bound_high, high) as told_high,

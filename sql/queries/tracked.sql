@@ -2,8 +2,8 @@
 with trained as (
     select run_id, 'training' as task, steps.tokens, loss, steps.learning_rate, gradient_norm
     from steps
-    join runs using (run_id)
-    where study_id = $study and step % $every = 0
+    join internal.model_runs using (run_id)
+    where study_id = $study and step % $every = 0 and steps.tokens <= coalesce(claimed_tokens, steps.tokens)
 ),
 
 series as (

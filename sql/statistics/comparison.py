@@ -7,11 +7,9 @@ where their 95 % intervals do not overlap. Tasks with other items are left out (
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -114,28 +112,24 @@ def _losses(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, li
 
 def _accuracies(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Test each model, task and checkpoint that both studies have; return the table, and what is left out."""
-    models = [dict.fromkeys(map(_key, frame[MODEL].itertuples(index=False, name=None))) for frame in (first, second)]
-    notes = [
-        f"left out: {_model(model)}: not in the {name} study"
-        for name, here, there in (("second", *models), ("first", *reversed(models)))
-        for model in here
-        if model not in there
-    ]
-    sides = [{_key(place): part for place, part in frame.groupby(PLACE, dropna=False)} for frame in (first, second)]
-    rows = []
-    for place in sides[0] | sides[1]:
-        if not all(place[:2] in known for known in models):
+    items = first.merge(
+        second,
+        on=[*PLACE, "item_id", "metric", "filter"],
+        how="outer",
+        suffixes=("_first", "_second"),
+        indicator="in",
+    )
+    rows, notes = [], []
+    for model, of_model in items.groupby(MODEL, dropna=False):
+        if alone := _of_one_study(of_model):
+            notes.append(f"left out: {_model(model)}: {alone}")
             continue
-        missing = [f"not in the {name} study" for name, side in zip(SIDES, sides, strict=True) if place not in side]
-        pairs = pd.DataFrame()
-        if not missing:
-            one, other = (side[place] for side in sides)
-            pairs = one.merge(other, on=["item_id", "metric", "filter"], suffixes=("_first", "_second"))
-        if pairs.empty:
-            reason = missing[0] if missing else "no item in common"
-            notes += [f"left out: {_model(place)} on {place[2]}: {reason}"] * (place[3] == "final")
-            continue
-        rows.append(dict(zip(PLACE, place, strict=True)) | _tested(pairs))
+        for (task, checkpoint), part in of_model.groupby(["task", "checkpoint"]):
+            pairs = part[part["in"] == "both"]
+            if len(pairs):
+                rows.append(dict(zip(PLACE, (*model, task, checkpoint), strict=True)) | _tested(pairs))
+            elif checkpoint == "final":
+                notes.append(f"left out: {_model(model)} on {task}: {_of_one_study(part) or 'no item in common'}")
     table = pd.DataFrame(rows)
     if rows:
         tested = table["p"].notna()
@@ -144,9 +138,10 @@ def _accuracies(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame
     return table, notes
 
 
-def _key(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Make a key of values in which unknown values equal each other, as NaN does not equal NaN."""
-    return tuple(None if pd.isna(value) else value for value in values)
+def _of_one_study(items: pd.DataFrame) -> str:
+    """Say in which study items are not, where all are of the other; empty where they are not."""
+    missing = {"left_only": SIDES[1], "right_only": SIDES[0]}
+    return next((f"not in the {side} study" for of, side in missing.items() if (items["in"] == of).all()), "")
 
 
 def _tested(pairs: pd.DataFrame) -> dict[str, float]:

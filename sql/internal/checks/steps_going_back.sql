@@ -2,13 +2,8 @@
 -- A constraint sees one row at a time and DuckDB has no triggers: ingest refuses such steps by this view, and rows
 -- inserted by hand show here.
 create or replace view internal.steps_going_back as
-with ordered as (
-    select run_id, step, tokens, lag(tokens) over (partition by run_id order by step) as tokens_before
-    from steps
-    where tokens is not null
-)
-
-select run_id, tokens_before, tokens, step
-from ordered
-where tokens < tokens_before
+select run_id, lag(tokens) over (partition by run_id order by step) as tokens_before, tokens, step
+from steps
+where tokens is not null
+qualify tokens < tokens_before
 order by run_id, step;

@@ -7,27 +7,24 @@ with ends as (
     select study_id, depth, variant, task, 'best' as checkpoint, tokens from best_accuracy
 ),
 
-places as (
-    select ends.*, points.run_id, points.run_tokens, points.metric, points.filter
+answered as (
+    select
+        ends.*,
+        items.metric, items.filter, items.item_id, items.run_id,
+        any_value(items.value) as value -- once, where an item was entered twice by hand
     from ends
     join internal.curve_points as points
         on points.study_id = ends.study_id
         and (points.depth, points.variant, points.task) is not distinct from (ends.depth, ends.variant, ends.task)
         and points.measure = 'accuracy'
         and points.tokens = ends.tokens
-    where ends.study_id = study and ends.task <> 'average'
-),
-
-answered as (
-    select places.*, items.item_id, any_value(items.value) as value -- once, where an item was entered twice by hand
-    from places
     join items
-        on items.run_id = places.run_id
-        and items.tokens = places.run_tokens
-        and items.task = places.task
-        and items.metric = places.metric
-        and items.filter = places.filter
-    where isfinite(items.value)
+        on items.run_id = points.run_id
+        and items.tokens = points.run_tokens
+        and items.task = points.task
+        and items.metric = points.metric
+        and items.filter = points.filter
+    where ends.study_id = study and ends.task <> 'average' and isfinite(items.value)
     group by all
 )
 

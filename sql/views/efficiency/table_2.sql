@@ -1,16 +1,21 @@
 -- One row: a model and task, as in the paper's Table 2.
 -- A text has its best (lowest) perplexity; a benchmark and the average curve have the best accuracy and the factor.
 create or replace view table_2 as
-with perplexities as (
-    select study_id, depth, variant, task, min(value) as perplexity, first(tokens order by value, tokens) as best_tokens
+with rows as (
+    select
+        study_id, depth, variant, task,
+        'perplexity' as kind,
+        min(value) as perplexity,
+        first(tokens order by value, tokens) as best_tokens
     from internal.mean_curves
     where measure = 'perplexity'
     group by study_id, depth, variant, task
-),
 
-accuracies as (
+    union all by name
+
     select
         factors.study_id, factors.depth, factors.variant, factors.task,
+        'accuracy' as kind,
         best.accuracy,
         best.tokens as best_tokens,
         factors.factor as data_efficiency,
@@ -20,12 +25,6 @@ accuracies as (
     left join best_accuracy as best
         on best.study_id = factors.study_id
         and (best.depth, best.variant, best.task) is not distinct from (factors.depth, factors.variant, factors.task)
-),
-
-rows as (
-    select *, 'perplexity' as kind from perplexities
-    union all by name
-    select *, 'accuracy' as kind from accuracies
 )
 
 select

@@ -46,13 +46,9 @@ corrected as (
 select
     expected.study_id, expected.depth, expected.variant, expected.task,
     expected.measure as metric,
-    factors.factor,
-    factors.low,
-    factors.high,
-    factors.seeds,
-    factors.item_error,
-    factors.range_low,
-    factors.range_high,
+    factors.* exclude (
+        study_id, depth, variant, task, metric, baseline, bounded, stderr, chance, headline, rank, adjusted_p, digest
+    ),
     -- Whether the baseline's range is hardly more than noise: it rises by less than two standard errors, or no higher
     -- above chance. False for unknown errors, so that `where not within_noise` loses no rows.
     coalesce(
@@ -67,19 +63,9 @@ select
     factors.seeds is not null and factors.digest is null as outdated,
     coalesce(baseline_variant, expected.baseline) as baseline,
     expected.place,
-    factors.covered,
-    factors.missed_low,
-    factors.missed_high,
-    factors.bound,
-    factors.bound_low,
-    factors.bound_high,
     coalesce(factors.bounded, false) as bounded,
-    factors.target_halves,
-    factors.p,
-    factors.detectable,
     factors.p < 0.05 and not within_noise as decided,
     factors.adjusted_p < 0.05 and not within_noise as decided_adjusted,
-    factors.comparisons,
     case
         when expected.task = 'average' and factors.p < 0.05 and not within_noise then (
             select string_agg(others.left_out, ', ' order by others.left_out)

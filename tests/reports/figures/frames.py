@@ -14,7 +14,7 @@ DRAWN = styles(["LA", "DR"])
 
 
 def curve(**columns: Any) -> pd.DataFrame:
-    """Rows of `accuracy_curve` on two tasks."""
+    """Rows of `StudyData.curve` on two tasks."""
     rows = pd.DataFrame(
         {"variant": ["LA", "LA", "DR", "DR"], "tokens": [1e6, 16e6] * 2, "accuracy": [0.2, 0.4, 0.3, 0.5]}
     )

@@ -188,7 +188,7 @@ def test_two_seeds_give_the_mean_curve_where_both_have_a_checkpoint(sql):
     assert efficiency(sql, "LA") == Crossing(goal=0.5, goal_tokens=40, tokens=40, factor=1.0, bound="exact")
     assert efficiency(sql) == Crossing(goal=0.5, goal_tokens=40, tokens=20, factor=2.0, bound="exact")
     curve = sql.execute(
-        "select tokens, accuracy, seeds from accuracy_curve where variant = 'DR' and task = 't' order by tokens"
+        "select tokens, value, seeds from mean_curves where variant = 'DR' and task = 't' order by tokens"
     ).fetchall()
     assert curve == [(10, pytest.approx(0.3), 2), (20, 0.5, 2)]
 
@@ -196,7 +196,7 @@ def test_two_seeds_give_the_mean_curve_where_both_have_a_checkpoint(sql):
 def test_checkpoints_of_seeds_a_few_tokens_apart_belong_together(sql):
     enter(sql, {"LA": {"t": {1000: 0.1, 1100: 0.2, 2003: 0.3}}}, seed=0)
     enter(sql, {"LA": {"t": {1008: 0.3, 1204: 0.2, 1997: 0.5}}}, seed=1)
-    curve = sql.execute("select tokens, accuracy from accuracy_curve where task = 't' order by tokens").fetchall()
+    curve = sql.execute("select tokens, value from mean_curves where task = 't' order by tokens").fetchall()
     assert curve == [(1004, pytest.approx(0.2)), (2000, pytest.approx(0.4))]
 
 
@@ -204,7 +204,7 @@ def test_equal_token_counts_pair_up_however_dense_the_checkpoints(sql):
     tokens = range(1000, 1200, 10)
     enter(sql, {"LA": {"t": {t: t / 2000 for t in tokens}}}, seed=0)
     enter(sql, {"LA": {"t": {t: t / 2000 for t in tokens if t != 1050}}}, seed=1)
-    curve = sql.execute("select tokens, accuracy from accuracy_curve where task = 't' order by tokens").fetchall()
+    curve = sql.execute("select tokens, value from mean_curves where task = 't' order by tokens").fetchall()
     assert curve == [(t, pytest.approx(t / 2000)) for t in tokens if t != 1050]
 
 
@@ -224,7 +224,7 @@ def test_runs_under_way_count_where_no_run_of_their_model_has_ended(sql):
     pair(sql, {10: 0.1, 20: 0.5}, {10: 0.3, 20: 0.6}, seed=0)
     pair(sql, {10: 0.3}, {10: 0.5}, seed=1)
     sql.execute("update runs set status = 'training'")
-    curve = sql.execute("select variant, tokens, accuracy from accuracy_curve where task = 't' order by all").fetchall()
+    curve = sql.execute("select variant, tokens, value from mean_curves where task = 't' order by all").fetchall()
     assert curve == [("DR", 10, pytest.approx(0.4)), ("LA", 10, pytest.approx(0.2))]
 
 

@@ -1,30 +1,25 @@
 -- One row: a task of a study and a kind (accuracy, loss, perplexity), with the metric and filter that are its number.
 -- The choice holds for the whole study: models are compared on one metric or not at all.
 create or replace view internal.chosen_metric as
-with present as (
-    select distinct study_id, task, metric, filter
-    from internal.study_evaluations
-    where isfinite(value)
-        and task <> 'average' -- the name of the average curve
-),
-
 -- The kind of a listed metric is the listed one, so that a declared perplexity never becomes an accuracy.
-kinds as (
-    select
-        present.*,
+with present as (
+    select distinct
+        study_id, task, metric, filter,
         coalesce(metrics.kind, case when benchmarks.task is not null then 'accuracy' end) as kind,
         benchmarks.task is not null as declared,
         metrics.preference
-    from present
+    from internal.study_evaluations
     left join internal.metrics using (metric)
     left join benchmarks using (task, metric, filter)
+    where isfinite(value)
+        and task <> 'average' -- the name of the average curve
 ),
 
 -- The declared pair comes first. A study without evaluations of that pair, and an undeclared task, take the first
 -- metric by preference, then the first filter: the unfiltered answer, the most lenient extraction, the first name.
 chosen as (
     select *
-    from kinds
+    from present
     where kind is not null
     qualify row_number() over (
         partition by study_id, task, kind
@@ -37,33 +32,22 @@ chosen as (
     ) = 1
 ),
 
--- The tasks of the averages: all with an accuracy, but for a task whose items another task of the study has.
-averaged_tasks as (
-    select chosen.study_id, chosen.task
-    from chosen
-    left join benchmarks using (task)
-    where chosen.kind = 'accuracy' and not exists (
-        from chosen as other
-        where other.study_id = chosen.study_id and other.kind = 'accuracy' and other.task = benchmarks.same_items_as
-    )
-),
-
 tasks as (
     select
-        chosen.study_id,
-        chosen.task,
-        chosen.kind,
-        chosen.metric,
-        chosen.filter,
-        chosen.declared,
-        -- Bits per byte of a text and of gold answers have no common mean.
-        averaged_tasks.task is not null and (chosen.kind = 'accuracy' or chosen.metric = 'gold_bits_per_byte')
-            as averaged,
+        chosen.* exclude (declared, preference),
         benchmarks.chance,
         benchmarks.trivial,
-        coalesce('family ' || benchmarks.family, chosen.task) as asked_for
+        coalesce('family ' || benchmarks.family, chosen.task) as asked_for,
+        -- The tasks of the averages: all with an accuracy, but for a task whose items another task of the study has.
+        -- Bits per byte of a text and of gold answers have no common mean.
+        (chosen.kind = 'accuracy' or chosen.metric = 'gold_bits_per_byte')
+            and bool_or(chosen.kind = 'accuracy') over (partition by chosen.study_id, chosen.task)
+            and not exists (
+                from chosen as other
+                where other.study_id = chosen.study_id and other.kind = 'accuracy'
+                    and other.task = benchmarks.same_items_as
+            ) as averaged
     from chosen
-    left join averaged_tasks using (study_id, task)
     left join benchmarks using (task)
 )
 

@@ -6,23 +6,19 @@ with latest as (
     join internal.model_runs using (run_id)
     where answers.tokens <= coalesce(model_runs.claimed_tokens, answers.tokens)
     qualify answers.tokens = max(answers.tokens) over (partition by model_runs.study_id, run_id)
-),
-
-models as (
-    select
-        study_id, latest.depth, latest.variant, task, latest.item_id,
-        any_value(latest.question) as question,
-        any_value(latest.gold) as gold,
-        mode(latest.text order by latest.seed) as text,
-        avg(items.value) as share_right, -- of the seeds
-        count(*) as seeds
-    from latest
-    join items using (run_id, tokens, task, item_id)
-    join internal.chosen_metric using (study_id, task, metric, filter)
-    where chosen_metric.kind = 'accuracy' and isfinite(items.value)
-    group by all
 )
 
-select *, max(share_right) over item - min(share_right) over item as apart -- how far models of one depth differ
-from models
-window item as (partition by study_id, depth, task, item_id);
+select
+    study_id, latest.depth, latest.variant, task, latest.item_id,
+    any_value(latest.question) as question,
+    any_value(latest.gold) as gold,
+    mode(latest.text order by latest.seed) as text,
+    avg(items.value) as share_right, -- of the seeds
+    count(*) as seeds,
+    max(share_right) over item - min(share_right) over item as apart -- how far models of one depth differ
+from latest
+join items using (run_id, tokens, task, item_id)
+join internal.chosen_metric using (study_id, task, metric, filter)
+where chosen_metric.kind = 'accuracy' and isfinite(items.value)
+group by study_id, latest.depth, latest.variant, task, latest.item_id
+window item as (partition by study_id, latest.depth, task, latest.item_id);

@@ -4,26 +4,19 @@
 create or replace view internal.token_scores as
 with scores as (
     select
-        evaluations.study_id, evaluations.depth, evaluations.variant, evaluations.model_id, evaluations.run_id,
-        evaluations.seed, evaluations.status,
-        evaluations.task,
-        evaluations.tokens,
+        evaluations.* exclude (stderr, chance, task_version),
         chosen_metric.kind as measure,
-        evaluations.value,
         -- An accuracy without a standard error has that of a share of right answers, with lm-eval's n - 1.
         case
             when isfinite(evaluations.stderr) then evaluations.stderr
             when chosen_metric.kind = 'accuracy' and evaluations.items > 1 and evaluations.value between 0 and 1
                 then sqrt(evaluations.value * (1 - evaluations.value) / (evaluations.items - 1))
         end as stderr,
-        evaluations.items,
         -- Of guessing, or of the best trivial rule where that is known to be better.
         case
             when chosen_metric.kind is null or chosen_metric.kind = 'accuracy'
                 then greatest(coalesce(evaluations.chance, chosen_metric.chance), chosen_metric.trivial)
         end as chance,
-        evaluations.metric,
-        evaluations.filter,
         chosen_metric.weight
     from internal.study_evaluations as evaluations
     left join internal.chosen_metric using (study_id, task, metric, filter)

@@ -24,10 +24,5 @@ select
     case when factors.bounded then factors.bound_high else factors.high end,
     factors.outdated
 from mean_factors_against(null) as factors
-where factors.study_id = study and factors.variant <> factors.baseline and (
-    factors.task = 'average' or factors.task in (
-        select chosen.task
-        from internal.chosen_metric as chosen
-        where chosen.study_id = study and chosen.kind = 'accuracy'
-    )
-);
+where factors.study_id = study and factors.variant <> factors.baseline
+    and factors.task in (select task from internal.expected_curves where study_id = study and measure = 'accuracy');

@@ -39,15 +39,10 @@ unmarked as (
 )
 
 select
-    counts.study_id, counts.source, counts.stage,
-    counts.documents,
-    counts.kept,
-    counts.dropped,
+    counts.* exclude (position, reasons),
     counts.kept / nullif(counts.documents, 0) as share_kept,
     -- Of the documents in the first stage.
     counts.kept / nullif(first_value(counts.documents) over pipeline, 0) as share_of_all,
-    counts.characters_kept,
-    counts.tokens_kept,
     nullif(concat_ws(', ', counts.reasons, 'kept without marks ' || unmarked.documents), '') as reasons
 from counts
 left join unmarked

@@ -35,17 +35,9 @@ matched as (
 )
 
 select
-    study_id, depth, variant, measure, task,
-    round(avg(tokens) over point)::bigint as tokens,
-    seeds,
-    run_id,
-    tokens as run_tokens,
-    value,
-    stderr,
-    chance,
-    items,
-    metric,
-    filter
+    * exclude (model_id, seed, status, curve, first_run, anchor_tokens, gap)
+        replace (round(avg(tokens) over point)::bigint as tokens),
+    tokens as run_tokens
 from matched
 window point as (partition by study_id, curve, anchor_tokens)
 qualify count(*) over point = seeds;

@@ -5,6 +5,7 @@ select
     study_id, depth, variant, measure, task,
     tokens,
     avg(value order by run_id) as value,
+    stddev_samp(value) / sqrt(count(*)) as seed_error, -- standard error of the mean over the seeds
     -- Seeds answer the same items, so their errors do not average out: the mean error is the cautious choice.
     case when count(stderr) = count(*) then avg(stderr) end as stderr,
     avg(chance) as chance,

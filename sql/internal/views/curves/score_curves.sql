@@ -1,6 +1,5 @@
 -- One row: a point of a model's accuracy or loss curve with its score, of which more is better, and what came before.
--- The score is the accuracy, or minus the loss. The first row that reaches a goal which `best_before` does not reach is
--- the crossing of that goal.
+-- The score is the accuracy, or minus the loss.
 create or replace view internal.score_curves as
 with points as (
     select *, case measure when 'accuracy' then value else -value end as score

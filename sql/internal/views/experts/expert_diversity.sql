@@ -20,17 +20,15 @@ models_counted as (
 )
 
 select
-    own.study_id,
-    own.model_depth as depth_of_model,
-    own.variant,
-    own.depth,
-    own.experts_for_90,
-    baseline.experts_for_90 as baseline_experts_for_90,
-    own.experts_for_90 / baseline.experts_for_90 as ratio
-from models_counted as own
+    study_id,
+    model_depth as depth_of_model,
+    variant,
+    depth,
+    experts_for_90,
+    max(experts_for_90) filter (variant = baseline) over (
+        partition by study_id, model_depth, depth
+    ) as baseline_experts_for_90,
+    experts_for_90 / baseline_experts_for_90 as ratio
+from models_counted
 left join internal.variants using (study_id, variant)
-left join models_counted as baseline
-    on (baseline.study_id, baseline.model_depth, baseline.depth)
-        is not distinct from (own.study_id, own.model_depth, own.depth)
-    and baseline.variant = variants.baseline
-order by own.study_id, own.model_depth, variants.place, own.depth;
+order by study_id, model_depth, place, depth;

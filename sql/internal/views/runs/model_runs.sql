@@ -4,16 +4,11 @@
 -- may have gone on for another study.
 create or replace view internal.model_runs as
 select
-    runs.study_id,
+    runs.* exclude (tokens, seconds, device, stream_hash, learning_rate),
     models.depth,
     coalesce(models.variant, runs.model_id, runs.run_id) as variant,
-    runs.model_id,
-    runs.run_id,
-    runs.seed,
-    runs.status,
-    runs.tokens_per_second,
-    runs.mfu,
-    models.config,
+    coalesce(try_cast(try_cast(models.config as json) ->> '$.recurrent' as boolean), false) as recurrent,
+    try_cast(try_cast(models.config as json) ->> '$.experts' as bigint) as experts,
     case when claiming.study_id is not null then runs.tokens end as claimed_tokens
 from runs
 left join models using (study_id, model_id)
