@@ -76,8 +76,8 @@ QUERIES = {
     "join internal.model_runs using (run_id) where study_id = ? and failure is not null order by run_id",
     "gini": "from expert_gini where study_id = ? and depth is null",
     "concentration": "from internal.expert_concentration where study_id = ?",
-    "selections": "select run_id, depth, expert, selections from internal.latest_expert_ranks where study_id = ? and "
-    "depth is not null and expert is not null and run_id in (select run_id from internal.model_runs where recurrent)",
+    "selections": "select run_id, depth, expert, selections from internal.latest_expert_ranks where study_id = ? "
+    "and depth is not null and run_id in (select run_id from internal.expert_runs where recurrent)",
     "diversity": "select depth_of_model as model_depth, * from internal.expert_diversity where study_id = ?",
     "attention": "select variant, depth, a.* from depth_attention a join internal.model_runs using (run_id) "
     f"where study_id = ? and a.tokens <= coalesce(claimed_tokens, a.tokens) {NEWEST}",

@@ -2,6 +2,23 @@
 -- A curve goes from (0, 0) to (1, 1) with a point for every expert, the least selected first; the diagonal is even use.
 -- One minus twice the area under the curve is the Gini coefficient.
 create or replace view expert_lorenz as
+with ranks as (
+    from internal.expert_ranks_at(false)
+    where total > 0
+),
+
+points as (
+    from ranks
+
+    union all by name
+
+    -- The start, and the experts without a row, which were never selected and have the first ranks.
+    select study_id, variant, model_depth, run_id, tokens, depth, unnest(range(min(rank))) as rank, experts,
+        0 as cumulated, 1 as total
+    from ranks
+    group by study_id, variant, model_depth, run_id, tokens, depth, experts
+)
+
 select
     study_id, variant,
     model_depth, -- of the model
@@ -11,6 +28,5 @@ select
     rank, -- place of the expert by its selections, the least selected first, from 1; 0 is the start
     rank / experts as expert_share, -- experts up to the rank over all, 0 to 1
     cumulated / total as selection_share -- selections of the experts up to the rank over all, 0 to 1
-from internal.expert_ranks_at(false)
-where total > 0
+from points
 order by study_id, run_id, tokens, depth nulls first, rank;

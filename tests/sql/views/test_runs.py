@@ -316,3 +316,12 @@ def test_a_large_pool_keeps_points_evenly_spread_over_the_logarithm(sql):
     assert (counts[0], counts[-1]) == (1, 1000)
     assert 15 < len(counts) <= 24
     assert all(later / earlier < 1.5 for earlier, later in itertools.pairwise(counts) if earlier >= 10)
+
+
+def test_a_complete_run_stands_for_the_experts_of_its_model(sql):
+    sql.execute("insert into models (study_id, model_id, variant, depth) values ('s', 'm', 'DR', 2)")
+    for seed, status in ((3, "complete"), (2, "complete"), (1, "screened"), (0, "failed")):
+        columns = "insert into runs (study_id, run_id, model_id, seed, status) values ('s', ?, 'm', ?, ?)"
+        sql.execute(columns, [f"r{seed}", seed, status])
+        sql.execute("insert into expert_usage values (?, 10, 1, 0, 5)", [f"r{seed}"])
+    assert sql.execute("select run_id from expert_runs").fetchall() == [("r2",)]

@@ -6,18 +6,43 @@
 -- each layer. `experts` is the size of the pool, or of all pools for the whole model. Experts that were
 -- never selected may have no row: the configured number counts them.
 create or replace macro internal.expert_selections_at(latest) as table
-with usage as (
+with run_kinds as (
     select
-        model_runs.study_id,
-        model_runs.depth as model_depth,
-        model_runs.variant,
-        expert_usage.*,
-        case when not model_runs.recurrent then expert_usage.depth end as pool,
-        model_runs.experts as configured
+        study_id, depth, variant, run_id,
+        coalesce(try_cast(try_cast(config as json) ->> '$.recurrent' as boolean), false) as recurrent,
+        try_cast(try_cast(config as json) ->> '$.experts' as bigint) as configured,
+        claimed_tokens
+    from internal.model_runs
+),
+
+checkpoints_of_experts as (select distinct run_id, tokens from expert_usage),
+
+-- The latest checkpoint that a study claims of its run; of a run that no study names, the latest.
+ends as (
+    select run_kinds.study_id, run_id, max(tokens) as tokens
+    from checkpoints_of_experts
+    left join run_kinds using (run_id)
+    where tokens <= coalesce(claimed_tokens, tokens)
+    group by run_kinds.study_id, run_id
+),
+
+usage as (
+    select
+        run_kinds.study_id,
+        run_kinds.depth as model_depth,
+        run_kinds.variant,
+        expert_usage.run_id,
+        expert_usage.tokens,
+        expert_usage.depth,
+        case when not run_kinds.recurrent then expert_usage.depth end as pool,
+        expert_usage.expert,
+        expert_usage.selections,
+        run_kinds.configured
     from expert_usage
-    left join internal.model_runs using (run_id) -- experts of a run that no study names are kept
-    where expert_usage.tokens <= coalesce(model_runs.claimed_tokens, expert_usage.tokens)
-    qualify not latest or expert_usage.tokens = max(expert_usage.tokens) over (partition by study_id, run_id)
+    left join run_kinds using (run_id) -- experts of a run that no study names are kept
+    where expert_usage.tokens <= coalesce(run_kinds.claimed_tokens, expert_usage.tokens)
+        and (not latest or (coalesce(run_kinds.study_id, ''), expert_usage.run_id, expert_usage.tokens)
+            in (select (coalesce(study_id, ''), run_id, tokens) from ends))
 ),
 
 in_pools as (
@@ -52,5 +77,6 @@ select
     sizes.experts
 from counted
 join sizes
-    on (sizes.study_id, sizes.run_id, sizes.tokens, sizes.pool)
-        is not distinct from (counted.study_id, counted.run_id, counted.tokens, counted.pool);
+    on sizes.run_id = counted.run_id
+    and sizes.tokens = counted.tokens
+    and (sizes.study_id, sizes.pool) is not distinct from (counted.study_id, counted.pool);

@@ -4,11 +4,16 @@
 -- may have gone on for another study.
 create or replace view internal.model_runs as
 select
-    runs.* exclude (tokens, seconds, device, stream_hash, learning_rate),
+    runs.study_id,
     models.depth,
     coalesce(models.variant, runs.model_id, runs.run_id) as variant,
-    coalesce(try_cast(try_cast(models.config as json) ->> '$.recurrent' as boolean), false) as recurrent,
-    try_cast(try_cast(models.config as json) ->> '$.experts' as bigint) as experts,
+    runs.model_id,
+    runs.run_id,
+    runs.seed,
+    runs.status,
+    runs.tokens_per_second,
+    runs.mfu,
+    models.config,
     case when claiming.study_id is not null then runs.tokens end as claimed_tokens
 from runs
 left join models using (study_id, model_id)
