@@ -136,6 +136,7 @@ def test_a_study_of_late_benchmarks_alone_has_no_items_to_look_for(tmp_path: Pat
 WORDS = [f"{a}{b}{c}" for a in "klmn" for b in "aeiou" for c in "prst"]
 
 
+@pytest.mark.slow
 def test_a_new_source_is_signed_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw, mirror = random.Random(0), tmp_path / "mirror"
     texts = [" ".join(draw.choices(WORDS, k=30)) + f" {n % 50}?" for n in range(200)]

@@ -268,6 +268,7 @@ def test_bad_input_of_a_job_and_what_is_no_failure_of_it_stops_all(prepared: Pla
     assert not [run.failure for run in plan.runs if run.failure]
 
 
+@pytest.mark.slow
 def test_a_race_is_decided_when_all_seeds_have_ended(prepared: Planned) -> None:
     plan, jobs = prepared(training=RACE, **ONE), JobsByHand(losses={0: 2.0, 1: 1.0})
     run(plan, jobs)
@@ -360,6 +361,7 @@ def test_a_shorter_study_takes_what_a_longer_one_has_trained(prepared: Planned) 
     assert (training["tokens"], training["checkpoints"]) == (24_000, [6000, 12_000, 18_000, 24_000])
 
 
+@pytest.mark.slow
 def test_a_run_that_has_gone_past_a_checkpoint_of_the_study_is_refused(prepared: Planned) -> None:
     """Training does not go back: the study would end without its curve, each time anew."""
     longer = prepared(training={"checkpoints": [12_000]}, **ONE)
@@ -389,6 +391,7 @@ def test_two_studies_of_a_store_may_describe_a_run_at_once(prepared: Planned, mo
     assert json.loads((one.folder / "run.json").read_text())["training"]["checkpoints"] == [6000, 12_000, 24_000]
 
 
+@pytest.mark.slow
 def test_runs_from_before_a_change_of_the_data_leave_the_results(prepared: Planned) -> None:
     plan = prepared(**ONE)
     run(plan, JobsByHand())

@@ -100,6 +100,7 @@ def test_every_point_is_logged_once_also_of_a_study_that_goes_on(
     assert [value for *_, value in found] == pytest.approx([value for *_, value in wanted], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_tracker_that_fails_is_named_once_and_the_study_goes_on(
     prepared: Planned, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,6 +113,7 @@ def test_a_tracker_that_fails_is_named_once_and_the_study_goes_on(
     assert line.startswith("tensorboard has failed and gets nothing more, the study goes on: ")
 
 
+@pytest.mark.slow
 def test_a_results_file_in_use_is_waited_for(prepared: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tensorboard")
     plan, tries = prepared(tracking="tensorboard", **ONE), []

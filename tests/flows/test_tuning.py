@@ -100,6 +100,7 @@ def test_every_variant_without_a_rate_of_its_own_is_searched_alike_and_trained_a
     assert [one.seed for one in plan.runs] == [0, 0, 0, 5, 6]
 
 
+@pytest.mark.slow
 def test_the_search_is_measured_on_documents_of_its_own_and_in_no_other_table(planned: Planned) -> None:
     plan = planned(training=TRAINING, **ONE)
     train(plan.tuning_runs[0])
@@ -185,6 +186,7 @@ def test_a_rate_at_which_a_training_failed_is_not_chosen_and_the_study_names_it(
     assert again.submitted == []
 
 
+@pytest.mark.slow
 def test_a_stopped_search_goes_on_and_status_shows_it(planned: Planned) -> None:
     plan = planned(training=TRAINING, **ONE)
     train(plan.tuning_runs[0])

@@ -130,6 +130,7 @@ def losses(folder: Path) -> list[float]:
     return [trainer.train_step()[0] for _ in range(3)]
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(device: torch.device, tmp_path: Path) -> None:
     whole, stopped = (write_run(tmp_path, name=name, precision="bfloat16", compile=False) for name in "ab")
     train(whole, stop_at=640)

@@ -81,6 +81,7 @@ def test_a_field_that_is_no_size_is_one_line() -> None:
         size(sizing, **TRUSTED)
 
 
+@pytest.mark.slow
 def test_a_llama_of_transformers_counts_as_by_hand() -> None:
     pytest.importorskip("transformers")
     sizes = {"hidden_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4}

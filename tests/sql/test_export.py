@@ -29,6 +29,7 @@ def path(tmp_path):
     return file
 
 
+@pytest.mark.slow
 def test_a_file_of_another_version_gives_the_same_tables(path, tmp_path):
     names = {file.name for file in export(path, tmp_path / "own")}
     with duckdb.connect(str(path)) as connection:

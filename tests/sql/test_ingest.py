@@ -267,6 +267,7 @@ def test_every_table_with_rows_of_studies_and_runs_is_covered(output: Path) -> N
         assert all(re.search(rf"from (internal\.)?{table} ", text) for table in tables), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ROWS)
 def test_a_row_that_is_changed_or_missing_is_found_and_its_output_forgotten(output: Path, table: str) -> None:
     assert differing(output, OUTPUTS) == []

@@ -270,6 +270,7 @@ def test_evaluations_count_items_of_known_benchmarks(tmp_path: Path) -> None:
     assert scored_tokens(few) == pytest.approx(10 * 393, rel=0.01)
 
 
+@pytest.mark.slow
 def test_epochs_are_those_of_the_packed_tokens_and_the_estimate_is_near(tmp_path: Path) -> None:
     chosen = study(tmp_path)
     bigger = dataclasses.replace(chosen.data.world, documents=3000)

@@ -156,6 +156,7 @@ def test_a_killed_process_is_told_at_once_with_what_it_said_last(tmp_path: Path,
     assert error.reason.endswith((tmp_path / "a.log").read_text().splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_while_it_waits_is_replaced(tmp_path: Path) -> None:
     with local(tmp_path, workers=1) as jobs:
         events(jobs, job(tmp_path, "a"))
@@ -166,6 +167,7 @@ def test_a_process_that_is_killed_while_it_waits_is_replaced(tmp_path: Path) -> 
     assert process(tmp_path, "a") != process(tmp_path, "b")
 
 
+@pytest.mark.slow
 def test_after_a_failure_the_next_job_gets_a_new_process(tmp_path: Path) -> None:
     with local(tmp_path, workers=1) as jobs:
         events(jobs, job(tmp_path, "a"), job(tmp_path, "b", "fail"), job(tmp_path, "c"))
@@ -195,6 +197,7 @@ def test_a_stop_ends_work_idle_processes_and_what_they_started_within_seconds(tm
     assert not (tmp_path / "waits.log").exists()
 
 
+@pytest.mark.slow
 def test_who_does_not_listen_is_killed_after_the_grace(tmp_path: Path) -> None:
     with local(tmp_path) as jobs:
         jobs.submit(job(tmp_path, "a", "stubborn", waits=True))

@@ -119,6 +119,7 @@ def asked_twice(place: Path, world: str) -> list[list[dict[str, Any]]]:
     return found
 
 
+@pytest.mark.slow
 def test_lm_eval_and_plain_items_agree(place: Path) -> None:
     tasks = {(row["task"], row["metric"]) for row in asked_twice(place, "sheets")[0][0]["evaluations"]}
     assert tasks == {(f"world_{name}", metric) for name in ("recall", "tracking") for metric in

@@ -148,6 +148,7 @@ def test_the_checkpoint_is_the_average_and_the_model_where_raw_weights_are_kept(
     assert kept == {"averaged.safetensors"}  # where raw weights are not asked for
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tokens", "longer"), [(1250, 2500), (1500, 2250)])
 def test_a_run_that_is_extended_is_one_that_was_longer_from_the_start(fresh, tokens, longer):
     folder, reference = fresh(tokens=tokens, checkpoints=[700]), fresh("long", tokens=longer, checkpoints=[700, tokens])
@@ -409,6 +410,7 @@ def test_a_folder_without_a_run_and_a_stop_before_the_first_token(fresh, exit_st
     assert exit_status(fresh(), "--stop-at", "0") == (2, ["--stop-at is 0, but it must be at least 1"])
 
 
+@pytest.mark.slow
 def test_a_trace_of_steps_leaves_the_run_where_it_was(root, fresh, capsys):
     folder = fresh()
     train(folder, stop_at=700)

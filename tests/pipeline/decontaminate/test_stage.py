@@ -153,6 +153,7 @@ def test_copies_of_an_item_that_begins_like_many_others(tmp_path: Path) -> None:
     assert sorted(dropped) == list(range(100))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(st.booleans(), max_size=12))
 def test_where_a_leak_stands_decides_nothing_about_the_rest(leaks: list[bool]) -> None:

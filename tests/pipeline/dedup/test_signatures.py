@@ -250,6 +250,7 @@ def edited(draw: random.Random, text: str) -> str:
     return " ".join(words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [DedupSettings(), DedupSettings(guards=(), responses_per_question=1)])
 def test_signing_source_by_source_changes_nothing(tmp_path: Path, settings: DedupSettings) -> None:
     draw = random.Random(0)

@@ -104,6 +104,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(tmp_path: Path, stage: str)
     assert run(stage, tmp_path, "out", items) == expected
 
 
+@pytest.mark.slow
 def test_parts_of_other_settings_are_not_taken(tmp_path: Path) -> None:
     items = corpus(tmp_path, 400)
 

@@ -21,6 +21,7 @@ from pipeline.tokens.tokenizer import PROMPT, read_meta, read_tokenizer, take_to
 from tests.pipeline.tokens.token_documents import DOCUMENTS, foreign, write
 
 
+@pytest.mark.slow
 @given(st.text(max_size=200))
 def test_every_text_comes_back(codec, text: str) -> None:
     assert codec.decode(codec.encode(text, add_special_tokens=False).ids, skip_special_tokens=False) == text

@@ -252,6 +252,7 @@ def test_a_folder_of_lm_eval_is_read_by_the_pattern_of_its_paths(tmp_path: Path)
         read_lm_eval(folder, "{variant}/step-{tokens}")
 
 
+@pytest.mark.slow
 def test_the_example_has_a_table_and_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["factors", "example", "--baseline", "LSTM", "--report", str(tmp_path / "report.html")]) == 0
     said = capsys.readouterr().out
@@ -270,6 +271,7 @@ def test_a_report_never_takes_the_place_of_the_curves(tmp_path: Path, capsys: py
     assert curves.read_text() == text
 
 
+@pytest.mark.slow
 def test_neither_torch_nor_prefect_is_imported() -> None:
     code = "from flows.commands.cli import main; import sys; main(['factors', 'example']); "
     code += "sys.exit(bool({'torch', 'prefect', 'lm_eval'} & {*sys.modules}))"

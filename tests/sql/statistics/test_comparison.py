@@ -67,6 +67,7 @@ def test_the_same_results_have_not_changed(paths):
     assert noted(found) == []
 
 
+@pytest.mark.slow
 def test_an_item_that_was_entered_twice_by_hand_counts_once(paths):
     for path in paths:
         study(path)
@@ -76,6 +77,7 @@ def test_an_item_that_was_entered_twice_by_hand_counts_once(paths):
     assert compare(*paths).accuracies["items"].tolist() == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("digests", "notes"), [(("a", "a"), 0), (("a", "b"), 1), (("a", None), 1)])
 def test_held_out_losses_are_compared_and_other_documents_said(paths, digests, notes):
     for path, digest, last in zip(paths, digests, (2.0, 1.75), strict=True):
@@ -212,6 +214,7 @@ def test_mean_factors_are_compared_by_their_intervals_once_they_are_computed(pat
     assert (apart["factor_second"] > apart["factor_first"]).all()
 
 
+@pytest.mark.slow
 def test_factors_against_other_baselines_are_not_compared(paths):
     for path, baseline in zip(paths, ("LA", "DR"), strict=True):
         row = {"study_id": "s", "name": "s", "baseline": baseline}
@@ -222,6 +225,7 @@ def test_factors_against_other_baselines_are_not_compared(paths):
     assert "left out: factors, whose baselines are LA and DR" in found.notes
 
 
+@pytest.mark.slow
 def test_where_a_variant_stops_its_bounds_are_compared(paths):
     for path in paths:
         for seed in (0, 1):  # DR never goes beyond .3, and LA goes from .2 to .5
@@ -270,6 +274,7 @@ def test_a_model_of_one_study_only_is_a_note(paths):
 LEFT_OUT = [("left out", "u"), ("left out", "average")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("digests", "harnesses", "notes", "reason"),
     [

@@ -60,6 +60,7 @@ def test_a_configuration_that_is_no_json_is_no_failure(scored):
         assert len(compute_statistics(connection, "s", replicates=0))
 
 
+@pytest.mark.slow
 def test_other_studies_keep_their_rows(scored):
     enter_scores(scored, {"LA": {"t": {10: [0, 1], 20: [1, 1]}}}, study="other")
     with results.connect(scored) as connection:
@@ -182,6 +183,7 @@ def test_intervals_of_all_looks_together_tell_less() -> None:
     assert smallest_factor(noise, 5, NOMINAL) > 1.03 * smallest_factor(noise, 5)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.floats(0.01, 1), st.floats(0, 0.5), st.integers(2, 10))
 def test_one_more_seed_never_hurts(deviation: float, item_error: float, seeds: int) -> None:

@@ -258,6 +258,7 @@ def reference(baseline: dict, variant: dict) -> tuple:
     )
 
 
+@pytest.mark.slow
 # Without shrinking: each try reads all views, and a wrong factor took two minutes to be told.
 @settings(max_examples=10, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(curve_of_tasks, curve_of_tasks), min_size=1, max_size=30))

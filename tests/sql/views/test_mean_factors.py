@@ -51,6 +51,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_factor_of_other_points_is_not_shown(sql, change):
     for seed, shift in enumerate((0.0, 0.05, -0.02)):
@@ -145,6 +146,7 @@ def test_a_target_has_the_interval_of_its_part_of_the_range(sql, metric, best_fi
     assert all(low <= factor <= high for factor, low, high in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("p", "held"),
     [

@@ -63,6 +63,7 @@ def test_what_is_damaged_is_named_removed_and_made_again(root: Path, capsys: pyt
     assert find_damage(plan.study.store_folder)[1] == {}
 
 
+@pytest.mark.slow
 def test_a_study_file_that_was_edited_since_leaves_the_store_to_be_compared(root: Path, tmp_path: Path) -> None:
     report_mark(Plan(tiny(root)).study).write_text("")
     for number, change in enumerate(({"data": {"tokenizer": {"vocabulary_size": 280}}}, {"training": {"seeds": [7]}})):
@@ -88,6 +89,7 @@ def test_only_the_damaged_run_is_trained_again_and_only_the_damaged_evaluation_m
     assert plan.evaluated
 
 
+@pytest.mark.slow
 def test_a_damaged_decision_and_a_damaged_step_log_are_found_and_removed(root: Path) -> None:
     plan = Plan(tiny(root))
     run, decision = plan.runs[0].folder, plan.store.root / "decisions" / "0123456789abcdef.json"

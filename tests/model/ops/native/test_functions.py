@@ -172,6 +172,7 @@ def test_expert_attention(data, tokens, hidden, experts, dtype):
     assert_modules_agree(module, lambda x: module(x, prepare(), None, ())[:2], normal(tokens, hidden, dtype=dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_whichever_parameters_are_frozen(checkpointing):
     """Each parameter alone has the gradient that it has among all."""
