@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from flows.data import PlannedData
-from flows.jobs.devices import check_devices, gpus, machine_memory, share_ranks
+from flows.jobs.devices import gpus, machine_memory, share_ranks
 from flows.models import PlannedModel, check_trusted, plan_models, size
 from flows.study.configuration import Study
 from flows.watching.looks import folder_size, free_bytes
@@ -40,7 +40,8 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
     vocabulary_size = study.data.tokenizer.vocabulary_size or UNKNOWN_VOCABULARY
     planned = plan_models(study, vocabulary_size, partial(size, code=study.place, trust_code=trust_code))
     if not study.compute.cluster:
-        check_devices(study)
+        if study.training.device == "cuda" and not gpus(study):
+            raise InputError("training.device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'")
         share_ranks(study, len(planned), [gpus(study)])
         _check_memory(study, planned)
     elif importlib.util.find_spec("distributed") is None:

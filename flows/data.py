@@ -175,7 +175,8 @@ class PlannedData:
             # How a source is packed and stripped does not decide what is read.
             later = ("weight", "trace", "longest_unmarked")
             described = {name: value for name, value in plain(source).items() if name not in later}
-            shape = {"source": described, "files": digests, "limit": data.limit}
+            limit = data.limit and data.limit_of(source)  # that of the source alone is in its description
+            shape = {"source": described, "files": digests, "limit": limit}
             documents = self._output("documents", shape, made_of)
             stripping = {"marking": source.trace, "longest_unmarked": source.longest_unmarked}
             traces = self._output("traces", stripping, [documents])

@@ -9,8 +9,7 @@ from collections import Counter
 from flows.jobs import Event, Job
 from flows.plan import Plan, Run
 from flows.watching import progress
-from flows.watching.progress import read_progress
-from flows.watching.silence import silence
+from flows.watching.progress import read_progress, silence
 
 
 class Followed:

@@ -225,7 +225,9 @@ class Plan(PlannedData):
         training, race_ends = self.study.training, self.study.training.stop_at(len(described))
         if training.seeds_until and not self.study.variant(described[0].model.variant).seeds:
             described = described[: self.look]
-        winner = self.chosen_seed(described) if race_ends else None
+        winner = None  # also while that is not decided
+        if race_ends and (decided := self.decision(described)).exists():
+            winner = read_sealed(decided)["seed"]
         found = []
         for number, run in enumerate(described):
             # Seeds in turn, of each seed the slowest model first: every model soon has a curve to compare.
@@ -336,11 +338,6 @@ class Plan(PlannedData):
     def decision(self, runs: Sequence[Run]) -> Path:
         """Return the file of the decision which of a model's seeds goes on after a race."""
         return self._decision_on({"race": self.study.training.stop_at(len(runs))}, runs)
-
-    def chosen_seed(self, runs: Sequence[Run]) -> int | None:
-        """Read which of a model's seeds goes on after a race; None while that is not decided."""
-        path = self.decision(runs)
-        return read_sealed(path)["seed"] if path.exists() else None
 
     @property
     def look(self) -> int:

@@ -167,7 +167,7 @@ def _curate(plan: Plan, call: Call, one: SourcePlan, run: Run) -> None:
 
     def read(folder: Path, progress: Progress) -> dict[str, Any]:
         plan.store.check_files(one.files, one.documents.configuration["files"])  # the built-in world has none
-        options = {"limit": data.limit, "commit": one.commit, "run": run}
+        options = {"limit": data.limit_of(source), "commit": one.commit, "run": run}
         return read_source(source, one.files, folder, **options, progress=progress)
 
     make(one.documents, source.name, read)
@@ -250,6 +250,5 @@ def kept_characters(outputs: Sequence[Output]) -> int:
 
 def _characters_read(study: Study, one: SourcePlan) -> int:
     """Estimate the characters of the rows that are read of a source, by the sizes of its files."""
-    size = sum(path.stat().st_size for path in one.files)
-    limit = study.data.limit if study.data.limit is not None else one.source.limit
+    size, limit = sum(path.stat().st_size for path in one.files), study.data.limit_of(one.source)
     return size if limit is None else min(size, limit * LIMITED_ROW)

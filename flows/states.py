@@ -9,16 +9,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from flows.data import VERSIONS
 from flows.live import report_mark
 from flows.plan import Plan, Run
 from flows.rows import COMPLETE, FAILED, SCREENED
 from flows.watching.looks import written_at
-from flows.watching.progress import bounded, read_progress
+from flows.watching.progress import bounded, read_progress, silence
 from flows.watching.record import Reported, read_record
-from flows.watching.silence import silence
 from flows.watching.single import running_since
 from pipeline.errors import InputError
 
@@ -61,7 +59,8 @@ def read_states(plan: Plan) -> list[State]:
     prepared = False
     with suppress(InputError):  # data sets that are not as the study wants them
         prepared = plan.sized
-    stages = [stage for stage in DATA_STAGES if stage != "world" or study.needs_world]
+    wanted = {"world": study.needs_world, "late": any(one.late for one in study.own_benchmarks)}
+    stages = [stage for stage in DATA_STAGES if wanted.get(stage, True)]
     states = [_data_stage(plan, stage, record, prepared, since) for stage in stages]
     if prepared:
         runs = plan.tuning_runs or plan.runs
@@ -108,7 +107,8 @@ def _training(run: Run, since: float | None) -> State:
     found, trained = read_progress(path), min(run.tokens / run.content["training"]["tokens"], 1.0)
     tuning = run.status == "tuning"
     state = partial(State, "tune" if tuning else "train", run.model.model_id, run.seed)
-    lives = _lives(path, since) and found.get("state") in ("starting", "running")
+    written = since is not None and (written_at(path) or 0.0) >= since  # by the process that now runs the study
+    lives = written and found.get("state") in ("starting", "running")
     if run.done and run.status != "racing" and not lives:
         return state(state=SCREENED if run.status == "screened" else COMPLETE, progress=trained)
     if run.failure and not lives:
@@ -148,9 +148,3 @@ def _evaluation(plan: Plan, run: Run, record: Mapping[str, Reported], since: flo
     if not fresh:
         return state(state=STOPPED if since is None else WAITING, progress=bounded(share))
     return state(state=RUNNING, progress=bounded(share), detail=told.words)
-
-
-def _lives(path: Path, since: float | None) -> bool:
-    """Check that a file was written after `since`, when the process that now runs the study began."""
-    written = written_at(path)
-    return since is not None and written is not None and written >= since

@@ -44,12 +44,6 @@ def concurrency(study: Study) -> int:
     return study.workers or gpus(study) * study.compute.per_gpu or cores()
 
 
-def check_devices(study: Study) -> None:
-    """Raise InputError if the study names CUDA as its device and torch sees none here, before any work."""
-    if study.training.device == "cuda" and not gpus(study):
-        raise InputError("training.device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'")
-
-
 def share_ranks(study: Study, runs: int, machines: Sequence[int]) -> list[int]:
     """Divide the GPUs of machines, so many on each, among `runs` runs: count the ranks that train each of them.
 

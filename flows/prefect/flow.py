@@ -70,7 +70,12 @@ def full_study(
     plain_errors()
     try:
         chosen = load_study(as_file(study, root=root), mirror=mirror, root=root)
-        path = _run(chosen, Options(until, accept_code_change, trust_code or chosen.trusted))
+        options = Options(until, accept_code_change, trust_code or chosen.trusted)
+        with only_run(chosen), recorded(chosen):
+            check_study(chosen, trust_code=options.trust_code)
+            say(study_warnings(chosen))
+            with closing(InPrefect(chosen)) as shown, open_jobs(chosen) as (opened, jobs):
+                path = run_study(Plan(opened), jobs, shown, options)
     except BaseException as error:
         ended.append(error)
         if isinstance(error, Stopped):  # Prefect would call any other error a failure
@@ -78,12 +83,3 @@ def full_study(
         raise
     ended.append(None)
     return str(path) if path else None
-
-
-def _run(chosen: Study, options: Options) -> Path | None:
-    """Run a study, shown in Prefect; returns the path of its report."""
-    with only_run(chosen), recorded(chosen):
-        check_study(chosen, trust_code=options.trust_code)
-        say(study_warnings(chosen))
-        with closing(InPrefect(chosen)) as shown, open_jobs(chosen) as (study, jobs):
-            return run_study(Plan(study), jobs, shown, options)

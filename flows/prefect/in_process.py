@@ -11,8 +11,7 @@ from typing import Any
 
 from flows.jobs import Failed, Stopped
 from flows.prefect.lost import say_lost_runs
-from flows.prefect.secret import secret
-from flows.prefect.server import NoServer, allow_loopback, await_server, healthy, own_server
+from flows.prefect.server import NoServer, allow_loopback, await_server, healthy, own_server, secret
 from flows.study.configuration import Study
 from flows.study.loading import pinned
 from flows.watching import progress

@@ -1,7 +1,4 @@
-"""End flow runs that Prefect shows as under way though no process runs their study, as after a `kill -9`.
-
-Nobody has told Prefect of the end of these flow runs, so Prefect would show them as under way for ever.
-"""
+"""End flow runs that Prefect shows as under way though no process runs their study, as after a `kill -9`."""
 
 from __future__ import annotations
 

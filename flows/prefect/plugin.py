@@ -24,8 +24,7 @@ def setup_environment(*, ctx: Any) -> SetupResult | None:
     _find_bare_names()
     if os.environ.get("PREFECT_API_AUTH_STRING") or urlsplit(ctx.api_url or "").hostname not in LOOPBACK:
         return None
-    from flows.prefect.secret import secret
-    from flows.prefect.server import ours
+    from flows.prefect.server import ours, secret
 
     if not ours(str(ctx.api_url)):
         return None

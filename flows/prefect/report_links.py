@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Thread
 
 from flows.jobs.private import open_private, private_folder
-from flows.prefect.secret import secret
+from flows.prefect.server import secret
 from flows.study.configuration import Study
 from pipeline.storage.digests import digest
 from reports.page.serving import server

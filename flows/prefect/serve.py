@@ -1,7 +1,4 @@
-"""Run every deployment in the foreground until Ctrl-C (`make up`); start a Prefect server first if none answers.
-
-The deployment `full-study` runs the `demo` preset unless told otherwise; beside it is one deployment for each preset.
-"""
+"""Run the deployments of prefect.yaml in the foreground until Ctrl-C (`make up`); start a server if none answers."""
 
 from __future__ import annotations
 
@@ -21,8 +18,7 @@ from flows.jobs import BAD_INPUT, Failed
 from flows.jobs.private import open_private, private_folder
 from flows.prefect.lost import say_lost_runs
 from flows.prefect.report_links import serving_reports
-from flows.prefect.secret import secret
-from flows.prefect.server import END_SECONDS, allow_loopback, healthy, kept_alive, ours
+from flows.prefect.server import END_SECONDS, allow_loopback, healthy, kept_alive, ours, secret
 from flows.study.loading import read_yaml
 from pipeline.errors import InputError
 from pipeline.storage.locks import try_lock

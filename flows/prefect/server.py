@@ -1,8 +1,12 @@
-"""Start, watch and end Prefect servers on this machine, which answer nobody without this user's secret."""
+"""Start, watch and end Prefect servers on this machine, which answer nobody without this user's secret.
+
+The secret is in a file that only this user can read.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -12,11 +16,13 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from urllib.parse import urlsplit
 
 from flows.jobs import Failed
-from flows.prefect.secret import secret
+from flows.jobs.private import private_folder
 from model.training.ranks.bound import bound_command
 from pipeline.errors import InputError
 
@@ -27,6 +33,19 @@ SOCKETS, LISTENS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6")), "0A"
 
 class NoServer(Failed):
     """No Prefect server starts, or the server that is there takes no flow run."""
+
+
+@cache
+def secret() -> str:
+    """Return the secret of this user's Prefect servers, `dreamer:<random>`; made when it is first asked for."""
+    path = private_folder("prefect") / "secret"
+    if not path.exists():
+        with NamedTemporaryFile("w", dir=path.parent) as file:  # which this user alone can read
+            file.write(f"dreamer:{secrets.token_urlsafe(16)}")
+            file.flush()
+            with suppress(FileExistsError):  # another process was first
+                os.link(file.name, path)
+    return path.read_text()
 
 
 def allow_loopback() -> None:
@@ -148,10 +167,8 @@ def own_server() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 def kept_alive(address: str, keeps: Sequence[int] = ()) -> Iterator[None]:
     """Run a Prefect server at an address during the block; one that is killed is started again, and that is said.
 
-    `keeps` as in `start_server`.
-
-    Raises InputError where another program has the port, NoServer where the server does not start. Ends this process
-    with status 1 where the server does not start again: studies under way need no server, and go on.
+    `keeps` as in `start_server`. Raises InputError where another program has the port, NoServer where the server does
+    not start. Ends this process with status 1 where none starts again: studies under way need no server, and go on.
     """
     check_port(address)
     servers, ending = [await_server(start_server(address, keeps), address)], threading.Event()

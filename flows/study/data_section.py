@@ -100,3 +100,7 @@ class Data(Section):
         """All sources in their order, in the place of 'builtin' those that the world is made of."""
         expanded = (world_sources(self.world) if entry == BUILTIN else [entry] for entry in self.sources)
         return [resolve_source(entry) for entries in expanded for entry in entries]
+
+    def limit_of(self, source: Source) -> int | None:
+        """Return how many rows of a source are read, the fewer of both limits; None for all."""
+        return min((limit for limit in (self.limit, source.limit) if limit is not None), default=None)

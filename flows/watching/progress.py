@@ -13,12 +13,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 from unicodedata import category
 
-MOST_UNDONE = 0.99  # the largest fraction of work that is not done: shown as 99 %
+from flows.watching.looks import written_at
 
+MOST_UNDONE = 0.99  # the largest fraction of work that is not done: shown as 99 %
+SILENT_SECONDS = {"training": 60, "evaluation": 600}  # these tell of every step, and of every batch of answers
 
 _listeners: list[Any] = []  # each has `update(key, fraction, words)`, which is called for every report
 _lock = threading.Lock()
@@ -95,3 +98,18 @@ def read_progress(path: Path) -> dict[str, Any]:
         return json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return {}
+
+
+def silence(path: Path, kind: str, started: float = 0.0) -> str:
+    """Say since when nothing was written to the progress file of a living process, and which process that is.
+
+    `started` is the time at which the process was started, where that is known: an older file is of another process.
+    Returns "" where something was written a short time ago, or where there is neither a file nor a start.
+    """
+    written = written_at(path) or 0.0
+    last = max(written, started)
+    if not last or time.time() - last < SILENT_SECONDS[kind]:
+        return ""
+    state = read_progress(path) if written >= started else {}
+    process = f"process {state['process']} on {state['machine']}" if "process" in state else "process unknown"
+    return f"stalled since {datetime.fromtimestamp(last):%F %T}, {process}"

@@ -42,13 +42,14 @@ def dropped(options: argparse.Namespace) -> None:
     outputs = [output for output in [*data.counted, data.packed] if output.done]
     if not outputs:
         raise InputError(f"{study.folder}: no data yet; `dreamer run {study.arguments}` prepares them")
-    wanted = {key: value for key in FILTERS if (value := getattr(options, key))}
-    counts = _counts(study.study_id, outputs, wanted)
     each = options.sample is None and options.id is None
     asked = {key: getattr(options, key) or None for key in (*FILTERS, "grade", "id")}
     removals = read_removals(_files(data), each=each, sample=options.sample or sys.maxsize, seed=options.seed, **asked)
+    wanted, counts = {key: asked[key] for key in FILTERS if asked[key]}, _counts(outputs)
     if removals.empty:
-        raise InputError(f"{study.study_id}: nothing was dropped by {_words(asked)}")
+        known = ", ".join(dict.fromkeys(row[key] for key in wanted for row in counts))
+        words = " and ".join(f"{key} {value!r}" for key, value in asked.items() if value) or "the finished stages"
+        raise InputError(f"{study.study_id}: nothing was dropped by {words}{f'; there is {known}' * bool(known)}")
     one = f"with the id {options.id}" if options.id else f"sampled with seed {options.seed}"
     chosen = "one of each reason" if each else one
     if options.html:
@@ -60,7 +61,7 @@ def dropped(options: argparse.Namespace) -> None:
         removals.to_json(sys.stdout, orient="records", lines=True, force_ascii=False)
     else:
         console.print(f"{study.study_id}\n")
-        print_table(pd.DataFrame(counts))
+        print_table(pd.DataFrame(row for row in counts if wanted.items() <= row.items()))
         console.print(f"\n{len(removals)} documents, {chosen}; --html shows each beside its cause, differences marked")
         for row in removals.astype(object).where(removals.notna(), None).to_dict("records"):
             _print_document(row)
@@ -82,24 +83,14 @@ def _files(data: DataPlan) -> dict[str, list[Path]]:
     }
 
 
-def _counts(study_id: str, outputs: Sequence[Any], wanted: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Count the documents that each stage dropped, by source and reason, of the stages, sources and reasons wanted."""
-    counts = [
+def _counts(outputs: Sequence[Output]) -> list[dict[str, Any]]:
+    """Count the documents that each stage dropped, by source and reason."""
+    return [
         {"stage": output.stage, **{key: row[key] for key in ("source", "reason", "documents", "characters")}}
         for output in outputs
         for row in output.results["counts"]
         if row["reason"] != KEPT
     ]
-    chosen = [row for row in counts if all(row[key] == value for key, value in wanted.items())]
-    if not chosen:
-        known = ", ".join(dict.fromkeys(row[key] for key in wanted for row in counts)) or "nothing"
-        raise InputError(f"{study_id}: nothing was dropped by {_words(wanted)}; there is {known}")
-    return chosen
-
-
-def _words(wanted: Mapping[str, str | None]) -> str:
-    named = [f"{key} {value!r}" for key, value in wanted.items() if value]
-    return " and ".join(named) or "the stages that have finished"
 
 
 def _print_document(row: Mapping[str, Any]) -> None:

@@ -96,20 +96,15 @@ def _amounts(study: Study, sources: list[tuple[Source, Size, float]]) -> list[tu
     """List the bytes that each stage of RATES reads, and those it writes; signatures belong to deduplication."""
     text, stripped = sum(size.text or 0 for _, size, _ in sources), sum(left for _, _, left in sources)
     each = 2 if (study.data.tokenizer.vocabulary_size or 0) <= 2**16 else 4
-    found = []
+    signing, found = study.data.deduplicate.signing, []
+    signed = (SIGNED if signing.numbers else 1) if signing.near else 0
+    signatures = sum(size.documents or 0 for _, size, _ in sources) * (KEY_BYTES + signed * 8 * (1 + signing.bands))
     for stage in RATES:
         read = stripped if stage in AFTER_TRACES else text
         written = text if stage == "documents" else stripped
         disk = stripped / BYTES_PER_TOKEN * each if stage == "tokens" else written / PACKED_ON_DISK
-        found.append((read, disk + _signature_bytes(study, sources) if stage == "deduplicate" else disk))
+        found.append((read, disk + signatures if stage == "deduplicate" else disk))
     return found
-
-
-def _signature_bytes(study: Study, sources: list[tuple[Source, Size, float]]) -> float:
-    """Estimate the bytes of keys and band hashes of all documents. Sources of unknown size count as none."""
-    signing = study.data.deduplicate.signing
-    signed = (SIGNED if signing.numbers else 1) if signing.near else 0
-    return sum(size.documents or 0 for _, size, _ in sources) * (KEY_BYTES + signed * 8 * (1 + signing.bands))
 
 
 def _sized(study: Study, source: Source) -> tuple[Source, Size, float]:
@@ -124,7 +119,7 @@ def _sized(study: Study, source: Source) -> tuple[Source, Size, float]:
         return source, Size(documents, 0, documents * text), documents * kept
     folder = Plan(study).find(source)
     size = size_of(source, source_files(source, folder) if folder else [])
-    limit = min((n for n in (study.data.limit, source.limit) if n is not None), default=None)
+    limit = study.data.limit_of(source)
     if limit is not None and size.documents is not None and size.documents > limit:
         text = None if size.text is None else size.text * limit / size.documents
         size = Size(limit, size.download, text)

@@ -64,7 +64,7 @@ def plan(options: argparse.Namespace) -> None:
     planned = plan_models(study, vocabulary, partial(size, code=study.place, trust_code=options.trust_code))
     console.print(f"{study.study_id}\n")
     baselines = {model.depth: model for model in planned if model.variant == study.models.compared_with}
-    print_table(pd.DataFrame([_model_row(model, baselines.get(model.depth)) for model in planned]))
+    print_table(pd.DataFrame([_model_row(model, baselines[model.depth]) for model in planned]))
     sources, data = data_sizes(study)
     console.print()
     print_table(sources)
@@ -157,22 +157,19 @@ def _resolution(study: Study) -> str:
     return f"a mean factor of {told:.2f} from 1 in four of five such studies, with {seeds} seeds; {few}; {by}"
 
 
-def _model_row(model: PlannedModel, baseline: PlannedModel | None) -> dict[str, object]:
+def _model_row(model: PlannedModel, baseline: PlannedModel) -> dict[str, object]:
     config = model.config.to_dict()
-    sizes = {name: config.get(field, "-") for name, field in SIZES.items()}
-    mismatch = {
-        name: f"{100 * (ours / theirs - 1):+.2f} %" if theirs else "-"
-        for name, ours, theirs in (
-            ("FLOPs to baseline", model.flops_per_token, baseline and baseline.flops_per_token),
-            ("parameters to baseline", model.parameters, baseline and baseline.parameters),
-        )
-    }
     return {
         "model": model.model_id,
         "parameters": model.parameters,
         "FLOPs/token": model.flops_per_token,
-        **mismatch,
+        "FLOPs to baseline": _apart(model.flops_per_token, baseline.flops_per_token),
+        "parameters to baseline": _apart(model.parameters, baseline.parameters),
         "memory": amount(model.memory_bytes),
-        **sizes,
+        **{name: config.get(field, "-") for name, field in SIZES.items()},
         "remarks": "; ".join(model.remarks),
     }
+
+
+def _apart(ours: float, theirs: float) -> str:
+    return f"{100 * (ours / theirs - 1):+.2f} %" if theirs else "-"

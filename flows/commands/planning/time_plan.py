@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from flows.checks import searches
-from flows.jobs.devices import concurrency, gpus, share_ranks
+from flows.jobs.devices import cores, gpus, share_ranks
 from flows.models import PlannedModel
 from flows.study.configuration import Study
 from flows.study.data_section import BUILTIN
@@ -107,7 +107,7 @@ def estimate_times(study: Study, planned: Sequence[PlannedModel], device: Device
     """
     training, here = study.training, gpus(study) if devices is None else devices
     per_gpu = study.compute.per_gpu if here else 1
-    slots = devices * per_gpu if devices else concurrency(study)  # trainings that can run at once
+    slots = study.workers or here * per_gpu or cores()  # trainings that can run at once
     length, micro = training.sequence_length, training.micro_batch_tokens or training.batch_tokens
 
     def phase(trainings: Sequence[tuple[PlannedModel, int]]) -> tuple[float, float]:

@@ -33,9 +33,8 @@ from flows.jobs.private import private_folder
 from flows.prefect.flow import ended
 from flows.prefect.in_process import environment, run_in_process
 from flows.prefect.lost import say_lost_runs
-from flows.prefect.secret import secret
 from flows.prefect.serve import former_server_ended, only_one
-from flows.prefect.server import NoServer, await_server, check_port, healthy, own_server
+from flows.prefect.server import NoServer, await_server, check_port, healthy, own_server, secret
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from flows.watching import progress

@@ -11,6 +11,7 @@ from flows.study.configuration import PRESETS, Study
 from flows.study.loading import load_study, presets
 from model.training.config import TrainingConfig
 from pipeline.errors import InputError
+from pipeline.sources.table import resolve_source
 from tests.flows.by_hand import tiny, tiny_settings
 from tests.flows.small_study import TINY
 
@@ -166,3 +167,10 @@ def test_only_the_models_that_come_with_a_preset_are_trusted(tmp_path: Path) -> 
     copy.write_text((PRESETS / "control.yaml").read_text())
     (tmp_path / "my_models.py").write_text((PRESETS / "my_models.py").read_text())
     assert not load_study(copy).trusted
+
+
+@pytest.mark.parametrize(("of_all", "own", "read"), [(None, None, None), (None, 5, 5), (9, 5, 5), (3, 5, 3)])
+def test_the_fewer_rows_of_two_limits_are_read(of_all: int | None, own: int | None, read: int | None) -> None:
+    source = {"name": "mine", "files": "a.csv", "text": "t", "limit": own}
+    data = tiny(Path(), data={"limit": of_all, "sources": [source]}).data
+    assert data.limit_of(resolve_source(source)) == read

@@ -15,14 +15,13 @@ from types import SimpleNamespace
 
 import pytest
 
-import flows.watching.silence
 from flows.following import Followed
 from flows.jobs import Event, Job
 from flows.losses import say
 from flows.study.loading import load_study
 from flows.watching import progress
 from flows.watching.looks import folder_size, found_in, written_at
-from flows.watching.silence import silence
+from flows.watching.progress import silence
 from flows.watching.single import only_run, runs_elsewhere
 from pipeline.errors import InputError
 from tests.flows.by_hand import Heard, tiny
@@ -99,7 +98,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     stopped = Clock()
-    monkeypatch.setattr(flows.watching.silence, "time", stopped)
+    monkeypatch.setattr(progress, "time", stopped)
     return stopped
 
 
