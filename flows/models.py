@@ -105,7 +105,7 @@ def describe(study: Study, variant: Variant, layered: DreamerConfig, sizes: Mapp
     """Describe a variant before it is matched."""
     if variant.family:
         changes = {**FAMILIES[variant.family], **variant.overrides}
-        return DreamerConfig.from_dict({**layered.to_dict(), **changes}) if changes else layered
+        return DreamerConfig(**{**layered.to_dict(), **changes}) if changes else layered
     if variant.transformers:
         return ModuleConfig(module=f"{TRANSFORMERS}:{variant.transformers}", config=variant.config, **sizes)
     files = digests(study.place, variant.code_files)
@@ -130,7 +130,7 @@ def size(sizing: Sizing, code: Path | None = None, *, trust_code: bool = False) 
 
     def sized(values: Mapping[str, Any]) -> Architecture:
         if isinstance(config, DreamerConfig):
-            return DreamerConfig.from_dict(values)
+            return DreamerConfig(**values)
         return dataclasses.replace(config, config=dict(values))
 
     @cache

@@ -31,12 +31,11 @@ from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.signing import sign_source
 from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
-from pipeline.progress import Progress
 from pipeline.sources.repositories.folders import Absent, found_or_fetched
 from pipeline.sources.stage import read_source
 from pipeline.storage.documents import KEPT
 from pipeline.storage.files import write_text_atomically
-from pipeline.storage.parallel import Run, at_once, memory_bytes, serial, workers
+from pipeline.storage.parallel import Progress, Run, at_once, memory_bytes, serial, workers
 from pipeline.storage.store import Output
 from pipeline.tokens.funnel import Stage, count_tokens
 from pipeline.tokens.stage import pack

@@ -72,7 +72,8 @@ def flops_by_component(config: DreamerConfig, length: float = 1024) -> dict[str,
         raise InputError(f"length is {length!r}, but FLOPs are those of at least 1 token")
     H, R, L = config.hidden_size, config.routing_size, config.depth
     products: dict[str, float] = {"head": config.vocabulary_size * H}
-    visible = {"sequence": (length + 1) / 2, "depth": _mean_visible_depths(config)}
+    window = min(config.depth_window or L, L)
+    visible = {"sequence": (length + 1) / 2, "depth": window - window * (window - 1) / (2 * L)}  # keys of a query, mean
     for name, (heads, _, head_size) in _attentions(config).items():
         products[f"{name}_projections"] = L * _projection_size(config, name)
         products[f"{name}_attention"] = L * 2 * heads * head_size * visible[name]
@@ -138,8 +139,3 @@ def _projection_size(config: DreamerConfig, name: str) -> int:
 def _expert_size(config: DreamerConfig) -> int:
     """Count elements of one SwiGLU expert: gate, up and down projection."""
     return 3 * config.hidden_size * config.expert_size
-
-
-def _mean_visible_depths(config: DreamerConfig) -> float:
-    window = min(config.depth_window or config.depth, config.depth)
-    return window - window * (window - 1) / (2 * config.depth)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
@@ -97,8 +96,3 @@ class DreamerConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values by field name, for JSON."""
         return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> DreamerConfig:
-        """Build a configuration from JSON values; missing fields take their defaults, unknown ones raise InputError."""
-        return cls(**values)

@@ -218,7 +218,10 @@ class MixedProjections(nn.Module):
 
 
 class _ProjectedAttention(nn.Module):
-    """What SA and DA have in common: projections to queries, keys and values, and back to the hidden size."""
+    """What SA and DA have in common: projections to queries, keys and values, and back to the hidden size.
+
+    Each says what is `seen`: a rotary code, a memory or None, earlier depths; and how to `attend` over that.
+    """
 
     def __init__(self, config: DreamerConfig, heads: int, key_value_heads: int, head_size: int) -> None:
         super().__init__()
@@ -238,17 +241,18 @@ class _ProjectedAttention(nn.Module):
         """Prepare what the projections need at each depth."""
         return self.projections.prepare(dtype, code_LP)
 
-    def in_one_call(
-        self, x_TH: Tensor, weights: Weights, code: Tensor, visible: Visible | None = None, history: History = ()
-    ) -> Attended | None:
-        """Compute all of `forward` by one function; None where there is none for these operands."""
-        if self.router is None:
-            return None
-        keys, inward, outward = weights
-        gains, heads = (self.query_gain, self.key_gain), (self.heads, self.key_value_heads)
-        given = x_TH, self.gain, keys, self.router.bias, inward, outward, *gains, code, heads, self.epsilon
-        whole = ops.whole_attention(operands := AttentionOperands(*given, visible, history))
-        return whole(operands) if whole else None
+    def forward(self, x_TH: Tensor, weights: Weights, context: Context, history: History) -> Attended:
+        """Project in, attend over what is `seen`, and project out; in one call where the engine has a function."""
+        code, visible, earlier = self.seen(context, history)
+        if self.router is not None:
+            keys, inward, outward = weights
+            gains, heads = (self.query_gain, self.key_gain), (self.heads, self.key_value_heads)
+            given = x_TH, self.gain, keys, self.router.bias, inward, outward, *gains, code, heads, self.epsilon
+            if whole := ops.whole_attention(operands := AttentionOperands(*given, visible, earlier)):
+                return whole(operands)
+        *heads, routing = self.project_in(x_TH, weights, code)
+        attended = self.attend(*heads, context, history)
+        return attended._replace(output=self.project_out(attended.output, weights, routing), ids=routing.ids)
 
     def project_in(self, x_TH: Tensor, weights: Weights, code: Tensor) -> tuple[Tensor, Tensor, Tensor, Routing]:
         """Project x to queries [T, N, K], keys and values [T, M, K]; return also the choice of projections.
@@ -273,13 +277,9 @@ class SequenceAttention(_ProjectedAttention):
     def __init__(self, config: DreamerConfig) -> None:
         super().__init__(config, config.query_heads, config.key_value_heads, config.head_size)
 
-    def forward(self, x_TH: Tensor, weights: Weights, context: Context, history: History) -> Attended:
-        """Attend over what the memory holds at this depth."""
-        if whole := self.in_one_call(x_TH, weights, context.position_code, visible=context.memory):
-            return whole
-        *heads, routing = self.project_in(x_TH, weights, context.position_code)
-        attended = self.attend(*heads, context, history)
-        return Attended(self.project_out(attended.output, weights, routing), routing.ids)
+    def seen(self, context: Context, history: History) -> tuple[Tensor, Memory, History]:
+        """Return the code of the positions, and the memory of this depth."""
+        return context.position_code, context.memory, ()
 
     def attend(self, query_TNK: Tensor, key_TMK: Tensor, value_TMK: Tensor, context: Context, _: History) -> Attended:
         """Attend between the projections: the output is [T, N, K]."""
@@ -298,14 +298,9 @@ class DepthAttention(_ProjectedAttention):
         """Keep the latest earlier depths that lie within the window."""
         return history[max(0, len(history) + 1 - self.window) :] if self.window else history
 
-    def forward(self, x_TH: Tensor, weights: Weights, context: Context, history: History) -> Attended:
-        """Attend over the keys and values of the visible depths, this one included."""
-        if whole := self.in_one_call(x_TH, weights, context.depth_code, history=self.visible(history)):
-            return whole
-        *heads, routing = self.project_in(x_TH, weights, context.depth_code)
-        attended = self.attend(*heads, context, history)
-        output = self.project_out(attended.output, weights, routing)
-        return attended._replace(output=output, ids=routing.ids)
+    def seen(self, context: Context, history: History) -> tuple[Tensor, None, History]:
+        """Return the code of the depth, and the keys and values of the earlier depths that are visible."""
+        return context.depth_code, None, self.visible(history)
 
     def attend(
         self, query_TNK: Tensor, key_TMK: Tensor, value_TMK: Tensor, context: Context, history: History

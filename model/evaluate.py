@@ -18,23 +18,83 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from model.checkpoint import weights_in
 from model.evaluation.job import Checkpoint, Job, Output, read_job
 from model.evaluation.language_model import LanguageModel, load_language_model
-from model.evaluation.parts import Part, join, split_evaluation, write_rows
-from model.evaluation.questions import KeptQuestions, Questions, build_questions
+from model.evaluation.parts import Part, Task, join, split_evaluation, write_rows
+from model.evaluation.tasks import PlainTask
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
+from model.introspect import Sample, sample_of_stream
 from model.ops.device import use_one_core
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
 from pipeline.storage.locks import hold
 
 TELL_SECONDS = 1.0
+
+
+@dataclass
+class Questions:
+    """The tasks of a job, its tokenizer, and the rows on which attention is observed; None: attention is not observed.
+
+    `batch_tokens` is set by a shortage of memory, for all that is asked from then on; None: there was no shortage.
+    """
+
+    tasks: list[Task]
+    tokenizer: Tokenizer
+    sample: Sample | None
+    batch_tokens: int | None = None
+
+
+def build_questions(job: Job, tokenizer: Tokenizer) -> Questions:
+    """Build the questions of a job."""
+    return Questions(build_tasks(job), tokenizer, sample_of_stream(job.observe) if job.observe else None)
+
+
+def build_tasks(job: Job) -> list[Task]:
+    """Build the tasks of a job with their prompts: lm-eval's, and files of plain items that lm-eval has no task for."""
+    default = {"limit": job.limit}
+    if job.max_new_tokens is not None:
+        default["max_new_tokens"] = job.max_new_tokens
+    if all(map(_is_plain, job.tasks)):  # importing lm-eval takes seconds
+        return [PlainTask(task, **default) for task in job.tasks]
+    from model.evaluation.harness_definitions import fresh_cache, tune_libraries
+    from model.evaluation.harness_tasks import HarnessTask
+
+    tune_libraries()
+    with fresh_cache(job.output) as cache:
+        return [
+            PlainTask(task, **default)
+            if _is_plain(task)
+            else HarnessTask(task, cache=cache, trust_code=job.trust_code, **default)
+            for task in job.tasks
+        ]
+
+
+def _is_plain(task: Mapping[str, Any]) -> bool:
+    return bool(task.get("plain")) and not (task.get("yaml") or task.get("dataset_path"))
+
+
+class KeptQuestions:
+    """Build the questions of a job, or return those of the job before where the job asks the same."""
+
+    def __init__(self) -> None:
+        self._asked: tuple[object, ...] = ()
+        self._questions: Questions | None = None
+
+    def __call__(self, job: Job, tokenizer: Tokenizer) -> Questions:
+        """Return the questions of a job."""
+        asked = (job.tokenizer, job.tasks, job.limit, job.max_new_tokens, job.trust_code, job.observe)
+        if self._questions is None or asked != self._asked:
+            self._asked, self._questions = asked, build_questions(job, tokenizer)
+        return self._questions
 
 
 def evaluate(

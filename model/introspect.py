@@ -34,22 +34,19 @@ class Observations:
     depth_attention: np.ndarray | None  # [L, L] mean score of query depth over key depth; rows sum to 1
     selections: np.ndarray  # [L, E], of expert attention
 
-    def depth_attention_rows(self) -> dict[str, np.ndarray]:
-        """Return the columns of the table `depth_attention`.
+    def rows(self) -> dict[str, dict[str, np.ndarray]]:
+        """Return the columns of the tables `depth_attention` and `expert_usage`: depths count from 1, experts from 0.
 
-        Depths count from 1; a query depth sees key depths up to itself.
+        A query depth sees key depths up to itself. A layered model has experts of its own at every depth: equal numbers
+        at different depths are different experts.
         """
         scores = np.zeros((0, 0)) if self.depth_attention is None else self.depth_attention
         query, key = np.tril_indices(len(scores))
-        return {"query_depth": query + 1, "key_depth": key + 1, "score": scores[query, key]}
-
-    def expert_usage_rows(self) -> dict[str, np.ndarray]:
-        """Return the columns of the table `expert_usage`: depths count from 1, experts from 0.
-
-        A layered model has experts of its own at every depth: equal numbers at different depths are different experts.
-        """
         depth, expert = (numbers.ravel() for numbers in np.indices(self.selections.shape))
-        return {"depth": depth + 1, "expert": expert, "selections": self.selections.ravel()}
+        return {
+            "depth_attention": {"query_depth": query + 1, "key_depth": key + 1, "score": scores[query, key]},
+            "expert_usage": {"depth": depth + 1, "expert": expert, "selections": self.selections.ravel()},
+        }
 
 
 @torch.no_grad()

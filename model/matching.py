@@ -41,16 +41,16 @@ def match_costs(
     target = {"flops": target_flops, "parameters": target_parameters}
 
     def cost(values: Mapping[str, Any]) -> dict[str, float]:
-        config = DreamerConfig.from_dict(values)
+        config = DreamerConfig(**values)
         return {"flops": flops_per_token(config, length), "parameters": parameters(config)}
 
     try:
-        return DreamerConfig.from_dict(match_fields(variant.to_dict(), EXPERTS, target, cost))
+        return DreamerConfig(**match_fields(variant.to_dict(), EXPERTS, target, cost))
     except InputError as error:
         near = _near_in_both(variant.to_dict(), target, cost)
         if near is None:
             raise InputError(f"matching: {variant.variant} of depth {variant.depth}: {error}") from error
-        return DreamerConfig.from_dict(near)
+        return DreamerConfig(**near)
 
 
 def _near_in_both(

@@ -1,6 +1,6 @@
 """Train one run, or resume it: `python -m model.train <folder> [--stop-at TOKENS]`; reads and writes files only.
 
-`--profile STEPS` traces so many steps instead (model/training/trace.py).
+`--profile STEPS` traces so many steps instead.
 
 Training tokens are counted exactly: real tokens, no padding, by the optimiser step that consumed them. A run that is
 stopped or killed at any moment resumes from its newest saved state, on a CPU by the same engine to the same bits. A run
@@ -24,20 +24,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from model.ops.gpu import on_gpu, slow_products
 from model.training.config import read_run
-from model.training.failures import TrainingFailed
-from model.training.origins.code_changes import record_code_change
-from model.training.origins.provenance import source_digests
-from model.training.ranks.distributed import OtherRankFailed, Ranks, process_group
+from model.training.origins.provenance import record_code_change, source_digests
+from model.training.ranks.distributed import OtherRankFailed, Ranks, TrainingFailed, process_group
 from model.training.recording.recorder import Recorder
-from model.training.trace import write_trace
 from model.training.trainer import Trainer
 from pipeline.errors import InputError
 from pipeline.storage.locks import holder, sign, try_lock
 
 LOOK_SECONDS = 1.0  # between two looks whether another process still trains a run
+WARM_UP = 2  # steps before those that are traced, which allocate and compile
 
 
 def train(
@@ -133,6 +132,24 @@ def _alone(folder: Path, ranks: Ranks, wait: bool, stopped: Callable[[], bool]) 
         if ranks.is_first:
             sign(file)
         yield
+
+
+def write_trace(trainer: Trainer, steps: int) -> Path:
+    """Take so many steps, write their trace to `trace.json` in the run's folder, and return its path.
+
+    By torch's own profiler, for chrome://tracing or ui.perfetto.dev. No state is saved: the run stays where it was.
+    """
+    for _ in range(WARM_UP):
+        trainer.train_step()
+    device = [ProfilerActivity.CUDA] if trainer.device.type == "cuda" else []
+    with profile(activities=[ProfilerActivity.CPU, *device]) as recorded:
+        for _ in range(steps):
+            trainer.train_step()
+        if device:
+            torch.cuda.synchronize()
+    path = trainer.run.folder / "trace.json"
+    recorded.export_chrome_trace(str(path))
+    return path
 
 
 def prepare_staying() -> None:

@@ -23,9 +23,8 @@ import pyarrow.compute as pc
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import DocumentWriter, read_shard
-from pipeline.storage.parallel import Run, serial
+from pipeline.storage.parallel import Progress, Run, quiet, serial
 from pipeline.storage.resumable import shard_by_shard
 
 TEXTS = ("question", "response", "answer")

@@ -17,7 +17,7 @@ from benchmarks.gpu.device_timing import DTYPE, Say, Sizes, forget_peak, millise
 from benchmarks.random_stream import write_random_stream, write_run
 from model.accounting import training_flops_per_token
 from model.ops.device import device_name, peak_flops
-from model.training.trace import write_trace
+from model.train import write_trace
 from model.training.trainer import Trainer
 
 TIMED_STEPS = 3

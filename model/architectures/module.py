@@ -43,7 +43,7 @@ Architecture = DreamerConfig | ModuleConfig
 
 def read_architecture(values: Mapping[str, Any]) -> Architecture:
     """Read a model's description from JSON values. Raises InputError where they describe none."""
-    return ModuleConfig(**values) if "module" in values else DreamerConfig.from_dict(values)
+    return ModuleConfig(**values) if "module" in values else DreamerConfig(**values)
 
 
 def training_flops(config: Architecture, length: float, targets: float) -> float | None:

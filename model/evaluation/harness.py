@@ -6,21 +6,18 @@ Importing this module registers the model with lm-eval, for its command and for 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Any
 
 import torch
 from lm_eval.api.instance import Instance
-from lm_eval.api.model import TemplateLM
+from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
 from model.evaluation.language_model import MAX_NEW_TOKENS, Generation, LanguageModel, load_language_model
-from model.evaluation.scoring import log_likelihoods
 from model.evaluation.tokenizer import find_tokenizer
 
 
 @register_model("dreamer")
-class DreamerLM(TemplateLM):
+class DreamerLM(LM):
     """A saved model for lm-eval: `path` is a checkpoint folder (or a LanguageModel), `tokenizer` a tokenizer folder.
 
     Without `tokenizer`, `find_tokenizer` looks for the folder. `depth` runs a recurrent model at another depth than in
@@ -52,33 +49,9 @@ class DreamerLM(TemplateLM):
             self.text.depth = int(depth)
         self.max_gen_toks = int(max_gen_toks)
 
-    @property
-    def eot_token_id(self) -> int:
-        """The end mark, which also replaces an empty context."""
-        return self.text.tokenizer.end_token
-
-    @property
-    def max_length(self) -> int:
-        """Largest number of tokens the model reads at once."""
-        return self.text.sequence_length
-
-    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
-        """Encode a text, adding no special token."""
-        return self.text.tokenizer.encode(string)
-
-    def tok_decode(self, tokens: Sequence[int], **_: Any) -> str:
-        """Decode tokens."""
-        return self.text.tokenizer.decode(tokens)
-
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Score continuations by LanguageModel.log_likelihoods."""
         return self.text.log_likelihoods([request.args for request in requests])
-
-    def _loglikelihood_tokens(
-        self, requests: list[tuple[tuple[str, str], list[int], list[int]]], **_: Any
-    ) -> list[tuple[float, bool]]:
-        pairs = [(context, continuation) for _, context, continuation in requests]
-        return log_likelihoods(self.text.model, pairs, batch_tokens=self.text.batch_tokens, depth=self.text.depth)
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
         """Score whole texts by LanguageModel.rolling_log_likelihoods."""

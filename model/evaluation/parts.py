@@ -112,10 +112,8 @@ def _observe(checkpoint: Checkpoint, model: LanguageModel, sample: Sample) -> Ro
     """Compute rows of `depth_attention` (none without depth attention) and `expert_usage`; none of other models."""
     if not model.model.observable:
         return {}
-    seen = observe(model.model, sample)
-    found = {"depth_attention": seen.depth_attention_rows(), "expert_usage": seen.expert_usage_rows()}
     rows = {}
-    for name, columns in found.items():
+    for name, columns in observe(model.model, sample).rows().items():
         count = len(next(iter(columns.values())))
         keys = {"run_id": [checkpoint.run_id] * count, "tokens": [checkpoint.tokens] * count}
         rows[name] = pa.table({**keys, **columns}, schema=schema(*COLUMNS[name]))

@@ -79,7 +79,6 @@ class PlainTask:
         """Score every item from the answers, which are in the order of the requests."""
         given = {kind: iter(found) for kind, found in answers.items()}
         metric, filter_ = self.specification["metric"], self.specification["filter"]
-        accuracy: dict[str, float] = {}
         gold: list[tuple[str, str, float]] = []
         said: dict[str, Answer] = {}
         texts: list[Text] = []
@@ -91,16 +90,15 @@ class PlainTask:
                 if metric == "acc_norm":
                     values = [value / len(choice) for value, choice in zip(values, choices, strict=True)]
                 said[name] = choices[int(np.argmax(values))], item["prompt"], target
-                accuracy[name] = float(said[name][0] == target)
             elif item.get("until"):
                 said[name] = next(given["generate_until"]).strip(), item["prompt"], target
-                accuracy[name] = float(said[name][0] == target)
-                if text := item["target"].strip():
+                if text := target.strip():
                     gold.append((name, text, next(given["loglikelihood"])[0]))
             elif item["prompt"]:
                 texts.append((name, target, next(given["loglikelihood"])[0], None))
             else:
                 texts.append((name, target, *next(given["loglikelihood_rolling"])))
+        accuracy = {name: float(text == target) for name, (text, _, target) in said.items()}
         measures = [MetricValues(metric, filter_, accuracy)] if accuracy else []
         if texts:
             measures += _perplexities(texts)

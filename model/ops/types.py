@@ -6,7 +6,6 @@ size, E experts, A active experts, P = T*A token-expert pairs.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
@@ -93,15 +92,11 @@ class AttentionOperands(NamedTuple):
     history: tuple[tuple[Tensor, Tensor], ...]  # keys and values [T, M, K] of the visible earlier depths
 
 
-class Visible(ABC):
+class Visible:
     """Which of C keys each query of sequence attention sees. Every engine asks for the form that it needs."""
 
+    pairs: Tensor  # booleans [B, S, C]: whether a query sees a key
     _mask: Tensor | None = None
-
-    @property
-    @abstractmethod
-    def pairs(self) -> Tensor:
-        """Booleans [B, S, C]: whether a query sees a key."""
 
     def mask(self, dtype: torch.dtype) -> Tensor | None:
         """Make the mask [B, 1, S, C] to add to attention scores; None stands for plain causal attention."""

@@ -21,10 +21,8 @@ from model.networks import build
 from model.ops.device import choose_device, choose_precision, use_one_core
 from model.ops.gpu import on_gpu, set_up
 from model.training.config import Run
-from model.training.failures import TrainingFailed
-from model.training.origins.code_changes import find_code_change
-from model.training.origins.provenance import source_digests
-from model.training.ranks.distributed import Ranks
+from model.training.origins.provenance import find_code_change, source_digests
+from model.training.ranks.distributed import Ranks, TrainingFailed
 from model.training.saving import StateWriter, part_of, write_state
 from model.training.step.averaging import WeightAverage
 from model.training.step.optimizer import AdamW, scheduled_rate

@@ -1,3 +1,3 @@
 """Decontamination: removal of documents that contain benchmark items.
 
-May import pipeline.text, pipeline.storage, pipeline.errors and pipeline.progress; not pipeline.dedup."""
+May import pipeline.text, pipeline.storage and pipeline.errors; not pipeline.dedup."""

@@ -28,10 +28,9 @@ from pipeline.decontaminate.passages import FURTHER_COLUMNS, ITEM_COLUMNS
 from pipeline.decontaminate.sample import sample_documents
 from pipeline.decontaminate.scan import Match, search, searched_text
 from pipeline.decontaminate.settings import GRADES, DecontaminationSettings
-from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import DocumentWriter, Shard, find_shards, numbered_batches, sum_counts
 from pipeline.storage.files import atomic_file
-from pipeline.storage.parallel import workers
+from pipeline.storage.parallel import Progress, quiet, workers
 from pipeline.storage.resumable import make_once, resumable_parts, save_arrays, write_document_shard
 
 MATCHES = pa.schema({name: pa.string() for name in ("id", "source", "item", "benchmark", "grade")})

@@ -1,3 +1,3 @@
 """Deduplication of whole documents: exact duplicates, near duplicates, a cap on responses per question.
 
-May import pipeline.text, pipeline.storage, pipeline.errors and pipeline.progress; not pipeline.decontaminate."""
+May import pipeline.text, pipeline.storage and pipeline.errors; not pipeline.decontaminate."""

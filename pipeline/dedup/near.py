@@ -21,9 +21,8 @@ from pipeline.dedup.contradictions import Facts, answer_ids, contradictions, fac
 from pipeline.dedup.document_table import DocumentTable
 from pipeline.dedup.settings import GUARDS, DedupSettings
 from pipeline.dedup.signing import words_of_documents, write_bands
-from pipeline.progress import Progress
 from pipeline.storage.documents import Shard
-from pipeline.storage.parallel import Run
+from pipeline.storage.parallel import Progress, Run
 from pipeline.storage.resumable import make_once, save_arrays
 from pipeline.text.arrays import bounds, distinct, jaccard
 

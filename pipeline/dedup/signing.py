@@ -26,9 +26,8 @@ from pipeline.dedup.contradictions import digit_sequences
 from pipeline.dedup.exact import SHORT, exact_keys
 from pipeline.dedup.minhash import band_hashes, signatures
 from pipeline.dedup.settings import Signing
-from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import Shard, batches_of, find_shards, numbered_batches
-from pipeline.storage.parallel import Run, serial
+from pipeline.storage.parallel import Progress, Run, quiet, serial
 from pipeline.storage.resumable import make_once, save_arrays, within_means
 from pipeline.text.words import Words, text_column, word_blocks
 

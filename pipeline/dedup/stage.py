@@ -32,9 +32,8 @@ from pipeline.dedup.document_table import REASONS, DocumentTable
 from pipeline.dedup.near import find_near
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.signing import sign_source
-from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import DocumentWriter, Shard, find_shards, numbered_batches, sum_counts
-from pipeline.storage.parallel import Run, memory_bytes, workers
+from pipeline.storage.parallel import Progress, Run, memory_bytes, quiet, workers
 from pipeline.storage.resumable import resumable_parts, write_document_shard
 
 

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import InputError
-from pipeline.progress import Progress, quiet
 from pipeline.sources.files.readers import open_rows
 from pipeline.sources.rows import RowConverter
 from pipeline.sources.source import Source
 from pipeline.storage.documents import DocumentWriter, sum_counts
 from pipeline.storage.files import sync
-from pipeline.storage.parallel import Run, serial
+from pipeline.storage.parallel import Progress, Run, quiet, serial
 from pipeline.storage.resumable import do_once, resumable_parts
 
 FIRST_ROWS = 100  # that are looked at before any work

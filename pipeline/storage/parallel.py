@@ -21,9 +21,14 @@ from pydantic import ByteSize, TypeAdapter, ValidationError
 from pipeline.errors import InputError
 
 Run = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
+Progress = Callable[[float, str], None]  # stages call one with the fraction done (0 to 1) and a few words
 
 CONNECT_SECONDS = 10
 LOST = "Dask's scheduler is lost; when it runs again, the same command goes on from here"
+
+
+def quiet(fraction: float, words: str) -> None:
+    """Report progress to nobody."""
 
 
 def serial(work: Callable[..., Any], arguments: Iterable[tuple]) -> Iterator[Any]:

@@ -23,11 +23,10 @@ import duckdb
 import numpy as np
 
 from pipeline.errors import InputError
-from pipeline.progress import Progress
 from pipeline.storage.digests import digest
 from pipeline.storage.documents import DocumentWriter, find_shards, shards, sum_counts
 from pipeline.storage.files import atomic_file, sync, write_text_atomically
-from pipeline.storage.parallel import Run, serial
+from pipeline.storage.parallel import Progress, Run, serial
 
 UNFINISHED = "unfinished"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -1,3 +1,3 @@
 """Tokens: the tokenizer; documents encoded, held out for validation, shuffled and packed into rows of one length.
 
-May import `pipeline.storage`, `pipeline.text`, `pipeline.errors` and `pipeline.progress`."""
+May import `pipeline.storage`, `pipeline.text` and `pipeline.errors`."""

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import KEPT, count_documents, read_shard, shards, sum_counts
+from pipeline.storage.parallel import Progress, quiet
 from pipeline.tokens.tokenizer import encode_documents, read_tokenizer
 
 EXACT_CHARACTERS = 2_000_000

@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
-from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import (
     KEPT,
     SCHEMA,
@@ -35,7 +34,7 @@ from pipeline.storage.documents import (
     read_shard,
     sum_counts,
 )
-from pipeline.storage.parallel import workers
+from pipeline.storage.parallel import Progress, quiet, workers
 from pipeline.storage.resumable import UNFINISHED, do_once, resumable_parts, save_array
 from pipeline.tokens.packing import shard_files, write_token_shard
 from pipeline.tokens.random_numbers import LEFT_OUT, copies_of, random_numbers, repeat

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import InputError
-from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import read_documents
+from pipeline.storage.parallel import Progress, quiet
 from pipeline.tokens.pieces import WORDS, encode_texts
 
 if TYPE_CHECKING:

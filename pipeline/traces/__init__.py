@@ -1,3 +1,3 @@
 """Reasoning traces: how public sets mark them, and how a response becomes its worked solution alone.
 
-May import `pipeline.storage`, `pipeline.errors` and `pipeline.progress`."""
+May import `pipeline.storage` and `pipeline.errors`."""

@@ -11,9 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import DocumentWriter, read_shard
-from pipeline.storage.parallel import Run, serial
+from pipeline.storage.parallel import Progress, Run, quiet, serial
 from pipeline.storage.resumable import shard_by_shard
 from pipeline.traces.strip import DECLARED, NONE, STRIPPED, UNCLOSED, UNMARKED, strip_trace
 

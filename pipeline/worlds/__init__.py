@@ -1,3 +1,3 @@
 """The built-in world: a seeded generator of small problems, with benchmarks and planted faults of known truth.
 
-May import `pipeline.tokens.tokenizer` (for the form of prompts), `pipeline.errors` and `pipeline.progress`."""
+May import `pipeline.tokens.tokenizer` (for the form of prompts), `pipeline.storage.parallel` and `pipeline.errors`."""

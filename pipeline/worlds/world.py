@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from pipeline.errors import InputError
-from pipeline.progress import Progress, quiet
+from pipeline.storage.parallel import Progress, quiet
 from pipeline.worlds.crowd import Crowd
 from pipeline.worlds.drawing import pick, shuffled
 from pipeline.worlds.planting import BROKEN, TRACES, Row, columns, edited, repeat_nearly, similarity, vary_numbers

@@ -23,7 +23,7 @@ from tests.model.saved_files import rewrite, save_model
 @pytest.fixture
 def model():
     torch.manual_seed(0)
-    model = Dreamer(DreamerConfig.from_dict(SMALL))
+    model = Dreamer(DreamerConfig(**SMALL))
     model.train()
     model(torch.arange(32).view(2, 16))
     model.update_balance()

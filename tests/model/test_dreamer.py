@@ -369,7 +369,7 @@ def test_merged_weights_give_the_same_outputs(config):
     torch.testing.assert_close(merged(random_tokens()), model(random_tokens()))
     assert not any("shared" in name for name in merged.state_dict())
     assert merged.merged().state_dict().keys() == merged.state_dict().keys()
-    reloaded = Dreamer(DreamerConfig.from_dict(merged.config.to_dict())).double()
+    reloaded = Dreamer(DreamerConfig(**merged.config.to_dict())).double()
     reloaded.load_state_dict(merged.state_dict())
     torch.testing.assert_close(reloaded(random_tokens()), model(random_tokens()))
 

@@ -175,7 +175,7 @@ def test_layered_models_have_experts_per_depth_and_no_map():
     seen = observe(build(LA), BATCHES)
     assert seen.depth_attention is None
     assert seen.selections.shape == (3, 5)
-    assert [len(column) for column in seen.depth_attention_rows().values()] == [0, 0, 0]
+    assert [len(column) for column in seen.rows()["depth_attention"].values()] == [0, 0, 0]
 
 
 def test_a_window_over_depth():
@@ -186,9 +186,9 @@ def test_a_window_over_depth():
 
 def test_rows_are_those_of_the_tables():
     seen = observe(build(DR_DA), BATCHES)
-    rows = list(zip(*seen.depth_attention_rows().values(), strict=True))
+    rows = list(zip(*seen.rows()["depth_attention"].values(), strict=True))
     assert [row[:2] for row in rows] == [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3)]
     assert rows[4][2] == seen.depth_attention[2, 1]
-    rows = list(zip(*seen.expert_usage_rows().values(), strict=True))
+    rows = list(zip(*seen.rows()["expert_usage"].values(), strict=True))
     assert len(rows) == 3 * 5
     assert rows[6] == (2, 1, seen.selections[1, 1])

@@ -19,7 +19,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from model.training.failures import TrainingFailed
 from pipeline.errors import InputError
 
 SILENCE = timedelta(minutes=10)
@@ -27,6 +26,10 @@ SILENCE = timedelta(minutes=10)
 
 BUCKET_ELEMENTS = 2**25
 """Elements all-reduced in one call: 128 MiB in float32."""
+
+
+class TrainingFailed(RuntimeError):
+    """The training has failed, with good input; the text is one line."""
 
 
 class OtherRankFailed(Exception):

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import InputError
-from pipeline.progress import Progress, quiet
 from pipeline.sources.repositories import hub
 from pipeline.sources.repositories.splits import Part, find_split, has_splits, natural
 from pipeline.sources.source import Source
+from pipeline.storage.parallel import Progress, quiet
 
 
 class Absent(InputError):

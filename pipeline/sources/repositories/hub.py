@@ -19,7 +19,6 @@ import yaml
 from tenacity import Retrying, retry_if_not_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from pipeline.errors import InputError
-from pipeline.progress import Progress, quiet
 from pipeline.sources.repositories.splits import (
     CARD,
     Part,
@@ -30,6 +29,7 @@ from pipeline.sources.repositories.splits import (
     summary,
 )
 from pipeline.storage.files import write_text_atomically
+from pipeline.storage.parallel import Progress, quiet
 
 RECORD = ".download.json"
 TIMEOUT_SECONDS = 5

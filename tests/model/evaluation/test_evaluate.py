@@ -17,12 +17,11 @@ import pytest
 import tokenizers
 import torch
 
-from model.evaluate import evaluate, main
+from model.evaluate import KeptQuestions, evaluate, main
 from model.evaluation.harness_tasks import HarnessTask
 from model.evaluation.job import read_job
 from model.evaluation.language_model import LanguageModel, load_language_model
 from model.evaluation.metrics import MetricValues, TaskScores, bits_per_unit, perplexity, tables
-from model.evaluation.questions import KeptQuestions
 from model.evaluation.tasks import PlainTask, read_items
 from model.evaluation.tokenizer import load_tokenizer
 from pipeline.errors import InputError

@@ -9,6 +9,7 @@ import math
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm_eval.api.instance import Instance
+from lm_eval.api.model import TemplateLM
 
 from model.evaluation import harness, harness_definitions, harness_files
 from model.evaluation.harness_definitions import build_task
@@ -112,14 +114,14 @@ def test_a_cuda_device_that_is_not_there_is_the_cpu_with_a_line(
 
 
 def test_pairs_are_cut_apart_as_lm_eval_does(text_model: LanguageModel) -> None:
-    lm = harness.DreamerLM(text_model)
+    theirs = SimpleNamespace(tok_encode=text_model.tokenizer.encode, backend="causal")
     pairs = [
         ("Question: How many?\nAnswer:", " 7"),
         ("Question: How many?\nAnswer: ", "7"),
         ("A. one\nB. two\nAnswer:", " B"),
         ("x\n\n", "naïve"),
     ]
-    assert text_model.tokenizer.encode_pairs(pairs) == [lm._encode_pair(*pair) for pair in pairs]
+    assert text_model.tokenizer.encode_pairs(pairs) == [TemplateLM._encode_pair(theirs, *pair) for pair in pairs]
     end = text_model.tokenizer.end_token
     assert text_model.tokenizer.encode_pairs([("", "7")]) == [([end], text_model.tokenizer.encode("7"))]
     assert end not in text_model.tokenizer.encode("<|end|>")  # no text can end a document

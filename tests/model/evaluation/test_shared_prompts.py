@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.cache import Cache
 from model.dreamer import Dreamer
+from model.dreamer_network import Cache
 from model.evaluation.language_model import Generation, LanguageModel
 from model.evaluation.scoring import Scoring, log_likelihoods
 from model.generate import generate

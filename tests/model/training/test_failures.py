@@ -12,7 +12,7 @@ from model.checkpoint import newest_state
 from model.checksums import list_states
 from model.train import main, train
 from model.training.config import read_run
-from model.training.failures import TrainingFailed
+from model.training.ranks.distributed import TrainingFailed
 from model.training.saving import PAUSE, StateWriter, write_state
 from model.training.step.optimizer import AdamW
 from model.training.trainer import Trainer

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from model.train import train
-from model.training.origins.code_changes import CODE_CHANGES
-from model.training.origins.provenance import code_digest, source_digests
+from model.training.origins.provenance import CODE_CHANGES, code_digest, source_digests
 from model.training.recording.records import best_rates, choose_seed, further_rates, read_record
 from pipeline.errors import InputError
 from tests.model.packed_folder import write_run
