@@ -14,6 +14,7 @@ import random
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 
 import duckdb
@@ -24,6 +25,7 @@ from sql.definitions import INTERNAL, LAYOUT, comments, definitions, digest, vie
 # Packaged DuckDB shells are older than the library; they can read files of this version. The views must do without what
 # such shells do not know: `case` instead of `if`, which DuckDB 2 stores in a form that 1.5 cannot read.
 STORAGE_VERSION = "v1.2.0"
+UNREAD = "Failure while replaying WAL"
 CORRUPT = "Corrupt database file"  # so DuckDB begins, in whatever query meets the damage
 NEW_TABLE = re.compile(r"(^create table if not exists (\w+) \(.*?^\);)", re.MULTILINE | re.DOTALL)
 CREATED = re.compile(r"\bcreate or replace (macro|view)\b")
@@ -102,6 +104,8 @@ def _open(
                 raise InputError(f"{path}: already open in this process, not for writing; close it first") from error
             read_only = False
         except duckdb.Error as error:
+            if UNREAD in str(error) and _read_log(path):
+                continue
             if not isinstance(error, duckdb.IOException) or "Could not set lock" not in str(error):
                 raise Damaged(
                     f"{path}: cannot be opened as a results file: {one_line(error)}; `dreamer verify STUDY --repair` "
@@ -114,6 +118,19 @@ def _open(
                     f"{path}: in use by another process ({program}); close it there, or wait, and try again"
                 ) from error
             time.sleep(random.uniform(0.02, 0.2))
+
+
+def _read_log(path: Path) -> bool:
+    """Take the log that a killed writer has left into its file; return whether that was possible.
+
+    DuckDB 2.0 reads the log of a file that it opens before its own functions are there, which the comment on a view's
+    column needs; that of a file that it attaches, afterwards.
+    """
+    quoted = str(path).replace("'", "''")
+    with closing(duckdb.connect()) as connection, suppress(duckdb.Error):
+        connection.execute(f"attach '{quoted}' as killed")
+        connection.execute("checkpoint killed")
+    return not path.with_name(f"{path.name}.wal").exists()
 
 
 def _is_current(connection: duckdb.DuckDBPyConnection, path: Path, read_only: bool) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
+import subprocess
+import sys
 from threading import Timer
 
 import duckdb
@@ -169,6 +171,17 @@ def test_tables_changed_by_hand_are_refused_by_a_writer(path):
 
 
 # Strangers ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_whose_first_writer_was_killed_is_opened(tmp_path, read_only):
+    path = tmp_path / "it's.duckdb"
+    killed = "import os, sys; from sql.results import connect; made = connect(sys.argv[1]); os._exit(0)"
+    subprocess.run([sys.executable, "-c", killed, path], check=True)
+    assert path.with_name(f"{path.name}.wal").exists()
+    with results.connect(path, read_only=read_only) as connection:
+        assert connection.execute("from mean_factors").fetchall() == []
+
 
 READS = "select content from read_text('{secret}')"
 WRITES = "select count(*)::varchar from enable_profiling(format = 'json', save_location = '{mine}')"
