@@ -107,7 +107,7 @@ class Run:
 
     @property
     def written(self) -> list[Checkpoint]:
-        """The study's checkpoints, one of each folder: two that are planned within one optimiser step share it."""
+        """The study's checkpoints, each folder once: points within one optimiser step share a checkpoint."""
         return list({one.folder: one for one in self.checkpoints}.values())
 
     @property

@@ -242,7 +242,7 @@ class _ProjectedAttention(nn.Module):
         return self.projections.prepare(dtype, code_LP)
 
     def forward(self, x_TH: Tensor, weights: Weights, context: Context, history: History) -> Attended:
-        """Project in, attend over what is `seen`, and project out; in one call where the engine has a function."""
+        """Project x in, attend over what `seen` returns, and project out; by one function where the engine has one."""
         code, visible, earlier = self.seen(context, history)
         if self.router is not None:
             keys, inward, outward = weights

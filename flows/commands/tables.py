@@ -19,7 +19,7 @@ from flows.watching.progress import printable
 
 class _Console(Console):
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print texts without what would steer the terminal: they hold names of studies and data of strangers."""
+        """Print objects, with control characters of texts escaped, by which data would steer the terminal."""
         super().print(*(printable(one) if isinstance(one, str) else one for one in objects), **options)
 
     def on_broken_pipe(self) -> None:

@@ -52,10 +52,9 @@ def _check_plain(value: Any, hint: Any, where: str = "") -> Any:
     if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
         hints = typing.get_type_hints(hint)
         return {name: _check_plain(one, hints[name], f"{name}: ") for name, one in check_keys(value, hints).items()}
-    items = value if isinstance(value, list) else [value]
-    if value is items and dataclasses.is_dataclass(kind := next(iter(typing.get_args(hint)), None)):
-        return [_check_plain(one, kind) for one in items]
-    for one in items:
+    if isinstance(value, list) and dataclasses.is_dataclass(kind := next(iter(typing.get_args(hint)), None)):
+        return [_check_plain(one, kind) for one in value]
+    for one in value if isinstance(value, list) else [value]:
         if isinstance(one, bool) and not re.search(r"\b(bool|Any)\b", str(hint)):
             raise ValueError(f"{where}{str(one).lower()} is no number, nor a word")
         if isinstance(one, str) and ("\0" in one or (not one and "Path" in str(hint))):
