@@ -48,6 +48,12 @@ STUDIES = [  # folder, depth or world, description, measures; of the former demo
         [ACCURACY],
     ),
     (
+        "gpu-worlds",
+        "8",
+        "[stories again](docs/results/gpu-worlds/README.md), other seeds and problems, eight seeds of 4.8M tokens, protocol beforehand",
+        [ACCURACY],
+    ),
+    (
         "real",
         "4",
         "[public rows](docs/results/real/README.md), depth 4, five seeds of 1M tokens",
