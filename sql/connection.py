@@ -26,6 +26,7 @@ from sql.definitions import INTERNAL, LAYOUT, comments, definitions, digest, vie
 # such shells do not know: `case` instead of `if`, which DuckDB 2 stores in a form that 1.5 cannot read.
 STORAGE_VERSION = "v1.2.0"
 UNREAD = re.compile("replaying WAL .*core_functions", re.DOTALL)  # what DuckDB says, see `_read_log`
+OPEN_HERE = "Unique file handle conflict"  # so DuckDB says that this process has the file open under another name
 CORRUPT = "Corrupt database file"  # so DuckDB begins, in whatever query meets the damage
 NEW_TABLE = re.compile(r"(^create table if not exists (\w+) \(.*?^\);)", re.MULTILINE | re.DOTALL)
 CREATED = re.compile(r"\bcreate or replace (macro|view)\b")
@@ -53,6 +54,9 @@ def connect(
     DuckDB lets one process write or several read, so the call waits up to `wait` seconds for other processes to close
     the file. Raises Busy when a process holds the file longer (naming its PID), OutOfDate when the tables have another
     layout, and InputError when a reader's file is missing and when the file is not a results file.
+
+    While the connection is open this process must not open the file past this function: DuckDB would refuse, and lose
+    its lock. The other way round, it may.
     """
     path = Path(path)
     if not path.exists() or not path.stat().st_size:  # a full disk leaves an empty file, which DuckDB does not take
@@ -91,10 +95,13 @@ def _shut(writes_to: Path | None) -> tuple[str, ...]:
 def _open(
     path: Path, wait: float, *, read_only: bool = False, config: dict | None = None, shut: Sequence[str] = ()
 ) -> duckdb.DuckDBPyConnection:
+    # Told what kind of file it is, DuckDB reads its headers when it has the lock. Untold, DuckDB 2.0 reads them before,
+    # to find out, and goes on from those: what another process enters in between is lost.
+    name = f"duckdb:{path.resolve()}"
     deadline = time.monotonic() + wait
     while True:
         try:
-            connection = duckdb.connect(str(path), read_only=read_only, config=config or {})
+            connection = duckdb.connect(name, read_only=read_only, config=config or {})
             for statement in shut if read_only else ():  # before any other, which the file may have redefined
                 connection.execute(statement)
             return connection
@@ -104,6 +111,9 @@ def _open(
                 raise InputError(f"{path}: already open in this process, not for writing; close it first") from error
             read_only = False
         except duckdb.Error as error:
+            if OPEN_HERE in str(error) and name != str(path):
+                name = str(path)  # under which DuckDB shares what a user of this process has open
+                continue
             if UNREAD.search(str(error)) and _read_log(path):
                 continue
             if not isinstance(error, duckdb.IOException) or "Could not set lock" not in str(error):
@@ -128,7 +138,7 @@ def _read_log(path: Path) -> bool:
     """
     quoted = str(path).replace("'", "''")
     with closing(duckdb.connect()) as connection, suppress(duckdb.Error):
-        connection.execute(f"attach '{quoted}' as killed")
+        connection.execute(f"attach '{quoted}' as killed (type duckdb)")  # said for the reason that `_open` gives
         connection.execute("checkpoint killed")
     return not path.with_name(f"{path.name}.wal").exists()
 

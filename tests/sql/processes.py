@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -9,14 +12,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from tests.waiting import until
+
 PROJECT = Path(__file__).resolve().parents[2]
 
-# A user's shell: opens the file, shows it, closes it when told. A writing one also leaves a row.
+# A user's shell: opens the file, shows it, closes it when told. A writing one also leaves a row, and would now and then
+# lose what others enter if it opened the file under its plain name, see `sql.connection._open`.
 SHELL = """
     import sys
     import duckdb
 
-    connection = duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "read-only")
+    connection = duckdb.connect("duckdb:" + sys.argv[1], read_only=sys.argv[2] == "read-only")
     if sys.argv[2] == "read-write":
         connection.execute("insert into studies (study_id) values ('by hand')")
     print(connection.execute("select count(*) from evaluations").fetchall(), flush=True)
@@ -48,3 +56,25 @@ def shell(path: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.communicate()
+
+
+@contextmanager
+def stopped_while_opening(path: Path, program: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """A process that stops where it first opens a file for writing, and goes on after the block.
+
+    Linux holds up whoever opens a file for writing on which another process has a lease, and tells that one.
+    """
+    with path.open() as file:
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # which is ignored; the usual signal ends a process
+        try:
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        except OSError as error:
+            pytest.skip(f"no leases on this file system: {error}")
+        process = start(program, *arguments)
+        until(lambda: fcntl.fcntl(file, fcntl.F_GETLEASE) != fcntl.F_RDLCK, process)
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGCONT)

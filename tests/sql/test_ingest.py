@@ -24,7 +24,7 @@ from sql.results import connect, ingest, query
 from tests.full_disk import no_space
 from tests.sql.by_hand import ITEM, count, items, one_line, rows
 from tests.sql.empty import empty_file
-from tests.sql.processes import shell, start
+from tests.sql.processes import shell, start, stopped_while_opening
 from tests.waiting import PATIENCE_SECONDS
 
 
@@ -166,6 +166,14 @@ def entered(path: Path) -> dict[str, list[int]]:
         assert counts == [ITEMS, ITEMS, ITEMS], (run_id, tokens, counts)
         found.setdefault(run_id, []).append(tokens)
     return found
+
+
+def test_what_is_entered_while_another_process_opens_the_file_is_kept(path):
+    with stopped_while_opening(path, ENTER, path, "a", 1, PATIENCE_SECONDS) as other:
+        results.ingest(path, {"items": items(3)})
+    _, said = other.communicate()
+    assert (other.returncode, said) == (0, "")
+    assert count(path, "items") == ITEMS + 3
 
 
 @pytest.mark.slow
