@@ -48,9 +48,9 @@ STUDIES = [  # folder, depth or world, description, measures; of the former demo
         [ACCURACY],
     ),
     (
-        "gpu-worlds",
+        "size-and-problems",
         "8",
-        "[stories again](docs/results/gpu-worlds/README.md), other seeds and problems, eight seeds of 4.8M tokens, protocol beforehand",
+        "[stories again](docs/results/size-and-problems/README.md), other seeds and problems, eight seeds of 4.8M tokens, protocol beforehand",
         [ACCURACY],
     ),
     (
