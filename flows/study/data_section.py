@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from flows.study.section import Section
+from flows.study.section import Place, Section
 from pipeline.clean import CleanSettings
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.dedup.settings import DedupSettings
@@ -28,7 +27,7 @@ class Tokenizer(Section):
     vocabulary_size: int | None = Field(None, ge=260, description="train a byte-level BPE tokenizer of up to this size")
     hub: str | None = Field(None, description="the tokenizer of a model on the hub, by its id")
     revision: str | None = Field(None, description="the commit of that model's repository")
-    file: Path | None = Field(None, description="a tokenizer.json")
+    file: Place | None = Field(None, description="a tokenizer.json")
 
     @model_validator(mode="after")
     def _one_origin(self) -> Tokenizer:
@@ -42,7 +41,7 @@ class Tokenizer(Section):
 class Data(Section):
     """The sources of the documents, and how they are curated and tokenised."""
 
-    mirror: Path | None = Field(None, description="folder of data sets in the hub's layout, looked in before the hub")
+    mirror: Place | None = Field(None, description="folder of data sets in the hub's layout, looked in before the hub")
     world: WorldSettings = Field(WorldSettings(), description="the built-in problems, where 'builtin' is named")
     sources: list[str | dict[str, Any]] = Field(
         min_length=1,

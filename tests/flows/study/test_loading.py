@@ -161,6 +161,13 @@ def test_a_root_that_is_no_name_is_refused(root: str) -> None:
         load_study("demo", root=root)
 
 
+def test_a_tilde_is_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    study = load_study("demo", root="~/runs/demo", mirror="~/data")
+    assert study.folder == tmp_path / "runs" / "demo"
+    assert study.mirror == tmp_path / "data"
+
+
 def test_only_the_models_that_come_with_a_preset_are_trusted(tmp_path: Path) -> None:
     assert [name for name in presets() if load_study(name).trusted] == ["control"]
     copy = tmp_path / "control.yaml"
