@@ -29,7 +29,7 @@ from flows.watching import progress
 from flows.watching.looks import found_in
 from model.architectures.code import FOLDER as CODE
 from model.architectures.code import copy_code
-from model.training.recording.records import best_rates, choose_seed
+from model.training.recording.records import best_rates, choose_seed, mean_losses
 from pipeline.errors import InputError
 from pipeline.storage.files import atomic_folder, write_text_atomically
 from pipeline.storage.integrity import check, sealed
@@ -327,10 +327,11 @@ def choose_rates(plan: Plan, search: list[Run]) -> None:
         return
     rows = [{**row, "chosen": chosen[row["variant"], row["depth"]] == row["learning_rate"]} for row in rows]
     _write_decision(plan.rates_decision, {"rows": rows})
-    grid = ", ".join(f"{rate:g}" for rate in tried)
+    losses = mean_losses(rows)
     for (variant, depth), rate in chosen.items():
+        grid = ", ".join(f"{one:g} ({losses.get((variant, depth, one), 'failed'):.6})" for one in tried)
         edge = ", at the edge: a better one may lie beyond" if rate in (tried[0], tried[-1]) else ""
-        progress.write_line(f"{variant}-{depth}: learning rate {rate:g} of {grid}{edge}")
+        progress.write_line(f"{variant}-{depth}: learning rate {rate:g}; mean losses: {grid}{edge}")
 
 
 def decide(plan: Plan, runs: list[Run]) -> None:

@@ -149,7 +149,7 @@ def test_a_grid_whose_edge_is_best_grows_once_for_all_variants_and_says_where_th
     assert chosen(plan) == {"LA": pytest.approx(rates[0]), "DR": pytest.approx(rates[1])}
     said = capsys.readouterr().err
     for model, rate in zip(("LA-2", "DR-2"), rates, strict=True):
-        (line,) = [line for line in said.splitlines() if line.startswith(f"{model}: learning rate {rate:g} ")]
+        (line,) = [line for line in said.splitlines() if line.startswith(f"{model}: learning rate {rate:g}; ")]
         assert ("at the edge" in line) == (rate in (tried[0], tried[-1]))
 
 

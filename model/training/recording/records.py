@@ -109,16 +109,21 @@ def choose_seed(runs: Mapping[int, Path], stop_at: int) -> int:
     return min(runs, key=lambda seed: (screening_loss(runs[seed], stop_at), seed))
 
 
-def best_rates(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], float]:
-    """Find for each variant and depth the learning rate of the lowest mean loss over seeds, the lower one of equals.
+def mean_losses(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, float], float]:
+    """Average the losses of a search over seeds, by variant, depth and learning rate.
 
-    `rows` are those of the table `tuning`. A rate at which a training failed, and so has no loss, is none.
+    `rows` are those of the table `tuning`. A rate at which a training failed, and so has no loss, is left out.
     """
     losses: dict[tuple[str, int, float], list[float | None]] = defaultdict(list)
     for row in rows:
         losses[row["variant"], row["depth"], row["learning_rate"]].append(row["loss"])
-    means = [(*model, fmean(of_rate), rate) for (*model, rate), of_rate in losses.items() if None not in of_rate]
-    return {(variant, depth): rate for variant, depth, _, rate in sorted(means, reverse=True)}  # the lowest comes last
+    return {place: fmean(found) for place, found in losses.items() if None not in found}
+
+
+def best_rates(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], float]:
+    """Find for each variant and depth the learning rate of the lowest mean loss, the lower one of equals."""
+    means = sorted(((loss, *place) for place, loss in mean_losses(rows).items()), reverse=True)
+    return {(variant, depth): rate for _, variant, depth, rate in means}  # the lowest comes last
 
 
 def further_rates(grid: Sequence[float], rows: Sequence[Mapping[str, Any]]) -> list[float]:
