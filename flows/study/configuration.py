@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
-from flows.study.data_section import BUILTIN, Data
-from flows.study.section import Place, Section, check_keys, distinct, settings_section
+from flows.study.data_section import BUILTIN, Data, Place
+from flows.study.section import Section, check_keys, distinct, settings_section
 from model.architectures.code import digests
 from model.evaluation.job import INTROSPECTION, EvaluationSettings
 from model.training.config import HOW_FAR, HOW_IT_RUNS, NotNegative, Positive, TrainingConfig

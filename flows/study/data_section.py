@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from flows.study.section import Place, Section
+from flows.study.section import Section
 from pipeline.clean import CleanSettings
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.dedup.settings import DedupSettings
@@ -19,6 +20,7 @@ from pipeline.worlds.world import WORLD_SOURCES, world_sources
 LEAST_MEMORY = 10**8
 PAPER = "paper"  # names the paper's fifteen sources in a study file
 BUILTIN = "builtin"  # names the built-in world in a study file, as a source and as benchmarks
+Place = Annotated[Path, AfterValidator(Path.expanduser)]  # YAML does not expand ~, and a folder of that name is a trap
 
 
 class Tokenizer(Section):

@@ -6,23 +6,11 @@ import dataclasses
 import re
 import typing
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    create_model,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, create_model, field_validator, model_validator
 
 from pipeline.errors import nearest_name
-
-Place = Annotated[Path, AfterValidator(Path.expanduser)]  # YAML does not expand ~, and a folder of that name is a trap
 
 
 class Section(BaseModel):
