@@ -50,9 +50,10 @@ STUDIES = [  # folder, depth or world, description, measures; of the former demo
     (
         "size-and-problems",
         "8",
-        "[stories again](docs/results/size-and-problems/README.md), other seeds and problems, eight seeds of 4.8M tokens, protocol beforehand",
+        "[stories again](docs/results/size-and-problems/README.md), eight other seeds of 4.8M tokens",
         [ACCURACY],
     ),
+    ("size-and-problems", "4", "these stories, hidden size 64, depth 4, six seeds", [ACCURACY]),
     (
         "real",
         "4",
