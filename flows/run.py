@@ -328,8 +328,9 @@ def choose_rates(plan: Plan, search: list[Run]) -> None:
     rows = [{**row, "chosen": chosen[row["variant"], row["depth"]] == row["learning_rate"]} for row in rows]
     _write_decision(plan.rates_decision, {"rows": rows})
     losses = mean_losses(rows)
-    for (variant, depth), rate in chosen.items():
-        grid = ", ".join(f"{one:g} ({losses.get((variant, depth, one), 'failed'):.6})" for one in tried)
+    for (variant, depth), rate in sorted(chosen.items()):
+        means = {one: losses.get((variant, depth, one)) for one in tried}
+        grid = ", ".join(f"{one:g} ({'failed' if mean is None else f'{mean:.4g}'})" for one, mean in means.items())
         edge = ", at the edge: a better one may lie beyond" if rate in (tried[0], tried[-1]) else ""
         progress.write_line(f"{variant}-{depth}: learning rate {rate:g}; mean losses: {grid}{edge}")
 

@@ -26,7 +26,7 @@ from sql.definitions import INTERNAL, LAYOUT, comments, definitions, digest, vie
 # such shells do not know: `case` instead of `if`, which DuckDB 2 stores in a form that 1.5 cannot read.
 STORAGE_VERSION = "v1.2.0"
 UNREAD = re.compile("replaying WAL .*core_functions", re.DOTALL)  # what DuckDB says, see `_read_log`
-OPEN_HERE = "Unique file handle conflict"  # so DuckDB says that this process has the file open under another name
+OPEN_HERE = "Unique file handle conflict"  # so DuckDB says that this process has the file open by another connection
 CORRUPT = "Corrupt database file"  # so DuckDB begins, in whatever query meets the damage
 NEW_TABLE = re.compile(r"(^create table if not exists (\w+) \(.*?^\);)", re.MULTILINE | re.DOTALL)
 CREATED = re.compile(r"\bcreate or replace (macro|view)\b")
@@ -55,8 +55,9 @@ def connect(
     the file. Raises Busy when a process holds the file longer (naming its PID), OutOfDate when the tables have another
     layout, and InputError when a reader's file is missing and when the file is not a results file.
 
-    While the connection is open this process must not open the file past this function: DuckDB would refuse, and lose
-    its lock. The other way round, it may.
+    While the connection is open, this process must open the file by this function only: DuckDB refuses
+    `duckdb.connect(path)`, and by trying that this process loses its lock on the file. A file that this process has
+    opened by `duckdb.connect(path)` beforehand may be opened by this function too.
     """
     path = Path(path)
     if not path.exists() or not path.stat().st_size:  # a full disk leaves an empty file, which DuckDB does not take
@@ -95,8 +96,8 @@ def _shut(writes_to: Path | None) -> tuple[str, ...]:
 def _open(
     path: Path, wait: float, *, read_only: bool = False, config: dict | None = None, shut: Sequence[str] = ()
 ) -> duckdb.DuckDBPyConnection:
-    # Told what kind of file it is, DuckDB reads its headers when it has the lock. Untold, DuckDB 2.0 reads them before,
-    # to find out, and goes on from those: what another process enters in between is lost.
+    # With the prefix `duckdb:` DuckDB takes its lock before it reads the file's headers. Without, DuckDB 2.0 reads them
+    # first, to find out the kind of file, and keeps them: rows that another process enters in between are lost.
     name = f"duckdb:{path.resolve()}"
     deadline = time.monotonic() + wait
     while True:
@@ -111,8 +112,10 @@ def _open(
                 raise InputError(f"{path}: already open in this process, not for writing; close it first") from error
             read_only = False
         except duckdb.Error as error:
-            if OPEN_HERE in str(error) and name != str(path):
-                name = str(path)  # under which DuckDB shares what a user of this process has open
+            if OPEN_HERE in str(error):
+                if name == str(path):
+                    raise Busy(f"{path}: attached by another connection of this process; detach it there") from error
+                name = str(path)  # under which DuckDB shares what a user of this process has opened by `duckdb.connect`
                 continue
             if UNREAD.search(str(error)) and _read_log(path):
                 continue

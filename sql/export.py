@@ -64,7 +64,7 @@ def copy_afresh(database: Path, target: Path) -> None:
     """Copy all rows of a results file, also those in its log, to a new file: the old one holds deleted rows too."""
     source, made = (str(path).replace("'", "''") for path in (database, target))
     with closing(duckdb.connect()) as connection:
-        connection.execute(f"attach '{source}' as source (read_only)")
+        connection.execute(f"attach '{source}' as source (type duckdb, read_only)")
         connection.execute(f"attach '{made}' as made (storage_version '{STORAGE_VERSION}')")
         connection.execute("copy from database source to made")
     connect(target).close()  # with the views of this program

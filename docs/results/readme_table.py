@@ -53,7 +53,7 @@ STUDIES = [  # folder, depth or world, description, measures; of the former demo
         "[stories again](docs/results/size-and-problems/README.md), eight other seeds of 4.8M tokens",
         [ACCURACY],
     ),
-    ("size-and-problems", "4", "these stories, hidden size 64, depth 4, six seeds", [ACCURACY]),
+    ("size-and-problems", "4", "the repeated stories, hidden size 64, depth 4, six seeds", [ACCURACY]),
     (
         "real",
         "4",

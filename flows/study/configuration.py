@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
-from flows.study.data_section import BUILTIN, Data, Place
+from flows.study.data_section import BUILTIN, Data, HomePath
 from flows.study.section import Section, check_keys, distinct, settings_section
 from model.architectures.code import digests
 from model.evaluation.job import INTROSPECTION, EvaluationSettings
@@ -315,8 +315,8 @@ class Study(Section):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="names the study's folder and its results")
     remark: str = Field("", description="what readers of the report must know, as how settings were chosen beforehand")
-    root: Place | None = Field(None, description="where the study writes; default runs/<name>")
-    store: Place | None = Field(None, description="a store shared with other studies; default <root>/store")
+    root: HomePath | None = Field(None, description="where the study writes; default runs/<name>")
+    store: HomePath | None = Field(None, description="a store shared with other studies; default <root>/store")
     workers: int | None = Field(None, ge=1, description="processes side by side; default: one for each core, or GPU")
     data: Data
     models: Models = Field(default_factory=Models)

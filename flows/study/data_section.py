@@ -20,7 +20,17 @@ from pipeline.worlds.world import WORLD_SOURCES, world_sources
 LEAST_MEMORY = 10**8
 PAPER = "paper"  # names the paper's fifteen sources in a study file
 BUILTIN = "builtin"  # names the built-in world in a study file, as a source and as benchmarks
-Place = Annotated[Path, AfterValidator(Path.expanduser)]  # YAML does not expand ~, and a folder of that name is a trap
+
+
+def _from_home(path: Path) -> Path:
+    """Replace a leading ~ by the user's home, as shells do and YAML does not. Raises ValueError for an unknown user."""
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{path}: there is no such user; write the whole path") from error
+
+
+HomePath = Annotated[Path, AfterValidator(_from_home)]
 
 
 class Tokenizer(Section):
@@ -29,7 +39,7 @@ class Tokenizer(Section):
     vocabulary_size: int | None = Field(None, ge=260, description="train a byte-level BPE tokenizer of up to this size")
     hub: str | None = Field(None, description="the tokenizer of a model on the hub, by its id")
     revision: str | None = Field(None, description="the commit of that model's repository")
-    file: Place | None = Field(None, description="a tokenizer.json")
+    file: HomePath | None = Field(None, description="a tokenizer.json")
 
     @model_validator(mode="after")
     def _one_origin(self) -> Tokenizer:
@@ -43,7 +53,9 @@ class Tokenizer(Section):
 class Data(Section):
     """The sources of the documents, and how they are curated and tokenised."""
 
-    mirror: Place | None = Field(None, description="folder of data sets in the hub's layout, looked in before the hub")
+    mirror: HomePath | None = Field(
+        None, description="folder of data sets in the hub's layout, looked in before the hub"
+    )
     world: WorldSettings = Field(WorldSettings(), description="the built-in problems, where 'builtin' is named")
     sources: list[str | dict[str, Any]] = Field(
         min_length=1,

@@ -41,7 +41,7 @@ def as_file(study: str | Study, *, root: Path | str | None = None) -> str:
     """Return the name or path of a study; a study that came as values is written to `study.yaml` in its folder."""
     if not isinstance(study, Study):
         return study
-    chosen = study if root is None else study.model_copy(update={"root": Path(root)})
+    chosen = study if root is None else study.model_copy(update={"root": Path(root).expanduser()})
     path = chosen.folder / "study.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     values = study.model_dump(mode="json", exclude_unset=True)

@@ -62,7 +62,7 @@ def shell(path: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
 def stopped_while_opening(path: Path, program: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     """A process that stops where it first opens a file for writing, and goes on after the block.
 
-    Linux holds up whoever opens a file for writing on which another process has a lease, and tells that one.
+    Linux holds up a process that opens a file for writing while another has a lease on it, and signals the holder.
     """
     with path.open() as file:
         fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # which is ignored; the usual signal ends a process
@@ -73,7 +73,8 @@ def stopped_while_opening(path: Path, program: str, *arguments: object) -> Itera
         process = start(program, *arguments)
         until(lambda: fcntl.fcntl(file, fcntl.F_GETLEASE) != fcntl.F_RDLCK, process)
         process.send_signal(signal.SIGSTOP)
-        os.waitpid(process.pid, os.WUNTRACED)
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
     try:
         yield process
     finally:

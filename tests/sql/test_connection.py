@@ -170,6 +170,13 @@ def test_tables_changed_by_hand_are_refused_by_a_writer(path):
     one_line(error)
 
 
+def test_a_file_that_this_process_has_attached_is_no_damaged_one(path):
+    with contextlib.closing(duckdb.connect()) as other:
+        other.execute(f"attach '{path}' as mine")
+        with pytest.raises(results.Busy, match="attached by another connection of this process"):
+            results.connect(path)
+
+
 # Strangers ------------------------------------------------------------------------------------------------------------
 
 

@@ -112,17 +112,17 @@ def choose_seed(runs: Mapping[int, Path], stop_at: int) -> int:
 def mean_losses(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, float], float]:
     """Average the losses of a search over seeds, by variant, depth and learning rate.
 
-    `rows` are those of the table `tuning`. A rate at which a training failed, and so has no loss, is left out.
+    `rows` are those of the table `tuning`. A rate at which any training failed, and so has no loss, is left out.
     """
     losses: dict[tuple[str, int, float], list[float | None]] = defaultdict(list)
     for row in rows:
         losses[row["variant"], row["depth"], row["learning_rate"]].append(row["loss"])
-    return {place: fmean(found) for place, found in losses.items() if None not in found}
+    return {key: fmean(found) for key, found in losses.items() if None not in found}
 
 
 def best_rates(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], float]:
-    """Find for each variant and depth the learning rate of the lowest mean loss, the lower one of equals."""
-    means = sorted(((loss, *place) for place, loss in mean_losses(rows).items()), reverse=True)
+    """Find for each variant and depth the learning rate of the lowest mean loss, the lower rate of equal ones."""
+    means = sorted(((loss, *key) for key, loss in mean_losses(rows).items()), reverse=True)
     return {(variant, depth): rate for _, variant, depth, rate in means}  # the lowest comes last
 
 

@@ -166,6 +166,8 @@ def test_a_tilde_is_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     study = load_study("demo", root="~/runs/demo", mirror="~/data")
     assert study.folder == tmp_path / "runs" / "demo"
     assert study.mirror == tmp_path / "data"
+    with pytest.raises(InputError, match=r"root: .*~nobody-here/runs: there is no such user"):
+        load_study("demo", root="~nobody-here/runs")
 
 
 def test_only_the_models_that_come_with_a_preset_are_trusted(tmp_path: Path) -> None:
