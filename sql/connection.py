@@ -96,8 +96,8 @@ def _shut(writes_to: Path | None) -> tuple[str, ...]:
 def _open(
     path: Path, wait: float, *, read_only: bool = False, config: dict | None = None, shut: Sequence[str] = ()
 ) -> duckdb.DuckDBPyConnection:
-    # With the prefix `duckdb:` DuckDB takes its lock before it reads the file's headers. Without, DuckDB 2.0 reads them
-    # first, to find out the kind of file, and keeps them: rows that another process enters in between are lost.
+    # With the prefix `duckdb:` DuckDB locks the file before it reads the headers. Without the prefix, DuckDB 2.0 reads
+    # the headers first, to tell the kind of file, and keeps them: rows that another process enters meanwhile are lost.
     name = f"duckdb:{path.resolve()}"
     deadline = time.monotonic() + wait
     while True:

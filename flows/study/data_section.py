@@ -23,7 +23,7 @@ BUILTIN = "builtin"  # names the built-in world in a study file, as a source and
 
 
 def _from_home(path: Path) -> Path:
-    """Replace a leading ~ by the user's home, as shells do and YAML does not. Raises ValueError for an unknown user."""
+    """Replace ~ at the start of a path by the user's home. Raises ValueError for a user that does not exist."""
     try:
         return path.expanduser()
     except RuntimeError as error:

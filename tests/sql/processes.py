@@ -18,8 +18,8 @@ from tests.waiting import until
 
 PROJECT = Path(__file__).resolve().parents[2]
 
-# A user's shell: opens the file, shows it, closes it when told. A writing one also leaves a row, and would now and then
-# lose what others enter if it opened the file under its plain name, see `sql.connection._open`.
+# A user's shell: it opens the results file, shows a table, and closes the file when told. A shell that writes also
+# enters a row. The prefix `duckdb:` keeps the rows of other processes, as `sql.connection._open` says.
 SHELL = """
     import sys
     import duckdb
@@ -60,7 +60,7 @@ def shell(path: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
 
 @contextmanager
 def stopped_while_opening(path: Path, program: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """A process that stops where it first opens a file for writing, and goes on after the block.
+    """Start a process, stop the process where it first opens a file for writing, and continue it after the block.
 
     Linux holds up a process that opens a file for writing while another has a lease on it, and signals the holder.
     """
@@ -71,10 +71,14 @@ def stopped_while_opening(path: Path, program: str, *arguments: object) -> Itera
         except OSError as error:
             pytest.skip(f"no leases on this file system: {error}")
         process = start(program, *arguments)
-        until(lambda: fcntl.fcntl(file, fcntl.F_GETLEASE) != fcntl.F_RDLCK, process)
-        process.send_signal(signal.SIGSTOP)
-        _, status = os.waitpid(process.pid, os.WUNTRACED)
-        assert os.WIFSTOPPED(status)
+        try:
+            until(lambda: fcntl.fcntl(file, fcntl.F_GETLEASE) != fcntl.F_RDLCK, process)
+            process.send_signal(signal.SIGSTOP)
+            _, status = os.waitpid(process.pid, os.WUNTRACED)
+            assert os.WIFSTOPPED(status)
+        except BaseException:
+            process.kill()
+            raise
     try:
         yield process
     finally:

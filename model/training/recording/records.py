@@ -110,7 +110,7 @@ def choose_seed(runs: Mapping[int, Path], stop_at: int) -> int:
 
 
 def mean_losses(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, float], float]:
-    """Average the losses of a search over seeds, by variant, depth and learning rate.
+    """Average the losses that a search for learning rates measured over its seeds, by variant, depth and rate.
 
     `rows` are those of the table `tuning`. A rate at which any training failed, and so has no loss, is left out.
     """
