@@ -1,4 +1,4 @@
-"""Find the files that define lm-eval's own tasks without importing lm-eval, which takes seconds."""
+"""Find the files that define tasks, lm-eval's own and others, without importing lm-eval, which takes seconds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ import functools
 import importlib.util
 import os
 import re
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
+
+import yaml
 
 from pipeline.errors import InputError
 
@@ -23,6 +28,36 @@ def find_task(name: str) -> Path:
         hint = f"; did you mean {' or '.join(near)}?" if near else "; `lm_eval ls tasks` lists them"
         raise InputError(f"lm-eval has no task {name!r}{hint}")
     return files[name]
+
+
+def files_of_task(path: Path) -> list[Path]:
+    """List the files that define a task: the task file itself first, all that it includes, and modules of functions.
+
+    A function is `!function module.name`, of a module beside the file. A file that is missing or no YAML is left to
+    those who read it.
+    """
+    found, waiting = list[Path](), [path]
+    while waiting:
+        file = waiting.pop()
+        if not file.is_file() or (file := file.resolve()) in found:
+            continue
+        found.append(file)
+        with suppress(yaml.YAMLError, RecursionError):
+            waiting += _named_in(file) if file.suffix != ".py" else []
+    return found
+
+
+def _named_in(file: Path) -> Iterator[Path]:
+    """Yield the files that a task file includes, and the modules of its functions."""
+    text = file.read_bytes()
+    for tag, name in pairwise(yaml.scan(text)):
+        if isinstance(tag, yaml.TagToken) and isinstance(name, yaml.ScalarToken):
+            yield file.parent / f"{name.value.rpartition('.')[0].replace('.', '/')}.py"
+    content = yaml.compose(text)
+    for key, included in content.value if isinstance(content, yaml.MappingNode) else ():
+        if key.value == "include":
+            for one in included.value if isinstance(included, yaml.SequenceNode) else [included]:
+                yield file.parent / str(one.value)
 
 
 @functools.cache

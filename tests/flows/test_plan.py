@@ -124,6 +124,29 @@ def test_other_depths_decide_the_last_evaluation_of_recurrent_models_alone(prepa
     assert "introspection" not in {benchmark for *_, benchmark in changed}
 
 
+@pytest.mark.parametrize("changed", ["mine.yaml", "base.yaml", "lists/more.yaml", "lists/prompts/ask.py"])
+def test_a_task_is_asked_again_where_a_file_that_defines_it_has_changed(
+    prepared: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("lists/prompts", "mirror/me/mine/default"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "mirror/me/mine/default/test.jsonl").write_text('{"q": "What is 2 + 3?", "a": "5"}\n')
+    (tmp_path / "mine.yaml").write_text("include: base.yaml\ntask: mine\n")
+    (tmp_path / "base.yaml").write_text("include: [lists/more.yaml, none.yaml]\n")
+    (tmp_path / "lists/more.yaml").write_text("include: ../base.yaml\ndoc_to_text: !function prompts.ask.short\n")
+    (tmp_path / "lists/prompts/ask.py").write_text("def short(item): return item['q']\n")
+    changes = {
+        "data": {"mirror": str(tmp_path / "mirror")},
+        "evaluation": {"benchmarks": ["builtin", {**MINE, "yaml": "mine.yaml", "late": True}]},
+    }
+    before = evaluation_keys(prepared(**changes))
+    with (tmp_path / changed).open("a") as file:
+        file.write("# changed\n")
+    after = evaluation_keys(prepared(**changes))
+    assert {name for *_, name in set(before) - kept(before, after)} == {"mine"}
+
+
 def test_a_plan_writes_nothing(prepared: Planned, tmp_path: Path) -> None:
     plan = prepared()
     train(plan.runs[0])

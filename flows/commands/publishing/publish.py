@@ -23,6 +23,7 @@ from flows.study.data_section import BUILTIN
 from flows.study.loading import load_study
 from flows.watching.progress import write_line
 from flows.watching.single import only_run
+from model.evaluation.harness_files import files_of_task
 from model.evaluation.tokenizer import find_tokenizer
 from pipeline.errors import InputError
 from pipeline.storage.files import atomic_folder
@@ -105,10 +106,14 @@ def _write(study: Study, chosen: list[tuple[Run, Checkpoint]], made: Path, place
 def _copy_study(study: Study, made: Path) -> None:
     """Write the study file without what is of this machine, and copy the code and tasks that lie beside it."""
     _dump(made / "study.yaml", study.model_dump(mode="json", exclude_unset=True, exclude=OF_THE_MACHINE))
-    code = {name for variant in study.models.variants for name in variant.code_files}
-    for name in code | {one.yaml for one in study.own_benchmarks if one.yaml}:
-        (made / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(study.place / name, made / name)
+    place = study.place.resolve()
+    files = {place / name for variant in study.models.variants for name in variant.code_files}
+    for task in (place / one.yaml for one in study.own_benchmarks if one.yaml):
+        files |= {task, *(file for file in files_of_task(task) if file.is_relative_to(place))}
+    for file in files:
+        target = made / file.relative_to(place)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
 
 
 def _licences(study: Study, database: Path) -> list[dict[str, Any]]:

@@ -24,15 +24,36 @@ from tests.reports.small_results import RIGHT, entered, evaluations, model_row, 
 
 SCHEMA = json.loads(Path(__file__).with_name("eval.schema.json").read_text())
 PLACE = re.compile(r"data/tiny/me/tiny-LA-2-s0-\w+/\w{8}-\w{4}-4\w{3}-[89ab]\w{3}-\w{12}\.json")
+MINE = {"name": "mine", "repository": "me/mine", "yaml": "tasks/mine.yaml", "metric": "exact_match"}
+MINE |= {"question": "q", "answer": "a", "licence": "MIT"}
+FILES = {
+    "data/me/mine/default/test.jsonl": '{"q": "How many wheels have three carts and two carriages?", "a": "20"}\n',
+    "tasks/mine.yaml": "include: all.yaml\ntask: mine\n",
+    "tasks/all.yaml": """
+dataset_path: me/mine
+test_split: test
+output_type: generate_until
+doc_to_text: '{{q}}'
+doc_to_target: '{{a}}'
+generation_kwargs: {max_gen_toks: 4}
+metric_list: [{metric: exact_match}]
+""",
+}
 CONTROL = load_study("control")  # whose models are in a file of code
 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a study of two checkpoints, that was run with a mirror."""
+    """The folder of a study of two checkpoints and a benchmark of its own, that was run with a mirror."""
     folder = tmp_path_factory.mktemp("studies")
     path, root = str(small_study(folder, checkpoints=2)), str(folder / "run")
-    assert main(["run", path, "--root", root, "--plain", "--mirror", str(folder)]) == 0
+    content = yaml.safe_load(Path(path).read_text())
+    content["evaluation"]["benchmarks"] = ["builtin", MINE]
+    Path(path).write_text(yaml.safe_dump(content))
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    assert main(["run", path, "--root", root, "--plain", "--mirror", str(folder / "data")]) == 0
     assert main(["publish", path, str(folder / "home" / "out"), "--root", root, "--owner", "me"]) == 0
     return folder / "home" / "out"
 
@@ -105,6 +126,10 @@ def test_study_and_cards_are_whole_and_name_nothing_of_this_machine(published: P
     card = DatasetCard.load(published / "README.md")
     assert all((published / one["data_files"]).exists() for one in card.data.to_dict()["configs"])
     assert "| world | data | builtin/world | - | Apache-2.0 |" in card.text
+    assert "| mine | benchmark | me/mine | - | MIT |" in card.text
+    tasks = {str(path.relative_to(published)): path.read_text() for path in published.glob("tasks/*")}
+    assert tasks == {name: text for name, text in FILES.items() if name in tasks}
+    assert len(tasks) == 2, "with the file that the task includes"
     assert yaml.safe_load((published / "CITATION.cff").read_text())["authors"] == [{"name": "me"}]
     assert json.loads((published / "environment.json").read_text())["packages"]["torch"]
     places = str(published.parents[1]).encode()
