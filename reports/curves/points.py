@@ -22,7 +22,9 @@ POINT = ["variant", "seed", "tokens", "task"]
 VALUES = ("score", "loss")
 OPTIONAL = ("items", "chance", "stderr")
 READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    ".csv": lambda path: pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""]),
+    ".csv": lambda path: pd.read_csv(
+        path, dtype=str, keep_default_na=False, na_values=[""], skip_blank_lines=False
+    ).dropna(how="all"),  # so that the rows behind an empty line keep their numbers
     ".parquet": lambda path: pq.read_table(path).to_pandas(ignore_metadata=True),  # an index becomes columns
     ".jsonl": lambda path: pd.read_json(path, lines=True, dtype=False, convert_dates=False, precise_float=True),
 }
@@ -163,7 +165,8 @@ def _checked(path: Path, rows: pd.DataFrame, keys: Sequence[str], known: Sequenc
 def _refuse(path: Path, rows: pd.DataFrame, column: str, wrong: pd.Series, words: str) -> None:
     if wrong.any():
         row = wrong.idxmax()
-        raise InputError(f"{path}, {_place(path, row)}: {column} {rows[column][row]!r} is {words}")
+        (value,) = rows.loc[[row], column].tolist()  # in Python's types
+        raise InputError(f"{path}, {_place(path, row)}: {column} {value!r} is {words}")
 
 
 def _place(path: Path, row: int) -> str:

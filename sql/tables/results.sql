@@ -98,7 +98,7 @@ create table if not exists items ( -- One row: a metric of one item of a benchma
     run_id varchar not null,
     tokens bigint not null,
     task varchar not null,
-    metric varchar not null,
+    metric varchar not null, -- as lm-eval names the metric
     filter varchar not null default 'none',
     item_id varchar not null, -- of the item in its task
     value double -- 1 right, 0 wrong; bits per byte for a loss
@@ -146,12 +146,12 @@ create table if not exists depth_evaluations ( -- One row: a metric of a task of
     tokens bigint check (tokens >= 0),
     depth integer check (depth > 0), -- of the model when evaluated; the depth of training is among them
     task varchar,
-    metric varchar,
+    metric varchar, -- as lm-eval names the metric
     filter varchar default 'none',
     value double,
     stderr double check (stderr >= 0 or isnan(stderr)),
     items bigint check (items >= 0),
-    chance double,
+    chance double, -- accuracy of guessing, 0 to 1
     primary key (run_id, tokens, depth, task, metric, filter)
 );
 
@@ -160,12 +160,12 @@ create table if not exists raw_evaluations ( -- One row: a metric of a task of t
     run_id varchar,
     tokens bigint check (tokens >= 0),
     task varchar,
-    metric varchar,
+    metric varchar, -- as lm-eval names the metric
     filter varchar default 'none',
     value double,
     stderr double check (stderr >= 0 or isnan(stderr)),
     items bigint check (items >= 0),
-    chance double,
+    chance double, -- accuracy of guessing, 0 to 1
     primary key (run_id, tokens, task, metric, filter)
 );
 

@@ -22,7 +22,7 @@ from model.accounting import (
 )
 from model.config import DreamerConfig, dr, dr_da, la
 from model.dreamer import Dreamer
-from model.matching import match
+from model.matching import match, match_fields
 from pipeline.errors import InputError
 from tests.model.tiny_network import DR_DA, VARIANTS
 
@@ -238,6 +238,15 @@ def test_a_size_near_in_flops_alone_is_no_match():
     assert flops_per_token(near) == pytest.approx(flops_per_token(baseline), rel=0.01)
     with pytest.raises(InputError, match="matching: DR of depth 1"):
         match(baseline, variant_of(baseline, False))
+
+
+def test_the_least_size_is_taken_where_it_is_half_a_step_above_the_target():
+    def match_to(flops):
+        return match_fields({"size": 8}, {"flops": "size"}, {"flops": flops}, lambda sizes: {"flops": 10 * sizes["size"]})
+
+    assert match_to(5.0) == {"size": 1}
+    with pytest.raises(InputError, match="even with size 1"):
+        match_to(4.9)
 
 
 def test_what_cannot_be_matched_is_refused_with_the_reason():

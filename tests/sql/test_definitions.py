@@ -95,6 +95,14 @@ def test_what_users_query_is_little_and_has_a_comment_on_every_column(sql):
     assert connection.execute(without).fetchall() == []
 
 
+def test_a_name_that_means_several_things_is_said_in_each_table_and_view(sql):
+    own = {(name, column) for _, name, column, _ in comments(TEXTS) if column}
+    columns = "select table_name, column_name from duckdb_columns() where schema_name = 'main' and not internal"
+    places = [place for place in sql.execute(columns).fetchall() if place[1] in ("bound", "chance", "metric")]
+    assert len(places) > 20
+    assert [place for place in places if place not in own] == []
+
+
 def test_a_comment_is_what_is_said_beside_the_definition():
     text = "-- One row: a b.\ncreate or replace view b as\nwith c as (\n    select x -- not of b\n)\n\nselect\n"
     text += "    y, z,\n    c.x, -- a number\n    sum(y) as s -- of y\nfrom c;\n"

@@ -18,7 +18,7 @@ select
     latest.value as accuracy, -- 0 to 1
     latest.stderr,
     latest.items,
-    greatest(coalesce(latest.chance, chosen_metric.chance), chosen_metric.trivial) as chance
+    greatest(coalesce(latest.chance, chosen_metric.chance), chosen_metric.trivial) as chance -- as in token_accuracy
 from latest
 join internal.variants using (study_id, variant)
 join internal.chosen_metric using (study_id, task, metric, filter)

@@ -7,7 +7,7 @@ select
     stderr,
     items,
     chance, -- accuracy of guessing, or of the best trivial rule where that is known to be better
-    metric,
+    metric, -- whose value is the accuracy
     filter
 from internal.token_scores
 where measure = 'accuracy';

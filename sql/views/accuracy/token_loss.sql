@@ -8,7 +8,7 @@ select
     value as loss, -- bits per byte
     stderr,
     items,
-    metric,
+    metric, -- whose value is the loss
     filter
 from internal.token_scores
 where measure = 'loss';

@@ -16,7 +16,7 @@ select
     best as accuracy, -- 0 to 1, mean over the seeds
     tokens, -- training tokens at the first checkpoint with the best accuracy
     stderr,
-    chance,
+    chance, -- as in token_accuracy
     items,
     seeds, -- number of seeds
     checkpoints, -- number of checkpoints of the curve

@@ -21,7 +21,7 @@ select
     factors.factor * baseline.flops_per_token / own.flops_per_token as factor_flops, -- FLOPs of both in place of tokens
     factors.factor * (own.tokens_per_second / own.devices)
     / (baseline.tokens_per_second / baseline.devices) as factor_seconds, -- device-seconds of both in place of tokens
-    factors.bound,
+    factors.bound, -- as in data_efficiency
     factors.near_chance,
     -- Device-seconds of training to the baseline's best accuracy.
     factors.baseline_tokens / baseline.tokens_per_second * baseline.devices as baseline_device_seconds, -- the baseline's

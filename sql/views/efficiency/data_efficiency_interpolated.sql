@@ -8,7 +8,7 @@ select
     baseline_tokens, -- training tokens at the baseline's first checkpoint with its best
     variant_tokens_interpolated as variant_tokens, -- training tokens at which the variant crosses the baseline's best
     factor_interpolated as factor, -- baseline_tokens over variant_tokens
-    bound,
+    bound, -- as in data_efficiency
     near_chance
 from internal.score_efficiency(null)
 where measure = 'accuracy';

@@ -32,10 +32,10 @@ select
     rows.perplexity, -- the best (lowest) of a text; null for a benchmark
     rows.accuracy, -- the best, 0 to 1; null for a text
     rows.data_efficiency, -- the factor of view data_efficiency
-    rows.bound,
+    rows.bound, -- as in data_efficiency
     rows.near_chance,
     rows.best_tokens, -- training tokens at the first checkpoint with the best
-    chosen_metric.metric,
+    chosen_metric.metric, -- that is the accuracy or the perplexity
     chosen_metric.filter
 from rows
 join internal.variants using (study_id, variant)

@@ -32,7 +32,7 @@ crossings as (
 
 select
     study_id, depth, variant, task,
-    metric,
+    metric, -- 'accuracy', or 'loss' in bits per byte
     target, -- accuracy between 0 and 1, or loss in bits per byte
     any_value(tokens) filter (curve = baseline) as baseline_tokens, -- training tokens of the baseline to the target
     any_value(tokens) filter (curve = variant) as variant_tokens, -- training tokens of the variant to the target

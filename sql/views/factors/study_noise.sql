@@ -4,7 +4,7 @@
 create or replace view study_noise as
 select
     study_id, task,
-    metric,
+    metric, -- 'accuracy', or 'loss' in bits per byte
     -- The seeds' error of a factor holds the means of two models, each over its own number of seeds.
     sqrt(avg(seed_error ** 2 / (1 / seeds + 1 / baseline_seeds))) as seed_deviation, -- between seeds of one model
     sqrt(avg(coalesce(item_error, 0) ** 2)) as item_error, -- standard error that comes from the choice of the items

@@ -42,6 +42,7 @@ WRONG = {
     "one point": (HEAD, ROWS[:3], "line 4: the only point of B on t"),
     "one variant": (HEAD, ROWS[:2], "one variant only, 'A'"),
     "endless tokens": (HEAD, ("A,0,inf,t,0.1", *ROWS[1:]), "tokens 'inf' is not a number of 1"),
+    "a line that is empty": (HEAD, (*ROWS[:2], "", "B,0,10,t,30", ROWS[3]), "line 5: score '30' is not a share"),
     "a negative error": (f"{HEAD},stderr", tuple(f"{row},-1" for row in ROWS), "line 2: stderr '-1' is not a number"),
 }
 
@@ -58,6 +59,13 @@ def test_what_is_wrong_is_one_line_with_the_row(tmp_path: Path, name: str) -> No
         read_curves(table(tmp_path / "curves.csv", head, rows))
     assert "\n" not in str(error.value)
     assert str(error.value).startswith(str(tmp_path / "curves.csv"))
+
+
+def test_a_number_is_said_as_it_stands_in_the_file(tmp_path: Path) -> None:
+    rows = [dict(zip(HEAD.split(","), ("A", 0, 10, "t", 30.5), strict=True))]
+    (tmp_path / "curves.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(InputError, match=r"line 1: score 30\.5 is not a share"):
+        read_curves(tmp_path / "curves.jsonl")
 
 
 def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
