@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import json
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from queue import SimpleQueue
+from typing import Any
 
 from flows.jobs import Event, Job, Stopped, teller
 from flows.jobs.devices import concurrency, gpus, lock_gpus, machine_memory, visible_gpus
-from flows.jobs.processes import Staying, check_status, started
+from flows.jobs.processes import check_status, started
 from flows.study.configuration import Study
 from model.training.ranks.bound import GRACE_SECONDS, Child, stop
 
@@ -38,9 +41,11 @@ class LocalJobs:
         self._events: SimpleQueue[Event] = SimpleQueue()
         self._left = 0  # jobs that have not ended, as far as the reader of the events knows
         self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(self._most)  # a process gets SIGTERM when the thread that started it ends
         self._living: set[Child] = set()
+        self._idle: dict[Any, list[Child]] = defaultdict(list)  # who has stayed, by program and environment
         self._stopping = threading.Event()
-        self._staying = Staying(self._alive, study.folder)
+        self._folder = study.folder
 
     def submit(self, job: Job) -> None:
         with self._lock:
@@ -61,11 +66,12 @@ class LocalJobs:
             self._waiting.clear()
             living = list(self._living)
         stop(living, grace)
-        self._staying.close()
 
     def close(self) -> None:
         """End the processes that have stayed, when no job is left."""
-        self._staying.close()
+        for process in list(self._living):
+            self._end(process)
+        self._threads.shutdown(wait=False)
 
     def _start_what_fits(self) -> None:
         """Start the most urgent jobs that fit the free cores or GPUs; no job overtakes one that waits for several."""
@@ -81,12 +87,12 @@ class LocalJobs:
                 heapq.heappop(self._waiting)
                 self._free -= taken
                 self._room[job.kind] -= 1
-                threading.Thread(target=self._follow, args=[job, taken], name=job.name).start()
+                self._threads.submit(self._follow, job, taken)
             for one in passed:
                 heapq.heappush(self._waiting, one)
 
     def _follow(self, job: Job, taken: int) -> None:
-        """Run one job to its end in a thread of its own, and tell what happens to it."""
+        """Run one job to its end, in a thread, and tell what happens to it."""
         error: BaseException | None = None
         try:
             with ExitStack() as held:
@@ -107,25 +113,45 @@ class LocalJobs:
 
     def _run(self, job: Job, environment: Mapping[str, str], tick: Callable[[], None]) -> None:
         """Run the command of a job. Raises Failed, or InputError (exit status 2)."""
-        if job.devices == 1 and (not self._gpus or job.kind == "evaluation"):
-            self._staying.ask(replace(job, environment=environment), tick)
-            return
-        with self._alive(started(job.program, job.arguments, job.log, environment, ranks=job.devices)) as child:
-            status = child.wait(tick)
-        check_status(child, status, job)
+        stays = job.devices == 1 and (not self._gpus or job.kind == "evaluation")
+        idle = self._idle[job.program, frozenset(environment.items())] if stays else []
+        process = self._living_one(idle) or self._start(job, environment, stays=stays)
+        with ExitStack() as ended:
+            ended.callback(self._end, process)
+            if not stays:
+                check_status(process, process.wait(tick), job)
+                return
+            process.log = job.log
+            if not process.ask(json.dumps({"arguments": job.arguments, "log": str(job.log)}), tick):
+                check_status(process, process.finish() or 1, job)  # an end without an answer is a failure
+            ended.pop_all()
+            idle.append(process)
 
-    @contextmanager
-    def _alive(self, child: Child) -> Iterator[Child]:
-        """Register a process, so that `stop` can end it; kill what is left of it after the block."""
+    def _living_one(self, idle: list[Child]) -> Child | None:
+        """Take a process that has stayed; None where all are at work."""
         with self._lock:
-            self._living.add(child)
-        try:
-            self._wait(0)  # a stop that came between the start and this line has not seen the process
-            yield child
-        finally:
-            child.kill()
-            with self._lock:
-                self._living.discard(child)
+            while idle:
+                if (process := idle.pop()).poll() is None:
+                    return process
+                self._living.discard(process)  # killed while it was idle
+        return None
+
+    def _start(self, job: Job, environment: Mapping[str, str], *, stays: bool) -> Child:
+        """Start a process for a job; the study's folder tells in a list of processes whose one that stays is."""
+        staying = ("model.staying", job.program, str(self._folder))
+        program, *arguments = staying if stays else (job.program, *job.arguments)
+        process = started(program, arguments, job.log, environment, ranks=job.devices, asked=stays)
+        with self._lock:
+            self._living.add(process)
+        if self._stopping.is_set():  # a stop that came before the last line has not seen the process
+            self._end(process)
+            raise Stopped(job.name)
+        return process
+
+    def _end(self, process: Child) -> None:
+        process.kill()
+        with self._lock:
+            self._living.discard(process)
 
     def _wait(self, seconds: float) -> None:
         """Wait so many seconds. Raises Stopped when the jobs are being stopped."""
