@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -18,7 +17,7 @@ from flows.jobs import BAD_INPUT, Failed
 from flows.jobs.private import open_private, private_folder
 from flows.prefect.lost import say_lost_runs
 from flows.prefect.report_links import serving_reports
-from flows.prefect.server import END_SECONDS, allow_loopback, healthy, kept_alive, ours, secret
+from flows.prefect.server import allow_loopback, healthy, kept_alive, ours, secret
 from flows.study.loading import read_yaml
 from pipeline.errors import InputError
 from pipeline.storage.locks import try_lock
@@ -52,11 +51,7 @@ def up() -> None:
         sys.exit(143)
 
     signal.signal(signal.SIGTERM, end)
-    with (
-        only_one(address),
-        former_server_ended(address) as mark,
-        serving_reports((urlsplit(address).port or 4200) + 1),
-    ):
+    with only_one(address), serving_reports((urlsplit(address).port or 4200) + 1):
         joins = healthy(address)
         if joins and not (ours(address) or os.environ.get("PREFECT_API_AUTH_STRING")):
             raise InputError(
@@ -70,7 +65,7 @@ def up() -> None:
         logging.getLogger("prefect.FlowRunCancellingObserver").setLevel(logging.ERROR)
         tempfile.tempdir = str(private_folder("runner"))  # Prefect's runner would use a folder of a name for all users
         try:
-            with nullcontext() if joins else kept_alive(address, keeps=[mark]):
+            with nullcontext() if joins else kept_alive(address):
                 if not joins:
                     say_lost_runs()
                 whose = " (a server that was there before, and stays)" if joins else ""
@@ -89,29 +84,11 @@ def up() -> None:
 @contextmanager
 def only_one(address: str) -> Iterator[None]:
     """Hold the lock of this user's `make up` at an address. Raises InputError where another one runs."""
-    with open_private(_mark(address, "lock")) as file:
+    place = urlsplit(address)
+    with open_private(private_folder("up") / f"{place.hostname}-{place.port}.lock") as file:
         if not try_lock(file):
             raise InputError(f"it is running already and serves the deployments at {address}; stop it first")
         yield
-
-
-@contextmanager
-def former_server_ended(address: str) -> Iterator[int]:
-    """Wait until the Prefect server of a killed `make up` has ended; until then this server may answer at its address.
-
-    Yields the number of an open, locked file, which the next server inherits: the file stays locked until `make up` and
-    its server have both ended.
-    """
-    with open_private(_mark(address, "server")) as file:
-        deadline = time.monotonic() + END_SECONDS
-        while not try_lock(file) and time.monotonic() < deadline:
-            time.sleep(0.2)
-        yield file.fileno()
-
-
-def _mark(address: str, kind: str) -> Path:
-    place = urlsplit(address)
-    return private_folder("up") / f"{place.hostname}-{place.port}.{kind}"
 
 
 def deployments(path: Path = DEPLOYMENTS) -> list[Any]:

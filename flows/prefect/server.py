@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -90,11 +90,11 @@ def check_port(address: str) -> None:
         ) from None
 
 
-def start_server(address: str, keeps: Sequence[int] = ()) -> subprocess.Popen[bytes]:
-    """Start a Prefect server at an address; the server ends when this process ends.
+def start_server(address: str) -> subprocess.Popen[bytes]:
+    """Start a Prefect server at an address; one process, which the system kills at once when this process dies.
 
-    `keeps` are open files that the server keeps open. Pages of other origins get no answer, nor does anybody without
-    the secret.
+    So no server of before answers at the address. Pages of other origins get no answer, nor does anybody without the
+    secret.
     """
     place = urlsplit(address)
     at = ["--host", str(place.hostname), "--port", str(place.port or 4200)]
@@ -106,15 +106,9 @@ def start_server(address: str, keeps: Sequence[int] = ()) -> subprocess.Popen[by
         "PREFECT_SERVER_UI_API_URL": address,
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     }
-    bound = bound_command("prefect", "server", "start", *at)
-    return subprocess.Popen(
-        bound,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        pass_fds=keeps,
-        env=environment,
-    )
+    bound = bound_command("prefect", "server", "start", *at, ends_by=signal.SIGKILL)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+    return subprocess.Popen(bound, **quiet, start_new_session=True, env=environment)
 
 
 def await_server(server: subprocess.Popen[bytes], address: str) -> subprocess.Popen[bytes]:
@@ -164,14 +158,14 @@ def own_server() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 
 @contextmanager
-def kept_alive(address: str, keeps: Sequence[int] = ()) -> Iterator[None]:
+def kept_alive(address: str) -> Iterator[None]:
     """Run a Prefect server at an address during the block; one that is killed is started again, and that is said.
 
-    `keeps` as in `start_server`. Raises InputError where another program has the port, NoServer where the server does
-    not start. Ends this process with status 1 where none starts again: studies under way need no server, and go on.
+    Raises InputError where another program has the port, NoServer where the server does not start. Ends this process
+    with status 1 where none starts again: studies under way need no server, and go on.
     """
     check_port(address)
-    servers, ending = [await_server(start_server(address, keeps), address)], threading.Event()
+    servers, ending = [await_server(start_server(address), address)], threading.Event()
 
     def watch() -> None:
         while True:
@@ -181,7 +175,7 @@ def kept_alive(address: str, keeps: Sequence[int] = ()) -> Iterator[None]:
             by = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
             print(f"Prefect's server {by}; another one starts; studies go on", file=sys.stderr, flush=True)
             try:
-                servers.append(await_server(start_server(address, keeps), address))
+                servers.append(await_server(start_server(address), address))
             except NoServer as error:
                 print(f"{error}. Studies under way go on; start `make up` again", file=sys.stderr, flush=True)
                 os._exit(1)

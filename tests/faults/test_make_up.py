@@ -18,6 +18,7 @@ from flows.watching.single import LOCK
 from pipeline.storage.locks import holder
 from sql.results import query
 from tests.faults.processes import PREFECT, ask, child, environment, plant, refuses_strangers, started_for, trains
+from tests.flows.jobs.programs import alive
 from tests.flows.small_study import PROJECT, small_study
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -127,9 +128,10 @@ def test_a_killed_make_up_ends_no_study_and_the_next_one_ends_the_lost_flow_runs
         tmp_path / "b",
     )
     run = up.run(study, goes_on)
-    flow = child(up.process.pid, "prefect.engine")
+    flow, server = (child(up.process.pid, words) for words in ("prefect.engine", "prefect server start"))
     _kill(up.process)
-    up.start()  # at once: the server of before may still answer
+    up.start()  # at once
+    until(lambda: not alive(server))  # before the next one asks whether a server answers
     # The flow run is `COMPLETED` where a server was there when the study ended, else `make up` found no process of it.
     assert up.end(run) in ("COMPLETED", "CRASHED")
     assert (goes_on / "report" / "index.html").exists()

@@ -33,7 +33,7 @@ from flows.jobs.private import private_folder
 from flows.prefect.flow import ended
 from flows.prefect.in_process import environment, run_in_process
 from flows.prefect.lost import say_lost_runs
-from flows.prefect.serve import former_server_ended, only_one
+from flows.prefect.serve import only_one
 from flows.prefect.server import NoServer, await_server, check_port, healthy, own_server, secret
 from flows.study.configuration import Study
 from flows.study.loading import load_study
@@ -66,23 +66,13 @@ def test_a_second_make_up_is_one_line() -> None:
     assert second.returncode == 2
 
 
-@pytest.mark.slow
-def test_make_up_waits_for_the_server_that_a_killed_one_has_left() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        address = f"http://127.0.0.1:{other.getsockname()[1]}/api"
-    with former_server_ended(address) as mark:
-        left = subprocess.Popen(["sleep", "2"], pass_fds=[mark])
-    with former_server_ended(address):
-        assert left.poll() == 0
-
-
 def test_a_stop_that_is_lost_while_make_up_starts_ends_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def lose() -> list[object]:
         with suppress(SystemExit):  # as a callback of Prefect's client does
             os.kill(os.getpid(), signal.SIGTERM)
         return []
 
-    for name in ("only_one", "former_server_ended", "serving_reports"):
+    for name in ("only_one", "serving_reports"):
         monkeypatch.setattr(flows.prefect.serve, name, lambda *_: nullcontext())
     monkeypatch.setattr(flows.prefect.serve, "healthy", lambda address: True)
     monkeypatch.setattr(flows.prefect.serve, "deployments", lose)
@@ -197,7 +187,7 @@ def test_whoever_takes_the_port_of_our_server_gets_no_secret(
     assert flows.prefect.plugin.setup_environment(ctx=context) is None
     with pytest.raises(NoServer, match="ended with status"):
         await_server(subprocess.Popen(["sleep", "0.5"], start_new_session=True), address)
-    for name in ("only_one", "former_server_ended", "serving_reports"):
+    for name in ("only_one", "serving_reports"):
         monkeypatch.setattr(flows.prefect.serve, name, lambda *_: nullcontext())
     monkeypatch.setattr(flows.prefect.serve, "healthy", lambda _: True)
     monkeypatch.setattr(flows.prefect.serve, "ours", lambda _: False)
