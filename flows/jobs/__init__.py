@@ -1,16 +1,19 @@
 """Start and follow the processes of a study: trainings and evaluations. No other module starts such processes.
 
-`Jobs` is the interface. `local.py` runs jobs as processes of this machine, on its free cores or GPUs; `cluster.py` runs
-jobs on the workers of a Dask scheduler, which start the processes.
+`local.py` runs `Jobs` as processes of this machine, on its free cores or GPUs; `cluster.py` runs them on the workers of
+a Dask scheduler, which start the processes.
 """
 
 from __future__ import annotations
 
 import os
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from queue import SimpleQueue
+from typing import Literal
 
 BAD_INPUT = 2  # the exit status of a process that was given bad input
 
@@ -66,19 +69,33 @@ class Event:
         return self.kind in ("finished", "failed")
 
 
-class Jobs(Protocol):
-    """Run jobs and tell what happens to them (an interface)."""
+class Jobs(ABC):
+    """Run jobs, and tell what happens to them to the one thread that submits jobs and reads the events."""
 
-    @property
-    def gpus(self) -> Sequence[int]:
-        """The numbers of GPUs that jobs may use, machine by machine; none where jobs run on CPUs."""
+    gpus: Sequence[int] = ()
+    """The numbers of GPUs that jobs may use, machine by machine; none where jobs run on CPUs."""
+
+    def __init__(self) -> None:
+        self._events: SimpleQueue[Event] = SimpleQueue()
+        self._left = 0  # jobs that have not ended, as far as the reader of the events knows
+        self._stopping = threading.Event()
 
     def submit(self, job: Job) -> None:
         """Take a job, which starts when cores or GPUs are free and no other job is more urgent."""
+        self._left += 1
+        self._take(job)
 
     def events(self) -> Iterator[Event]:
         """Yield what happens, until every job that has been submitted has ended; jobs may be submitted meanwhile."""
+        while self._left:
+            event = self._events.get()
+            self._left -= event.ends
+            yield event
 
+    @abstractmethod
+    def _take(self, job: Job) -> None: ...
+
+    @abstractmethod
     def stop(self) -> None:
         """End all jobs: trainings save their states in a grace period, then nothing of them is left."""
 

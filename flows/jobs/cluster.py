@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -72,17 +71,15 @@ def _opened(study: Study, client: Client) -> Iterator[DaskJobs]:
         path.unlink(missing_ok=True)
 
 
-class DaskJobs:
+class DaskJobs(Jobs):
     """Jobs on the workers of a Dask scheduler (see `Jobs`). A job goes on while `alive` is there, and locked."""
 
     def __init__(self, study: Study, client: Client, alive: Path) -> None:
+        super().__init__()
         self._client, self._alive = client, alive
-        self._events: SimpleQueue[Event | None] = SimpleQueue()  # None: the scheduler is lost
         self._jobs: dict[str, Job] = {}  # that have not ended
         self._futures: dict[str, Future] = {}  # Dask forgets a task whose future nobody holds
         self._told: dict[str, Callable[[], None]] = {}  # of the jobs that have started
-        self._left = 0
-        self._stopping = threading.Event()
         self._per_gpu = study.compute.per_gpu
         self.gpus = self._check_workers(study)
         client.subscribe_topic(alive.name, lambda event: self._note_start(event[1]))
@@ -113,10 +110,9 @@ class DaskJobs:
         share_ranks(study, 1, gpus)
         return gpus
 
-    def submit(self, job: Job) -> None:
+    def _take(self, job: Job) -> None:
         key = f"{job.kind}-{uuid4().hex}"
         per_gpu = self._per_gpu if self.gpus else 0
-        self._left += 1
         self._jobs[key] = job
         self._futures[key] = self._client.submit(
             partial(do, per_gpu=per_gpu),
@@ -128,14 +124,6 @@ class DaskJobs:
             resources={"GPU": job.devices if job.devices > 1 else 1 / per_gpu} if per_gpu else None,
         )
         self._futures[key].add_done_callback(partial(self._end, key))
-
-    def events(self) -> Iterator[Event]:
-        while self._left:
-            event = self._events.get()
-            if event is None:
-                raise ConnectionError(LOST)
-            self._left -= event.ends
-            yield event
 
     def stop(self, grace: float = GRACE_SECONDS) -> None:
         self._stopping.set()
@@ -159,8 +147,7 @@ class DaskJobs:
         if self._stopping.is_set():
             error = Stopped(job.name)
         elif future.cancelled():
-            self._events.put(None)
-            return
+            error = ConnectionError(LOST)
         elif raised := future.exception():
             error = Failed(f"{job.name}: {' '.join(str(raised).split())}")
         else:

@@ -12,13 +12,12 @@ import itertools
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from queue import SimpleQueue
 from typing import Any
 
-from flows.jobs import Event, Job, Stopped, teller
+from flows.jobs import Event, Job, Jobs, Stopped, teller
 from flows.jobs.devices import concurrency, gpus, lock_gpus, machine_memory, visible_gpus
 from flows.jobs.processes import check_status, started
 from flows.study.configuration import Study
@@ -27,10 +26,11 @@ from model.training.ranks.bound import GRACE_SECONDS, Child, stop
 EVALUATION_MEMORY = 2 * 10**9  # bytes for lm-eval, torch and a model: memory can be shorter than cores
 
 
-class LocalJobs:
+class LocalJobs(Jobs):
     """Jobs as processes of this machine (see `Jobs`)."""
 
     def __init__(self, study: Study) -> None:
+        super().__init__()
         self._free, self._gpus, self._per_gpu = concurrency(study), gpus(study), study.compute.per_gpu
         self.gpus = (self._gpus,) if self._gpus else ()
         self._most = self._free
@@ -38,27 +38,16 @@ class LocalJobs:
         self._room = {"training": self._free, "evaluation": min(self._free, by_memory)}  # how many more may start
         self._waiting: list[tuple[tuple[int, ...], int, Job]] = []
         self._arrivals = itertools.count()
-        self._events: SimpleQueue[Event] = SimpleQueue()
-        self._left = 0  # jobs that have not ended, as far as the reader of the events knows
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(self._most)  # a process gets SIGTERM when the thread that started it ends
         self._living: set[Child] = set()
         self._idle: dict[Any, list[Child]] = defaultdict(list)  # who has stayed, by program and environment
-        self._stopping = threading.Event()
         self._folder = study.folder
 
-    def submit(self, job: Job) -> None:
+    def _take(self, job: Job) -> None:
         with self._lock:
-            self._left += 1
             heapq.heappush(self._waiting, (job.priority, next(self._arrivals), job))
         self._start_what_fits()
-
-    def events(self) -> Iterator[Event]:
-        while self._left:
-            event = self._events.get()
-            with self._lock:
-                self._left -= event.ends
-            yield event
 
     def stop(self, grace: float = GRACE_SECONDS) -> None:
         self._stopping.set()
