@@ -141,27 +141,23 @@ def _curate_sources(plan: Plan, call: Call) -> None:
     a source of which no document is kept.
     """
     study, sources = plan.study, plan.data.sources
-
-    def side_by_side(work: Callable[[SourcePlan, Run], None], wanted: Sequence[SourcePlan], size: int) -> None:
-        for one in sources:
-            if one not in wanted:
-                work(one, serial)  # which only checks
-        if wanted:
-            with workers(processes_for(study, size), study.compute.cluster) as run:
-                at_once(lambda one: work(one, run), wanted, 1 if run is serial else len(wanted))
-
-    wanted = [one for one in sources if not all(output.done for output in one.chain)]
-    side_by_side(partial(_curate, plan, call), wanted, sum(_characters_read(study, one) for one in wanted))
+    wanted = [one for one in sources if not all(output.done for output in (*one.chain, one.signatures))]
+    for one in sources:
+        if one not in wanted:
+            _curate(plan, call, one, serial)  # which only checks
+    if wanted:
+        size = sum(_characters_read(study, one) for one in wanted)
+        with workers(processes_for(study, size), study.compute.cluster) as run:
+            at_once(lambda one: _curate(plan, call, one, run), wanted, 1 if run is serial else len(wanted))
     for one in sources:
         check_kept(one.source, one.chain)
         say([*warnings(one.chain), *unmarked_warnings(one.traces)])
-    unsigned = [one for one in sources if not one.signatures.done]
-    side_by_side(partial(_sign, plan, call), unsigned, kept_characters([one.clean for one in unsigned]))
 
 
 def _curate(plan: Plan, call: Call, one: SourcePlan, run: Run) -> None:
-    """Make the outputs of the three stages that look at one document at a time."""
+    """Make the outputs of the stages that look at one document at a time, then sign what is kept for deduplication."""
     data, source = plan.study.data, one.source
+    memory = memory_bytes(data.memory) // len(data.sources)
     make = partial(_make, plan, call, resumes=True)
 
     def read(folder: Path, progress: Progress) -> dict[str, Any]:
@@ -172,14 +168,8 @@ def _curate(plan: Plan, call: Call, one: SourcePlan, run: Run) -> None:
     make(one.documents, source.name, read)
     make(one.traces, source.name, partial(strip_traces, one.documents.path, **one.traces.configuration, run=run))
     make(one.clean, source.name, partial(clean, one.traces.path, settings=data.clean, run=run))
-
-
-def _sign(plan: Plan, call: Call, one: SourcePlan, run: Run) -> None:
-    """Sign the cleaned documents of a source for deduplication; a source signed before is not signed again."""
-    data = plan.study.data
-    signing, memory = data.deduplicate.signing, memory_bytes(data.memory) // len(data.sources)
-    sign = partial(sign_source, one.clean.path, signing=signing, memory=memory, run=run)
-    _make(plan, call, one.signatures, one.source.name, sign, resumes=True)
+    signing = {"signing": data.deduplicate.signing, "memory": memory, "run": run}
+    make(one.signatures, source.name, partial(sign_source, one.clean.path, **signing))
 
 
 def _decontaminate(study: Study, data: DataPlan, folder: Path, progress: Progress) -> dict[str, Any]:
