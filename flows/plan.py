@@ -171,7 +171,7 @@ class Plan(PlannedData):
         super().__init__(study)
         self._runs_by_model: list[list[Run]] = []  # empty until learning rates are decided
         self._chosen_rates: list[dict[str, Any]] = []
-        self._sizes_asked_for: list[Path] = []
+        self._asked: set[Path] = set()  # the decisions on which the plan depends, made or not
 
     # --- models and runs ---
 
@@ -184,9 +184,7 @@ class Plan(PlannedData):
         """Answer a sizing: by formulas, or from its decision where only running a model tells."""
         if sizing.by_formula:
             return size(sizing)
-        path = self.sizing(sizing)
-        self._sizes_asked_for.append(path)
-        if not path.exists():
+        if not (path := self.sizing(sizing)).exists():
             raise Unsized(sizing)
         values = read_sealed(path)
         return read_architecture(values["model"]), Resources(**values["resources"])
@@ -198,7 +196,9 @@ class Plan(PlannedData):
     def _decision_on(self, content: Mapping[str, Any], runs: Sequence[Run]) -> Path:
         """Return the file of a decision that is made about some content, from what these runs have found."""
         key = self.store.key("decisions", VERSIONS["decisions"], content, [f"runs/{run.run_id}" for run in runs])
-        return self.store.root / "decisions" / f"{key}.json"
+        path = self.store.root / "decisions" / f"{key}.json"
+        self._asked.add(path)
+        return path
 
     @property
     def unsized(self) -> Sizing | None:
@@ -470,9 +470,4 @@ class Plan(PlannedData):
             for run in (*self.tuning_runs, *self.runs):
                 yield f"runs/{run.run_id}"
                 yield from (f"evaluations/{one.key}" for one in self.evaluations(run))
-            races = [runs for runs in self._described if self.study.training.stop_at(len(runs))]
-            searches = [self.rates_decision] if self.study.training.tune else []
-            until = self.study.training.seeds_until
-            looks = [self.look_decision(seeds) for seeds in looks_until(until.most)] if until else []
-            decisions = (*self._sizes_asked_for, *searches, *looks, *map(self.decision, races))
-            yield from (f"decisions/{path.stem}" for path in decisions)
+            yield from (f"decisions/{path.stem}" for path in sorted(self._asked))  # by the lines above
