@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Literal
@@ -24,9 +25,6 @@ from flows.study.loading import as_file, load_study, presets
 from flows.watching.record import recorded
 from flows.watching.single import only_run
 from pipeline.errors import InputError
-
-ended: list[BaseException | None] = []
-"""The error by which a run of the flow in this process has ended, or None; a lost server could not tell."""
 
 Preset = Literal[tuple(presets())]  # type: ignore[valid-type]
 Chosen = (  # three forms in Prefect's UI
@@ -68,18 +66,19 @@ def full_study(
     """
     outlive_readers()
     plain_errors()
+    chosen = load_study(as_file(study, root=root), mirror=mirror, root=root)
+    options = Options(until, accept_code_change, trust_code or chosen.trusted)
+    with only_run(chosen):
+        check_study(chosen, trust_code=options.trust_code)
+        say(study_warnings(chosen))
+        return show_run(chosen, options)
+
+
+def show_run(study: Study, options: Options, when_lost: Callable[[], object] = lambda: None) -> object:
+    """Run a study that was checked, shown in the flow run that goes on; a run that was cancelled there ends as such."""
     try:
-        chosen = load_study(as_file(study, root=root), mirror=mirror, root=root)
-        options = Options(until, accept_code_change, trust_code or chosen.trusted)
-        with only_run(chosen), recorded(chosen):
-            check_study(chosen, trust_code=options.trust_code)
-            say(study_warnings(chosen))
-            with closing(InPrefect(chosen)) as shown, open_jobs(chosen) as (opened, jobs):
-                path = run_study(Plan(opened), jobs, shown, options)
-    except BaseException as error:
-        ended.append(error)
-        if isinstance(error, Stopped):  # Prefect would call any other error a failure
-            return Cancelled(message=str(error))
-        raise
-    ended.append(None)
+        with recorded(study), closing(InPrefect(study, when_lost)) as shown, open_jobs(study) as (opened, jobs):
+            path = run_study(Plan(opened), jobs, shown, options)
+    except Stopped as error:  # Prefect would call any other error a failure
+        return Cancelled(message=str(error))
     return str(path) if path else None

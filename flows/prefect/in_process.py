@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import ExitStack, chdir, contextmanager
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
-from flows.jobs import Failed, Stopped
+from flows.jobs import Failed
+from flows.prefect.logs import outlive_readers, plain_errors
 from flows.prefect.lost import say_lost_runs
 from flows.prefect.server import NoServer, allow_loopback, await_server, healthy, own_server, secret
+from flows.run import Options
 from flows.study.configuration import Study
-from flows.study.loading import pinned
 from flows.watching import progress
 
 LABEL = "Prefect's server"
@@ -31,20 +34,20 @@ SETTINGS = {
 }
 
 
-def run_in_process(chosen: Study, **arguments: Any) -> bool:
-    """Run `full-study` on a server of the run's own, or on the one that PREFECT_API_URL in the environment names.
+def run_in_process(study: Study, options: Options, parameters: Mapping[str, Any]) -> bool:
+    """Run a study as the flow `full-study`, of which these parameters are shown.
 
-    Reports the server's address. Returns whether the server was lost meanwhile. Raises what the study raises, and
-    NoServer, before the study has begun, where no server starts.
+    The flow runs on a server of the run's own, or on the one that PREFECT_API_URL in the environment names; reports its
+    address. Returns whether the server was lost meanwhile. Raises what the study raises, and NoServer, before the study
+    has begun, where no server starts.
     """
-    given, home = os.environ.get("PREFECT_API_URL", ""), str((chosen.folder / ".prefect").resolve())
+    given, home = os.environ.get("PREFECT_API_URL", ""), str((study.folder / ".prefect").resolve())
     settings = {name: os.environ.get(name, value) for name, value in SETTINGS.items()}
     with environment({**settings, "PREFECT_HOME": home}), ExitStack() as stack:
         allow_loopback()
         Path(home).mkdir(parents=True, exist_ok=True)
         # Prefect reads settings from files in the current folder, and settings can name code.
         stack.enter_context(chdir(home))
-        stack.enter_context(pinned(chosen))
         progress.report(LABEL, 0.0, "starting")
         if own := not (given and healthy(given)):
             server, address = stack.enter_context(own_server())
@@ -59,15 +62,12 @@ def run_in_process(chosen: Study, **arguments: Any) -> bool:
             temporary_settings,
         )
 
-        from flows.prefect.flow import full_study
-        from flows.prefect.shown import when_lost
+        from flows.prefect.flow import full_study, show_run
 
         gc.freeze()  # what is imported stays: the collector need not look through it again and again
         stack.callback(gc.unfreeze)
         if own:
             await_server(server, address)
-            when_lost.append(server.kill)
-            stack.callback(when_lost.clear)
         else:
             address = given
         # The run's own server has no use for heartbeats, which would make a flow end up to a second later.
@@ -78,28 +78,41 @@ def run_in_process(chosen: Study, **arguments: Any) -> bool:
         unheard = f"; none answers at {given}" if given else ""
         whose = f"this run's own, its secret is {secret()}{unheard}" if own else "named by PREFECT_API_URL"
         progress.report(LABEL, 1.0, f"{address.removesuffix('/api')} ({whose})")
-        return _call(full_study, arguments)
+        lost = server.kill if own else lambda: None  # one that hangs would never end
+        return _call(partial(show_run, study, options, lost), full_study, study.name, parameters)
 
 
-def _call(flow: Any, arguments: Mapping[str, Any]) -> bool:
-    """Call a flow; what counts is what its function returns or raises, whatever becomes of the server.
+def _call(work: Callable[[], object], like: Any, name: str, parameters: Mapping[str, Any]) -> bool:
+    """Do some work in a flow run of a name, like those of a flow; what counts is how it ends, whatever the server does.
 
-    Raises NoServer where the function was not called.
+    Returns whether the server was lost. Raises NoServer where the work has not begun.
     """
-    from flows.prefect.flow import ended
+    from prefect import flow
+    from prefect.states import State
 
-    ended.clear()
+    ended: Future[object] = Future()
+
+    @flow(name=like.name, flow_run_name=name, task_runner=like.task_runner, validate_parameters=False)
+    @wraps(like.fn)  # whose parameters are shown
+    def run(*_: object, **__: object) -> object:
+        try:
+            outlive_readers()
+            plain_errors()
+            ended.set_result(work())
+        except BaseException as error:
+            ended.set_exception(error)
+        return ended.result()
+
+    lost = False
     try:
-        flow(**arguments)
+        run(**parameters)
     except Exception as error:  # of the study, or whatever the engine, the client and its transport may raise
-        if not ended:
+        if not ended.done():
             raise NoServer(f"Prefect's server takes no flow run ({' '.join(str(error).split())})") from None
-        if isinstance(ended[0], Stopped):
-            raise Failed("the run was cancelled in Prefect; run the same command again to go on") from None
-        if ended[0] is not None:
-            raise ended[0] from None
-        return True
-    return False
+        lost = True
+    if isinstance(ended.result(), State):
+        raise Failed("the run was cancelled in Prefect; run the same command again to go on")
+    return lost
 
 
 @contextmanager

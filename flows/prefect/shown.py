@@ -40,8 +40,6 @@ TELL_SECONDS = 5.0  # between two updates of a progress artifact
 LOOK_SECONDS = 5.0  # between two looks whether the run was cancelled
 ANSWER_SECONDS = 5.0  # for the answer to a look, twice: so a server that hangs is found before longer requests end
 CLOSE_SECONDS = 5.0  # for the tasks of jobs to end, when the study has
-when_lost: list[Callable[[], object]] = []
-"""What is called when the server is lost: killing the run's own server, as one that hangs would never end."""
 
 
 def _step(name: str, body: Callable[[], Any]) -> Any:
@@ -56,10 +54,10 @@ TASKS = {
 
 
 class InPrefect(Shown):
-    """Show a study as the tasks of the flow run that goes on."""
+    """Show a study as the tasks of the flow run that goes on; `when_lost` is called when the server is lost."""
 
-    def __init__(self, study: Study) -> None:
-        self._study = study
+    def __init__(self, study: Study, when_lost: Callable[[], object] = lambda: None) -> None:
+        self._study, self._when_lost = study, when_lost
         self._context = copy_context()  # that of the flow run, for threads
         self._boxes: dict[Job, SimpleQueue[Event | None]] = {}
         self._futures: list[PrefectFuture[Any]] = []
@@ -165,8 +163,7 @@ class InPrefect(Shown):
             self._lost.set()
             reason = " ".join(str(error).split()) or type(error).__name__
             progress.write_line(f"Prefect's server is lost ({reason}); the study goes on without showing itself there")
-            for act in when_lost:
-                act()
+            self._when_lost()
 
     def _look_for_cancellation(self, run: str) -> None:
         """Notice that the run was cancelled in Prefect: a run of `dreamer run` has no runner that would stop it."""

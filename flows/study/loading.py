@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +22,6 @@ def presets() -> list[str]:
 
 
 MIRROR = ".mirror"  # in the study's folder: where its last run looked for data sets
-_pinned: dict[str, Study] = {}
-
-
-@contextmanager
-def pinned(study: Study) -> Iterator[None]:
-    """Let `load_study` return this study for its name or path during the block, from whatever folder: loaded once."""
-    name = shlex.split(study.arguments)[0]
-    _pinned[name] = study
-    try:
-        yield
-    finally:
-        del _pinned[name]
 
 
 def as_file(study: str | Study, *, root: Path | str | None = None) -> str:
@@ -59,8 +46,6 @@ def load_study(
     study's folder is to be.
     """
     named = None if isinstance(study, Mapping) else str(study)
-    if named in _pinned:
-        return _pinned[named]
     content = dict(study) if isinstance(study, Mapping) else _read_content(str(study))
     if mirror is not None and isinstance(content.get("data") or {}, dict):
         content["data"] = {**(content.get("data") or {}), "mirror": str(mirror)}

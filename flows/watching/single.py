@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from flows.study.configuration import Study
 from pipeline.errors import InputError
@@ -13,20 +12,16 @@ from pipeline.storage.locks import holder, sign, try_lock
 
 LOCK = ".running.lock"
 LOOKS = 5  # tries before a lock counts as held
-_held: set[Path] = set()
 
 
 @contextmanager
 def only_run(study: Study) -> Iterator[None]:
-    """Hold the lock of a study's folder; within one process the block may be entered again.
+    """Hold the lock of a study's folder.
 
     The lock is the operating system's, so a killed holder frees the lock at once. Raises InputError where another
     process runs the study.
     """
     path = (study.folder / LOCK).resolve()
-    if path in _held:
-        yield
-        return
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         for _ in range(LOOKS):
@@ -39,11 +34,7 @@ def only_run(study: Study) -> Iterator[None]:
                 "with --watch until its end"
             )
         sign(file)
-        _held.add(path)
-        try:
-            yield
-        finally:
-            _held.discard(path)
+        yield
 
 
 def runs_elsewhere(study: Study) -> str:

@@ -6,9 +6,10 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -45,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
     """
     study = load_study(options.study, mirror=options.mirror, root=options.root)
     options.trust_code |= study.trusted
+    wanted = Options(options.until, options.accept_code_change, options.trust_code)
     plan, lost, status = Plan(study), False, 0
     with progress.listening(progress.Lines()):  # a results file may be held by another program
         complete = not plan.absent and is_complete(plan)
@@ -57,9 +59,11 @@ def run(options: argparse.Namespace) -> int:
         told = progress.Lines(without=STAGES if page.console.is_terminal else ())  # the page shows stages
         with page, progress.listening(told), only_run(study):
             check_study(study, trust_code=options.trust_code)
+            say(study_warnings(study))
             print_notices(study.own_sources)
+            shown = None if options.plain else {name: getattr(options, name) for name in PARAMETERS}
             with _staying(study.folder), naming(study.folder):
-                lost = _run(study, options)
+                lost = _run(study, wanted, shown)
     if options.until == "report":
         with progress.listening(progress.Lines()):
             patiently(lambda: print_answer(study.database, study.study_id, study.models.compared_with))
@@ -74,20 +78,19 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def _run(study: Study, options: argparse.Namespace) -> bool:
-    """Run a study; returns whether Prefect's server was lost, or none was there."""
-    if not options.plain:
+def _run(study: Study, options: Options, parameters: Mapping[str, Any] | None) -> bool:
+    """Run a study, with parameters as a flow of Prefect; returns whether its server was lost, or none was there."""
+    if parameters:
         from flows.prefect.in_process import run_in_process
         from flows.prefect.server import NoServer
 
         try:
-            return run_in_process(study, **{name: getattr(options, name) for name in PARAMETERS})
+            return run_in_process(study, options, parameters)
         except NoServer as error:  # on which no result depends
             progress.write_line(f"{error}; the study goes on without Prefect")
-    say(study_warnings(study))
     with recorded(study), open_jobs(study) as (study, jobs):
-        run_study(Plan(study), jobs, Shown(), Options(options.until, options.accept_code_change, options.trust_code))
-    return not options.plain
+        run_study(Plan(study), jobs, Shown(), options)
+    return parameters is not None
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import prefect
 import pytest
-from prefect import flow
+from prefect import runtime
 from prefect.client.orchestration import SyncPrefectClient
 
 import flows.commands.running.run
@@ -30,11 +30,11 @@ import flows.prefect.serve
 import flows.prefect.server
 from flows.commands.cli import main
 from flows.jobs.private import private_folder
-from flows.prefect.flow import ended
 from flows.prefect.in_process import environment, run_in_process
 from flows.prefect.lost import say_lost_runs
 from flows.prefect.serve import only_one
 from flows.prefect.server import NoServer, await_server, check_port, healthy, own_server, secret
+from flows.run import Options
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from flows.watching import progress
@@ -121,11 +121,9 @@ def test_the_secret_is_in_a_file_of_this_user_alone(tmp_path: Path, monkeypatch:
 seen: list[tuple[str, str]] = []
 
 
-@flow
-def stand_in(study: str) -> None:
+def stand_in(*_: object) -> None:
     """Note what a study would see."""
-    seen.append((study, os.environ["PREFECT_HOME"]))
-    ended.append(None)
+    seen.append((runtime.flow_run.parameters["study"], os.environ["PREFECT_HOME"]))
 
 
 class Health(BaseHTTPRequestHandler):
@@ -148,7 +146,7 @@ def address() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def no_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows.prefect.flow, "full_study", stand_in)
+    monkeypatch.setattr(flows.prefect.flow, "show_run", stand_in)
     monkeypatch.setenv("PREFECT_CLIENT_MAX_RETRIES", "0")
     monkeypatch.setenv("PREFECT_HOME", "mine")
     seen.clear()
@@ -162,7 +160,7 @@ def test_a_server_that_the_environment_names_is_used_and_said(
     monkeypatch.setenv("PREFECT_API_URL", address)
     before = os.environ.copy()
     with progress.listening(Heard()) as heard:
-        assert not run_in_process(load_study(TINY, root=tmp_path), study="tiny")
+        assert not run_in_process(load_study(TINY, root=tmp_path), Options(), {"study": "tiny"})
     assert heard.words[-1] == f"{address.removesuffix('/api')} (named by PREFECT_API_URL)"
     assert seen == [("tiny", str(tmp_path / ".prefect"))]
     assert os.environ == before
@@ -200,7 +198,7 @@ def test_whoever_takes_the_port_of_our_server_gets_no_secret(
 def test_a_server_that_takes_no_flow_run_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setenv("PREFECT_API_URL", address)
     with pytest.raises(NoServer, match="takes no flow run"):
-        run_in_process(load_study(TINY, root=tmp_path), study="tiny")
+        run_in_process(load_study(TINY, root=tmp_path), Options(), {"study": "tiny"})
     assert seen == []
 
 

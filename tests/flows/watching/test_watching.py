@@ -165,5 +165,5 @@ def test_a_second_start_names_the_first_which_frees_the_study_when_killed(tmp_pa
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
     assert runs_elsewhere(study) == ""
-    with only_run(study), only_run(study):  # the flow enters what the command has entered
+    with only_run(study):
         pass
