@@ -19,8 +19,7 @@ from uuid import uuid4
 
 from flows.jobs import Event, Failed, Job, Jobs, Stopped, teller
 from flows.jobs.devices import cores, lock_gpus, share_ranks, visible_gpus
-from flows.jobs.local import LocalJobs
-from flows.jobs.processes import check_status, started
+from flows.jobs.local import LocalJobs, check_status, started
 from flows.study.configuration import Study
 from model.training.ranks.bound import GRACE_SECONDS, TICK_SECONDS, stop
 from pipeline.errors import InputError

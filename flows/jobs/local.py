@@ -12,16 +12,18 @@ import itertools
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
-from flows.jobs import Event, Job, Jobs, Stopped, teller
+from flows.jobs import BAD_INPUT, Event, Failed, Job, Jobs, Stopped, teller
 from flows.jobs.devices import concurrency, gpus, lock_gpus, machine_memory, visible_gpus
-from flows.jobs.processes import check_status, started
+from flows.jobs.private import compiled_libraries
 from flows.study.configuration import Study
 from model.training.ranks.bound import GRACE_SECONDS, Child, stop
+from pipeline.errors import InputError
 
 EVALUATION_MEMORY = 2 * 10**9  # bytes for lm-eval, torch and a model: memory can be shorter than cores
 
@@ -146,3 +148,22 @@ class LocalJobs(Jobs):
         """Wait so many seconds. Raises Stopped when the jobs are being stopped."""
         if self._stopping.wait(seconds):
             raise Stopped("the study is being stopped")
+
+
+def started(program: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str], **options: Any) -> Child:
+    """Start `python -m program arguments`; the output is appended to `log`. `options` are those of `Child`.
+
+    The process has a session of its own, takes no modules from the current folder, and gets SIGTERM when its parent
+    dies.
+    """
+    return Child(program, *arguments, log=log, environment={**compiled_libraries(), **environment}, **options)
+
+
+def check_status(child: Child, status: int, job: Job) -> None:
+    """Raise what an exit status other than 0 means: InputError, or Failed."""
+    line = child.last_line() if status else ""
+    if status == BAD_INPUT:
+        raise InputError(line)
+    if status:
+        reason = line if status > 0 else f"killed by signal {-status}, its last line was: {line}"
+        raise Failed(f"{job.name}: python -m {job.program} ended with status {status}; see {child.log}: {line}", reason)

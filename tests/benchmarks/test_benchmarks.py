@@ -14,7 +14,7 @@ import pytest
 from benchmarks.curation.whole import mirror_of, size_of
 from benchmarks.random_stream import write_random_stream
 from benchmarks.soak import VICTIMS, _kill_one, run_study
-from flows.jobs.processes import started
+from flows.jobs.local import started
 from model.training.stream import TokenStream
 from tests.waiting import until
 

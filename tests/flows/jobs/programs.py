@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-import flows.jobs.processes
+import flows.jobs.local
 from flows.jobs import Event, Job, Jobs
 from flows.jobs.local import LocalJobs
 from tests.flows.by_hand import tiny
@@ -76,12 +76,12 @@ def use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "a_program.py").write_text(PROGRAM)
     (folder / "staying_for_tests.py").write_text(STAYING)
     monkeypatch.setenv("PYTHONPATH", str(folder))
-    start = flows.jobs.processes.Child
+    start = flows.jobs.local.Child
 
     def started(module: str, *arguments: str, **options: Any) -> Any:
         return start("staying_for_tests" if module == "model.staying" else module, *arguments, **options)
 
-    monkeypatch.setattr(flows.jobs.processes, "Child", started)
+    monkeypatch.setattr(flows.jobs.local, "Child", started)
 
 
 @contextmanager

@@ -15,8 +15,8 @@ import yaml
 from flows.commands.cli import main
 from flows.jobs import Failed, private
 from flows.jobs.devices import lock_gpus, share_ranks, visible_gpus
+from flows.jobs.local import started
 from flows.jobs.private import private_folder
-from flows.jobs.processes import started
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.errors import InputError
