@@ -242,7 +242,7 @@ def test_a_size_near_in_flops_alone_is_no_match():
 
 def test_the_least_size_is_taken_where_it_is_half_a_step_above_the_target():
     def match_to(flops):
-        return match_fields({"size": 8}, {"flops": "size"}, {"flops": flops}, lambda sizes: {"flops": 10 * sizes["size"]})
+        return match_fields({"size": 8}, {"flops": "size"}, {"flops": flops}, lambda has: {"flops": 10 * has["size"]})
 
     assert match_to(5.0) == {"size": 1}
     with pytest.raises(InputError, match="even with size 1"):
