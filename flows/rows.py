@@ -104,7 +104,7 @@ def enter_runs(plan: Plan) -> None:
     """Enter the rows of runs and of what is recorded of them, and `claims`: which evaluations are the study's."""
     runs = plan.runs
     records, apart = [read_record(run.folder) for run in runs], ("seed", *HOW_FAR, *HOW_IT_RUNS)
-    rows = [_run_row(plan, run, recorded) for run, (recorded, _) in zip(runs, records, strict=True)]
+    rows = [_run_row(plan, run, *record) for run, record in zip(runs, records, strict=True)]
     details = [
         {
             "run_id": run.run_id,
@@ -170,7 +170,7 @@ def status_of(plan: Plan, run: Run) -> str:
     return TRAINING if (run.folder / "progress.json").exists() else WAITING
 
 
-def _run_row(plan: Plan, run: Run, recorded: Mapping[str, Any]) -> dict[str, Any]:
+def _run_row(plan: Plan, run: Run, recorded: Mapping[str, Any], steps: pa.Table) -> dict[str, Any]:
     """Make the row of `runs`: what the training has recorded, where it has, with the status that the study sees.
 
     A run that has gone further for another study counts as far as this study wants.
@@ -178,6 +178,10 @@ def _run_row(plan: Plan, run: Run, recorded: Mapping[str, Any]) -> dict[str, Any
     ends = {}
     if run.done and run.status == "chosen" and (further := _checkpoints(run)[-1])["tokens"] < recorded.get("tokens", 0):
         ends = {name: further[name] for name in ("tokens", "seconds", "stream_hash")}
+    if run.done and run.status in ("racing", "screened") and recorded.get("tokens", 0) > run.goal:
+        end = next(row for row in steps.to_pylist() if row["tokens"] >= run.goal)
+        if end["tokens"] < recorded["tokens"]:
+            ends = {"tokens": end["tokens"], "seconds": end["seconds"], "stream_hash": None}
     known = {"run_id": run.run_id, "seed": run.seed, "model_id": run.model.model_id, "study_id": plan.study.study_id}
     return {**recorded, **ends, **known, "status": status_of(plan, run), "learning_rate": run.learning_rate}
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from flows.jobs import Failed
+from flows.jobs.private import private_folder
 from flows.prefect.logs import outlive_readers, plain_errors
 from flows.prefect.lost import say_lost_runs
-from flows.prefect.server import NoServer, allow_loopback, await_server, healthy, own_server, secret
+from flows.prefect.server import NoServer, allow_loopback, await_server, healthy, own_server, secret, secret_of
 from flows.run import Options
 from flows.study.configuration import Study
 from flows.watching import progress
@@ -43,15 +44,23 @@ def run_in_process(study: Study, options: Options, parameters: Mapping[str, Any]
     """
     given, home = os.environ.get("PREFECT_API_URL", ""), str((study.folder / ".prefect").resolve())
     settings = {name: os.environ.get(name, value) for name, value in SETTINGS.items()}
+    empty = private_folder("empty")
     with environment({**settings, "PREFECT_HOME": home}), ExitStack() as stack:
         allow_loopback()
         Path(home).mkdir(parents=True, exist_ok=True)
-        # Prefect reads settings from files in the current folder, and settings can name code.
-        stack.enter_context(chdir(home))
+        # Prefect reads settings from files in the current folder, and settings can name code. Others may have filled
+        # the study's folder, and so the home in it, which may hold a file of profiles too.
+        os.environ["PREFECT_PROFILES_PATH"] = str(empty / "profiles.toml")
+        os.environ.setdefault("PREFECT_LOGGING_CONFIG_PATH", str(empty / "logging.yml"))  # none: that of the package
+        stack.enter_context(chdir(empty))
         progress.report(LABEL, 0.0, "starting")
         if own := not (given and healthy(given)):
             server, address = stack.enter_context(own_server())
-            os.environ["PREFECT_API_AUTH_STRING"] = secret()
+            sent: str | None = secret()
+        else:
+            sent = os.environ.get("PREFECT_API_AUTH_STRING") or secret_of(given)
+        if sent:
+            os.environ["PREFECT_API_AUTH_STRING"] = sent
         # Prefect reads its environment when it is imported; while the server starts, which takes seconds, this process
         # imports what the flow needs.
         from prefect.settings import (
@@ -71,8 +80,9 @@ def run_in_process(study: Study, options: Options, parameters: Mapping[str, Any]
         else:
             address = given
         # The run's own server has no use for heartbeats, which would make a flow end up to a second later.
-        own_settings = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None, PREFECT_API_AUTH_STRING: secret()} if own else {}
-        stack.enter_context(temporary_settings({PREFECT_API_URL: address, PREFECT_HOME: home, **own_settings}))
+        own_settings = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if own else {}
+        settings = {PREFECT_API_URL: address, PREFECT_HOME: home, PREFECT_API_AUTH_STRING: sent, **own_settings}
+        stack.enter_context(temporary_settings(settings))
         if own:
             say_lost_runs(every=True)
         unheard = f"; none answers at {given}" if given else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from flows.jobs import Failed
+from flows.jobs import Failed, Stopped
 from pipeline.errors import InputError
 
 
@@ -27,11 +27,11 @@ def outlive_readers() -> None:
 
 def plain_errors() -> None:
     """Log an error that a user can understand as the one line that it is, where Prefect adds a traceback."""
-    for name in ("prefect.flow_runs", "prefect.engine"):
+    for name in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
         logging.getLogger(name).addFilter(_without_traceback)  # a logger adds the same filter only once
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
-    if record.exc_info and isinstance(record.exc_info[1], InputError | Failed):
+    if record.exc_info and isinstance(record.exc_info[1], InputError | Failed | Stopped):
         record.exc_info = None
     return True

@@ -10,25 +10,22 @@ from __future__ import annotations
 import os
 import sys
 from typing import Any
-from urllib.parse import urlsplit
 
 from prefect.plugins import SetupResult, register_hook
 
 PREFECT_PLUGIN_API_REQUIRES = ">=0.1,<1"
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @register_hook
 def setup_environment(*, ctx: Any) -> SetupResult | None:
     """Replace the client's look-up, and set the secret of this user's server unless another one is set."""
     _find_bare_names()
-    if os.environ.get("PREFECT_API_AUTH_STRING") or urlsplit(ctx.api_url or "").hostname not in LOOPBACK:
-        return None
-    from flows.prefect.server import ours, secret
+    from flows.prefect.server import secret_of
 
-    if not ours(str(ctx.api_url)):
+    found = secret_of(ctx.api_url or "")
+    if not found or os.environ.get("PREFECT_API_AUTH_STRING"):
         return None
-    return SetupResult(env={"PREFECT_API_AUTH_STRING": secret()}, note="the secret of this user's own server")
+    return SetupResult(env={"PREFECT_API_AUTH_STRING": found}, note="the secret of this user's own server")
 
 
 def _find_bare_names() -> None:

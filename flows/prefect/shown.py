@@ -70,7 +70,11 @@ class InPrefect(Shown):
             threading.Thread(target=look, daemon=True).start()
 
     def call(self, kind: str, name: str, body: Callable[[], Any]) -> Any:
-        """Show a step of this process, and return what `body()` returns, whatever becomes of the server."""
+        """Show a step of this process, and return what `body()` returns, whatever becomes of the server.
+
+        Raises Stopped where the flow run was cancelled.
+        """
+        self._heed()
         if self._lost.is_set():
             return body()
         returned, raised = [], []
@@ -93,8 +97,7 @@ class InPrefect(Shown):
 
     def tell(self, event: Event) -> None:
         """Show what has happened to a job. Raises Stopped where the flow run was cancelled."""
-        if self._cancelled.is_set():
-            raise Stopped("the run was cancelled in Prefect")
+        self._heed()
         job = event.job
         if event.kind == "started":
             self._boxes[job] = SimpleQueue()
@@ -119,6 +122,10 @@ class InPrefect(Shown):
         for future in self._futures:
             if not self._lost.is_set():
                 self._attempt(future.wait, CLOSE_SECONDS)
+
+    def _heed(self) -> None:
+        if self._cancelled.is_set():
+            raise Stopped("the run was cancelled in Prefect")
 
     def _submit(self, job: Job, box: SimpleQueue[Event | None]) -> None:
         log = _Tail(job.log)  # before the task begins, which may take a while

@@ -24,6 +24,12 @@ def presets() -> list[str]:
 MIRROR = ".mirror"  # in the study's folder: where its last run looked for data sets
 
 
+def lasting_name(study: Study) -> str:
+    """Return the name of the study's preset, or the absolute path of its file: what it is called in any folder."""
+    name = shlex.split(study.arguments)[0]
+    return name if name in presets() else str(study.place / Path(name).name)
+
+
 def as_file(study: str | Study, *, root: Path | str | None = None) -> str:
     """Return the name or path of a study; a study that came as values is written to `study.yaml` in its folder."""
     if not isinstance(study, Study):

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from flows.commands.cli import main
 from flows.plan import Checkpoint, Plan
 from flows.study.loading import load_study
+from flows.watching.single import LOCK
 from pipeline.storage.integrity import sealed
-from tests.flows.by_hand import tiny, train, write_checkpoint
+from tests.flows.by_hand import study_file, tiny, train, write_checkpoint
 from tests.flows.small_study import TINY
 from tests.model.saved_files import write_values
 
@@ -236,3 +238,19 @@ def test_a_race_is_decided_once_all_its_seeds_have_ended(prepared: Planned) -> N
     longer = prepared(models={"variants": ["LA"]}, training={"seeds": [0, 1], "screening": 0.25, "tokens": 48_000})
     assert [run.run_id for run in longer.runs] == [run.run_id for run in plan.runs]
     assert {run.status for run in longer.runs} == {"racing"}, "the race is held at another point"
+
+
+def test_a_late_benchmark_leaves_its_evaluations_alone(
+    prepared: Planned, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mirror/me/mine/default").mkdir(parents=True)
+    (tmp_path / "mirror/me/mine/default/test.jsonl").write_text('{"q": "What is 2 + 3?", "a": "5"}\n')
+    plan = prepared(models={"variants": ["LA"]}, evaluation={"introspect": False})
+    train(plan.runs[0])
+    (plan.study.folder / LOCK).touch()
+    for late, words in ((True, "0 of 1 trainings, "), (False, "data, then every training and every evaluation")):
+        more = {"data": {"mirror": str(tmp_path / "mirror")}, "models": {"variants": ["LA"]}}
+        more["evaluation"] = {"introspect": False, "benchmarks": ["builtin", {**MINE, "late": late}]}
+        path = study_file(tmp_path, **more)
+        assert main(["plan", str(path), "--root", str(plan.study.folder)]) == 0
+        assert f"left      {words}" in capsys.readouterr().out

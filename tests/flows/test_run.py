@@ -26,6 +26,7 @@ from reports.page.report import write_report
 from sql.results import Busy, connect, query
 from sql.statistics.sequential import NOMINAL
 from tests.flows.by_hand import JobsByHand, study_file, write_state
+from tests.model.saved_files import write_values
 
 Planned = Callable[..., Plan]
 EVALUATED = Options(until="evaluate")
@@ -285,6 +286,20 @@ def test_a_race_is_decided_when_all_seeds_have_ended(prepared: Planned) -> None:
     assert all("seed 1" in name for name in evaluated)
     statuses = query(plan.study.database, "select seed, status from runs order by seed").values.tolist()
     assert statuses == [[0, "screened"], [1, "complete"]]
+
+
+@pytest.mark.slow
+def test_a_seed_that_had_gone_further_before_it_lost_counts_as_far_as_its_race(prepared: Planned) -> None:
+    both = prepared(training={"seeds": [0, 1]}, **ONE)
+    run(both, JobsByHand())
+    for one, loss in zip(both.runs, (2.0, 1.0), strict=True):
+        write_values(one.folder, [(1, 6007, loss), (2, 24_007, loss)])
+    plan = prepared(training=RACE, **ONE)
+    run(plan, jobs := JobsByHand())
+    assert jobs.submitted == []
+    rows = f"from runs where study_id = '{plan.study.study_id}' order by seed"
+    found = query(plan.study.database, f"select status, tokens {rows}").values.tolist()
+    assert found == [["screened", 6007], ["complete", 24_007]]
 
 
 @pytest.mark.slow

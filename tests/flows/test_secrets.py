@@ -36,6 +36,9 @@ def test_no_planted_token_is_written_and_no_planted_code_runs(tmp_path: Path) ->
     root, here = tmp_path / "run", tmp_path / "here"
     here.mkdir()
     study, hostile = small_study(here), plant(here)
+    (root / ".prefect").mkdir(parents=True)  # a folder that others may have filled
+    for name in ("prefect.toml", "logging.yml"):
+        (root / ".prefect" / name).write_text((here / name).read_text())
     command = [DREAMER, "run", str(study), "--root", str(root)]
     ran = subprocess.run(command, cwd=here, env=environment(**PLANTED), capture_output=True)
     assert ran.returncode == 0, ran.stderr

@@ -26,7 +26,7 @@ from flows.plan import Plan
 from flows.run import Options, Shown, is_complete, run_study
 from flows.states import DATA_STAGES
 from flows.study.configuration import Study
-from flows.study.loading import load_study
+from flows.study.loading import lasting_name, load_study
 from flows.watching import progress
 from flows.watching.record import recorded
 from flows.watching.single import only_run
@@ -61,7 +61,9 @@ def run(options: argparse.Namespace) -> int:
             check_study(study, trust_code=options.trust_code)
             say(study_warnings(study))
             print_notices(study.own_sources)
-            shown = None if options.plain else {name: getattr(options, name) for name in PARAMETERS}
+            # A server that outlives this process finds the study by these, from another folder.
+            lasting = {"study": lasting_name(study), "root": str(study.folder)}
+            shown = None if options.plain else {name: getattr(options, name) for name in PARAMETERS} | lasting
             with _staying(study.folder), naming(study.folder):
                 lost = _run(study, wanted, shown)
     if options.until == "report":

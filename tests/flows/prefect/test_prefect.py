@@ -32,7 +32,7 @@ from flows.prefect.report_links import link_to_report, serving_reports
 from flows.prefect.serve import deployments
 from flows.prefect.shown import InPrefect, artifact_key
 from flows.study.configuration import Study
-from flows.study.loading import as_file, load_study, presets
+from flows.study.loading import as_file, lasting_name, load_study, presets
 from flows.watching.single import only_run
 from pipeline.errors import InputError
 from pipeline.storage.digests import digest
@@ -80,6 +80,18 @@ def test_a_run_is_lost_where_no_process_runs_its_study(tmp_path: Path) -> None:
     assert not any(map(is_lost, odd))
 
 
+def test_a_study_of_a_relative_path_is_found_from_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_study(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    study = load_study("small.yaml", root="run")
+    study.folder.mkdir()
+    monkeypatch.chdir("/")
+    assert is_lost({"study": lasting_name(study), "root": str(study.folder)})
+    assert lasting_name(load_study("demo")) == "demo"
+
+
 @flow
 def any_flow(study: str, root: str) -> None: ...
 
@@ -122,7 +134,7 @@ def test_a_log_line_that_nobody_reads_does_not_end_the_process(logger: logging.L
         logger.error("line %d", line)
 
 
-@pytest.mark.parametrize("name", ["prefect.flow_runs", "prefect.engine"])
+@pytest.mark.parametrize("name", ["prefect.flow_runs", "prefect.task_runs", "prefect.engine"])
 def test_an_error_of_a_user_is_logged_without_a_traceback(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -130,7 +142,7 @@ def test_an_error_of_a_user_is_logged_without_a_traceback(
     logger = logging.getLogger(name)
     monkeypatch.setattr(logger, "propagate", True)
     monkeypatch.setattr(logger, "handlers", [])  # one of which asks for a flow run
-    for error in (InputError("no such study"), KeyError("of the program")):
+    for error in (InputError("no such study"), Stopped("train LA-2 seed 0"), KeyError("of the program")):
         try:
             raise error
         except Exception as raised:
@@ -288,6 +300,23 @@ def test_a_run_that_is_cancelled_in_prefect_is_stopped_at_the_next_event(
 
     in_flow(script)
     assert len(stopped) == 1
+
+
+def test_a_run_that_is_cancelled_while_data_are_prepared_begins_no_further_step(
+    client: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flows.prefect.shown, "LOOK_SECONDS", 0.05)
+    called: list[str] = []
+
+    def script(shown: InPrefect) -> None:
+        shown.call("data", "world", lambda: called.append("world"))
+        client.set_flow_run_state(runtime.flow_run.id, Cancelling())
+        until(lambda: shown._cancelled.is_set())
+        with pytest.raises(Stopped):
+            shown.call("data", "items", lambda: called.append("items"))
+
+    in_flow(script)
+    assert called == ["world"]
 
 
 def refuse(*_: Any, **__: Any) -> None:

@@ -166,6 +166,19 @@ def test_a_server_that_the_environment_names_is_used_and_said(
     assert os.environ == before
 
 
+def test_our_own_server_that_the_environment_names_is_given_its_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    given: list[str | None] = []
+    monkeypatch.setenv("PREFECT_API_URL", address)
+    monkeypatch.delenv("PREFECT_API_AUTH_STRING", raising=False)
+    monkeypatch.setattr(
+        flows.prefect.in_process, "_call", lambda *_: given.append(os.environ.get("PREFECT_API_AUTH_STRING"))
+    )
+    run_in_process(load_study(TINY, root=tmp_path), Options(), {"study": "tiny"})
+    assert given == [secret()]
+
+
 def test_whoever_takes_the_port_of_our_server_gets_no_secret(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str
 ) -> None:
