@@ -26,7 +26,7 @@ READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
         path, dtype=str, keep_default_na=False, na_values=[""], skip_blank_lines=False
     ).dropna(how="all"),  # so that the rows behind an empty line keep their numbers
     ".parquet": lambda path: pq.read_table(path).to_pandas(ignore_metadata=True),  # an index becomes columns
-    ".jsonl": lambda path: pd.read_json(path, lines=True, dtype=False, convert_dates=False, precise_float=True),
+    ".jsonl": lambda path: pd.read_json(path, lines=True, dtype=False, precise_float=True),
 }
 FIRST = {".csv": 2, ".jsonl": 1}  # the line of the first row, as an editor counts
 SHARE = (0, 1, "a share between 0 and 1")
