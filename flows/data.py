@@ -152,7 +152,12 @@ class PlannedData:
     @property
     def prepared(self) -> bool:
         """Whether all data outputs have been made."""
-        return not self.absent and all(output.done for output in self.data.outputs)
+        return self.trainable and all(output.done for output in self.data.late.values())
+
+    @property
+    def trainable(self) -> bool:
+        """Whether all that trainings read has been made; the items of late benchmarks may still be looked for."""
+        return not self.absent and all(output.done for output in self.data.outputs if output.stage != "late")
 
     def _output(self, stage: str, configuration: Any, inputs: Sequence[Output] = ()) -> Output:
         """Describe one output; `configuration` is a settings dataclass or plain values."""

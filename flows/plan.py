@@ -215,6 +215,11 @@ class Plan(PlannedData):
         return self.prepared and self.unsized is None
 
     @property
+    def described(self) -> bool:
+        """Whether all trainings are known: `sized`, while late benchmarks may still be looked for in the data."""
+        return self.trainable and self.unsized is None
+
+    @property
     def runs(self) -> list[Run]:
         """The runs of the study: model by model, seed by seed, as far as is decided which seeds go on.
 

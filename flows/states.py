@@ -58,7 +58,7 @@ def read_states(plan: Plan) -> list[State]:
     since, record = running_since(study), read_record(study)
     prepared = False
     with suppress(InputError):  # data sets that are not as the study wants them
-        prepared = plan.sized
+        prepared = plan.described
     wanted = {"world": study.needs_world, "late": any(one.late for one in study.own_benchmarks)}
     stages = [stage for stage in DATA_STAGES if wanted.get(stage, True)]
     states = [_data_stage(plan, stage, record, prepared, since) for stage in stages]
@@ -78,7 +78,7 @@ def read_states(plan: Plan) -> list[State]:
 
 
 def _data_stage(plan: Plan, stage: str, record: Mapping[str, Reported], prepared: bool, since: float | None) -> State:
-    if prepared:
+    if prepared and (stage != "late" or plan.prepared):
         return State(stage, state=COMPLETE, progress=1.0)
     expected = len(plan.study.data.sources) if stage in OF_EACH_SOURCE else 1
     reports = [reported for key, reported in record.items() if key.split(" ")[0] == stage]

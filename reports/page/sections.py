@@ -165,7 +165,10 @@ def _reproduction(data: StudyData) -> list[Block]:
     blocks = details_block("Versions", made_by)
     if study:
         commands = [f"git checkout {commit[1]}"] if commit else []
-        commands += ["dreamer run study.yaml", "dreamer sql study.yaml 'FROM mean_factors'"]
+        variants = (data.config("study").get("models") or {}).get("variants", ())
+        own_code = any(variant.get("module") for variant in variants)
+        commands.append(f"dreamer run study.yaml{' --trust-code' * own_code}")
+        commands.append("dreamer sql study.yaml 'FROM mean_factors'")
         blocks.append(Block("code", "\n".join(commands), "Commands"))
         if commit and commit[2]:
             blocks.append(Block("prose", "The code had changes that are not in that commit."))

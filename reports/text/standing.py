@@ -11,11 +11,13 @@ from reports.data import StudyData
 from reports.text.mean_factors import comparisons
 from reports.text.names import depth_name, measure_name, model_name, task_name
 from reports.text.numbers import as_many, counted, interval, listed, number, percent, ratio
+from sql.names import AVERAGE
 
 
 def standing(data: StudyData) -> list[str]:
     """Return a text for each measure of the headline, the primary first: what is decided, and what is detectable."""
     rows, texts = comparisons(data.mean_factors), []
+    asked = measure_name({"metric": "accuracy", "task": AVERAGE})
     for _, part in rows.groupby(["metric", "task"], sort=False):
         found = part.to_dict("records")
         parts = [_corrected(part[part["p"].notna()]), *(_hanging(row, data.without_one) for row in found)]
@@ -23,7 +25,9 @@ def standing(data: StudyData) -> list[str]:
         effects = list(dict.fromkeys(ratio(1 / end) for end in (detectable.min(), detectable.max()) if pd.notna(end)))
         parts += [f"minimum detectable effect: {' to '.join(effects)} times as many"] * bool(effects)
         name = measure_name(found[0])
-        primary = ", the primary measure" * (not texts)
+        primary = (
+            "" if texts else ", the primary measure" if name == asked else f", in place of {asked}, the primary one"
+        )
         if any(parts):
             texts.append(f"{name[0].upper()}{name[1:]}{primary}: {'; '.join(filter(None, parts))}.")
     return texts

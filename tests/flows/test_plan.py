@@ -10,6 +10,7 @@ import pytest
 
 from flows.commands.cli import main
 from flows.plan import Checkpoint, Plan
+from flows.states import read_states
 from flows.study.loading import load_study
 from flows.watching.single import LOCK
 from pipeline.storage.integrity import sealed
@@ -248,9 +249,16 @@ def test_a_late_benchmark_leaves_its_evaluations_alone(
     plan = prepared(models={"variants": ["LA"]}, evaluation={"introspect": False})
     train(plan.runs[0])
     (plan.study.folder / LOCK).touch()
-    for late, words in ((True, "0 of 1 trainings, "), (False, "data, then every training and every evaluation")):
+    everything = "data, then every training and every evaluation"
+    for late, words, tokens, training in (
+        (True, "0 of 1 trainings, ", "complete", "complete"),
+        (False, everything, "waiting", "waiting"),
+    ):
         more = {"data": {"mirror": str(tmp_path / "mirror")}, "models": {"variants": ["LA"]}}
         more["evaluation"] = {"introspect": False, "benchmarks": ["builtin", {**MINE, "late": late}]}
         path = study_file(tmp_path, **more)
         assert main(["plan", str(path), "--root", str(plan.study.folder)]) == 0
         assert f"left      {words}" in capsys.readouterr().out
+        states = {one.stage: one.state for one in read_states(Plan(load_study(path, root=plan.study.folder)))}
+        assert (states["tokens"], states["train"]) == (tokens, training)
+        assert states.get("late") == ("waiting" if late else None)

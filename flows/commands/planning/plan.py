@@ -99,8 +99,7 @@ def _left(study: Study) -> str | None:
     if not (study.folder / LOCK).exists():
         return None
     plan = Plan(study)
-    data = [] if plan.absent else plan.data.outputs
-    if not data or any(not one.done for one in data if one.stage != "late") or plan.unsized:
+    if not plan.described:
         return "data, then every training and every evaluation; `dreamer status` shows each stage"
     runs, search = plan.tuning_runs or plan.runs, " of the search" * bool(plan.tuning_runs)
     left = sum(not one.done for run in runs for one in plan.evaluations(run))

@@ -6,6 +6,7 @@ import argparse
 import ast
 import json
 import re
+import shlex
 from collections.abc import Sequence
 from glob import escape
 from pathlib import Path
@@ -94,7 +95,7 @@ def new(options: argparse.Namespace) -> None:
     write_text_atomically(folder / SCHEMA, json.dumps(study_schema(), indent=1))
     write_text_atomically(path, content)
     load_study(path)
-    given = f"{path}{' --trust-code' * bool(own)}"
+    given = shlex.join([str(path), *["--trust-code"] * bool(own)])
     print(f"{path}: written; `dreamer plan {given}` says what it takes, `dreamer run {given}` starts it")
 
 

@@ -194,6 +194,9 @@ def test_each_headline_comparison_says_its_ends_and_whether_it_is_decided_togeth
         "of depth 4 hangs on one task: without swaps 0.96 times as many (0.88 to 1.06); minimum detectable effect: "
         "1.30 times as many."
     ]
+    stands_in = {**tested, "metric": "loss", "task": "validation", "hangs_on": None}
+    (text,) = standing(StudyData({}, {**frames, "mean_factors": pd.DataFrame([{**MEAN_ROW, **stands_in}])}))
+    assert text.startswith("Loss on held-out documents, in place of average accuracy, the primary one: decided after")
     assert both_ends(means.iloc[1:2], by_target) == [
         "Depth 4, from the easiest value that both reached to the hardest: DR 1.67× at 32.0% to 0.67× at 87.0%."
     ]
