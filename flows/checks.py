@@ -12,7 +12,7 @@ from flows.jobs.devices import gpus, machine_memory, share_ranks
 from flows.models import PlannedModel, check_trusted, plan_models, size
 from flows.study.configuration import Study
 from flows.watching.looks import folder_size, free_bytes
-from model.evaluation.harness_files import find_task
+from model.evaluation.harness_files import files_of_task, find_task, metrics_of_task
 from model.evaluation.trust import check_overrides, check_task_file
 from model.matching import EXPERTS
 from pipeline.benchmarks.items import task_file
@@ -86,7 +86,7 @@ def check_mirror(study: Study) -> None:
 
 
 def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
-    """Check that the tasks of a study's benchmarks are there, and run no code that is not trusted."""
+    """Check that the tasks of a study's benchmarks are there, with their metrics, and run no code unless trusted."""
     for benchmark in study.own_benchmarks:
         own, where = task_file(benchmark, study.place, study.mirror), f"benchmark {benchmark.name!r}"
         files = [Path(own)] if own else [] if benchmark.text else [*map(find_task, benchmark.tasks.values())]
@@ -94,6 +94,10 @@ def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
             check_overrides(benchmark.overrides, where)
             for file in files:
                 check_task_file(file, where)
+        for file in files:
+            known = metrics_of_task(files_of_task(file))
+            if known and "metric_list" not in benchmark.overrides and benchmark.metric not in known:
+                raise InputError(f"{where}: {file} has no metric {benchmark.metric!r}; it has {', '.join(known)}")
 
 
 def check_sources(study: Study) -> None:

@@ -7,7 +7,7 @@ import functools
 import importlib.util
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -45,6 +45,18 @@ def files_of_task(path: Path) -> list[Path]:
         with suppress(yaml.YAMLError, RecursionError):
             waiting += _named_in(file) if file.suffix != ".py" else []
     return found
+
+
+def metrics_of_task(files: Sequence[Path]) -> list[str]:
+    """List the metrics that the files of a task ask for; none where that is left to lm-eval, or to the task's code."""
+    for file in files:  # the task's own file comes first, and of its includes the last, which lm-eval prefers
+        try:
+            content = yaml.safe_load(file.read_bytes())
+        except yaml.YAMLError:
+            return []
+        if isinstance(content, dict) and (listed := content.get("metric_list")):
+            return [str(one["metric"]) for one in listed if isinstance(one, dict) and "metric" in one]
+    return []
 
 
 def _named_in(file: Path) -> Iterator[Path]:

@@ -132,7 +132,7 @@ def test_one_line_says_what_cannot_be(
     assert "secret" not in said
 
 
-@pytest.mark.parametrize("task", [{"yaml": "m.yaml"}, {"task": "ifeval"}, {"task": "gsm8k", "overrides": {"class": 1}}])
+@pytest.mark.parametrize("task", [{"yaml": "m.yaml"}, {"task": "ifeval"}, {"task": "piqa", "overrides": {"class": 1}}])
 def test_a_task_with_code_is_refused_unless_trusted(tmp_path: Path, task: dict[str, Any]) -> None:
     (tmp_path / "m.yaml").write_text("task: mine\ndoc_to_text: !function evil.prompt\n")
     sections = {"evaluation": {"benchmarks": [{"name": "mine", "repository": "me/mine", "metric": "acc", **task}]}}
@@ -141,8 +141,20 @@ def test_a_task_with_code_is_refused_unless_trusted(tmp_path: Path, task: dict[s
     check_study(load_study(study_file(tmp_path, **sections), root=tmp_path / "run"), trust_code=True)
 
 
+def test_a_metric_that_the_task_does_not_have_is_told_before_anything_is_trained(tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text("include: base.yaml\ntask: m\n")
+    (tmp_path / "base.yaml").write_text("doc_to_text: x\nmetric_list: [{metric: acc}, {metric: acc_norm}]\n")
+    mine = {"name": "mine", "repository": "me/mine", "yaml": "m.yaml", "metric": "accuracy"}
+    said = refusal(tmp_path, evaluation={"benchmarks": [mine]})
+    assert "m.yaml has no metric 'accuracy'; it has acc, acc_norm" in said
+    for better in ({"metric": "acc_norm"}, {"overrides": {"metric_list": [{"metric": "exact_match"}]}}):
+        study = study_file(tmp_path, evaluation={"benchmarks": [mine | better]})
+        check_study(load_study(study, root=tmp_path / "run"))
+
+
 def test_plain_tasks_and_the_table_need_no_trust(tmp_path: Path) -> None:
-    plain = [{"name": t, "task": t, "repository": "a/b", "metric": "acc"} for t in ("arc_easy", "gsm8k_cot_zeroshot")]
+    tasks = {"arc_easy": "acc", "gsm8k_cot_zeroshot": "exact_match"}
+    plain = [{"name": name, "task": name, "repository": "a/b", "metric": metric} for name, metric in tasks.items()]
     check_study(
         load_study(study_file(tmp_path, evaluation={"benchmarks": [*BENCHMARKS, *plain]}), root=tmp_path / "run")
     )

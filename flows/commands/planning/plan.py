@@ -8,7 +8,7 @@ from functools import partial
 
 import pandas as pd
 
-from flows.checks import check_mirror, checkpoint_bytes, state_bytes, study_warnings
+from flows.checks import check_benchmarks, check_mirror, check_sources, checkpoint_bytes, state_bytes, study_warnings
 from flows.commands.planning.data_plan import amount, data_bytes, data_sizes
 from flows.commands.planning.time_plan import (
     CPU_CORE,
@@ -56,6 +56,8 @@ def plan(options: argparse.Namespace) -> None:
         raise InputError("--price is a number of 0 or more, --gpus a whole number of at least 1")
     study = load_study(options.study, mirror=options.mirror, root=options.root)
     check_mirror(study)
+    check_benchmarks(study, trust_code=options.trust_code)
+    check_sources(study)
     vocabulary = study.data.tokenizer.vocabulary_size
     if vocabulary is None:
         raise InputError("data.tokenizer.vocabulary_size: give it beside 'hub' or 'file', to size the models")
