@@ -141,7 +141,7 @@ def end_server(server: subprocess.Popen[bytes]) -> None:
     server.terminate()
     with suppress(subprocess.TimeoutExpired):
         server.wait(END_SECONDS)
-    with suppress(ProcessLookupError):
+    with suppress(ProcessLookupError, PermissionError):  # as for every session, see `Child.signal`
         os.killpg(server.pid, signal.SIGKILL)
     server.wait()
 
