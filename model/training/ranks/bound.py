@@ -116,7 +116,7 @@ class Child:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process and all of its session."""
-        with suppress(ProcessLookupError, PermissionError):  # all of them have ended; macOS refuses while any is a zombie
+        with suppress(ProcessLookupError, PermissionError):  # all have ended; macOS refuses where one is a zombie
             os.killpg(self._process.pid, number)
 
     def kill(self) -> None:
