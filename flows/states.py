@@ -102,11 +102,15 @@ def _reported(stage: str, reports: list[Reported | None], expected: int, since: 
     return State(stage, state=RUNNING, progress=progress, left=left, detail=words)
 
 
+def _model(run: Run) -> str:
+    """Name the model of a run, in a search with the learning rate: there each model is trained at several."""
+    return run.model.model_id + f" rate {run.learning_rate:g}" * (run.status == "tuning")
+
+
 def _training(run: Run, since: float | None) -> State:
     path = run.folder / "progress.json"
     found, trained = read_progress(path), min(run.tokens / run.content["training"]["tokens"], 1.0)
-    tuning = run.status == "tuning"
-    state = partial(State, "tune" if tuning else "train", run.model.model_id, run.seed)
+    state = partial(State, "tune" if run.status == "tuning" else "train", _model(run), run.seed)
     written = since is not None and (written_at(path) or 0.0) >= since  # by the process that now runs the study
     lives = written and found.get("state") in ("starting", "running")
     if run.done and run.status != "racing" and not lives:
@@ -120,7 +124,7 @@ def _training(run: Run, since: float | None) -> State:
         return state(state=STOPPED if since is None else WAITING, progress=share)
     rate = found.get("tokens_per_second")
     loss = f"loss {found['loss']:.3f}" if found.get("loss") is not None else ""
-    words = [f"rate {run.learning_rate:g}" * tuning, loss, found.get("note", ""), silence(path, "training")]
+    words = [loss, found.get("note", ""), silence(path, "training")]
     return state(
         state=RUNNING,
         progress=share,
@@ -133,7 +137,7 @@ def _training(run: Run, since: float | None) -> State:
 def _evaluation(plan: Plan, run: Run, record: Mapping[str, Reported], since: float | None) -> State:
     """Build the state of the evaluations of a run."""
     key = f"evaluate {run.name}"
-    state = partial(State, "evaluate", run.model.model_id, run.seed)
+    state = partial(State, "evaluate", _model(run), run.seed)
     evaluations = plan.evaluations(run)
     wanted = 1 if run.status == "tuning" else len(plan.decisive) * run.expected
     share = sum(one.done for one in evaluations) / max(1, wanted)

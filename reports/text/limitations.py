@@ -6,7 +6,7 @@ import pandas as pd
 
 from reports.data import StudyData, without_baseline
 from reports.text.mean_factors import headline
-from reports.text.names import depth_name, measure_name, stage_name, task_name
+from reports.text.names import depth_name, measure_name, model_name, stage_name, task_name
 from reports.text.numbers import as_many, counted, listed, number, percent, tokens
 from reports.text.token_stream import mismatch
 from sql.names import AVERAGE
@@ -19,7 +19,7 @@ FEW_ITEMS = 200  # a benchmark with fewer items has wide errors
 
 def limitations(data: StudyData) -> list[str]:
     """Return one text for each limitation that applies, the weightiest first."""
-    found = (_integrity, data_doubts, _intervals, _seeds, _checkpoints, _benchmarks, _gaps)
+    found = (_integrity, data_doubts, rate_doubts, _intervals, _seeds, _checkpoints, _benchmarks, _gaps)
     return [text for part in found for text in part(data) if text]
 
 
@@ -52,6 +52,16 @@ def data_doubts(data: StudyData) -> list[str]:
             f"{listed(unmarked)}."
         )
     return texts
+
+
+def rate_doubts(data: StudyData) -> list[str]:
+    """Return a text on models whose chosen learning rate is the lowest or highest that the search has tried."""
+    tried = data.tuning["learning_rate"]
+    at_edge = data.tuning[data.tuning["chosen"] & tried.isin([tried.min(), tried.max()])]
+    rows = at_edge.drop_duplicates(["depth", "variant"]).to_dict("records")
+    named = [f"{model_name(row)} ({row['learning_rate']:g})" for row in rows]
+    text = "Learning rates were chosen at the edge of those tried, so that better ones may lie beyond: "
+    return [f"{text}{listed(named)}."] if named else []
 
 
 def _intervals(data: StudyData) -> list[str]:

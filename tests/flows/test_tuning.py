@@ -192,10 +192,10 @@ def test_a_stopped_search_goes_on_and_status_shows_it(planned: Planned) -> None:
     train(plan.tuning_runs[0])
     states = [one for one in read_states(plan) if one.stage == "tune"]
     assert [(one.model, one.seed, one.state) for one in states][:2] == [
-        ("LA-2", 900, "complete"),
-        ("LA-2", 901, "waiting"),
+        ("LA-2 rate 0.001", 900, "complete"),
+        ("LA-2 rate 0.001", 901, "waiting"),
     ]
-    assert len(states) == 6
+    assert len({(one.model, one.seed) for one in states}) == len(states) == 6
     assert [one.state for one in read_states(plan) if one.stage == "train"] == ["waiting"]
     run(plan, jobs := JobsByHand(tuning=bowl(LA=2e-3)), until="train")
     assert len(trained(jobs)) == 5 + 1, "one of the search was there"

@@ -17,7 +17,7 @@ from reports.data import StudyData, read_study
 from reports.page.sections import data_blocks
 from reports.text.answer import answers, warnings
 from reports.text.crossings import crossing
-from reports.text.limitations import data_doubts
+from reports.text.limitations import data_doubts, rate_doubts
 from reports.text.mean_factors import bounded_ratio, headline, never_reached
 from reports.text.names import architecture_in_words, layers_of, shortened
 from reports.text.numbers import duration, interval, percent, ratio, tokens
@@ -239,6 +239,21 @@ def test_a_source_that_lost_most_of_its_documents_for_one_reason_is_named() -> N
     said = ["Clean dropped 51.0% of what came from web for one reason: too short (51 of 100 documents)."]
     assert data_doubts(nearly_emptied(51)) == said
     assert data_doubts(nearly_emptied(50)) == []
+
+
+def test_a_learning_rate_at_the_edge_of_those_tried_is_a_doubt() -> None:
+    def doubts(**chosen: float) -> list[str]:
+        rows = [
+            {"depth": 4, "variant": name, "learning_rate": rate, "seed": seed, "chosen": rate == best}
+            for name, best in chosen.items()
+            for rate in (1e-3, 2e-3, 4e-3)
+            for seed in (8, 9)
+        ]
+        return rate_doubts(StudyData({}, {"tuning": pd.DataFrame(rows)}))
+
+    assert doubts(LA=2e-3) == []
+    (text,) = doubts(LA=2e-3, DR=4e-3, SSM=1e-3)
+    assert text.endswith("may lie beyond: DR of depth 4 (0.004) and SSM of depth 4 (0.001).")
 
 
 def test_a_source_without_marks_of_reasoning_is_named() -> None:
