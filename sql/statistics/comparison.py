@@ -187,7 +187,8 @@ def _verdict(accuracies: pd.DataFrame, factors: pd.DataFrame) -> str:
             f"most {place}: {largest['first']:.3f} to {largest['second']:.3f}"
         )
     known = int((factors[["low_first", "low_second"]].notna().all(axis=1)).sum())
-    return f"{verdict}; of {known} factors {int(factors['apart'].sum()) or 'none'} moved beyond their intervals"
+    moved = f"of {known} factors {int(factors['apart'].sum()) or 'none'} moved beyond their intervals"
+    return f"{verdict}; {moved if known else 'no factor has an interval in both'}"
 
 
 def _model(place: tuple | pd.Series) -> str:
