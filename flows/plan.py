@@ -216,8 +216,12 @@ class Plan(PlannedData):
 
     @property
     def described(self) -> bool:
-        """Whether all trainings are known: `sized`, while late benchmarks may still be looked for in the data."""
-        return self.trainable and self.unsized is None
+        """Whether all trainings are known: `sized`, while items of late benchmarks may still be looked for in the data.
+
+        Until then the evaluations are not known, and by these a study decides whether seeds are added.
+        """
+        known = self.trainable and (self.prepared or not self.study.training.seeds_until)
+        return known and self.unsized is None
 
     @property
     def runs(self) -> list[Run]:
@@ -475,4 +479,4 @@ class Plan(PlannedData):
             for run in (*self.tuning_runs, *self.runs):
                 yield f"runs/{run.run_id}"
                 yield from (f"evaluations/{one.key}" for one in self.evaluations(run))
-            yield from (f"decisions/{path.stem}" for path in sorted(self._asked))  # by the lines above
+            yield from (f"decisions/{path.stem}" for path in sorted(self._asked))  # for what is named above

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flows.losses import unmarked
@@ -179,7 +180,7 @@ def _run_row(plan: Plan, run: Run, recorded: Mapping[str, Any], steps: pa.Table)
     if run.done and run.status == "chosen" and (further := _checkpoints(run)[-1])["tokens"] < recorded.get("tokens", 0):
         ends = {name: further[name] for name in ("tokens", "seconds", "stream_hash")}
     if run.done and run.status in ("racing", "screened") and recorded.get("tokens", 0) > run.goal:
-        end = next(row for row in steps.to_pylist() if row["tokens"] >= run.goal)
+        (end,) = steps.filter(pc.field("tokens") >= run.goal).slice(0, 1).to_pylist()
         if end["tokens"] < recorded["tokens"]:
             ends = {"tokens": end["tokens"], "seconds": end["seconds"], "stream_hash": None}
     known = {"run_id": run.run_id, "seed": run.seed, "model_id": run.model.model_id, "study_id": plan.study.study_id}

@@ -66,7 +66,8 @@ def read_states(plan: Plan) -> list[State]:
         runs = plan.tuning_runs or plan.runs
         states += [_training(run, since) for run in runs]
         going_on = [run for run in runs if run.status != "screened" and not run.failure]
-        states += [_evaluation(plan, run, record, since) for run in going_on]
+        of_run = partial(_evaluation, plan, record, since) if plan.prepared else _waiting
+        states += [of_run(run) for run in going_on]
     if not prepared or plan.tuning_runs:
         models = [(one.name, f"{one.name}-{depth}") for depth in study.models.depths for one in study.models.variants]
         waiting = [(model, seed) for name, model in models for seed in study.seeds_of(name)]
@@ -134,7 +135,12 @@ def _training(run: Run, since: float | None) -> State:
     )
 
 
-def _evaluation(plan: Plan, run: Run, record: Mapping[str, Reported], since: float | None) -> State:
+def _waiting(run: Run) -> State:
+    """Build the state of evaluations that begin when the items of late benchmarks were looked for in the data."""
+    return State("evaluate", _model(run), run.seed)
+
+
+def _evaluation(plan: Plan, record: Mapping[str, Reported], since: float | None, run: Run) -> State:
     """Build the state of the evaluations of a run."""
     key = f"evaluate {run.name}"
     state = partial(State, "evaluate", _model(run), run.seed)

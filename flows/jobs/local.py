@@ -43,7 +43,8 @@ class LocalJobs(Jobs):
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(self._most)  # a process gets SIGTERM when the thread that started it ends
         self._living: set[Child] = set()
-        self._idle: dict[Any, list[Child]] = defaultdict(list)  # who has stayed, by program and environment
+        # Who has stayed, by program and environment.
+        self._idle: dict[tuple[str, frozenset[tuple[str, str]]], list[Child]] = defaultdict(list)
         self._folder = study.folder
 
     def _take(self, job: Job) -> None:

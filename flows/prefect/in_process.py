@@ -9,10 +9,10 @@ from concurrent.futures import Future
 from contextlib import ExitStack, chdir, contextmanager
 from functools import partial, wraps
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from flows.jobs import Failed
-from flows.jobs.private import private_folder
 from flows.prefect.logs import outlive_readers, plain_errors
 from flows.prefect.lost import say_lost_runs
 from flows.prefect.server import NoServer, allow_loopback, await_server, healthy, own_server, secret, secret_of
@@ -44,15 +44,15 @@ def run_in_process(study: Study, options: Options, parameters: Mapping[str, Any]
     """
     given, home = os.environ.get("PREFECT_API_URL", ""), str((study.folder / ".prefect").resolve())
     settings = {name: os.environ.get(name, value) for name, value in SETTINGS.items()}
-    empty = private_folder("empty")
     with environment({**settings, "PREFECT_HOME": home}), ExitStack() as stack:
         allow_loopback()
         Path(home).mkdir(parents=True, exist_ok=True)
         # Prefect reads settings from files in the current folder, and settings can name code. Others may have filled
         # the study's folder, and so the home in it, which may hold a file of profiles too.
-        os.environ["PREFECT_PROFILES_PATH"] = str(empty / "profiles.toml")
-        os.environ.setdefault("PREFECT_LOGGING_CONFIG_PATH", str(empty / "logging.yml"))  # none: that of the package
-        stack.enter_context(chdir(empty))
+        # A new folder below the home has none, and goes where the study goes; no cleaner of temporary files takes it.
+        stack.enter_context(chdir(stack.enter_context(TemporaryDirectory(prefix="empty-", dir=home))))
+        for name in ("PREFECT_PROFILES_PATH", "PREFECT_LOGGING_CONFIG_PATH"):
+            os.environ.setdefault(name, f"{os.devnull}/none")  # no file: what the package has
         progress.report(LABEL, 0.0, "starting")
         if own := not (given and healthy(given)):
             server, address = stack.enter_context(own_server())
@@ -93,8 +93,9 @@ def run_in_process(study: Study, options: Options, parameters: Mapping[str, Any]
 
 
 def _call(work: Callable[[], object], like: Any, name: str, parameters: Mapping[str, Any]) -> bool:
-    """Do some work in a flow run of a name, like those of a flow; what counts is how it ends, whatever the server does.
+    """Do some work in a flow run of a name, with task runner and parameters as the flow `like` shows them.
 
+    What counts is how the work ends, whatever becomes of the server.
     Returns whether the server was lost. Raises NoServer where the work has not begun.
     """
     from prefect import flow
@@ -120,6 +121,7 @@ def _call(work: Callable[[], object], like: Any, name: str, parameters: Mapping[
         if not ended.done():
             raise NoServer(f"Prefect's server takes no flow run ({' '.join(str(error).split())})") from None
         lost = True
+    assert ended.done(), "a flow that ends well has done its work"
     if isinstance(ended.result(), State):
         raise Failed("the run was cancelled in Prefect; run the same command again to go on")
     return lost

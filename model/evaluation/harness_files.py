@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -49,14 +50,15 @@ def files_of_task(path: Path) -> list[Path]:
 
 def metrics_of_task(files: Sequence[Path]) -> list[str]:
     """List the metrics that the files of a task ask for; none where that is left to lm-eval, or to the task's code."""
+    content: dict[str, Any] = {}
     for file in files:  # the task's own file comes first, and of its includes the last, which lm-eval prefers
         try:
-            content = yaml.safe_load(file.read_bytes())
-        except yaml.YAMLError:
+            content = yaml.safe_load(file.read_bytes()) | content
+        except (yaml.YAMLError, ValueError, TypeError, RecursionError):  # a function, or what others refuse
             return []
-        if isinstance(content, dict) and (listed := content.get("metric_list")):
-            return [str(one["metric"]) for one in listed if isinstance(one, dict) and "metric" in one]
-    return []
+    listed = content.get("metric_list")
+    known = listed if isinstance(listed, list) else []
+    return [str(one["metric"]) for one in known if isinstance(one, dict) and "metric" in one]
 
 
 def _named_in(file: Path) -> Iterator[Path]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,11 @@ POINT = ["variant", "seed", "tokens", "task"]
 VALUES = ("score", "loss")
 OPTIONAL = ("items", "chance", "stderr")
 READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    ".csv": lambda path: pd.read_csv(
-        path, dtype=str, keep_default_na=False, na_values=[""], skip_blank_lines=False
-    ).dropna(how="all"),  # so that the rows behind an empty line keep their numbers
+    ".csv": lambda path: pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""]),
     ".parquet": lambda path: pq.read_table(path).to_pandas(ignore_metadata=True),  # an index becomes columns
     ".jsonl": lambda path: pd.read_json(path, lines=True, dtype=False, precise_float=True),
 }
-FIRST = {".csv": 2, ".jsonl": 1}  # the line of the first row, as an editor counts
+HEADS = {".csv": 1, ".jsonl": 0}  # lines before the first row, empty ones aside
 SHARE = (0, 1, "a share between 0 and 1")
 COUNT = (1, 2**53, "a number of 1 or more")
 LIMITS = {
@@ -171,4 +170,8 @@ def _refuse(path: Path, rows: pd.DataFrame, column: str, wrong: pd.Series, words
 
 def _place(path: Path, row: int) -> str:
     """Say where a row stands: the line of a text, else the number of the row from 1."""
-    return f"line {row + FIRST[path.suffix]}" if path.suffix in FIRST else f"row {row + 1}"
+    if path.suffix not in HEADS:
+        return f"row {row + 1}"
+    with path.open("rb") as file:
+        filled = (number for number, line in enumerate(file, 1) if line.strip())  # pandas skips the others
+        return f"line {next(islice(filled, row + HEADS[path.suffix], None))}"

@@ -166,7 +166,7 @@ def _reproduction(data: StudyData) -> list[Block]:
     if study:
         commands = [f"git checkout {commit[1]}"] if commit else []
         variants = (data.config("study").get("models") or {}).get("variants", ())
-        own_code = any(variant.get("module") for variant in variants)
+        own_code = any(isinstance(one, dict) and one.get("module") for one in variants)
         commands.append(f"dreamer run study.yaml{' --trust-code' * own_code}")
         commands.append("dreamer sql study.yaml 'FROM mean_factors'")
         blocks.append(Block("code", "\n".join(commands), "Commands"))

@@ -130,7 +130,8 @@ def test_curves_as_documented_have_factors_and_a_report(
     monkeypatch.chdir(tmp_path)
     Path("curves.csv").write_text(table)
     assert main(shlex.split(command)) == 0
-    (found,) = re.findall(r"looped +accuracy +average +([\d.]+) +([\d.]+) +([\d.]+) +True +2", capsys.readouterr().out)
+    row = r"looped +accuracy +average +([\d.]+) +([\d.]+) +([\d.]+) +True +True +2"
+    (found,) = re.findall(row, capsys.readouterr().out)
     factor, low, high = map(float, found)
     assert 1 < low < factor < high
     assert "looped" in Path("curves.html").read_text()

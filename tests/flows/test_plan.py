@@ -241,7 +241,7 @@ def test_a_race_is_decided_once_all_its_seeds_have_ended(prepared: Planned) -> N
     assert {run.status for run in longer.runs} == {"racing"}, "the race is held at another point"
 
 
-def test_a_late_benchmark_leaves_its_evaluations_alone(
+def test_a_late_benchmark_leaves_data_and_trainings_done(
     prepared: Planned, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mirror/me/mine/default").mkdir(parents=True)

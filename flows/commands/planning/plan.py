@@ -104,8 +104,10 @@ def _left(study: Study) -> str | None:
     if not plan.described:
         return "data, then every training and every evaluation; `dreamer status` shows each stage"
     runs, search = plan.tuning_runs or plan.runs, " of the search" * bool(plan.tuning_runs)
-    left = sum(not one.done for run in runs for one in plan.evaluations(run))
     trainings = f"{sum(not run.done for run in runs)} of {len(runs)} trainings{search}"
+    if not plan.prepared:
+        return f"{trainings}, and evaluations once the items of late benchmarks were looked for in the data"
+    left = sum(not one.done for run in runs for one in plan.evaluations(run))
     return f"{trainings}, {left:,} evaluations of checkpoints that are there"
 
 

@@ -42,7 +42,7 @@ WRONG = {
     "one point": (HEAD, ROWS[:3], "line 4: the only point of B on t"),
     "one variant": (HEAD, ROWS[:2], "one variant only, 'A'"),
     "endless tokens": (HEAD, ("A,0,inf,t,0.1", *ROWS[1:]), "tokens 'inf' is not a number of 1"),
-    "a line that is empty": (HEAD, (*ROWS[:2], "", "B,0,10,t,30", ROWS[3]), "line 5: score '30' is not a share"),
+    "a line that is empty": (f"\n{HEAD}", (*ROWS[:2], "", "B,0,10,t,30", ROWS[3]), "line 6: score '30' is not a share"),
     "a negative error": (f"{HEAD},stderr", tuple(f"{row},-1" for row in ROWS), "line 2: stderr '-1' is not a number"),
 }
 
