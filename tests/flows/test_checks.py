@@ -147,13 +147,13 @@ def test_a_metric_that_the_task_does_not_have_is_told_before_anything_is_trained
     mine = {"name": "mine", "repository": "me/mine", "yaml": "m.yaml", "metric": "accuracy"}
     said = refusal(tmp_path, evaluation={"benchmarks": [mine]})
     assert "m.yaml has no metric 'accuracy'; it has acc, acc_norm" in said
+    for better in ({"metric": "acc_norm"}, {"overrides": {"metric_list": [{"metric": "exact_match"}]}}):
+        study = study_file(tmp_path, evaluation={"benchmarks": [mine | better]})
+        check_study(load_study(study, root=tmp_path / "run"))
     for odd in ("metric_list: null", "metric_list: 3", "process_results: !function m.score", "metadata: 2001-13-45"):
         (tmp_path / "m.yaml").write_text(f"include: base.yaml\ntask: m\n{odd}\n")
         study = study_file(tmp_path, evaluation={"benchmarks": [mine]})
         check_benchmarks(load_study(study, root=tmp_path / "run"), trust_code=True)
-    for better in ({"metric": "acc_norm"}, {"overrides": {"metric_list": [{"metric": "exact_match"}]}}):
-        study = study_file(tmp_path, evaluation={"benchmarks": [mine | better]})
-        check_study(load_study(study, root=tmp_path / "run"))
 
 
 def test_plain_tasks_and_the_table_need_no_trust(tmp_path: Path) -> None:
