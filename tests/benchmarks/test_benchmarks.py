@@ -89,8 +89,7 @@ def test_random_tokens_are_as_uneven_as_words(tmp_path):
 
 @pytest.mark.slow
 def test_a_page_of_many_figures_is_measured():
-    printed = subprocess.check_output([sys.executable, "-m", "benchmarks.report", "--tiny"], cwd=ROOT, text=True)
-    seconds, *_, figures = printed.splitlines()[-1].split()
+    seconds, *_, figures = printed("benchmarks.report", "--tiny").splitlines()[-1].split()
     assert float(seconds) > 0
     assert int(figures) > 10
 
@@ -120,9 +119,8 @@ def test_a_command_that_fails_by_itself_is_wrong_though_it_is_given_again(tmp_pa
 
 @pytest.mark.slow
 def test_training_speed_is_printed_beside_the_reference():
-    command = [sys.executable, "-m", "benchmarks.training_cpu", "--depths", "2", "--seconds", "0.05"]
-    printed = subprocess.check_output(command, cwd=ROOT, text=True)
-    rows = [line.split("|")[1:-1] for line in printed.splitlines() if line.startswith("| 2 |")]
+    lines = printed("benchmarks.training_cpu", "--depths", 2, "--seconds", 0.05).splitlines()
+    rows = [line.split("|")[1:-1] for line in lines if line.startswith("| 2 |")]
     assert [row[1].strip() for row in rows] == ["LA", "DR", "DR+DA"]
     for row in rows:
         assert float(row[2].replace(",", "")) > 0  # tokens per second

@@ -33,10 +33,6 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "REST", 0)
 
 
-def page_text(path: Path) -> str:
-    return " ".join(html.unescape(re.sub("<[^>]*>", " ", path.read_text())).split())
-
-
 class Looks(Shown):
     """Looks at the results whenever something has happened."""
 
@@ -51,7 +47,8 @@ class Looks(Shown):
 
     def drawn(self, data: Any) -> None:
         assert report_mark(self.study).exists() == bool(self.drawings)
-        self.drawings.append(page_text(self.study.report))
+        words = html.unescape(re.sub("<[^>]*>", " ", self.study.report.read_text())).split()
+        self.drawings.append(" ".join(words))
 
 
 @pytest.mark.slow

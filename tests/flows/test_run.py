@@ -79,10 +79,6 @@ def test_a_study_goes_from_its_data_to_its_report_and_nothing_is_done_twice(prep
     assert again.submitted == []
 
 
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
-
-
 DAMAGES: dict[str, Callable[[Study], object]] = {
     "rows removed": lambda study: change(study, "delete from evaluations where tokens < 9000"),
     "a row changed": lambda study: change(study, "update evaluations set value = 0.75 where tokens < 9000"),
@@ -91,7 +87,7 @@ DAMAGES: dict[str, Callable[[Study], object]] = {
     ),
     "a factor changed": lambda study: change(study, "update computed_factors set factor = 2"),
     "an older file": lambda study: shutil.copy(study.folder / "older.duckdb", study.database),
-    "report cut": lambda study: cut(study.report),
+    "report cut": lambda study: study.report.write_bytes(study.report.read_bytes()[:-100]),
     "figure removed": lambda study: next((study.report.parent / "figures").glob("*.svg")).unlink(),
     "older report": lambda study: (study.report.write_text("of other results"), change(study, "delete from claims")),
 }

@@ -18,16 +18,13 @@ if not COMPILER:
 
 
 @pytest.fixture(scope="module", params=["native", "torch"])
-def engine(request):
+def engine(request, one_thread):
     """Both engines for a CPU, one after the other."""
     if request.param == "native" and not COMPILER:
         pytest.skip("no C compiler")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     with ops.engine(request.param):
         assert request.param == "torch" or ops.native.available(torch.float32)
         yield request.param
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -98,14 +98,8 @@ def local(folder: Path, workers: int | None = 2, **settings: Any) -> Iterator[Lo
 def job(folder: Path, name: str, what: str = "say", *, waits: bool = False, **options: Any) -> Job:
     """A job of the program; one that `waits` writes its process to the file `folder/name`, and ends after `go`."""
     arguments = (what, str(folder / name)) if waits else (what,)
-    log = folder / f"{name}.log"
-    return Job(
-        **{"kind": "training", "folder": folder / f"{name}.checkpoints"} | options | _named(name, arguments, log)
-    )
-
-
-def _named(name: str, arguments: tuple[str, ...], log: Path) -> dict[str, Any]:
-    return {"name": name, "program": "a_program", "arguments": arguments, "log": log}
+    given = {"kind": "training", "folder": folder / f"{name}.checkpoints"} | options
+    return Job(name=name, program="a_program", arguments=arguments, log=folder / f"{name}.log", **given)
 
 
 def go(folder: Path, *names: str) -> None:

@@ -226,10 +226,6 @@ def job(folder: Path, kind: str, name: str) -> Job:
     return Job(kind, name, "model.train", (), folder, folder / "log.txt", goal=1000)  # type: ignore[arg-type]
 
 
-def write_progress(job: Job, tokens: int) -> None:
-    (job.folder / "progress.json").write_text(json.dumps({"tokens": tokens, "tokens_per_second": 10}))
-
-
 def test_steps_and_jobs_are_tasks_by_name_with_their_states(
     client: SyncPrefectClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,7 +239,7 @@ def test_steps_and_jobs_are_tasks_by_name_with_their_states(
             shown.call("match", "match models", lambda: _raise(InputError("no such item")))
         for one in (good, bad):
             shown.tell(Event(one, "started"))
-        write_progress(good, 500)
+        (good.folder / "progress.json").write_text(json.dumps({"tokens": 500, "tokens_per_second": 10}))
         good.log.write_text("step 10, loss 2.5\n")
         shown.tell(Event(good, "progress"))
         shown.tell(Event(good, "checkpoint"))

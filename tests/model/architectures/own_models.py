@@ -148,9 +148,6 @@ class NoDepth(Whole):
     def states(self, tokens, documents=None):
         return super().states(tokens)
 
-    def forward(self, tokens):
-        return self.logits(self.states(tokens))
-
 
 class Elsewhere(Mean):
     def forward(self, tokens):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -25,17 +24,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(path: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "model.evaluate", str(path)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def write_long_job(place: Path, name: str) -> Path:
     """Write a job of two checkpoints and many benchmarks to be killed between, each of them a little work."""
     four = plain_specifications(place)
     tasks = [{**four[number % 4], "benchmark": f"b{number}", "task": f"b{number}"} for number in range(MANY)]
-    checkpoints = [{"run_id": "run", "tokens": i, "path": f"checkpoint-{i}"} for i in range(2)]
-    return write_job(place, name, tasks=tasks, checkpoints=checkpoints)
+    return write_job(place, name, tasks=tasks)
 
 
 @pytest.fixture(scope="module")

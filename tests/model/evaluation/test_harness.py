@@ -45,13 +45,11 @@ def specification(benchmark: str, task: str, place: Path, **more: Any) -> dict[s
 # --- log-likelihoods ---
 
 
-def check_log_likelihoods(
-    pairs: list[tuple[list[int], list[int]]], batch_tokens: int, depth: int | None = None, **overrides: object
-) -> None:
-    model = small_model(**overrides)
-    found = log_likelihoods(model, pairs, batch_tokens=batch_tokens, depth=depth)
+def check_log_likelihoods(pairs: list[tuple[list[int], list[int]]], batch_tokens: int) -> None:
+    model = small_model()
+    found = log_likelihoods(model, pairs, batch_tokens=batch_tokens)
     for (context, continuation), (value, greedy) in zip(pairs, found, strict=True):
-        expected, likeliest = plain_log_likelihood(model, context, continuation, depth)
+        expected, likeliest = plain_log_likelihood(model, context, continuation)
         assert math.isclose(value, expected, rel_tol=1e-5, abs_tol=1e-4)
         assert greedy == likeliest
 

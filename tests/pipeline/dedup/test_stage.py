@@ -24,28 +24,15 @@ STORY = (
 )
 
 
-def write_source(folder: Path, rows: list[tuple[str, str, str]], source: str = "s", shard_rows: int = 1000) -> Path:
-    """Documents of one source, in shards of a few rows."""
-    for first in range(0, max(len(rows), 1), shard_rows):
-        write(folder, table(rows[first : first + shard_rows], source, first), prefix=f"{first:05d}-")
-    return folder
-
-
 def outcome(folder: Path) -> tuple[list[str], dict[str, tuple[str, str]]]:
     """Ids kept, in order; reason and cause of each id dropped."""
     dropped = {row["id"]: (row["reason"], row["because"]) for row in read(folder, "dropped")}
     return [row["id"] for row in read(folder)], dropped
 
 
-def run(
-    folder: Path,
-    rows: list[tuple[str, str, str]],
-    settings: DedupSettings | None = None,
-    shard_rows: int = 1000,
-    **options,
-):
-    source = write_source(folder / "in", rows, shard_rows=shard_rows)
-    results = deduplicate([source], folder / "out", settings or DedupSettings(), **options)
+def run(folder: Path, rows: list[tuple[str, str, str]], settings: DedupSettings | None = None):
+    source = write(folder / "in", table(rows))
+    results = deduplicate([source], folder / "out", settings or DedupSettings())
     return *outcome(folder / "out"), results
 
 
@@ -115,11 +102,10 @@ def test_a_pair_right_at_the_threshold_is_a_near_duplicate(tmp_path: Path) -> No
 
 def test_the_survivor_comes_first_by_source_then_answer_then_length_then_id(tmp_path: Path) -> None:
     text = STORY.format(n=4)
-    first = write_source(tmp_path / "first", [(text, "Seven.", "")], "z")
-    second = write_source(
-        tmp_path / "second", [(text, "Seven. ", "7"), ("How so?", "So", ""), ("How so ?", "So", "So")], "a"
-    )
-    longer = write_source(tmp_path / "third", [(text + " Thank you very much.", "Seven.", "7")], "b")
+    first = write(tmp_path / "first", table([(text, "Seven.", "")], "z"))
+    rows = [(text, "Seven. ", "7"), ("How so?", "So", ""), ("How so ?", "So", "So")]
+    second = write(tmp_path / "second", table(rows, "a"))
+    longer = write(tmp_path / "third", table([(text + " Thank you very much.", "Seven.", "7")], "b"))
     deduplicate([first, second, longer], tmp_path / "out", DedupSettings())
     kept, dropped = outcome(tmp_path / "out")
     assert kept == ["z/0", "a/2"]
@@ -233,7 +219,7 @@ def test_nothing_to_do(tmp_path: Path) -> None:
 
 
 def test_input_that_cannot_be_read(tmp_path: Path) -> None:
-    source = write_source(tmp_path / "in", [("a question", "a response", "")] * 50)
+    source = write(tmp_path / "in", table([("a question", "a response", "")] * 50))
     with pytest.raises(InputError, match="4GB"):
         deduplicate([source], tmp_path / "out", DedupSettings(), memory="much")
     assert not (tmp_path / "out").exists()

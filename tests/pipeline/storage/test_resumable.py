@@ -106,25 +106,17 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(tmp_path: Path, stage: str)
 
 @pytest.mark.slow
 def test_parts_of_other_settings_are_not_taken(tmp_path: Path) -> None:
-    items = corpus(tmp_path, 400)
-
-    def stop(fraction: float, words: str) -> None:
-        if words == "writing":
-            raise KeyboardInterrupt
-
+    items, settings = corpus(tmp_path, 400), DedupSettings(threshold=0.9)
     with pytest.raises(KeyboardInterrupt):
-        deduplicate([tmp_path / "in"], tmp_path / "out", DedupSettings(threshold=0.9), progress=stop)
+        deduplicate([tmp_path / "in"], tmp_path / "out", settings, progress=stop_at(SHARDS + 1))
     assert list((tmp_path / "out" / "unfinished").glob("signed-0/bands/*"))
     assert list((tmp_path / "out" / "documents").glob("*"))
     deduplicate([tmp_path / "in"], tmp_path / "out", DedupSettings())
     assert contents(tmp_path / "out") == run("deduplicate", tmp_path, "undisturbed", items)
 
-    def give_up(fraction: float, words: str) -> None:
-        raise KeyboardInterrupt
-
     settings = DecontaminationSettings()
     with pytest.raises(KeyboardInterrupt):
-        decontaminate(tmp_path / "in", tmp_path / "clean", items.slice(0, 1), settings, progress=give_up)
+        decontaminate(tmp_path / "in", tmp_path / "clean", items.slice(0, 1), settings, progress=stop_at(1))
     decontaminate(tmp_path / "in", tmp_path / "clean", items, settings)
     decontaminate(tmp_path / "in", tmp_path / "expected", items, settings)
     assert contents(tmp_path / "clean") == contents(tmp_path / "expected")

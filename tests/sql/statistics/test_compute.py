@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t
-from scipy.stats import t as t_distribution
 
 from sql import results
 from sql.statistics.compute import compute_statistics
@@ -83,10 +82,8 @@ def test_items_add_their_error(scored):
     with results.connect(scored) as connection:
         found = one(compute_statistics(connection, "s", replicates=300))
     assert found["item_error"] > 0
-    half = (
-        t_distribution.ppf(0.975, found["degrees_of_freedom"])
-        * (found["seed_error"] ** 2 + found["item_error"] ** 2) ** 0.5
-    )
+    error = (found["seed_error"] ** 2 + found["item_error"] ** 2) ** 0.5
+    half = t.ppf(0.975, found["degrees_of_freedom"]) * error
     assert np.log(found["high"] / found["low"]) == pytest.approx(2 * half)
 
 

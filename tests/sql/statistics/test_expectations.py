@@ -73,8 +73,7 @@ STOPPED = {**BETTER, "bounded": True, "bound": 0.7, "bound_low": 0.65, "bound_hi
         ([STOPPED] * 2, True, False),
     ],
 )
-def test_an_upper_bound_is_above_nothing_and_every_depth_counts(tmp_path, depths, below, above):
-    path = empty_file(tmp_path / "results.duckdb")
+def test_an_upper_bound_is_above_nothing_and_every_depth_counts(path, depths, below, above):
     with results.connect(path) as connection:
         put(connection, "models", [{"study_id": "s", "model_id": name, "variant": name} for name in ("LA", "DR")])
         rows = [{**FACTOR, "depth": 4 * place, "seed_error": 0.1, **row} for place, row in enumerate(depths, start=1)]
@@ -83,8 +82,7 @@ def test_an_upper_bound_is_above_nothing_and_every_depth_counts(tmp_path, depths
     assert check_expectations(path, "s", asked)["held"].tolist() == [below, above]
 
 
-def test_what_the_first_checkpoint_had_is_no_measured_crossing(tmp_path):
-    path = empty_file(tmp_path / "results.duckdb")
+def test_what_the_first_checkpoint_had_is_no_measured_crossing(path):
     curves = {"LA": {10: 0.3, 20: 0.6}, "DR": {20: 0.8, 40: 0.9}}
     right = {
         name: {"t": {at: np.arange(100) < 100 * share for at, share in curve.items()}} for name, curve in curves.items()

@@ -31,17 +31,9 @@ def test_table_1_has_the_papers_units_and_order(sql):
     ]
 
 
-def steps(run, seconds_each):
-    """100 steps of 10 tokens."""
-    return [
-        {"run_id": run, "step": n, "tokens": 10 * n, "loss": 1.0, "gradient_norm": 0.5} | {"seconds": seconds_each * n}
-        for n in range(1, 101)
-    ]
-
-
 def test_a_training_is_cut_into_stretches(sql):
     put(sql, "runs", [{"study_id": "s", "run_id": "r", "model_id": "m", "tokens_per_second": 5.0, "mfu": 0.2}])
-    put(sql, "steps", steps("r", 2))
+    put(sql, "steps", [{"run_id": "r", "step": n, "tokens": 10 * n, "loss": 1.0} for n in range(1, 101)])
     sql.execute("update steps set loss = 'nan' where step = 100")
     found = sql.execute("from training_curves order by tokens").df()
     assert 40 <= len(found) <= 100
@@ -109,8 +101,7 @@ def test_funnel_puts_unknown_stages_last_by_size(sql):
 def test_the_data_sets_of_a_study_have_licences_documents_and_tokens(sql):
     rows = [("a", "documents", "kept", 9, None), ("a", "documents", "empty", 1, None), ("a", "tokens", "kept", 6, 30)]
     rows.append(("b", "tokens", "kept", 2, 10))
-    names = ("source", "stage", "reason", "documents", "tokens")
-    put(sql, "curation", [{"study_id": "s", **dict(zip(names, row, strict=True))} for row in rows])
+    curate(sql, rows)
     commits = {"revision": "c0f", "commit": "c0ffee"}
     put(sql, "sources", [{"study_id": "s", "source": "a", "repository": "o/a", "licence": "mit", **commits}])
     columns = "source, revision, licence, documents_read, documents, tokens, share_of_tokens"
