@@ -9,15 +9,6 @@ import pytest
 from model.config import DreamerConfig, dr, dr_da, la
 from pipeline.errors import InputError
 
-SMALL = {
-    "hidden_size": 64,
-    "query_heads": 2,
-    "key_value_heads": 2,
-    "head_size": 32,
-    "depth_head_size": 32,
-    "routing_size": 16,
-}
-
 
 @pytest.mark.parametrize(
     ("field", "values"),
@@ -53,7 +44,7 @@ def test_what_cannot_be_built_is_refused_by_name(field, values):
 )
 def test_a_variant_is_what_its_name_says(make, switch, value):
     with pytest.raises(InputError, match=rf"{switch} is {value}, but in {make.__name__}\(\) it"):
-        make(4, **{switch: value}, **SMALL)
+        make(4, **{switch: value})
 
 
 def test_orders_are_equations_4_to_6():
@@ -67,15 +58,15 @@ def test_orders_are_equations_4_to_6():
 
 
 def test_a_variant_is_matched_to_its_baseline_or_has_given_sizes():
-    baseline = la(4, **SMALL, experts=4, expert_size=64, active_experts=2, vocabulary_size=512)
+    baseline = la(4, hidden_size=512, active_experts=2)
     matched = dr_da(baseline=baseline)
-    assert (matched.depth, matched.hidden_size, matched.active_experts) == (4, 64, 2)
+    assert (matched.depth, matched.hidden_size, matched.active_experts) == (4, 512, 2)
     assert matched == dr_da(4, baseline=baseline, active_experts=2)
-    assert dr(4, **SMALL, vocabulary_size=512) == dr(4, baseline=la(4, **SMALL, vocabulary_size=512))
+    assert dr(4, hidden_size=512, vocabulary_size=512) == dr(4, baseline=la(4, hidden_size=512, vocabulary_size=512))
     sizes = {"experts": 15, "expert_size": 32}
     given = dataclasses.replace(baseline, recurrent=True, depth_attention=True, **sizes)
     assert dr_da(baseline=baseline, **sizes) == given
     assert dr_da(8, baseline=baseline, **sizes) == dataclasses.replace(given, depth=8)
-    assert dr(4, **SMALL, **sizes) == dataclasses.replace(la(4, **SMALL), recurrent=True, **sizes)
+    assert dr(4, **sizes) == dataclasses.replace(la(4), recurrent=True, **sizes)
     with pytest.raises(InputError, match="depth is 0"):
         dr(0, baseline=baseline)
