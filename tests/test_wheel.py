@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ import yaml
 import flows
 from tests.docs.test_your_own import FILES, STUDIES
 from tests.flows.small_study import PROJECT
+from tests.pipeline.documents import lines
 
 OURS = ("flows", "model", "pipeline", "reports", "sql")
 
@@ -38,11 +38,6 @@ CHATS = [
     }
     for row in ASKED
 ]
-
-
-def write_rows(path: Path, rows: list[dict]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +87,8 @@ def dreamer(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("study", STUDIES)
 def test_an_installed_study_takes_no_module_of_its_folder(dreamer: Path, tmp_path: Path, study: str) -> None:
     """The study's folder has a file for the name of each of our packages; importing such a file ends a process."""
-    write_rows(tmp_path / "mirror" / "openai" / "gsm8k" / "main" / "train.jsonl", ASKED)
-    write_rows(tmp_path / "mirror" / "me" / "my-chats" / "default" / "train.jsonl", CHATS)
+    lines(tmp_path / "mirror" / "openai" / "gsm8k" / "main" / "train.jsonl", ASKED)
+    lines(tmp_path / "mirror" / "me" / "my-chats" / "default" / "train.jsonl", CHATS)
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")

@@ -19,7 +19,10 @@ from flows.study.loading import load_study
 from model.evaluation.parts import write_rows
 from tests.flows.small_study import TINY
 from tests.model.saved_files import rewrite, write_values
+from tests.pipeline.documents import lines
 
+Planned = Callable[..., Plan]  # the fixture `prepared`
+ONE = {"models": {"variants": ["LA"]}, "evaluation": {"introspect": False}}
 BEYOND = 7  # tokens by which the step that reaches a point goes beyond the point
 
 
@@ -171,9 +174,7 @@ BENCHMARK = {"name": "b", "repository": "owner/items", "task": "b", "metric": "a
 
 def write_own_rows(mirror: Path, name: str, rows: Iterable[dict[str, Any]]) -> None:
     """Write a data set."""
-    folder = mirror / "owner" / name / "default"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines(mirror / "owner" / name / "default" / "train.jsonl", rows)
 
 
 def entry(name: str, **fields: Any) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from benchmarks.soak import read_tables
 from flows.commands.cli import main
 from flows.plan import Plan
 from flows.study.loading import load_study
-from pipeline.storage.documents import read_documents
 from tests.flows.by_hand import study_file
 from tests.model.saved_files import rewrite
+from tests.pipeline.documents import lines, read
 
 pytestmark = pytest.mark.slow
 
@@ -119,12 +119,10 @@ def test_a_late_benchmark_trains_nothing_and_leaves_out_what_stands_in_the_corpu
     first: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (curated,) = first.glob("store/decontaminate/*")
-    document = next(row for batch in read_documents(curated) for row in batch.to_pylist() if len(row["question"]) > 60)
+    document = next(row for row in read(curated) if len(row["question"]) > 60)
     items = [{"q": document["question"], "a": document["answer"] or "1"}]
     items += [{"q": f"Which river of the {name} hills runs to the sea by the old town?", "a": "5"} for name in "abcde"]
-    folder = tmp_path / "mirror/me/mine/default"
-    folder.mkdir(parents=True)
-    (folder / "test.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
+    lines(tmp_path / "mirror/me/mine/default/test.jsonl", items)
     (tmp_path / "mine.yaml").write_text(
         "task: mine\ndataset_path: me/mine\ntest_split: test\noutput_type: generate_until\n"
         "doc_to_text: 'Question: {{q}}\\nAnswer:'\ndoc_to_target: '{{a}}'\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,9 @@ from flows.run import Options, Shown, run_study
 from flows.watching import progress
 from pipeline.errors import InputError
 from sql.results import connect, query
-from tests.flows.by_hand import Heard, JobsByHand, tiny
+from tests.flows.by_hand import Heard, JobsByHand, Planned, tiny
 from tests.sql.processes import shell
 
-Planned = Callable[..., Plan]
 TWO = {"models": {"variants": ["LA", "DR"]}, "evaluation": {"introspect": False}}
 
 

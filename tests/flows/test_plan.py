@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,9 @@ from flows.states import read_states
 from flows.study.loading import load_study
 from flows.watching.single import LOCK
 from pipeline.storage.integrity import sealed
-from tests.flows.by_hand import study_file, tiny, train, write_checkpoint
+from tests.flows.by_hand import BENCHMARK, Planned, study_file, tiny, train, write_checkpoint, write_own_rows
 from tests.flows.small_study import TINY
 from tests.model.saved_files import write_values
-
-Planned = Callable[..., Plan]
 
 
 def data_keys(plan: Plan) -> dict[str, str]:
@@ -42,7 +39,8 @@ def kept(before: dict[Any, str], after: dict[Any, str]) -> set[Any]:
 AFTER_CURATION = {"tokens", "funnel"}
 OF_ITEMS = {"items", "decontaminate", "tokenizer", *AFTER_CURATION}
 EVERYTHING = set(data_keys(Plan(load_study(TINY))))
-MINE = {"name": "mine", "repository": "me/mine", "task": "mine", "metric": "acc", "question": "q", "answer": "a"}
+MINE = {**BENCHMARK, "name": "mine", "repository": "owner/mine", "task": "mine", "answer": "a"}
+ITEMS = [{"q": "What is 2 + 3?", "a": "5"}]
 
 
 @pytest.mark.parametrize(
@@ -65,8 +63,7 @@ MINE = {"name": "mine", "repository": "me/mine", "task": "mine", "metric": "acc"
     ],
 )
 def test_data_are_made_again_by_what_decides_them(tmp_path: Path, changes: dict[str, Any], changed: set[str]) -> None:
-    (tmp_path / "mirror/me/mine/default").mkdir(parents=True)
-    (tmp_path / "mirror/me/mine/default/test.jsonl").write_text('{"q": "What is 2 + 3?", "a": "5"}\n')
+    write_own_rows(tmp_path / "mirror", "mine", ITEMS)
     here = {"data": {"mirror": str(tmp_path / "mirror"), **changes.get("data", {})}}
     before, after = data_keys(Plan(tiny(tmp_path))), data_keys(Plan(tiny(tmp_path, **{**changes, **here})))
     assert set(before) - kept(before, after) == changed
@@ -132,9 +129,8 @@ def test_a_task_is_asked_again_where_a_file_that_defines_it_has_changed(
     prepared: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for folder in ("lists/prompts", "mirror/me/mine/default"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "mirror/me/mine/default/test.jsonl").write_text('{"q": "What is 2 + 3?", "a": "5"}\n')
+    (tmp_path / "lists/prompts").mkdir(parents=True)
+    write_own_rows(tmp_path / "mirror", "mine", ITEMS)
     (tmp_path / "mine.yaml").write_text("include: base.yaml\ntask: mine\n")
     (tmp_path / "base.yaml").write_text("include: [lists/more.yaml, none.yaml]\n")
     (tmp_path / "lists/more.yaml").write_text("include: ../base.yaml\ndoc_to_text: !function prompts.ask.short\n")
@@ -244,8 +240,7 @@ def test_a_race_is_decided_once_all_its_seeds_have_ended(prepared: Planned) -> N
 def test_a_late_benchmark_leaves_data_and_trainings_done(
     prepared: Planned, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "mirror/me/mine/default").mkdir(parents=True)
-    (tmp_path / "mirror/me/mine/default/test.jsonl").write_text('{"q": "What is 2 + 3?", "a": "5"}\n')
+    write_own_rows(tmp_path / "mirror", "mine", ITEMS)
     plan = prepared(models={"variants": ["LA"]}, evaluation={"introspect": False})
     train(plan.runs[0])
     (plan.study.folder / LOCK).touch()

@@ -18,11 +18,13 @@ from flows.plan import Plan
 from flows.prepare import prepare_data
 from flows.study.loading import load_study
 from pipeline.errors import InputError
-from pipeline.storage.documents import KEPT, read_documents
+from pipeline.storage.documents import KEPT
 from pipeline.storage.parallel import workers
 from pipeline.storage.store import Output
 from tests.flows.by_hand import BENCHMARK, at_once, entry, prepared_of, study_file, tiny, write_own_rows
 from tests.flows.small_study import TINY
+from tests.pipeline.decontaminate.items import WORDS
+from tests.pipeline.documents import read
 
 
 def score_curation(folder: Path, kept: Iterable[int], truth_file: str = "truth.jsonl") -> dict[str, dict[str, int]]:
@@ -67,11 +69,7 @@ def stage(prepared: Plan, name: str) -> Output:
 
 @pytest.mark.slow
 def test_every_leak_and_exact_duplicate_is_found_and_clean_documents_stay(prepared: Plan) -> None:
-    kept = [
-        row
-        for batch in read_documents(stage(prepared, "decontaminate").path, columns=["row"])
-        for row in batch["row"].to_pylist()
-    ]
+    kept = [row["row"] for row in read(stage(prepared, "decontaminate").path)]
     scores = score_curation(stage(prepared, "world").path, kept)
     for kind in ("leak", "exact", "broken", "unclosed"):
         assert scores[kind]["rows"] > 0
@@ -85,8 +83,7 @@ def test_of_sheets_only_what_is_planted_goes(tmp_path: Path) -> None:
     world = {"documents": 1500, "items": 40, "families": ["recall", "expressions", "chain", "tracking"]}
     plan = Plan(tiny(tmp_path / "run", data={"world": world}))
     prepare_data(plan, at_once)
-    batches = read_documents(stage(plan, "decontaminate").path, columns=["row"])
-    kept = [row for batch in batches for row in batch["row"].to_pylist()]
+    kept = [row["row"] for row in read(stage(plan, "decontaminate").path)]
     scores = score_curation(stage(plan, "world").path, kept, "sheets.truth.jsonl")
     assert {kind: score["right"] for kind, score in scores.items()} == {
         kind: score["rows"] for kind, score in scores.items()
@@ -133,9 +130,6 @@ def test_a_study_of_late_benchmarks_alone_has_no_items_to_look_for(tmp_path: Pat
     assert plan.data.items.results == {"items": 0}
 
 
-WORDS = [f"{a}{b}{c}" for a in "klmn" for b in "aeiou" for c in "prst"]
-
-
 @pytest.mark.slow
 def test_a_new_source_is_signed_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw, mirror = random.Random(0), tmp_path / "mirror"
@@ -153,7 +147,7 @@ def test_a_new_source_is_signed_alone(tmp_path: Path, monkeypatch: pytest.Monkey
 
     def kept(root: str, *names: str) -> list[str]:
         unique = prepared_of(mirror, tmp_path / root, *map(entry, names)).data.unique
-        return [i for batch in read_documents(unique.path) for i in batch["id"].to_pylist()]
+        return [row["id"] for row in read(unique.path)]
 
     assert len(kept("grown", "first")) == 200
     assert len(signed) == 1
@@ -201,12 +195,9 @@ def mirror(tmp_path: Path) -> Path:
 def test_bad_rows_are_counted_and_nothing_is_lost(mirror: Path) -> None:
     data = prepare(mirror, "nested", "mixed")
     for name, rows in (("nested", 69), ("mixed", 48)):
-        read, stripped, cleaned = (
-            next(o for o in data.counted if o.stage == stage and o.results["counts"][0]["source"] == name)
-            for stage in ("documents", "traces", "clean")
-        )
         before = rows
-        for output in (read, stripped, cleaned):
+        for stage in ("documents", "traces", "clean"):
+            output = next(o for o in data.counted if o.stage == stage and o.results["counts"][0]["source"] == name)
             counts = output.results["counts"]
             assert sum(row["documents"] for row in counts) == before, output.stage
             before = sum(row["documents"] for row in counts if row["reason"] == KEPT)
@@ -221,14 +212,8 @@ def test_bad_rows_are_counted_and_nothing_is_lost(mirror: Path) -> None:
     assert reasons["question too short"] == 1
     assert reasons["response too long"] == 2
     assert reasons["exact_duplicate"] == 2
-    ids = [
-        id
-        for output in data.counted
-        for batch in read_documents(output.path, kind="dropped")
-        for id in batch["id"].to_pylist()
-    ]
-    curated = next(o for o in data.counted if o.stage == "decontaminate")
-    ids += [id for batch in read_documents(curated.path) for id in batch["id"].to_pylist()]
+    ids = [row["id"] for output in data.counted for row in read(output.path, "dropped")]
+    ids += [row["id"] for row in read(data.curated.path)]
     assert len(ids) == len(set(ids)) == 69 + 48
 
 
@@ -242,13 +227,7 @@ NAMES = ("first", "second", "third")
 
 
 def texts(outputs: list[Any]) -> list[Any]:
-    return [
-        row
-        for output in outputs
-        for kind in ("documents", "dropped")
-        for batch in read_documents(output.path, kind=kind)
-        for row in batch.to_pylist()
-    ]
+    return [row for output in outputs for kind in ("documents", "dropped") for row in read(output.path, kind)]
 
 
 @pytest.mark.slow  # starting Dask's workers takes seconds

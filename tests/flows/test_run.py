@@ -25,12 +25,10 @@ from pipeline.errors import InputError
 from reports.page.report import write_report
 from sql.results import Busy, connect, query
 from sql.statistics.sequential import NOMINAL
-from tests.flows.by_hand import JobsByHand, study_file, write_state
+from tests.flows.by_hand import ONE, JobsByHand, Planned, study_file, write_state
 from tests.model.saved_files import write_values
 
-Planned = Callable[..., Plan]
 EVALUATED = Options(until="evaluate")
-ONE = {"models": {"variants": ["LA"]}, "evaluation": {"introspect": False}}
 RACE = {"seeds": [0, 1], "screening": 0.25}
 
 

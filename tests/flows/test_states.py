@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,12 +25,10 @@ from flows.watching import progress
 from flows.watching.record import recorded
 from flows.watching.single import LOCK, only_run, runs_elsewhere
 from tests.faults.processes import start
-from tests.flows.by_hand import train, write_checkpoint
+from tests.flows.by_hand import Planned, train, write_checkpoint
 from tests.flows.small_study import TINY, small_study
 from tests.model.saved_files import write_values
 from tests.waiting import PATIENCE_SECONDS, until
-
-Planned = Callable[..., Plan]
 
 
 def states(study: Study) -> dict[str, State]:

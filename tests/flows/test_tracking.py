@@ -18,10 +18,8 @@ from flows.plan import Plan
 from flows.run import Shown, run_study
 from pipeline.errors import InputError
 from sql.results import Busy, ask, query
-from tests.flows.by_hand import JobsByHand, tiny
+from tests.flows.by_hand import ONE, JobsByHand, Planned, tiny
 
-ONE = {"models": {"variants": ["LA"]}, "evaluation": {"introspect": False}}
-Planned = Callable[..., Plan]
 Point = tuple[str, int, str, float]  # run, training tokens, name, value
 
 POINTS = """

@@ -19,16 +19,14 @@ from flows.run import Options, Shown, choose_rates, run_study, work_left, write_
 from flows.states import read_states
 from pipeline.errors import InputError
 from sql.results import query
-from tests.flows.by_hand import JobsByHand, at_once, evaluate, study_file, tiny, train
+from tests.flows.by_hand import ONE, JobsByHand, Planned, at_once, evaluate, study_file, tiny, train
 
-Planned = Callable[..., Plan]
 GRID = [1e-3, 2e-3, 4e-3]
 TUNE = {"learning_rate": GRID, "seeds": [900, 901], "tokens": 6000}
 TRAINING = {"tune": TUNE, "seeds": [0]}
 SLOW = {"name": "slow", "family": "LA", "training": {"learning_rate": {"times": 0.25, "of": "LA"}}}
 OWN = {"name": "own", "family": "DR", "training": {"learning_rate": 7e-4, "weight_decay": 0.1}, "seeds": [5, 6]}
 MODELS = {"variants": ["LA", "DR", SLOW, OWN]}
-ONE = {"models": {"variants": ["LA"]}, "evaluation": {"introspect": False}}
 
 
 @pytest.fixture(scope="module")

@@ -13,15 +13,10 @@ from hypothesis import strategies as st
 from model.generate import generate
 from model.introspect import observe
 from pipeline.errors import InputError
-from tests.model.evaluation.evaluation_world import plain_generation, small_model
+from tests.model.evaluation.evaluation_world import plain_generation, prompts_of, small_model
 from tests.model.tiny_network import DR, DR_DA, LA, VARIANTS, build, by_reference, random_documents, random_tokens
 
 END = 0
-
-
-def prompts_of(*lengths: int) -> list[list[int]]:
-    generator = torch.Generator().manual_seed(sum(lengths))
-    return [torch.randint(1, 320, (length,), generator=generator).tolist() for length in lengths]
 
 
 def test_end_token_ends_a_row_and_is_left_out() -> None:

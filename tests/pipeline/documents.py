@@ -1,7 +1,8 @@
-"""Documents on disk: written from their texts, and read back as rows."""
+"""Documents on disk: written from their texts, and read back as rows; rows as JSON lines."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,13 @@ def write(folder: Path, *tables: pa.Table, **options: Any) -> Path:
         for one in tables:
             writer.keep(one)
     return folder
+
+
+def lines(path: Path, rows: Iterable[Any]) -> Path:
+    """Write rows as JSON lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
 
 
 def read(folder: Path, kind: str = "documents") -> list[dict[str, Any]]:

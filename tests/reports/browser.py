@@ -11,13 +11,15 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
+
+from tests.waiting import until
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 START = 60  # seconds
@@ -61,9 +63,9 @@ class Browser:
 
     def wait(self, expression: str, seconds: float = START) -> None:
         """Wait until JavaScript gives a true value."""
-        until = time.monotonic() + seconds
+        end = time.monotonic() + seconds
         while not self.run(expression):
-            if time.monotonic() > until:
+            if time.monotonic() > end:
                 raise TimeoutError(expression)
             time.sleep(0.05)
 
@@ -113,22 +115,14 @@ def browser() -> Iterator[Browser]:
         downloads.mkdir()
         process = subprocess.Popen([CHROMIUM, *ARGUMENTS, f"--user-data-dir={profile}"], stderr=subprocess.DEVNULL)
         try:
-            port, path = _port(profile / "DevToolsActivePort", process.poll)
+            told = profile / "DevToolsActivePort"  # with Chromium's port and address
+            until(lambda: told.exists() and told.read_text().count("\n") == 1, process)
+            port, path = told.read_text().split("\n")
             with connect(f"ws://127.0.0.1:{port}{path}", max_size=None, compression=None) as connection:
                 yield Browser(connection, downloads)
         finally:
             process.terminate()
             process.wait(timeout=START)
-
-
-def _port(file: Path, ended: Callable[[], int | None]) -> list[str]:
-    """Wait for the file in which Chromium names its port and its address."""
-    until = time.monotonic() + START
-    while time.monotonic() < until and ended() is None:
-        if file.exists() and len(lines := file.read_text().split("\n")) == 2:
-            return lines
-        time.sleep(0.05)
-    raise TimeoutError("Chromium did not start")
 
 
 def take_pictures(page: Path, folder: Path) -> None:

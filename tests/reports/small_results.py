@@ -33,6 +33,7 @@ VERSIONS = {
     "packages": json.dumps({"torch": "2.13.0", "lm-eval": "0.4.13"}),
 }
 TASKS = ("gsm8k", "mmlu_math")
+Tables = dict[str, list[dict[str, Any]]]
 
 
 def entered(path: Path, tables: Mapping[str, Sequence[Mapping[str, Any]]], replicates: int = 0) -> Path:
@@ -127,10 +128,37 @@ def whole_study(path: Path, right: Mapping[str, Sequence[int]] = RIGHT, depths: 
     return entered(path, tables, replicates=60)
 
 
-def checkpoints(run: str, epochs: float = 2.5, stream: str = "ab") -> list[dict[str, Any]]:
-    """Rows of `checkpoints` of one run, which ends after so many epochs."""
+def trained(
+    right: Mapping[str, Sequence[int]], tasks: Sequence[str] = TASKS, seeds: int = 1, stream: str = "ab"
+) -> Tables:
+    """Models of so many seeds for each variant, trained and evaluated; a further seed has one more right answer."""
+    tables: Tables = {"studies": [study()], "models": [], "runs": [], "steps": [], "checkpoints": [], "run_details": []}
+    tables |= {"evaluations": [], "items": []}
+    for variant, counts in right.items():
+        tables["models"].append(model_row(variant, variant, 4))
+        for seed in range(seeds):
+            run = f"{variant}-s{seed}"
+            tables["runs"].append(run_row(run, variant) | {"seed": seed})
+            tables["steps"] += [
+                {"run_id": run, "step": n, "tokens": n * 100_000, "loss": 5 / n**0.3, "seconds": 1.0 * n}
+                for n in range(1, 161)
+            ]
+            tables["checkpoints"] += checkpoints(run, stream=stream)
+            for name, rows in evaluations(run, [count + seed for count in counts], tasks).items():
+                tables[name] += rows
+    return tables
+
+
+def models_and_runs(*variants: str) -> Tables:
+    """A study with a model and a run for each variant, of its name, and no evaluations yet."""
+    tables: Tables = {"studies": [study()], "models": [model_row(name, name, 4) for name in variants]}
+    return tables | {"runs": [run_row(name, name) for name in variants], "evaluations": []}
+
+
+def checkpoints(run: str, stream: str = "ab") -> list[dict[str, Any]]:
+    """Rows of `checkpoints` of one run, which ends after two epochs and a half."""
     return [
-        {"run_id": run, "tokens": tokens, "epoch": epochs * tokens / POINTS[-1], "stream_hash": f"{stream}{tokens}"}
+        {"run_id": run, "tokens": tokens, "epoch": 2.5 * tokens / POINTS[-1], "stream_hash": f"{stream}{tokens}"}
         for tokens in POINTS
     ]
 
@@ -148,7 +176,7 @@ def run_row(run: str, model: str, tokens: int = POINTS[-1], status: str = "compl
     return {**row, "seconds": 7300.0, "device": "cpu", "tokens_per_second": 2200.0, "stream_hash": "ab" * 16}
 
 
-def curation(packed: int = 9_000_000) -> list[dict[str, Any]]:
+def curation() -> list[dict[str, Any]]:
     """Rows of `curation`: 1,000 documents read, 700 packed."""
     steps = [
         ("documents", "kept", 1000, None),
@@ -156,7 +184,7 @@ def curation(packed: int = 9_000_000) -> list[dict[str, Any]]:
         ("clean", "too_short", 100, None),
         ("deduplicate", "kept", 700, None),
         ("deduplicate", "exact_duplicate", 200, None),
-        ("tokens", "kept", 700, packed),
+        ("tokens", "kept", 700, 9_000_000),
     ]
     names = ("stage", "reason", "documents", "tokens")
     return [{"study_id": STUDY, "source": "world", "characters": 5, **dict(zip(names, s, strict=True))} for s in steps]

@@ -28,16 +28,14 @@ from pipeline.errors import InputError
 from reports.tables.cells import left, table
 from tests.flows.small_study import PROJECT, small_study
 from tests.full_disk import no_space
-from tests.reports.small_results import RIGHT, STUDY, curation, entered, evaluations, model_row, run_row, study
+from tests.reports.small_results import RIGHT, STUDY, curation, entered, evaluations, models_and_runs, study
 from tests.sql.empty import empty_file
 from tests.waiting import PATIENCE_SECONDS, until
 
 
 def test_the_report_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    made: dict = {"studies": [study()], "models": [], "runs": [], "evaluations": [], "curation": curation()}
+    made = models_and_runs("LA", "DR") | {"curation": curation()}
     for variant in ("LA", "DR"):
-        made["models"].append(model_row(variant, variant, 4))
-        made["runs"].append(run_row(variant, variant))
         made["evaluations"] += evaluations(variant, RIGHT[variant])["evaluations"]
     database = entered(tmp_path / "results.duckdb", made, replicates=1)
     assert main(["report", str(database), "--text"]) == 0

@@ -21,6 +21,18 @@ from pipeline.worlds.tasks import world_specifications
 from pipeline.worlds.world import write_world
 from tests.model.saved_files import save_model
 
+USERS_TASK = """
+task: shapes
+dataset_name: default
+output_type: generate_until
+test_split: test
+training_split: train
+doc_to_text: "{{question}}"
+doc_to_target: "{{answer}}"
+generation_kwargs: {until: ["\\n"], max_gen_toks: 5}
+metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
+metadata: {version: 2.5}
+"""
 ITEMS = 9  # of each of the world's tasks in `write_place`
 END = "<|end|>"
 SENTENCES = (
@@ -163,6 +175,11 @@ def write_job(place: Path, output: str, **changes: Any) -> Path:
     path = place / f"{output}.json"
     path.write_text(json.dumps(job))
     return path
+
+
+def prompts_of(*lengths: int, seed: int = 0) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(1000 * seed + sum(lengths))
+    return [torch.randint(1, 320, (length,), generator=generator).tolist() for length in lengths]
 
 
 def plain_specifications(place: Path, world: str = "world") -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from model.evaluation.scoring import log_likelihoods, rolling_windows
 from model.evaluation.tokenizer import Tokenizer
 from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import (
+    USERS_TASK,
     plain_generation,
     plain_log_likelihood,
     small_model,
@@ -214,20 +215,6 @@ def test_narrow_weights_route_as_the_wide_ones_do(text_model: LanguageModel) -> 
 
 
 # --- tasks ---
-
-
-USERS_TASK = """
-task: shapes
-dataset_name: default
-output_type: generate_until
-test_split: test
-training_split: train
-doc_to_text: "{{question}}"
-doc_to_target: "{{answer}}"
-generation_kwargs: {until: ["\\n"], max_gen_toks: 5}
-metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
-metadata: {version: 2.5}
-"""
 
 
 def test_a_users_own_task(tmp_path: Path) -> None:

@@ -17,16 +17,12 @@ from model.generate import generate
 from tests.model.evaluation.evaluation_world import (
     plain_generation,
     plain_log_likelihood,
+    prompts_of,
     small_model,
 )
 
 END = 0
 Pairs = Sequence[tuple[list[int], list[int]]]
-
-
-def tokens_of(*lengths: int, seed: int = 0) -> list[list[int]]:
-    generator = torch.Generator().manual_seed(1000 * seed + sum(lengths))
-    return [torch.randint(1, 320, (length,), generator=generator).tolist() for length in lengths]
 
 
 def together(
@@ -75,8 +71,8 @@ DEPTHS = [*((family, None) for family in FAMILIES), ("DR", 2), ("DR+DA", 1), ("D
 @pytest.mark.parametrize(("family", "depth"), DEPTHS)
 def test_one_reading_equals_a_plain_pass(family: str, depth: int | None, batch_tokens: int) -> None:
     model = small_model(**FAMILIES[family])
-    prompts = tokens_of(30, 7, 7, 23, 60, 1)
-    pairs = list(zip(prompts, tokens_of(3, 1, 5, 9, 4, 1), strict=True))
+    prompts = prompts_of(30, 7, 7, 23, 60, 1)
+    pairs = list(zip(prompts, prompts_of(3, 1, 5, 9, 4, 1), strict=True))
     pairs[2] = (prompts[2], plain_generation(model, prompts[2], 3, -1, depth))
     written, scores = together(model, prompts, pairs, 8, batch_tokens=batch_tokens, depth=depth)
     assert written == [plain_generation(model, prompt, 8, END, depth) for prompt in prompts]
@@ -100,9 +96,9 @@ def test_one_reading_equals_two(
 ) -> None:
     """Also where one of the two cuts the prompt, and for prompts with no continuation, or two of them."""
     model = small_model(sequence_length=sequence_length)
-    prompts = tokens_of(*(length for length, _, _ in items))
+    prompts = prompts_of(*(length for length, _, _ in items))
     pairs = [
-        (prompt, *tokens_of(length, seed=place))
+        (prompt, *prompts_of(length, seed=place))
         for prompt, (_, length, continuations) in zip(prompts, items, strict=True)
         for place in range(continuations)
     ]
@@ -110,8 +106,8 @@ def test_one_reading_equals_two(
 
 
 def test_a_shared_prompt_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, prompts = small_model(), tokens_of(20, 20, 20, 20)
-    pairs = list(zip(prompts, tokens_of(1, 1, 4, 3), strict=True))
+    model, prompts = small_model(), prompts_of(20, 20, 20, 20)
+    pairs = list(zip(prompts, prompts_of(1, 1, 4, 3), strict=True))
     read = Read(monkeypatch)
     scoring = Scoring(model, pairs)
     generate(model, prompts, max_new_tokens=6, end_token=END, stop=lambda _: True, after_prompts=scoring.after_prompts)
@@ -121,8 +117,8 @@ def test_a_shared_prompt_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_more_rows_branch_off_at_once_than_generation_itself_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, prompts = small_model(), tokens_of(*[20] * 9)
-    scoring = Scoring(model, list(zip(prompts, tokens_of(*range(2, 11)), strict=True)))
+    model, prompts = small_model(), prompts_of(*[20] * 9)
+    scoring = Scoring(model, list(zip(prompts, prompts_of(*range(2, 11)), strict=True)))
     read = Read(monkeypatch)
     generate(model, prompts, max_new_tokens=10, end_token=END, stop=lambda _: True, after_prompts=scoring.after_prompts)
     assert read.rows == 4
@@ -136,7 +132,7 @@ def test_long_continuations_are_read_apart(
     monkeypatch: pytest.MonkeyPatch, length: int, count: int, again: int
 ) -> None:
     """Where there is no room behind the prompt, which is that of the answer; and where longer than the prompt."""
-    model, (prompt, gold) = small_model(), tokens_of(30, length)
+    model, (prompt, gold) = small_model(), prompts_of(30, length)
     together(model, [prompt], [(prompt, gold)], count)
     scoring = Scoring(model, [(prompt, gold)])
     generate(model, [prompt], max_new_tokens=count, end_token=END, after_prompts=scoring.after_prompts)
@@ -146,7 +142,7 @@ def test_long_continuations_are_read_apart(
 
 
 def test_a_prompt_that_only_one_of_the_two_cuts() -> None:
-    model, (prompt, gold) = small_model(sequence_length=32), tokens_of(28, 3)
+    model, (prompt, gold) = small_model(sequence_length=32), prompts_of(28, 3)
     written, ((value, _),) = together(model, [prompt], [(prompt, gold)], 10)
     assert written == [plain_generation(model, prompt[-22:], 10, END)]
     assert value == pytest.approx(plain_log_likelihood(model, prompt, gold)[0], rel=1e-5)

@@ -16,17 +16,8 @@ from model.evaluation.harness_tasks import HarnessTask
 from model.evaluation.tasks import PlainTask, read_items
 from model.evaluation.trust import FILTERS, METRICS, check_task_file
 from pipeline.errors import InputError
-from tests.model.evaluation.evaluation_world import write_data
+from tests.model.evaluation.evaluation_world import USERS_TASK, write_data
 
-TASK = """
-task: shapes
-dataset_name: default
-output_type: generate_until
-test_split: test
-doc_to_text: "{{question}}"
-doc_to_target: "{{answer}}"
-metric_list: [{metric: exact_match}]
-"""
 PROGRAM = "def prompt(item):\n    return 'by a program'\nopen('{}', 'w').close()\n"
 
 
@@ -43,7 +34,7 @@ def specification(place: Path, file: Path | None, **more: Any) -> dict[str, Any]
 @pytest.mark.parametrize("field", ["doc_to_text", "doc_to_target"])
 def test_a_template_cannot_leave_its_item(tmp_path: Path, place: Path, field: str) -> None:
     file, trace = tmp_path / "shapes.yaml", tmp_path / "trace"
-    file.write_text(TASK)
+    file.write_text(USERS_TASK)
     command = "{{ cycler.__init__.__globals__.os.popen('touch " + str(trace) + "').read() }}"
     for trusted in (False, True):  # trust in Python files opens no template
         with pytest.raises(InputError, match="__init__"):
@@ -54,8 +45,8 @@ def test_a_template_cannot_leave_its_item(tmp_path: Path, place: Path, field: st
 def test_a_task_file_imports_no_program_without_trust(tmp_path: Path, place: Path) -> None:
     file, trace = tmp_path / "shapes.yaml", tmp_path / "trace"
     (tmp_path / "evil.py").write_text(PROGRAM.format(trace))
-    file.write_text(TASK.replace('"{{question}}"', "!function evil.prompt"))
-    with pytest.raises(InputError, match=r"shapes\.yaml: !function in line 6 runs code; --trust-code"):
+    file.write_text(USERS_TASK.replace('"{{question}}"', "!function evil.prompt"))
+    with pytest.raises(InputError, match=r"shapes\.yaml: !function in line 7 runs code; --trust-code"):
         build_task(specification(place, file), tmp_path)
     assert not trace.exists()
     trusted = HarnessTask(specification(place, file), cache=tmp_path, trust_code=True)
@@ -82,8 +73,8 @@ def test_a_task_file_imports_no_program_without_trust(tmp_path: Path, place: Pat
 )
 def test_no_other_option_runs_code(tmp_path: Path, place: Path, overrides: dict[str, Any], words: str) -> None:
     file, changed = tmp_path / "shapes.yaml", tmp_path / "changed.yaml"
-    file.write_text(TASK)
-    changed.write_text(yaml.safe_dump(yaml.safe_load(TASK) | overrides))
+    file.write_text(USERS_TASK)
+    changed.write_text(yaml.safe_dump(yaml.safe_load(USERS_TASK) | overrides))
     for given in (specification(place, file, overrides=overrides), specification(place, changed)):
         with pytest.raises(InputError, match=rf"benchmark shapes.*{words}.*--trust-code"):
             build_task(given, tmp_path)

@@ -12,13 +12,9 @@ from pipeline.benchmarks.items import benchmark_items, task_file, task_specifica
 from pipeline.benchmarks.table import BENCHMARKS, resolve_benchmark
 from pipeline.errors import InputError
 from tests.mirror import MIRROR, needs_mirror
+from tests.pipeline.documents import lines
 
 OPENSTAX = {"name": "openstax", "repository": "openstax/algebra", "split": "validation", "text": "text"}
-
-
-def lines(path, rows):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def items(entry, folder):

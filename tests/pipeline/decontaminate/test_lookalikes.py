@@ -176,9 +176,6 @@ def test_a_closing_sentence_that_asks_is_no_formality(tmp_path: Path) -> None:
     assert without_closing(phrases) == ["So? ", phrases[1]]
 
 
-ALPHABET = [f"{a}{b}{c}" for a in ("ba", "ke", "lo") for b in ("ra", "to", "nu") for c in ("sol", "dim", "xen")]
-
-
 def parts(words: list[str]) -> Words:
     ((_, found),) = word_blocks(text_column(pa.array([" ".join(words)])))
     return found
@@ -196,20 +193,20 @@ def exchanged(passage: list[str], places: list[int]) -> list[str]:
 
 @pytest.mark.parametrize(("words", "copy"), [(2, True), (3, False)])
 def test_one_word_in_nine_may_be_exchanged(words: int, copy: bool) -> None:
-    assert agrees(ALPHABET[:18], 4, exchanged(ALPHABET[:18], [2, 6, 10][:words])) == copy
+    assert agrees(WORDS[:18], 4, exchanged(WORDS[:18], [2, 6, 10][:words])) == copy
 
 
 @pytest.mark.parametrize(("times", "copy"), [(6, True), (7, False)])
 def test_seven_words_in_ten_are_kept_where_one_is_exchanged_throughout(times: int, copy: bool) -> None:
-    passage = [word for other in ALPHABET[:times] for word in ("ann", other)] + ALPHABET[times : 20 - times]
+    passage = [word for other in WORDS[:times] for word in ("ann", other)] + WORDS[times : 20 - times]
     assert len(passage) == 20
     assert agrees(passage, 3, ["eva" if word == "ann" else word for word in passage]) == copy
 
 
 @pytest.mark.parametrize(("words", "copy"), [(2, True), (3, False)])
 def test_three_quarters_of_what_is_asked_are_kept(words: int, copy: bool) -> None:
-    assert agrees(ALPHABET, 8, exchanged(ALPHABET, [20, 22, 24][:words])) == copy
-    assert agrees(ALPHABET, 8, exchanged(ALPHABET, [4, 8, 12][:words]))  # before the last sentence
+    assert agrees(WORDS[:27], 8, exchanged(WORDS[:27], [20, 22, 24][:words])) == copy
+    assert agrees(WORDS[:27], 8, exchanged(WORDS[:27], [4, 8, 12][:words]))  # before the last sentence
 
 
 TEMPLATE = "{} keeps {} hens behind the old mill and sells them to the baker at the corner of the long street"

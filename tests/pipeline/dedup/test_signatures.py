@@ -23,6 +23,7 @@ from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
 from pipeline.storage.documents import Shard
 from pipeline.text.words import text_column, word_blocks
+from tests.pipeline.decontaminate.items import WORDS
 from tests.pipeline.documents import read, table, write
 from tests.pipeline.text.specification import TEXTS, words_of
 
@@ -230,9 +231,6 @@ def test_shared_bands_are_datasketchs_candidates() -> None:
         index.insert(key, sketch(members, 128, 1))
     assert found == expected
     assert len(found) > 200
-
-
-WORDS = [f"{a}{b}{c}" for a in "klmn" for b in "aeiou" for c in "prst"]
 
 
 def source(folder: Path, name: str, questions: list[str]) -> Path:

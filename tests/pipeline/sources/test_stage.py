@@ -20,6 +20,7 @@ from pipeline.sources.stage import check_rows, read_source
 from pipeline.sources.table import SOURCES, resolve_source
 from pipeline.storage.parallel import workers
 from tests.mirror import MIRROR, needs_mirror
+from tests.pipeline.documents import lines
 from tests.pipeline.documents import read as documents
 
 CASES = yaml.safe_load(Path(__file__).with_name("rows_of_sources.yaml").read_text(encoding="utf-8"))
@@ -157,11 +158,6 @@ def test_the_text_of_compressed_files_is_longer(tmp_path, ending, share):
 
 
 PLAIN = {"name": "plain", "repository": "a/b", "question": "q", "response": "r"}
-
-
-def lines(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def reasons(result):

@@ -78,12 +78,11 @@ def test_tokens_are_those_of_every_document_or_of_a_sample(tmp_path: Path, monke
 def by_hand(folder: Path, tokenizer: Path) -> dict[tuple[str, str], int]:
     codec, found = read_tokenizer(tokenizer), {}
     for kind in ("documents", "dropped"):
-        for batch in read_documents(folder, kind=kind):
-            for row in batch.to_pylist():
-                parts = training_parts(row["question"], row["response"])
-                key = row["source"], row.get("reason", KEPT)
-                tokens = sum(len(codec.encode(part, add_special_tokens=False).ids) for part in parts) + 1
-                found[key] = found.get(key, 0) + tokens
+        for row in read(folder, kind):
+            parts = training_parts(row["question"], row["response"])
+            key = row["source"], row.get("reason", KEPT)
+            tokens = sum(len(codec.encode(part, add_special_tokens=False).ids) for part in parts) + 1
+            found[key] = found.get(key, 0) + tokens
     return found
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline.storage.documents import SCHEMA, DocumentWriter
+from pipeline.storage.documents import SCHEMA
+from tests.pipeline.documents import write as write_tables
 
 DOCUMENTS = [
     (f"{name} has {number} {thing}. How many {thing} does {name} have?", str(number))
@@ -25,10 +26,7 @@ def write(folder: Path, documents: list[tuple[str | None, str | None]], *, rows:
         for i, (asked, response) in enumerate(documents)
     ]
     table = pa.Table.from_pylist(values, schema=SCHEMA)
-    with DocumentWriter(folder, **options) as writer:
-        for first in range(0, len(documents), rows):
-            writer.keep(table.slice(first, rows))
-    return folder
+    return write_tables(folder, *(table.slice(first, rows) for first in range(0, len(documents), rows)), **options)
 
 
 def foreign(folder: Path, special: list[str], eos: str | dict | None = None) -> Path:

@@ -47,6 +47,9 @@ WRONG = {
 }
 
 
+TWO = pd.DataFrame({"variant": ["A", "A", "B", "B"], "seed": 0, "tokens": [10, 20] * 2, "task": "t"})
+
+
 def table(path: Path, head: str, rows: tuple[str, ...]) -> Path:
     path.write_text("\n".join((head, *rows)) + "\n")
     return path
@@ -79,8 +82,7 @@ def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
 def test_scores_and_losses_are_values_of_their_own_in_every_format(tmp_path: Path, kind: str) -> None:
-    frame = pd.DataFrame({"variant": ["A", "A", "B", "B"], "seed": 0, "tokens": [10, 20] * 2, "task": "t"})
-    frame = frame.assign(score=[0.1, 0.2, 0.3, None], loss=[3.0, 2.0, 2.5, 1.5], stderr=0.05, note="mine")
+    frame = TWO.assign(score=[0.1, 0.2, 0.3, None], loss=[3.0, 2.0, 2.5, 1.5], stderr=0.05, note="mine")
     path = tmp_path / f"curves.{kind}"
     write = {"csv": frame.to_csv, "parquet": frame.to_parquet, "jsonl": frame.to_json}[kind]
     write(path, **{"orient": "records", "lines": True} if kind == "jsonl" else {"index": False})
@@ -94,9 +96,7 @@ def test_scores_and_losses_are_values_of_their_own_in_every_format(tmp_path: Pat
 
 
 def test_an_index_of_parquet_is_columns(tmp_path: Path) -> None:
-    frame = pd.DataFrame(
-        {"variant": ["A", "A", "B", "B"], "seed": 0, "tokens": [10, 20] * 2, "task": "t", "score": 0.5}
-    )
+    frame = TWO.assign(score=0.5)
     frame.groupby(["variant", "seed", "tokens", "task"]).mean().to_parquet(tmp_path / "curves.parquet")
     assert read_curves(tmp_path / "curves.parquet").points["tokens"].tolist() == [10, 20, 10, 20]
 
@@ -213,8 +213,7 @@ def test_without_items_the_interval_has_the_standard_errors(tmp_path: Path) -> N
 
 
 def test_no_common_range_and_an_unknown_baseline_are_one_line(tmp_path: Path) -> None:
-    points = pd.DataFrame({"variant": ["A", "A", "B", "B"], "seed": 0, "tokens": [1, 2] * 2, "task": "t"})
-    curves = Curves(points.assign(metric="accuracy", filter="none", value=[0.1, 0.2, 0.3, 0.4]))
+    curves = Curves(TWO.assign(metric="accuracy", filter="none", value=[0.1, 0.2, 0.3, 0.4]))
     with pytest.raises(InputError, match="no variant has a value in common with A"):
         enter_curves(tmp_path / "a.duckdb", curves, baseline=None)
     with pytest.raises(InputError, match="no variant 'a'; A, B"):

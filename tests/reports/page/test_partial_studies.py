@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -19,17 +19,19 @@ from tests.reports.small_results import (
     POINTS,
     RIGHT,
     STUDY,
+    Tables,
     checkpoints,
     entered,
     evaluations,
     model_row,
+    models_and_runs,
     run_row,
     study,
+    trained,
 )
 
 pytestmark = pytest.mark.slow
 
-Tables = dict[str, list[dict[str, Any]]]
 BOTH = {name: RIGHT[name] for name in ("LA", "DR")}
 
 
@@ -55,27 +57,6 @@ def told(database: Path) -> Told:
 
 def report(tmp_path: Path, tables: Tables, replicates: int = 0) -> Told:
     return told(entered(tmp_path / "results.duckdb", tables, replicates=replicates))
-
-
-def trained(
-    right: Mapping[str, Sequence[int]], tasks: Sequence[str] = ("gsm8k", "mmlu_math"), seeds: int = 1
-) -> Tables:
-    """Models of so many seeds for each variant, trained and evaluated; a further seed has one more right answer."""
-    tables: Tables = {"studies": [study()], "models": [], "runs": [], "steps": [], "checkpoints": [], "run_details": []}
-    tables |= {"evaluations": [], "items": []}
-    for variant, counts in right.items():
-        tables["models"].append(model_row(variant, variant, 4))
-        for seed in range(seeds):
-            run = f"{variant}-s{seed}"
-            tables["runs"].append(run_row(run, variant) | {"seed": seed})
-            tables["steps"] += [
-                {"run_id": run, "step": n, "tokens": n * 100_000, "loss": 5 / n**0.3, "seconds": 1.0 * n}
-                for n in range(1, 161)
-            ]
-            tables["checkpoints"] += checkpoints(run)
-            for name, rows in evaluations(run, [count + seed for count in counts], tasks).items():
-                tables[name] += rows
-    return tables
 
 
 @pytest.mark.parametrize(
@@ -162,10 +143,8 @@ def test_a_study_at_chance_tells_nothing_and_says_so(tmp_path: Path) -> None:
 
 
 def test_one_checkpoint_gives_a_factor_by_the_papers_rule_only(tmp_path: Path) -> None:
-    tables: Tables = {"studies": [study()], "models": [], "runs": [], "evaluations": []}
+    tables = models_and_runs("LA", "DR", "mine")
     for variant, right in (("LA", 10), ("DR", 12), ("mine", 8)):
-        tables["models"].append(model_row(variant, variant, 4))
-        tables["runs"].append(run_row(variant, variant))
         tables["evaluations"] += evaluations(variant, [right], points=[1_000_000])["evaluations"]
     found = report(tmp_path, tables, replicates=2)
     others = found.data.mean_factors[found.data.mean_factors["variant"] != "LA"]
@@ -217,10 +196,7 @@ def test_depths_are_compared_where_a_run_was_evaluated_at_another(
 
 
 def test_doubts_are_said(tmp_path: Path) -> None:
-    tables: Tables = {"studies": [study()], "models": [], "runs": [], "evaluations": []}
-    for variant in ("LA", "DR", "late"):
-        tables["models"].append(model_row(variant, variant, 4))
-        tables["runs"].append(run_row(variant, variant))
+    tables = models_and_runs("LA", "DR", "late")
     tables["runs"][2]["status"] = "killed"
     for row in evaluations("LA", (11, 10, 10, 9, 9), tasks=("mmlu_math",))["evaluations"]:
         tables["evaluations"].append({**row, "chance": 0.25})

@@ -14,7 +14,7 @@ from reports.tables.cells import left, table
 from reports.tables.examples import examples
 from reports.tables.hyperparameters import hyperparameters
 from reports.tables.results import results
-from tests.reports.small_results import POINTS, STUDY, entered, evaluations, model_row, run_row, study, whole_study
+from tests.reports.small_results import POINTS, STUDY, entered, evaluations, models_and_runs, whole_study
 
 
 def test_cells_are_aligned_as_their_heads_and_groups_are_apart() -> None:
@@ -30,10 +30,8 @@ PERPLEXITIES = {"LA": 9.5, "DR": 8.25}
 
 def test_a_task_with_an_accuracy_and_a_perplexity_has_both(tmp_path: Path) -> None:
     # DR is better by both.
-    tables = {"studies": [study()], "models": [], "runs": [], "evaluations": []}
+    tables = models_and_runs("LA", "DR")
     for variant, right in {"LA": (4, 8), "DR": (8, 12)}.items():
-        tables["models"].append(model_row(variant, variant, 4))
-        tables["runs"].append(run_row(variant, variant))
         tables["evaluations"] += evaluations(variant, right, ("gsm8k",), POINTS[:2])["evaluations"]
         perplexity = {"run_id": variant, "tokens": POINTS[1], "task": "gsm8k", "metric": "word_perplexity"}
         tables["evaluations"].append({**perplexity, "filter": "none", "value": PERPLEXITIES[variant], "items": 30})

@@ -9,13 +9,14 @@ import pandas as pd
 import pytest
 
 from flows.commands.cli import main
+from flows.data import DataPlan
 from flows.plan import Plan
 from flows.prepare import curation_counts, prepare_data
 from flows.study.loading import load_study
-from pipeline.storage.documents import KEPT, read_documents
-from pipeline.storage.store import Output
+from pipeline.storage.documents import KEPT
 from tests.flows.by_hand import at_once
 from tests.flows.small_study import TINY
+from tests.pipeline.documents import read
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +38,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def counted(root: Path) -> list[Output]:
-    data = Plan(load_study(str(TINY), root=root)).data
-    return [*data.counted, data.packed]
-
-
-def cleaned(root: Path) -> Path:
-    (source,) = Plan(load_study(str(TINY), root=root)).data.sources
-    return source.clean.path
-
-
-def curated(root: Path) -> Path:
-    return Plan(load_study(str(TINY), root=root)).data.curated.path
+def data(root: Path) -> DataPlan:
+    return Plan(load_study(str(TINY), root=root)).data
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -62,8 +53,7 @@ def test_every_reason_is_listed_with_an_example_beside_its_cause(
 ) -> None:
     status, out, _ = said(capsys, "dropped", str(TINY), "--root", str(root))
     assert status == 0
-    counts = [row for output in counted(root) for row in output.results["counts"] if row["reason"] != KEPT]
-    for row in counts:
+    for row in (row for row in curation_counts(data(root)) if row["reason"] != KEPT):
         assert out.count(f": {row['reason']}\n") == 1
     assert "because         world" in out
     assert "\ncause question  " in out
@@ -82,7 +72,7 @@ def test_a_sample_is_drawn_by_its_seed(root: Path, capsys: pytest.CaptureFixture
     assert rows == drawn("--sample", "10", "--seed", "0")
     assert {row["id"] for row in rows} != {row["id"] for row in drawn("--sample", "10", "--seed", "1")}
     assert all(row["reason"] == "near_duplicate" and 0.5 < row["score"] <= 1 for row in rows)
-    documents = {row["id"]: row for batch in read_documents(cleaned(root)) for row in batch.to_pylist()}
+    documents = {row["id"]: row for row in read(data(root).sources[0].clean.path)}
     assert all(row["cause_question"] == documents[row["because"]]["question"] for row in rows)
     assert all(row["question"] == documents[row["id"]]["question"] for row in rows)
     assert drawn("--id", rows[0]["id"]) == rows[:1]
@@ -93,7 +83,7 @@ def test_findings_of_a_grade_stand_beside_their_item(root: Path, capsys: pytest.
     status, out, _ = said(capsys, "dropped", str(TINY), "--root", str(root), *asked)
     assert status == 0
     rows = pd.read_csv(io.StringIO(out))
-    (counts,) = [row for output in counted(root) for row in output.results["counts"] if "contaminated" in row["reason"]]
+    (counts,) = [row for row in curation_counts(data(root)) if "contaminated" in row["reason"]]
     assert len(rows) == counts["documents"]
     assert set(rows["grade"]) == {"exact"}
     assert rows["cause_question"].notna().all()
@@ -134,7 +124,7 @@ def test_a_preview_shows_rows_with_what_carries_loss(root: Path, capsys: pytest.
     assert out.count("── row") == 2
     documents = [line for line in out.splitlines() if line.startswith("[")]
     assert documents
-    kept = {row["id"]: row for batch in read_documents(curated(root)) for row in batch.to_pylist()}
+    kept = {row["id"]: row for row in read(data(root).curated.path)}
     for line, answer in zip(documents, out.split("Answer:")[1:], strict=True):
         document = kept[re.match(r"\[\d+ tokens, (\S+) of world\] ", line)[1]]
         assert document["question"] in line.replace("«", "").replace("»", "")

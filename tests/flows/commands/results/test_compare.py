@@ -8,23 +8,13 @@ from pathlib import Path
 import pytest
 
 from flows.commands.cli import main
-from tests.reports.small_results import checkpoints, entered, evaluations, model_row, run_row, study
+from tests.reports.small_results import entered, trained
 
 
 def results(path: Path, more: int, stream: str = "ab") -> Path:
     """Results of LA and DR with three seeds each; DR has `more` right answers at every checkpoint."""
-    tables: dict = {"studies": [study()], "models": [], "runs": [], "evaluations": [], "items": []}
-    tables["checkpoints"] = []
-    for variant, counts in {"LA": (4, 8, 12, 16, 20), "DR": (8, 13, 16, 22, 24)}.items():
-        tables["models"].append(model_row(variant, variant, 4))
-        for seed in range(3):
-            run = f"{variant}-s{seed}"
-            tables["runs"].append(run_row(run, variant) | {"seed": seed})
-            tables["checkpoints"] += checkpoints(run, stream=f"{stream}{seed}")
-            right = [count + seed + more * (variant == "DR") for count in counts]
-            for name, rows in evaluations(run, right).items():
-                tables[name] += rows
-    return entered(path, tables, replicates=50)
+    right = {"LA": (4, 8, 12, 16, 20), "DR": [count + more for count in (8, 13, 16, 22, 24)]}
+    return entered(path, trained(right, seeds=3, stream=stream), replicates=50)
 
 
 @pytest.mark.slow
