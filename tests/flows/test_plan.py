@@ -39,7 +39,7 @@ def kept(before: dict[Any, str], after: dict[Any, str]) -> set[Any]:
 AFTER_CURATION = {"tokens", "funnel"}
 OF_ITEMS = {"items", "decontaminate", "tokenizer", *AFTER_CURATION}
 EVERYTHING = set(data_keys(Plan(load_study(TINY))))
-MINE = {**BENCHMARK, "name": "mine", "repository": "owner/mine", "task": "mine", "answer": "a"}
+MINE = {**BENCHMARK, "name": "mine", "repository": "owner/mine", "task": "arc_easy", "answer": "a"}
 ITEMS = [{"q": "What is 2 + 3?", "a": "5"}]
 
 
