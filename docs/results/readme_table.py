@@ -27,7 +27,8 @@ STUDIES = [  # folder, depth or world, description, measures; of the former demo
         "[expressions](docs/results/depth/README.md) alone, depth 4, eight seeds of 1.2M tokens, protocol beforehand",
         [ACCURACY],
     ),
-    ("depth", "chain of two tables", "chains through two tables, likewise", [ACCURACY]),
+    ("depth", "expressions of up to 6", "of up to six operations, 2.4M tokens", [ACCURACY]),
+    ("depth", "chain of two tables", "chains through two tables, 1.2M tokens", [ACCURACY]),
     ("depth", "chain of three tables", "through three, 1.6M tokens", [ACCURACY]),
     (
         "former-demos",
