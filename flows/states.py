@@ -104,7 +104,7 @@ def _reported(stage: str, reports: list[Reported | None], expected: int, since: 
 
 
 def _model(run: Run) -> str:
-    """Name the model of a run, in a search with the learning rate: there each model is trained at several."""
+    """Name the model of a run; in a search for learning rates also the rate, as each model is trained at several."""
     return run.model.model_id + f" rate {run.learning_rate:g}" * (run.status == "tuning")
 
 

@@ -93,10 +93,10 @@ def run_in_process(study: Study, options: Options, parameters: Mapping[str, Any]
 
 
 def _call(work: Callable[[], object], like: Any, name: str, parameters: Mapping[str, Any]) -> bool:
-    """Do some work in a flow run of a name, with task runner and parameters as the flow `like` shows them.
+    """Call `work` in a flow run with this name and these parameters, and with the task runner of the flow `like`.
 
-    What counts is how the work ends, whatever becomes of the server.
-    Returns whether the server was lost. Raises NoServer where the work has not begun.
+    Raises what `work` raises, whatever becomes of the server, and NoServer where `work` has not begun. Returns whether
+    the server was lost.
     """
     from prefect import flow
     from prefect.states import State

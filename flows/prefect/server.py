@@ -79,7 +79,7 @@ def ours(address: str) -> bool:
 
 
 def secret_of(address: str) -> str | None:
-    """Return the secret for a server at an address, where it is one of this user on this machine; else None."""
+    """Return this user's secret where the server at an address is this user's and on this machine; else None."""
     return secret() if urlsplit(address).hostname in LOOPBACK and ours(address) else None
 
 

@@ -49,7 +49,7 @@ def files_of_task(path: Path) -> list[Path]:
 
 
 def metrics_of_task(files: Sequence[Path]) -> list[str]:
-    """List the metrics that the files of a task ask for; none where that is left to lm-eval, or to the task's code."""
+    """List the metrics that a task's files name; none where lm-eval or the task's code chooses them."""
     content: dict[str, Any] = {}
     for file in files:  # the task's own file comes first, and of its includes the last, which lm-eval prefers
         try:
