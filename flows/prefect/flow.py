@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Literal
@@ -74,10 +73,10 @@ def full_study(
         return show_run(chosen, options)
 
 
-def show_run(study: Study, options: Options, when_lost: Callable[[], object] = lambda: None) -> object:
+def show_run(study: Study, options: Options) -> object:
     """Run a study that was checked, shown in the flow run that goes on; a run that was cancelled there ends as such."""
     try:
-        with recorded(study), closing(InPrefect(study, when_lost)) as shown, open_jobs(study) as (opened, jobs):
+        with recorded(study), closing(InPrefect(study)) as shown, open_jobs(study) as (opened, jobs):
             path = run_study(Plan(opened), jobs, shown, options)
     except Stopped as error:  # Prefect would call any other error a failure
         return Cancelled(message=str(error))

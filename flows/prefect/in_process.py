@@ -7,9 +7,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, chdir, contextmanager
-from functools import partial, wraps
+from contextvars import Context, copy_context
+from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any
 
 from flows.jobs import Failed
@@ -21,6 +23,7 @@ from flows.study.configuration import Study
 from flows.watching import progress
 
 LABEL = "Prefect's server"
+HEAR_SECONDS = 10.0  # for the server to hear that the flow run has ended; one that hangs never does
 SETTINGS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # what went wrong reaches the user as our own error, once
@@ -88,43 +91,53 @@ def run_in_process(study: Study, options: Options, parameters: Mapping[str, Any]
         unheard = f"; none answers at {given}" if given else ""
         whose = f"this run's own, its secret is {secret()}{unheard}" if own else "named by PREFECT_API_URL"
         progress.report(LABEL, 1.0, f"{address.removesuffix('/api')} ({whose})")
-        lost = server.kill if own else lambda: None  # one that hangs would never end
-        return _call(partial(show_run, study, options, lost), full_study, study.name, parameters)
+        lost = _call(lambda: show_run(study, options), full_study, study.name, parameters)
+        if lost and own:
+            server.kill()  # one that hangs would not end when it is asked to
+        return lost
 
 
 def _call(work: Callable[[], object], like: Any, name: str, parameters: Mapping[str, Any]) -> bool:
     """Call `work` in a flow run with this name and these parameters, and with the task runner of the flow `like`.
 
-    Raises what `work` raises, whatever becomes of the server, and NoServer where `work` has not begun. Returns whether
-    the server was lost.
+    The flow run has a thread of its own, which nobody waits for when the server hangs; signals reach `work` in this
+    one. Raises what `work` raises, whatever becomes of the server, and NoServer where `work` has not begun. Returns
+    whether the server was lost.
     """
     from prefect import flow
     from prefect.states import State
 
-    ended: Future[object] = Future()
+    begun: Future[Context] = Future()  # the context of the flow run
+    ended: Future[object] = Future()  # what `work` has returned or raised
+    heard: Future[None] = Future()
 
     @flow(name=like.name, flow_run_name=name, task_runner=like.task_runner, validate_parameters=False)
     @wraps(like.fn)  # whose parameters are shown
     def run(*_: object, **__: object) -> object:
-        try:
-            outlive_readers()
-            plain_errors()
-            ended.set_result(work())
-        except BaseException as error:
-            ended.set_exception(error)
+        begun.set_result(copy_context())
         return ended.result()
 
-    lost = False
+    def show() -> None:
+        try:
+            run(**parameters)
+            heard.set_result(None)
+        except BaseException as error:  # of the study, or whatever the engine, the client and its transport may raise
+            if not begun.done():
+                begun.set_exception(NoServer(f"Prefect's server takes no flow run ({' '.join(str(error).split())})"))
+
+    thread = Thread(target=copy_context().run, args=(show,), daemon=True)
+    thread.start()
+    context = begun.result()
+    outlive_readers()
+    plain_errors()
     try:
-        run(**parameters)
-    except Exception as error:  # of the study, or whatever the engine, the client and its transport may raise
-        if not ended.done():
-            raise NoServer(f"Prefect's server takes no flow run ({' '.join(str(error).split())})") from None
-        lost = True
-    assert ended.done(), "a flow that ends well has done its work"
+        ended.set_result(context.run(work))
+    except BaseException as error:
+        ended.set_exception(error)
+    thread.join(HEAR_SECONDS)
     if isinstance(ended.result(), State):
         raise Failed("the run was cancelled in Prefect; run the same command again to go on")
-    return lost
+    return not heard.done()
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
@@ -39,25 +40,25 @@ from reports.page.summary import summary
 TELL_SECONDS = 5.0  # between two updates of a progress artifact
 LOOK_SECONDS = 5.0  # between two looks whether the run was cancelled
 ANSWER_SECONDS = 5.0  # for the answer to a look, twice: so a server that hangs is found before longer requests end
-CLOSE_SECONDS = 5.0  # for the tasks of jobs to end, when the study has
+CLOSE_SECONDS = 5.0  # for the results to be sent, and for the tasks of jobs to end, when the study has
 
 
-def _step(name: str, body: Callable[[], Any]) -> Any:
-    """Do one step of a study."""
-    return body()
+def _shown(name: str, ends: Callable[[], None]) -> None:
+    """Show a step or a job of a study until it has ended; raises what it has failed by."""
+    ends()
 
 
 TASKS = {
-    kind: task(_step, name=kind, task_run_name="{name}", cache_policy=NO_CACHE, persist_result=False)
+    kind: task(_shown, name=kind, task_run_name="{name}", cache_policy=NO_CACHE, persist_result=False)
     for kind in ("download", "data", "match", "training", "evaluation", "statistics", "report")
 }
 
 
 class InPrefect(Shown):
-    """Show a study as the tasks of the flow run that goes on; `when_lost` is called when the server is lost."""
+    """Show a study as the tasks of the flow run that goes on."""
 
-    def __init__(self, study: Study, when_lost: Callable[[], object] = lambda: None) -> None:
-        self._study, self._when_lost = study, when_lost
+    def __init__(self, study: Study) -> None:
+        self._study = study
         self._context = copy_context()  # that of the flow run, for threads
         self._boxes: dict[Job, SimpleQueue[Event | None]] = {}
         self._futures: list[PrefectFuture[Any]] = []
@@ -75,25 +76,15 @@ class InPrefect(Shown):
         Raises Stopped where the flow run was cancelled.
         """
         self._heed()
-        if self._lost.is_set():
-            return body()
-        returned, raised = [], []
-
-        def noted() -> Any:
-            try:
-                returned.append(body())
-            except BaseException as error:
-                raised.append(error)
-                raise
-
+        ended: Future[None] = Future()
+        self._attempt(self._submit, kind, name, ended.result)
         try:
-            self._context.copy().run(TASKS[kind], name, noted)
-        except Exception as error:  # whatever the engine, the client and its transport may raise
-            if not raised:
-                self._note_loss(error)
-        if raised:
-            raise raised[0] from None
-        return returned[0] if returned else body()
+            returned = body()
+            ended.set_result(None)
+        except BaseException as error:
+            ended.set_exception(error)
+            raise
+        return returned
 
     def tell(self, event: Event) -> None:
         """Show what has happened to a job. Raises Stopped where the flow run was cancelled."""
@@ -101,7 +92,8 @@ class InPrefect(Shown):
         job = event.job
         if event.kind == "started":
             self._boxes[job] = SimpleQueue()
-            self._attempt(self._submit, job, self._boxes[job])
+            show = partial(self._show_job, job, self._boxes[job], _Tail(job.log))
+            self._attempt(self._submit, job.kind, job.name, show)
         elif job in self._boxes:
             self._boxes[job].put(event)
             if event.ends:
@@ -110,9 +102,17 @@ class InPrefect(Shown):
     def drawn(self, data: StudyData) -> None:
         """Show the results: the answer with the factors and the curves, and a link to the report."""
         study = self._study
-        words = f"What {study.study_id} says"
-        self._attempt(create_markdown_artifact, summary(data), artifact_key(study.name, "summary"), words)
-        self._attempt(create_link_artifact, link_to_report(study), "The report", artifact_key(study.name, "report"))
+
+        def send() -> None:
+            words = f"What {study.study_id} says"
+            self._attempt(create_markdown_artifact, summary(data), artifact_key(study.name, "summary"), words)
+            self._attempt(create_link_artifact, link_to_report(study), "The report", artifact_key(study.name, "report"))
+
+        sending = threading.Thread(target=self._context.copy().run, args=(send,), daemon=True)
+        sending.start()
+        sending.join(CLOSE_SECONDS)
+        if sending.is_alive():
+            self._note_loss(TimeoutError("it does not answer"))
 
     def close(self) -> None:
         """End the tasks of jobs that have not ended; wait for all tasks, but not for a server that is lost."""
@@ -127,9 +127,8 @@ class InPrefect(Shown):
         if self._cancelled.is_set():
             raise Stopped("the run was cancelled in Prefect")
 
-    def _submit(self, job: Job, box: SimpleQueue[Event | None]) -> None:
-        log = _Tail(job.log)  # before the task begins, which may take a while
-        self._futures.append(TASKS[job.kind].submit(job.name, lambda: self._show_job(job, box, log)))
+    def _submit(self, kind: str, name: str, ends: Callable[[], None]) -> None:
+        self._futures.append(TASKS[kind].submit(name, ends))
 
     def _show_job(self, job: Job, box: SimpleQueue[Event | None], log: _Tail) -> None:
         """Pass on the log and the progress of a job until the job has ended; raises what the job has failed by."""
@@ -161,7 +160,7 @@ class InPrefect(Shown):
             return
         try:
             send(*arguments, **named)
-        except Exception as error:  # as in `call`
+        except Exception as error:  # whatever the engine, the client and its transport may raise
             self._note_loss(error)
 
     def _note_loss(self, error: Exception) -> None:
@@ -170,7 +169,6 @@ class InPrefect(Shown):
             self._lost.set()
             reason = " ".join(str(error).split()) or type(error).__name__
             progress.write_line(f"Prefect's server is lost ({reason}); the study goes on without showing itself there")
-            self._when_lost()
 
     def _look_for_cancellation(self, run: str) -> None:
         """Notice that the run was cancelled in Prefect: a run of `dreamer run` has no runner that would stop it."""
@@ -178,7 +176,7 @@ class InPrefect(Shown):
             try:
                 with get_client(httpx_settings={"timeout": ANSWER_SECONDS}, sync_client=True) as client:
                     state = client.read_flow_run(run).state
-            except Exception as error:  # as in `call`
+            except Exception as error:  # as in `_attempt`
                 self._note_loss(error)
                 return
             if state and state.type in (StateType.CANCELLING, StateType.CANCELLED):

@@ -18,18 +18,19 @@ from tests.faults.processes import ask, child, start, started_for, trains
 from tests.flows.small_study import small_study
 from tests.waiting import PATIENCE_SECONDS, until
 
+SHORT = {"tokens": 60_000, "save_every_seconds": 0}
 LONG = {"tokens": 100_000_000, "save_every_seconds": 0}
 
 
 class Run:
     """`dreamer run` of a small study, shown in Prefect."""
 
-    def __init__(self, folder: Path, **training: object) -> None:
+    def __init__(self, folder: Path, address: str = "http://127.0.0.1:9/api", **training: object) -> None:
         self.root, self.log = folder / "run", folder / "log"
         self.log.unlink(missing_ok=True)
         study = small_study(folder, **training)
         # An address at which nothing answers is no reason to do without a server.
-        self.process = start(study, self.root, self.log, PREFECT_API_URL="http://127.0.0.1:9/api")
+        self.process = start(study, self.root, self.log, PREFECT_API_URL=address)
         until(lambda: " train LA-2 seed 0 " in self.log.read_text() and trains(self.root), self.process, self.log)
         assert "Prefect's server is lost" not in self.log.read_text()
 
@@ -79,10 +80,26 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_study_outlives_its_server(folder: Path, number: signal.Signals) -> None:
-    run = Run(folder, tokens=60_000, save_every_seconds=0)
-    server, report = run.server, run.root / "report" / "index.html"
-    os.kill(server, number)
-    said = run.ended()
+    run = Run(folder, **SHORT)
+    os.kill(run.server, number)
+    ends_well(run)
+
+
+@pytest.mark.slow
+def test_a_study_outlives_a_server_that_the_environment_names_and_that_hangs(folder: Path, tmp_path: Path) -> None:
+    with environment({"PREFECT_HOME": str(tmp_path / "home")}), own_server() as (server, address):
+        await_server(server, address)
+        run = Run(folder, address, **SHORT)
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            ends_well(run)
+        finally:
+            server.kill()
+
+
+def ends_well(run: Run) -> None:
+    """Wait for the end of a study whose server was lost."""
+    said, report = run.ended(), run.root / "report" / "index.html"
     seconds = time.time() - report.stat().st_mtime
     assert run.process.returncode == 0, said
     assert said.count("Prefect's server is lost") == 1
