@@ -122,6 +122,7 @@ create table if not exists depth_attention ( -- One row: how much one depth of a
     score double -- mean attention weight over tokens, 0 to 1 (the paper's Figure 4)
 );
 
+-- An expert that was never selected has a row too: the rows are the pool.
 create table if not exists expert_usage ( -- One row: how often a run selects an expert at a depth, at a checkpoint.
     run_id varchar not null,
     tokens bigint not null,

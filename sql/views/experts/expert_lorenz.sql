@@ -9,14 +9,9 @@ with ranks as (
 
 points as (
     from ranks
-
-    union all by name
-
-    -- The start, and the experts without a row, which were never selected and have the first ranks.
-    select study_id, variant, model_depth, run_id, tokens, depth, unnest(range(min(rank))) as rank, experts,
-        0 as cumulated, 1 as total
+    union all by name -- the start
+    select distinct study_id, variant, model_depth, run_id, tokens, depth, 0 as rank, experts, 0 as cumulated, total
     from ranks
-    group by study_id, variant, model_depth, run_id, tokens, depth, experts
 )
 
 select

@@ -235,24 +235,13 @@ def use(sql, variant, usage, config=None):
     }
 
 
-def test_experts_of_a_run_that_no_study_names_are_not_lost(sql):
-    sql.execute("insert into expert_usage values ('r', 10, 1, 0, 5), ('r', 10, 1, 1, 5), ('r', 10, 2, 0, 4)")
-    found = sql.execute("select depth, gini, experts from expert_gini").fetchall()
-    assert found == [(None, pytest.approx(9 / 14 - 0.5), 2), (1, 0.0, 2), (2, 0.5, 2)]
-
-
-def test_the_configuration_tells_recurrence_and_the_experts_never_selected(sql):
-    found = use(sql, "mine", {1: {0: 6}, 2: {0: 6}}, '{"recurrent": false, "experts": 3}')
-    assert found == {1: (2 / 3, 3, 1), 2: (2 / 3, 3, 1), None: (2 / 3, 6, 2)}
-
-
 @pytest.mark.parametrize(
     ("variant", "config"),
-    [("DR", None), ("LA", "not json"), ("DR", '{"experts": 7, "recurrent": true}'), ("LA", '{"experts": 7}')],
+    [("DR", None), ("LA", "not json"), ("LA", '{"recurrent": false}')],
 )
 def test_balance_is_that_of_its_definition(sql, variant, config):
-    """Experts that were never selected count, whether they have a row or not; a depth without selections has no row."""
-    usage = {1: {0: 1, 1: 3}, 2: {2: 4}, 3: {0: 2, 1: 0, 2: 5}, 4: {0: 0}}
+    """Experts that were never selected count; a depth without selections has no row."""
+    usage = {1: {0: 1, 1: 3, 2: 0}, 2: {0: 0, 1: 0, 2: 4}, 3: {0: 2, 1: 0, 2: 5}, 4: {0: 0}}
     found = use(sql, variant, usage, config)
     rows = sql.execute("select depth, experts, share from expert_concentration order by all").fetchall()
     assert found.keys() == {depth for depth, *_ in rows} == {1, 2, 3, None}
@@ -261,7 +250,7 @@ def test_balance_is_that_of_its_definition(sql, variant, config):
         whole.update({(depth if variant == "LA" else 0, expert): count for expert, count in selections.items()})
     for depth, (gini, experts, used) in found.items():
         counts = sorted(whole.values() if depth is None else usage[depth].values(), reverse=True)
-        counts = counts[:experts] + [0] * (experts - len(counts))
+        assert experts == len(counts)
         apart = sum(abs(one - other) for one in counts for other in counts)
         assert apart / (2 * experts * sum(counts)) == gini
         assert sum(count > 0 for count in counts) == used

@@ -1,14 +1,49 @@
 -- One row: an expert at one depth or (depth null) in the whole model, ranked by selections, the least selected first.
 --     from internal.expert_ranks_at(true)
--- `cumulated` are the selections up to and including the expert, for Lorenz curves, Gini coefficients and diversity.
+-- Of every checkpoint, or of each run's latest one alone: chosen here, before anything is counted, which at the paper's
+-- size is ten times as fast as choosing afterwards.
+-- A recurrent model has one pool of experts for all depths, a layered model (also one without a configuration) a pool for
+-- each layer. `cumulated` are the selections up to and including the expert, for Lorenz curves, Gini coefficients and
+-- diversity; `experts` and `total` are the number of all experts at the depth or in the model, and their selections.
 create or replace macro internal.expert_ranks_at(latest) as table
+with usage as (
+    select
+        study_id,
+        model_runs.depth as model_depth,
+        variant, run_id,
+        expert_usage.tokens,
+        expert_usage.depth,
+        case when not coalesce(try_cast(try_cast(config as json) ->> '$.recurrent' as boolean), false)
+            then expert_usage.depth
+        end as pool,
+        expert,
+        selections
+    from expert_usage
+    join internal.model_runs using (run_id)
+    where expert_usage.tokens <= coalesce(claimed_tokens, expert_usage.tokens)
+        and (not latest or (study_id, run_id, expert_usage.tokens) in (
+            select (study_id, run_id, max(checkpoints_of_experts.tokens))
+            from (select distinct run_id, tokens from expert_usage) as checkpoints_of_experts
+            join internal.model_runs using (run_id)
+            where checkpoints_of_experts.tokens <= coalesce(claimed_tokens, checkpoints_of_experts.tokens)
+            group by study_id, run_id
+        ))
+),
+
+counted as (
+    select * exclude (pool) from usage
+    union all by name
+    select study_id, model_depth, variant, run_id, tokens, expert, sum(selections)::bigint as selections
+    from usage
+    group by study_id, model_depth, variant, run_id, tokens, pool, expert
+)
+
 select
     *,
-    -- Experts without a row were never selected and come first.
-    experts - count(*) over scope + row_number() over ordered as rank,
-    sum(selections) over (ordered rows between unbounded preceding and current row) as cumulated,
+    count(*) over scope as experts,
+    row_number() over (scope order by selections, expert) as rank,
+    sum(selections) over (scope order by selections, expert rows between unbounded preceding and current row)
+        as cumulated,
     sum(selections) over scope as total
-from internal.expert_selections_at(latest)
-window
-    scope as (partition by study_id, run_id, tokens, depth),
-    ordered as (partition by study_id, run_id, tokens, depth order by selections, expert);
+from counted
+window scope as (partition by study_id, run_id, tokens, depth);
