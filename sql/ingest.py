@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipeline.errors import InputError
 from sql.connection import connect, one_line
-from sql.ledger import Outputs, differing_in, execute, record
+from sql.ledger import Outputs, differing_in, forget, record
 
 # The first columns name a group of rows, such as an evaluation, which is replaced as a whole; the second columns tell
 # the rows of a group apart. The large tables have no primary key.
@@ -63,8 +63,7 @@ def forget_differing(path: Path | str, outputs: Outputs, *, wait: float = 30.0) 
     with _writable(path), closing(connect(path, wait=wait)) as connection:  # closing rolls back what is not committed
         wrong = differing_in(connection, outputs)
         connection.execute("begin")
-        execute(connection, "forget_earlier", outputs)
-        execute(connection, "forget_outputs", [output for output in outputs if output["output"] in wrong])
+        forget(connection, outputs, wrong)
         connection.execute("commit")
     return wrong
 
