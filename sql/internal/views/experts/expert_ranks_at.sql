@@ -13,19 +13,17 @@ with usage as (
         variant, run_id,
         expert_usage.tokens,
         expert_usage.depth,
-        case when not coalesce(try_cast(try_cast(config as json) ->> '$.recurrent' as boolean), false)
-            then expert_usage.depth
-        end as pool,
+        case when not recurrent then expert_usage.depth end as pool,
         expert,
         selections
     from expert_usage
     join internal.model_runs using (run_id)
     where expert_usage.tokens <= coalesce(claimed_tokens, expert_usage.tokens)
         and (not latest or (study_id, run_id, expert_usage.tokens) in (
-            select (study_id, run_id, max(checkpoints_of_experts.tokens))
-            from (select distinct run_id, tokens from expert_usage) as checkpoints_of_experts
+            select (study_id, run_id, max(used.tokens))
+            from expert_usage as used
             join internal.model_runs using (run_id)
-            where checkpoints_of_experts.tokens <= coalesce(claimed_tokens, checkpoints_of_experts.tokens)
+            where used.tokens <= coalesce(claimed_tokens, used.tokens)
             group by study_id, run_id
         ))
 ),

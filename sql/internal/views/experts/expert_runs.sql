@@ -2,9 +2,7 @@
 -- The lowest seed that was neither screened nor failed, if there is one: experts of two runs have no common order, so
 -- that a map over several runs would blur.
 create or replace view internal.expert_runs as
-select
-    study_id, depth, variant, run_id,
-    try_cast(try_cast(config as json) ->> '$.recurrent' as boolean) as recurrent
+select study_id, depth, variant, run_id, recurrent
 from internal.model_runs
 where run_id in (select run_id from expert_usage)
 qualify row_number() over (

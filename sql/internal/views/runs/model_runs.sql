@@ -13,7 +13,7 @@ select
     runs.status,
     runs.tokens_per_second,
     runs.mfu,
-    models.config,
+    coalesce(try_cast(try_cast(models.config as json) ->> '$.recurrent' as boolean), false) as recurrent,
     case when claiming.study_id is not null then runs.tokens end as claimed_tokens
 from runs
 left join models using (study_id, model_id)
