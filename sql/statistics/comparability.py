@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import duckdb
-import pandas as pd
 
 from sql.names import AVERAGE
 
@@ -41,29 +40,13 @@ def weights_notes(first: Asked, second: Asked) -> list[str]:
     return [f"beware: evaluated were {', '.join(described)}; averaged weights are better at equal tokens"]
 
 
-def average_notes(
-    asked: tuple[Asked, Asked], left_out: set[str], factors: tuple[pd.DataFrame, pd.DataFrame]
-) -> tuple[bool, list[str]]:
-    """Return whether factors on the average can be compared, and lines about averages left out.
-
-    A study's average is over all of its tasks: without one of them the average is another one, and a checkpoint that
-    lacks a task has no average.
-    """
+def average_notes(asked: tuple[Asked, Asked], left_out: set[str]) -> list[str]:
+    """Return a line where the averages cannot be compared, as they are not over the same tasks with the same items."""
     tasks = [[task for task, row in one.items() if row["averaged"]] for one in asked]
-    if tasks[0] != tasks[1]:
-        over = [
-            f"over {', '.join(one) or 'no task'} in the {side} study" for one, side in zip(tasks, SIDES, strict=True)
-        ]
-        return False, [f"left out: {AVERAGE}: it is {' and '.join(over)}"]
-    unequal = [task for task in tasks[0] if task in left_out]
-    if unequal:
-        return False, [f"left out: {AVERAGE}: {', '.join(unequal)} in it cannot be compared"]
-    return True, [
-        f"left out: {AVERAGE}: no factor on it in the {side} study, where no checkpoint of the baseline and another "
-        f"model has all of its tasks ({', '.join(tasks[0])})"
-        for side, known in zip(SIDES, (frame[frame["factor"].notna()] for frame in factors), strict=True)
-        if len(known) and AVERAGE not in set(known["task"])
-    ]
+    if tasks[0] == tasks[1] and not left_out.intersection(tasks[0]):
+        return []
+    over = [f"over {', '.join(one) or 'no task'} in the {side} study" for one, side in zip(tasks, SIDES, strict=True)]
+    return [f"left out: {AVERAGE}: it is {' and '.join(over)}, which cannot all be compared"]
 
 
 def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
@@ -71,10 +54,8 @@ def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
     versions = [row["data_versions"] for row in (one, other)]
     if versions[0] == versions[1] or not all(versions):  # without versions equal names are taken for equal items
         return ""
-    forms = [" and ".join(row["asked_by"]) or "unknown" for row in (one, other)]
-    if forms[0] != forms[1]:
-        return f"asked by {forms[0]} in the first study, by {forms[1]} in the second"
-    return (
-        f"{one['items']} items in the first study, {other['items']} in the second, but not the same ones or not in the "
-        "same words"
-    )
+    said = [
+        f"{row['items']} items asked by {' and '.join(row['asked_by']) or 'unknown'} in the {side} study"
+        for row, side in zip((one, other), SIDES, strict=True)
+    ]
+    return f"{', '.join(said)}: not the same ones, or not in the same words"

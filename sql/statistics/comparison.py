@@ -65,12 +65,12 @@ def compare(
         for side, frame in zip(SIDES, factors, strict=True)
         if frame["outdated"].any()
     ]
-    with_average, average = average_notes(asked, left_out, factors)
+    average = average_notes(asked, left_out)
     baselines = [sorted(set(frame["baseline"])) for frame in factors]
     if all(baselines) and baselines[0] != baselines[1]:
         notes.append(f"left out: factors, whose baselines are {baselines[0][0]} and {baselines[1][0]}")
     pairs = factors[0].merge(factors[1], on=[*MODEL, "task", "rule", "baseline"], suffixes=("_first", "_second"))
-    pairs = pairs[~pairs["task"].isin(left_out | ({AVERAGE} if not with_average else set()))].reset_index(drop=True)
+    pairs = pairs[~pairs["task"].isin(left_out | ({AVERAGE} if average else set()))].reset_index(drop=True)
     above = (pairs["low_first"] > pairs["high_second"]) & (pairs["bound_first"] != "at most")
     below = (pairs["low_second"] > pairs["high_first"]) & (pairs["bound_second"] != "at most")
     pairs["apart"] = above | below
