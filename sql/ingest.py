@@ -14,16 +14,15 @@ from pipeline.errors import InputError
 from sql.connection import connect, one_line
 from sql.ledger import Outputs, differing_in, forget, record
 
-# The first columns name a group of rows, such as an evaluation, which is replaced as a whole; the second columns tell
-# the rows of a group apart. The large tables have no primary key.
+# The columns that name a group of rows, such as those of an evaluation, which is replaced as a whole. The large tables
+# have no primary key.
 GROUPS = {
-    "items": (("run_id", "tokens", "task", "metric", "filter"), ("item_id",)),
-    "answers": (("run_id", "tokens", "task"), ("item_id",)),
-    "depth_attention": (("run_id", "tokens"), ("query_depth", "key_depth")),
-    "expert_usage": (("run_id", "tokens"), ("depth", "expert")),
-    "curation": (("study_id",), ("source", "stage", "reason")),
+    "items": "run_id, tokens, task, metric, filter",
+    "answers": "run_id, tokens, task",
+    "depth_attention": "run_id, tokens",
+    "expert_usage": "run_id, tokens",
+    "curation": "study_id",
 }
-EVALUATED = ("evaluations", "depth_evaluations", "raw_evaluations")
 
 
 def ingest(
@@ -38,14 +37,15 @@ def ingest(
     `outputs` are recorded as entered (sql/ledger.py).
 
     A row with a known key replaces the columns given and keeps the others; of rows with one key the latest counts.
-    Items, expert usage and depth attention replace all rows of their evaluation or checkpoint, and curation those of
-    its study. Repeating a call changes nothing, so that a results file can be rebuilt at any time.
+    Items, answers, expert usage and depth attention replace all rows of their evaluation or checkpoint, and curation
+    those of its study. Repeating a call changes nothing, so that a results file can be rebuilt at any time.
 
     Raises InputError for unknown tables or columns, missing key columns, values that do not fit, unreadable files, a
     run whose tokens go back from one step to a later one, and where the file cannot be written (a full disk).
     """
     with _writable(path), closing(connect(path, wait=wait)) as connection:  # closing rolls back what is not committed
-        keys = _keys(connection)
+        primary = "from duckdb_constraints() where constraint_type = 'PRIMARY KEY'"
+        keys = dict(connection.execute(f"select table_name, constraint_column_names {primary}").fetchall())
         connection.execute("begin")
         counts = {table: _insert(connection, table, keys.get(table, ()), rows) for table, rows in tables.items()}
         if outputs:
@@ -98,13 +98,6 @@ def _writable(path: Path | str) -> Iterator[None]:
         ) from error
 
 
-def _keys(connection: duckdb.DuckDBPyConnection) -> dict[str, tuple[str, ...]]:
-    """Return the columns that identify a row, by table."""
-    asked = "select table_name, constraint_column_names from duckdb_constraints() where constraint_type = 'PRIMARY KEY'"
-    primary = {table: tuple(columns) for table, columns in connection.execute(asked).fetchall()}
-    return primary | {table: group + within for table, (group, within) in GROUPS.items()}
-
-
 def _insert(
     connection: duckdb.DuckDBPyConnection, table: str, keys: Sequence[str], rows: pa.Table | Sequence[Path]
 ) -> int:
@@ -112,21 +105,15 @@ def _insert(
     if not (rows.num_rows if isinstance(rows, pa.Table) else rows):
         return 0
     try:
-        _read_incoming(connection, table, rows)
-        names, key = ", ".join(connection.table("incoming").columns[1:]), ", ".join(keys)
+        _read_incoming(connection, rows)
+        names = ", ".join(connection.table("incoming").columns[1:])
         connection.execute(f"select {names} from {table} limit 0")  # of an unknown column, inserting has no clear error
-        if table in EVALUATED and connection.execute("from incoming where task = 'average' limit 1").fetchall():
-            raise InputError(f"{table}: the task name 'average' is taken by the average curve; rename the benchmark")
-        latest = f"from incoming qualify row_number() over (partition by {key} order by arrival desc) = 1"
-        insert = "insert or replace"
-        if table in GROUPS:
-            insert = "insert"
-            group = ", ".join(GROUPS[table][0])
+        if group := GROUPS.get(table):
             connection.execute(f"delete from {table} where ({group}) in (select distinct {group} from incoming)")
-            repeated = f"select 1 from incoming group by {key} having count(*) > 1 limit 1"
-            if not connection.execute(repeated).fetchall():  # the usual case; sorting repetitions out scatters the rows
-                latest = "from incoming"
-        connection.execute(f"{insert} into {table} ({names}) select {names} {latest}")
+            connection.execute(f"insert into {table} ({names}) select {names} from incoming")
+        else:
+            latest = f"qualify row_number() over (partition by {', '.join(keys)} order by arrival desc) = 1"
+            connection.execute(f"insert or replace into {table} ({names}) select {names} from incoming {latest}")
         if table == "steps":  # rows of two different runs under one name go back
             back = "from steps_going_back where run_id in (select run_id from incoming) limit 1"
             for step in connection.execute(back).fetchall():
@@ -136,7 +123,7 @@ def _insert(
         raise InputError(f"{table}: rows refused: {one_line(error)}") from error
 
 
-def _read_incoming(connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table | Sequence[Path]) -> None:
+def _read_incoming(connection: duckdb.DuckDBPyConnection, rows: pa.Table | Sequence[Path]) -> None:
     """Read rows into the temporary table `incoming`, whose first column `arrival` numbers them in the order given."""
     create = "create or replace temp table incoming as select row_number() over () as arrival, * from "
     if isinstance(rows, pa.Table):
@@ -144,7 +131,4 @@ def _read_incoming(connection: duckdb.DuckDBPyConnection, table: str, rows: pa.T
         connection.execute(create + "arrived")
         connection.unregister("arrived")
         return
-    for file in rows:
-        if not Path(file).is_file():
-            raise InputError(f"{table}: no such file: {file}")
     connection.execute(create + "read_parquet(?, union_by_name = true)", [[str(file) for file in rows]])
