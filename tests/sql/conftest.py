@@ -18,7 +18,7 @@ def database(tmp_path_factory):
 @pytest.fixture
 def sql(database):
     """A writing connection to a results file without rows."""
-    declared = {"benchmarks", "metrics", "stages", "schema_version"}
+    declared = {"benchmarks", "metrics", "schema_version"}
     for (table,) in database.execute("select table_name from duckdb_tables()").fetchall():
         if table not in declared:
             database.execute(f"delete from {table}")

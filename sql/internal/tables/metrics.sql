@@ -1,5 +1,4 @@
--- Declared: the kind of each metric, and the order of the stages. Users may add rows and change them; opening a file
--- never puts the original rows back.
+-- Declared: the kind of each metric. Users may add rows and change them; opening a file never puts the original rows back.
 
 -- For tasks that are not in `benchmarks`. An unlisted metric is none of these and has no factors: nobody can guess
 -- whether more of it is better.
@@ -25,13 +24,4 @@ insert into internal.metrics values
     ('byte_perplexity', 'perplexity', 4, 'compares models of different tokenizers'),
     ('gold_bits_per_byte', 'loss', 1, 'of the right answer to each item: moves where accuracy is still at chance'),
     ('bits_per_byte', 'loss', 2, 'of whole texts')
-on conflict do nothing;
-
-create table if not exists internal.stages ( -- One row: a stage of the pipeline, for the funnel.
-    stage varchar primary key,
-    position integer not null -- in the pipeline
-);
-
-insert into internal.stages values
-    ('documents', 1), ('traces', 2), ('clean', 3), ('deduplicate', 4), ('decontaminate', 5), ('tokens', 6)
 on conflict do nothing;

@@ -17,7 +17,7 @@ counts as (
     select
         study_id,
         source,
-        stages.position,
+        list_position(['documents', 'traces', 'clean', 'deduplicate', 'decontaminate', 'tokens'], stage) as position,
         stage,
         sum(documents)::bigint as documents,
         coalesce(sum(documents) filter (reason = 'kept'), 0)::bigint as kept,
@@ -27,7 +27,6 @@ counts as (
         string_agg(reason || ' ' || reasons.documents, ', ' order by reasons.documents desc, reason)
             filter (reason <> 'kept' and reasons.documents > 0) as reasons
     from reasons
-    left join internal.stages using (stage)
     group by all
 ),
 
