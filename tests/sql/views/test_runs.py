@@ -76,21 +76,6 @@ def test_funnel_follows_the_pipeline(sql):
     assert by_source[5] == ("b", "clean", 10, 5, "not text 4, too short 1")
 
 
-def test_funnels_tell_responses_that_lack_the_marks_of_their_source(sql):
-    curate(sql, [("a", "traces", "kept", 7, None), ("a", "traces", "trace never closed", 1, None),
-                 ("b", "traces", "kept", 5, None), ("b", "clean", "kept", 5, None)])  # fmt: skip
-    put(sql, "sources", [{"study_id": "s", "source": name, "unmarked": n} for name, n in (("a", 2), ("b", 0))])
-    by_source = sql.execute("select source, stage, kept, reasons from funnel_by_source").fetchall()
-    assert by_source == [
-        ("a", "traces", 7, "trace never closed 1, kept without marks 2"),
-        ("b", "traces", 5, None),
-        ("b", "clean", 5, None),
-    ]
-    assert sql.execute("select kept, reasons from funnel where stage = 'traces'").fetchall() == [
-        (12, "trace never closed 1, kept without marks 2")
-    ]
-
-
 def test_funnel_puts_unknown_stages_last_by_size(sql):
     stages = {"judge": 5, "filter": 7, "documents": 9, "empty": None}
     curate(sql, [("a", stage, "kept", documents, None) for stage, documents in stages.items()])

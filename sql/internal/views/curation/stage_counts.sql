@@ -28,30 +28,14 @@ counts as (
             filter (reason <> 'kept' and reasons.documents > 0) as reasons
     from reasons
     group by all
-),
-
--- Responses without the marks of traces that their source is declared to have: kept, and told beside the reasons.
-unmarked as (
-    select study_id, case when by_source then source end as source, nullif(sum(unmarked), 0)::bigint as documents
-    from sources
-    group by all
 )
 
 select
-    counts.* exclude (position, reasons),
-    counts.kept / nullif(counts.documents, 0) as share_kept,
+    * exclude (position),
+    kept / nullif(documents, 0) as share_kept,
     -- Of the documents in the first stage.
-    counts.kept / nullif(first_value(counts.documents) over pipeline, 0) as share_of_all,
-    nullif(concat_ws(', ', counts.reasons, 'kept without marks ' || unmarked.documents), '') as reasons
+    kept / nullif(first_value(documents) over pipeline, 0) as share_of_all
 from counts
-left join unmarked
-    on counts.stage = 'traces'
-    and counts.study_id = unmarked.study_id
-    and counts.source is not distinct from unmarked.source
 -- Stages of other programs come last, the larger first: no stage adds documents.
-window pipeline as (
-    partition by counts.study_id, counts.source
-    order by counts.position nulls last, counts.documents desc, counts.stage
-)
-order by
-    counts.study_id, counts.source, counts.position nulls last, counts.documents desc, counts.stage;
+window pipeline as (partition by study_id, source order by position nulls last, documents desc, stage)
+order by study_id, source, position nulls last, documents desc, stage;
