@@ -92,10 +92,6 @@ QUERIES = {
     "checkpoints": "select variant, m.depth, seed, status, c.* from checkpoints c "
     "join internal.model_runs m using (run_id) where study_id = ? and c.tokens <= coalesce(claimed_tokens, c.tokens)",
     "mismatches": "from internal.stream_mismatches where study_id = ?",
-    "going_back": "select g.* from internal.steps_going_back g join internal.model_runs using (run_id) "
-    "where study_id = ?",
-    "entered_twice": "select t.* from internal.rows_entered_twice_at(true) t "
-    "join internal.model_runs using (run_id) where study_id = ?",
     "evaluated_with": "select distinct task, code_version, data_version, harness_version, packages, weights "
     "from internal.study_evaluations join internal.evaluation_versions using (run_id, tokens, task) where study_id = ?",
     "versions": "select distinct task, task_version from internal.study_evaluations where study_id = ?",

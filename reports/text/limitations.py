@@ -19,21 +19,8 @@ FEW_ITEMS = 200  # a benchmark with fewer items has wide errors
 
 def limitations(data: StudyData) -> list[str]:
     """Return one text for each limitation that applies, the weightiest first."""
-    found = (_integrity, data_doubts, rate_doubts, _intervals, _seeds, _checkpoints, _benchmarks, _gaps)
-    return [text for part in found for text in part(data) if text]
-
-
-def _integrity(data: StudyData) -> list[str]:
-    """Name what must never be: runs that read other data, rows that contradict each other."""
-    texts = [mismatch(data)]
-    for frame, what in (
-        (data.going_back, "steps at which their tokens go back"),
-        (data.entered_twice, "items, attention scores or expert counts that were entered twice"),
-    ):
-        if len(frame):
-            runs = listed(sorted(set(frame["run_id"])))
-            texts.append(f"The results of {runs} hold {what}: they cannot be relied on.")
-    return texts
+    found = (data_doubts, rate_doubts, _intervals, _seeds, _checkpoints, _benchmarks, _gaps)
+    return [text for text in (mismatch(data), *(text for part in found for text in part(data))) if text]
 
 
 def data_doubts(data: StudyData) -> list[str]:

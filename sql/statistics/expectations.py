@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CERTAIN = 0.999  # of an interval that is to hold a value: one of 95 % fails on one machine in twenty
+RULES = ("holds", "below", "above", "at_most", "at_least")
 Positive = Annotated[float, Field(gt=0)]
 
 
@@ -44,7 +45,7 @@ class Expectation:
 
     @model_validator(mode="after")
     def _one_rule(self) -> Expectation:
-        rules = [name for name in ("holds", "below", "above", "at_most", "at_least") if getattr(self, name) is not None]
+        rules = [name for name in RULES if getattr(self, name) is not None]
         if len(rules) != 1 or (self.at is None) == (rules[0] in ("at_most", "at_least")):
             raise ValueError("give one of holds, below and above, or `at` with one of at_most and at_least")
         if self.at is not None and self.metric != "accuracy":
@@ -54,8 +55,7 @@ class Expectation:
     @property
     def rule(self) -> tuple[str, float]:
         """The name of the rule and its value."""
-        names = ("holds", "below", "above", "at_most", "at_least")
-        return next((name, getattr(self, name)) for name in names if getattr(self, name) is not None)
+        return next((name, getattr(self, name)) for name in RULES if getattr(self, name) is not None)
 
 
 def check_expectations(path: Path | str, study_id: str, expectations: Sequence[Expectation]) -> pd.DataFrame:

@@ -26,7 +26,6 @@ from tests.reports.small_results import (
     model_row,
     models_and_runs,
     run_row,
-    study,
     trained,
 )
 
@@ -171,17 +170,6 @@ def test_other_seeds_have_other_orders(tmp_path: Path) -> None:
     found = report(tmp_path, tables)
     assert not found.warned("did not all read the same tokens")
     assert "Runs of one seed read the same tokens" in found.text
-
-
-def test_rows_that_must_not_be_are_said(tmp_path: Path) -> None:
-    database = entered(tmp_path / "results.duckdb", {"studies": [study()], "runs": [run_row("r", "LA")]})
-    connection = connect(database)
-    connection.execute("insert into steps (run_id, step, tokens) values ('r', 1, 20), ('r', 2, 10)")
-    connection.execute("insert into expert_usage values ('r', 5, 1, 0, 7), ('r', 5, 1, 0, 7)")
-    connection.close()
-    text = told(database).text
-    assert "The results of r hold steps at which their tokens go back" in text
-    assert "expert counts that were entered twice" in text
 
 
 @pytest.mark.parametrize(("depths", "shown"), [([4], 0), ([3, 4, 5], 2)])

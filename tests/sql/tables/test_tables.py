@@ -71,10 +71,10 @@ def test_large_tables_name_what_was_entered_twice(sql):
     score = {"run_id": "r", "tokens": 10, "query_depth": 2, "key_depth": 1, "score": 0.5}
     for table, row in (("items", item), ("expert_usage", usage), ("depth_attention", score)):
         put(sql, table, [row])
-    assert sql.execute("from rows_entered_twice_at(false)").fetchall() == []
+    assert sql.execute("from rows_entered_twice").fetchall() == []
     for table, row in (("items", item), ("expert_usage", usage)):
         put(sql, table, [row])
-    assert sql.execute("from rows_entered_twice_at(false) order by all").fetchall() == [
+    assert sql.execute("from rows_entered_twice order by all").fetchall() == [
         ("expert_usage", "r", 10, "depth 1, expert 0", 2),
         ("items", "r", 10, "t, acc, none, t/0", 2),
     ]
