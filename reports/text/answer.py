@@ -9,7 +9,7 @@ import pandas as pd
 
 from reports.data import StudyData, baseline_of, without_baseline
 from reports.text.crossings import crossing
-from reports.text.limitations import few_items, not_evaluated
+from reports.text.limitations import not_evaluated
 from reports.text.mean_factors import never_reached
 from reports.text.names import depth_name, measure_name, task_name
 from reports.text.numbers import as_many, counted, holds_one, interval, listed
@@ -19,6 +19,7 @@ from sql.names import AVERAGE, UNDER_WAY
 NAMED = "95% interval "  # before the first interval of a text
 COSTS = {"flops_billion_per_token": "FLOPs a token", "parameters_billion": "parameters"}
 LEFT = 0.9  # of the baseline's expert size: models with less are named
+FEW_ITEMS = 200  # a benchmark with fewer items has wide errors
 EQUAL = 0.01  # how far costs may differ and be called matched
 
 
@@ -187,4 +188,6 @@ def _benchmarks(data: StudyData) -> list[str]:
     limit = data.config("study", "evaluation").get("limit")
     if isinstance(limit, int):
         texts.append(f"Limited evaluation: the first {counted(limit, 'item')} of each task.")
-    return [*texts, *filter(None, [few_items(data)])]
+    asked = data.accuracy[data.accuracy["task"] != AVERAGE].groupby("task")["items"].min().dropna()
+    few = [f"{task_name(task)} ({items:.0f})" for task, items in asked.items() if items < FEW_ITEMS]
+    return texts + [f"Few items, so wide errors: {listed(few)}."] * bool(few)

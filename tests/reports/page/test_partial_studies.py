@@ -77,7 +77,6 @@ def test_several_seeds_have_an_interval_around_the_factor_which_goes_after_a_cha
     for number in (row.factor, row.low, row.high):
         assert f"{1 / number:.2f}" in found.answer
     assert not found.warned("One seed")
-    assert "with 3 seeds of each model" in found.text
     assert not found.warned("dreamer intervals")
     with connect(tmp_path / "results.duckdb") as connection:
         connection.execute("delete from runs where seed = 2")
@@ -157,7 +156,7 @@ def test_models_that_read_other_data_are_warned_of_at_once(tmp_path: Path) -> No
     tables["checkpoints"] = checkpoints("LA-s0", stream="aa") + checkpoints("DR-s0", stream="bb")
     found = report(tmp_path, tables)
     assert found.warned("did not all read the same tokens")
-    assert found.text.count("hashes of what they had read differ") == 3  # in the answer, with the runs, as a doubt
+    assert found.text.count("hashes of what they had read differ") == 1
 
 
 def test_other_seeds_have_other_orders(tmp_path: Path) -> None:
@@ -189,11 +188,10 @@ def test_doubts_are_said(tmp_path: Path) -> None:
     for row in evaluations("LA", (11, 10, 10, 9, 9), tasks=("mmlu_math",))["evaluations"]:
         tables["evaluations"].append({**row, "chance": 0.25})
     tables["evaluations"] += evaluations("DR", (2, 4, 6, 8, 14), tasks=("mmlu_math",))["evaluations"]
-    text = report(tmp_path, tables).text
-    for doubt in ("within two standard errors of chance", "best at its very first checkpoint"):
-        assert doubt in text
-    assert "late (killed)" in text
-    assert "late at depth 4 was not evaluated on anything" in text
+    found = report(tmp_path, tables)
+    assert found.warned("Near chance", "MMLU (math)")
+    assert found.warned("Killed", "late")
+    assert "late (killed)" in found.text
 
 
 def test_results_from_elsewhere_may_lack_almost_everything(tmp_path: Path) -> None:
