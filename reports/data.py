@@ -17,7 +17,6 @@ from sql.results import connect
 
 VALIDATION = "validation"  # the task that stands for the held-out documents of the curated corpus
 UNKNOWN_DEPTH = -1  # stands for a null depth: results entered from elsewhere may lack the model's row
-NEWEST = "qualify tokens = max(tokens) over (partition by run_id)"
 # Queries by the name of an attribute of `StudyData`; the study's id is the only parameter.
 QUERIES = {
     "order": "select variant, baseline from internal.variants where study_id = ? order by place",
@@ -75,11 +74,12 @@ QUERIES = {
     "join internal.model_runs using (run_id) where study_id = ? and failure is not null order by run_id",
     "gini": "from expert_gini where study_id = ? and depth is null",
     "concentration": "from internal.expert_concentration where study_id = ?",
-    "selections": "select run_id, depth, expert, selections from internal.latest_expert_ranks where study_id = ? "
-    "and depth is not null and run_id in (select run_id from internal.expert_runs where recurrent)",
+    "selections": "select variant, model_depth, depth, expert, selections from internal.latest_expert_ranks "
+    "where study_id = ? and depth is not null and run_id in (select run_id from internal.expert_runs where recurrent)",
     "diversity": "select depth_of_model as model_depth, * from internal.expert_diversity where study_id = ?",
     "attention": "select variant, depth, a.* from depth_attention a join internal.model_runs using (run_id) "
-    f"where study_id = ? and a.tokens <= coalesce(claimed_tokens, a.tokens) {NEWEST}",
+    "where study_id = ? and a.tokens <= coalesce(claimed_tokens, a.tokens) "
+    "and run_id in (select run_id from internal.expert_runs) qualify tokens = max(tokens) over (partition by run_id)",
     "other_depths": "select trained_depth as model_depth, * from depth_accuracy where study_id = ? "
     "qualify bool_or(depth <> trained_depth) over (partition by run_id) and accuracy is not null",
     "scored_items": "select task from items join internal.model_runs using (run_id) where study_id = ? limit 1",

@@ -18,16 +18,14 @@ from reports.text.numbers import listed, number
 HEIGHT = 250
 
 
-def concentration(
-    curves: pd.DataFrame, gini: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]
-) -> Figure | None:
+def concentration(curves: pd.DataFrame, gini: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     """Draw the number of experts (y, logarithmic) that have a share of the selections (x); a panel for each model.
 
     A panel has the curves of the single depths, of the whole model, and of the baseline of that depth. `curves` has the
     rows of `expert_concentration`, `gini` of `expert_gini`. None without curves.
     """
     panels, findings = [], []
-    models, baseline = chart.one_run_each(curves, runs, styles), baseline_of(curves)
+    models, baseline = chart.by_model(curves, styles), baseline_of(curves)
     baselines = {rows["model_depth"].iloc[0]: rows for _, rows, style, _ in models if style.variant == baseline}
     for title, rows, style, keys in models:
         depth = rows["model_depth"].iloc[0]

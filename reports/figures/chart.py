@@ -65,24 +65,12 @@ def layered(*layers: alt.Chart | Specification, data: alt.InlineData | None = No
     return whole | properties
 
 
-def one_run_each(
-    rows: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]
-) -> list[tuple[str, pd.DataFrame, Style, dict[str, Any]]]:
-    """Return title, rows, style, and keys of a panel of one run of each model, by depth and variant.
-
-    It is the lowest seed that was neither screened nor failed, if there is one: experts of two runs have no common
-    order, and maps of several runs blur. `runs` has the rows of the table `runs`.
-    """
-    known = runs[runs["run_id"].isin(rows["run_id"].unique()) & runs["variant"].isin(styles)]
-    known = ordered(known.assign(cut=known["status"].isin(["screened", "failed"])), styles, "cut", "seed", "run_id")
+def by_model(rows: pd.DataFrame, styles: Mapping[str, Style]) -> list[tuple[str, pd.DataFrame, Style, dict[str, Any]]]:
+    """Return title, rows, style, and keys of a panel of each model, by depth and variant."""
+    place = ["model_depth" if "model_depth" in rows else "depth", "variant"]
     return [
-        (
-            f"{run.variant}, {depth_name(run.depth).lower()}",
-            rows[rows["run_id"] == run.run_id],
-            styles[run.variant],
-            {"variant": run.variant, "depth": run.depth},
-        )
-        for run in known.drop_duplicates(["depth", "variant"]).itertuples()
+        (f"{variant}, {depth_name(depth).lower()}", part, styles[variant], {"variant": variant, "depth": depth})
+        for (depth, variant), part in ordered(rows, styles).groupby(place, sort=False)
     ]
 
 

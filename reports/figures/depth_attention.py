@@ -15,13 +15,13 @@ from reports.text.numbers import counted, listed, percent
 DEPTHS_WITH_NUMBERS = 8  # up to this depth a map's cells have room for their numbers
 
 
-def depth_attention(scores: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
+def depth_attention(scores: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     """Draw mean depth-attention scores as a map from query depth (y) to key depth (x); a panel for each model.
 
     `scores` has the rows of the table `depth_attention` at the newest checkpoints. None without scores.
     """
     panels, findings = [], []
-    for title, rows, style, keys in chart.one_run_each(scores[scores["score"].notna()], runs, styles):
+    for title, rows, style, keys in chart.by_model(scores[scores["score"].notna()], styles):
         strongest = rows.loc[rows.groupby("query_depth")["score"].idxmax()]
         words = [f"{row.query_depth} to {row.key_depth} ({percent(row.score, 0)})" for row in strongest.itertuples()]
         description = f"Mean depth-attention scores of {title}. Strongest from each depth: {listed(words)}."

@@ -18,13 +18,13 @@ STEP, TALLEST = 24, 260  # pixels of one row of a map, and of all rows
 OVERLAP = 0.4  # of a column, under the next one: no seam shows between two cells
 
 
-def selections(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
+def selections(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     """Draw P(depth | expert): how the selections of each expert (x) spread over the depths (y), a panel for each model.
 
     `counts` has the rows of `StudyData.selections`. None without selections of a recurrent model.
     """
     panels, findings = [], []
-    for title, keys, used, order in _recurrent_models(counts, runs, styles):
+    for title, keys, used, order in _recurrent_models(counts, styles):
         shares = (used / used.sum()).to_numpy()[:, order]
         words = (
             f"at its strongest depth the most specialised has {percent(shares[:, 0].max(), 0)} of its selections, the "
@@ -48,13 +48,13 @@ def selections(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, St
     )
 
 
-def experts_of_depths(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
+def experts_of_depths(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     """Draw P(expert | depth): how the selections of each depth (y) spread over the experts (x), a panel for each model.
 
     Rows and order of the experts are those of `selections`. None without selections of a recurrent model.
     """
     panels, findings = [], []
-    for title, keys, used, order in _recurrent_models(counts, runs, styles):
+    for title, keys, used, order in _recurrent_models(counts, styles):
         totals = used.sum(axis=1).clip(lower=1)
         shares = used.div(totals, axis=0).to_numpy()[:, order]
         depth = used.index[shares.max(axis=1).argmax()]
@@ -79,11 +79,11 @@ def experts_of_depths(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[
 
 
 def _recurrent_models(
-    counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]
+    counts: pd.DataFrame, styles: Mapping[str, Style]
 ) -> list[tuple[str, dict[str, Any], pd.DataFrame, np.ndarray]]:
     """Return title, keys, selections [depth, expert] of the experts in use, and their order, of each model."""
     found = []
-    for title, rows, _, keys in chart.one_run_each(counts, runs, styles):
+    for title, rows, _, keys in chart.by_model(counts, styles):
         table = rows.pivot_table(index="depth", columns="expert", values="selections", fill_value=0, aggfunc="sum")
         used = table.loc[:, table.sum() > 0]
         if len(used) > 1 and used.shape[1]:

@@ -126,16 +126,14 @@ def data_blocks(data: StudyData) -> list[Block]:
 def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show depth attention and, folded, the use of experts, where they were observed (section 4.2 of the paper)."""
     balance = [
-        drawing_block(data, "concentration gini runs", "balance.concentration", styles),
+        drawing_block(data, "concentration gini", "balance.concentration", styles),
         drawing_block(data, "gini diversity", "balance.balance", styles),
-        *table_block(data, "gini", run_tables.experts, styles),
     ]
     maps = [
-        drawing_block(data, "selections runs", name, styles)
-        for name in ("experts.selections", "experts.experts_of_depths")
+        drawing_block(data, "selections", name, styles) for name in ("experts.selections", "experts.experts_of_depths")
     ]
     return [
-        drawing_block(data, "attention runs", "depth_attention.depth_attention", styles),
+        drawing_block(data, "attention", "depth_attention.depth_attention", styles),
         *(details_block("Balance of the experts", balance) if len(data.gini) else []),
         *(details_block("Which experts serve which depths", maps) if len(data.selections) else []),
     ]

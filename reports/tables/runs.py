@@ -1,4 +1,4 @@
-"""Tabulate the training runs, the use of their experts, and the versions that made the numbers."""
+"""Tabulate the training runs, and the versions that made the numbers."""
 
 from __future__ import annotations
 
@@ -41,22 +41,6 @@ def runs(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     caption = f"Every run. Equal stream hashes: the same tokens in the same order.{screened}"
     columns = [left("Model"), "Depth", "Seed", left("Status"), *measures, left("Device"), left("Stream"), left("Run")]
     return table("table-runs", caption, columns, body)
-
-
-def experts(gini: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
-    """Tabulate how evenly the experts of each run are used, over the whole model, at its newest checkpoint."""
-    newest = gini[(gini["tokens"] == gini.groupby("run_id")["tokens"].transform("max")) & gini["depth"].isna()]
-    body = []
-    for row in ordered(newest, styles, "run_id").to_dict("records"):
-        counts = [number(row["gini"], 3), number(row["experts"]), number(row["experts_used"]), tokens(row["tokens"])]
-        first = model_cells(row["variant"], row["model_depth"], styles)
-        body.append((row["model_depth"], [*first, *counts, row["run_id"]]))
-    return table(
-        "table-experts",
-        "Balance over all depths. A Gini coefficient of 0 is perfectly even use, 1 the use of a single expert.",
-        [left("Model"), "Depth", "Gini", "Experts", "Used", "At tokens", left("Run")],
-        body,
-    )
 
 
 def versions(evaluated: pd.DataFrame, code: str | None, packages: Mapping[str, str]) -> Table:

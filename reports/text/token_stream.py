@@ -86,5 +86,5 @@ def streams(data: StudyData) -> str:
     checked = int((known.groupby(["seed", "tokens"])["run_id"].nunique() > 1).sum())
     if not checked or len(data.mismatches):
         return ""
-    several = ", another for each seed" * bool(known["seed"].nunique() > 1)
-    return f"Runs of one seed read the same tokens in one order{several} (checked at {counted(checked, 'checkpoint')})."
+    order = "the same order" + ", another for each seed" * bool(known["seed"].nunique() > 1)
+    return f"Runs of one seed read the same tokens in {order} (checked at {counted(checked, 'checkpoint')})."

@@ -46,9 +46,5 @@ def data(specification: dict) -> list[list[dict[str, str]]]:
     return [list(csv.DictReader(io.StringIO(text))) for text in texts]
 
 
-MODEL_RUNS = pd.DataFrame(
-    {"run_id": ["r", "s", "t"], "variant": "DR", "depth": 2, "seed": [0, 1, 2]}
-    | {"status": ["screened", "complete", "complete"]}
-)
 SCORES = pd.DataFrame({"query_depth": [1, 2, 2], "key_depth": [1, 1, 2], "score": [1.0, 0.3, 0.7]})
 SCORES = SCORES.assign(variant="DR", depth=2, run_id="s", tokens=5)

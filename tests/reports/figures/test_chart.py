@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reports.figures.accuracy import accuracy
-from reports.figures.chart import one_run_each, records, seed_lines, token_axis, y_axis
+from reports.figures.chart import records, seed_lines, token_axis, y_axis
 from reports.figures.rendering import complete, composed, page_drawing, page_specifications
 from reports.style.theme import styles
-from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, MODEL_RUNS, NO_RAW, RUNS, SCORES, curve
+from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, NO_RAW, RUNS, curve
 
 NO_COSTS = pd.DataFrame(columns=["depth", "variant", "flops", "seconds"])
 
@@ -46,17 +46,6 @@ def test_logarithmic_ticks_are_few_and_round(low: float, ratio: float) -> None:
     ticks = token_axis(pd.Series([low, high])).to_dict(validate=False)["axis"]["values"]
     assert 1 <= len(ticks) <= 7
     assert all(low <= tick <= high for tick in ticks)
-
-
-def test_one_run_of_several_stands_for_its_model() -> None:
-    every = pd.concat([SCORES.assign(run_id=run) for run in ("r", "s", "t")])
-    for ended_early in ("screened", "failed"):
-        runs = MODEL_RUNS.replace({"status": {"screened": ended_early}})
-        ((title, rows, style, keys),) = one_run_each(every, runs, DRAWN)
-        assert title == "DR, depth 2"
-        assert set(rows["run_id"]) == {"s"}
-    assert style.variant == keys["variant"] == "DR"
-    assert one_run_each(every, MODEL_RUNS.assign(variant="unknown"), DRAWN) == []
 
 
 @settings(max_examples=30)

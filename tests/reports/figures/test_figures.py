@@ -20,7 +20,7 @@ from reports.figures.targets import by_target
 from reports.figures.training import loss, rates
 from reports.style.theme import styles
 from reports.tables.results import other_depths
-from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, MODEL_RUNS, NO_RAW, RUNS, SCORES, curve, data
+from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, NO_RAW, RUNS, SCORES, curve, data
 
 CURVES, NO_LOSSES = curve(), curve().iloc[:0].rename(columns={"accuracy": "value"})
 CHOSEN = pd.DataFrame({"variant": ["DR"], "depth": 4, "task": "average", "metric": "accuracy", "factor": [2.0]})
@@ -114,11 +114,10 @@ GINI = pd.DataFrame({"run_id": ["s", "a"], "tokens": 5, "depth": None, "gini": [
 
 
 def test_a_panel_has_the_depths_the_whole_model_and_the_baseline() -> None:
-    runs = pd.concat([MODEL_RUNS, MODEL_RUNS.iloc[1:2].assign(run_id="a", variant="LA")])
     curves = pd.concat(
         [BALANCE_CURVES.assign(run_id="s", variant="DR"), BALANCE_CURVES.assign(run_id="a", variant="LA")]
     )
-    drawn = concentration(curves, GINI, runs, DRAWN)
+    drawn = concentration(curves, GINI, DRAWN)
     assert drawn.finding == "DR, depth 2: Gini coefficient DR 0.250 and LA 0.500."
     (panel,) = drawn.panels
     assert panel.title == "DR, depth 2"
@@ -131,7 +130,7 @@ def test_a_panel_has_the_depths_the_whole_model_and_the_baseline() -> None:
 
 
 def test_the_baseline_alone_has_a_panel() -> None:
-    drawn = concentration(BALANCE_CURVES.assign(run_id="s", variant="LA"), GINI, MODEL_RUNS.assign(variant="LA"), DRAWN)
+    drawn = concentration(BALANCE_CURVES.assign(run_id="s", variant="LA"), GINI, DRAWN)
     assert [one.title for one in drawn.panels] == ["LA, depth 2"]
 
 
@@ -149,7 +148,7 @@ def test_balance_shows_the_whole_model_over_training_and_each_depth_against_the_
 
 
 def test_every_row_of_a_depth_attention_map_is_scaled_by_its_strongest() -> None:
-    drawn = depth_attention(SCORES, MODEL_RUNS, DRAWN)
+    drawn = depth_attention(SCORES, DRAWN)
     assert drawn.finding == (
         "DR, depth 2: of 1 depth after the first, most attention goes to the depth itself in 1, to the depth before "
         "in 0."
@@ -199,15 +198,15 @@ def map_of(panel: Panel) -> np.ndarray:
 
 
 def test_experts_are_ordered_from_those_of_few_depths_to_those_of_many() -> None:
-    drawn = selections(FRAME, MODEL_RUNS, DRAWN)
+    drawn = selections(FRAME, DRAWN)
     # Experts 2 and 1 have one depth, the first and the second; expert 0 has both; expert 3 was never selected.
     assert map_of(drawn.panels[0]).tolist() == [[1, 0, 0.5], [0, 1, 0.5]]
     assert "each of 3 experts" in drawn.panels[0].description
-    assert selections(FRAME.iloc[:0], MODEL_RUNS, DRAWN) is None
+    assert selections(FRAME.iloc[:0], DRAWN) is None
 
 
 def test_the_experts_of_a_depth_are_shares_of_its_selections() -> None:
-    drawn = experts_of_depths(FRAME, MODEL_RUNS, DRAWN)
+    drawn = experts_of_depths(FRAME, DRAWN)
     # Both depths make 150 selections: 100 of an expert of their own, 50 of expert 0.
     assert map_of(drawn.panels[0]) == pytest.approx(np.array([[2, 0, 1], [0, 2, 1]]) / 3, abs=1e-5)
     assert "gives one expert 66.7% of its selections, where even use would be 33.33%" in drawn.panels[0].description

@@ -345,7 +345,7 @@ def test_runs_of_one_seed_have_read_the_same_tokens() -> None:
     seen = [{"run_id": f"{model}-{seed}", "seed": seed} for model in ("LA", "DR") for seed in (0, 1)]
     frame = pd.DataFrame(seen).assign(tokens=1000, stream_hash="ab")
     said = streams(StudyData({}, {"checkpoints": frame, "mismatches": frame[:0]}))
-    assert said.endswith("in one order, another for each seed (checked at 2 checkpoints).")
+    assert said.endswith("in the same order, another for each seed (checked at 2 checkpoints).")
     assert not streams(StudyData({}, {"checkpoints": frame, "mismatches": frame}))
 
 
