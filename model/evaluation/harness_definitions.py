@@ -11,10 +11,9 @@ from typing import Any
 
 import datasets
 from lm_eval.api.task import ConfigurableTask, Task
-from lm_eval.tasks._yaml_loader import load_yaml
 
-from model.evaluation.harness_files import find_task
-from model.evaluation.trust import check_overrides, check_task_file, sandbox_templates
+from model.evaluation.harness_files import find_task, read_task
+from model.evaluation.trust import check_overrides, sandbox_templates
 from pipeline.errors import InputError
 
 _FEWSHOT_SEED = 1234  # lm-eval's own default
@@ -55,8 +54,11 @@ def build_task(specification: Mapping[str, Any], cache: Path | str | None = None
     what = f"benchmark {specification['benchmark']}: task {name}"
     if not trust_code:
         check_overrides(overrides, what)
-        check_task_file(path, what)
-    config = _merged(_read_definition(path, what), overrides)
+    definition = read_task(path, what, trust_code=trust_code, imported=True).definition
+    if not isinstance(definition.get("task"), str):
+        raise InputError(f"{what}: {path} defines no single task; name the tasks of a group one by one")
+    of_groups = ("tag", "group", "task_list")
+    config = _merged({key: value for key, value in definition.items() if key not in of_groups}, overrides)
     config = {**_with_longest_answer(config), "task": name, "num_fewshot": overrides.get("num_fewshot", 0)}
     if config["num_fewshot"] == 0:
         config = _zero_shot(config)
@@ -71,19 +73,6 @@ def build_task(specification: Mapping[str, Any], cache: Path | str | None = None
         raise InputError(f"{what}: tasks that run generated code or show pictures are not supported")
     task.set_fewshot_seed(_FEWSHOT_SEED)
     return task
-
-
-def _read_definition(path: Path, what: str) -> dict[str, Any]:
-    """Read the file of one task, without the task's place in groups."""
-    try:
-        config = load_yaml(path)
-    except FileNotFoundError as error:
-        raise InputError(f"{what}: no task file {error.filename}") from None
-    except Exception as error:  # YAML's errors, and whatever a task's own Python file may raise when it is imported
-        raise InputError(f"{what}: {path} cannot be read ({one_line(error)})") from error
-    if not isinstance(config.get("task"), str):
-        raise InputError(f"{what}: {path} defines no single task; name the tasks of a group one by one")
-    return {key: value for key, value in config.items() if key not in ("tag", "group", "task_list")}
 
 
 def _with_longest_answer(config: Mapping[str, Any]) -> dict[str, Any]:
