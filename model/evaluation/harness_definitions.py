@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +24,12 @@ def tune_libraries() -> None:
     datasets.disable_progress_bars()
 
 
-@contextlib.contextmanager
-def fresh_cache(folder: Path | str) -> Iterator[str]:
-    """Make a temporary folder inside `folder` for the cache of the datasets library.
-
-    The library recognises files by date, and would take an earlier copy for the present data.
-    """
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".datasets-", dir=folder) as cache:
-        yield cache
-
-
 def build_task(specification: Mapping[str, Any], cache: Path | str | None = None, *, trust_code: bool = False) -> Task:
     """Build lm-eval's task object for a specification of `pipeline/benchmarks/items.py`.
 
     The definition is the task file `yaml`, else lm-eval's task of that name, with `overrides` merged in (in these,
     `max_new_tokens` is the length of the longest answer). Unless overridden the task is 0-shot, and only the evaluated
-    split has to exist. `cache` is a folder for the datasets library (`fresh_cache`). Templates are rendered in Jinja's
+    split has to exist. `cache` is an empty folder for the datasets library. Templates are rendered in Jinja's
     sandbox. With `trust_code` the definition may be one that is not plain (`model/evaluation/trust.py`).
 
     Raises InputError when the task, its data, its split or a field does not exist, and for code that is not trusted.

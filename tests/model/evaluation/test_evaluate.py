@@ -17,7 +17,7 @@ import pytest
 import tokenizers
 import torch
 
-from model.evaluate import KeptQuestions, evaluate, main
+from model.evaluate import evaluate, main
 from model.evaluation.harness_tasks import HarnessTask
 from model.evaluation.job import read_job
 from model.evaluation.language_model import LanguageModel, load_language_model
@@ -453,9 +453,9 @@ def test_memory_that_is_too_small_is_met_with_smaller_batches(
     place: Path, memory: Callable[[int], list[int]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """For all checkpoints, also those of later jobs that ask the same; too small for a sequence is one line."""
-    tasks, questions, tried = plain_specifications(place)[:1], KeptQuestions(), memory(5000)
+    tasks, tried = plain_specifications(place)[:1], memory(5000)
     for name in ("requests", "more-requests"):
-        evaluate(read_job(write_job(place, name, tasks=tasks)), questions=questions)
+        evaluate(read_job(write_job(place, name, tasks=tasks)))
     assert tried == [16_384, 8192, *[4096] * 4]
     memory(0)
     path = write_job(place, "none-left", tasks=tasks)
@@ -474,9 +474,9 @@ def test_texts_are_encoded_once_for_all_checkpoints_and_depths(place: Path, monk
         return encode_batch(codec, texts, **options)
 
     monkeypatch.setattr(tokenizers.Tokenizer, "encode_batch", counted)
-    tasks, questions = plain_specifications(place), KeptQuestions()
+    monkeypatch.setattr("model.evaluate._kept", {})
     for name in ("encoded", "encoded-too"):
-        evaluate(read_job(write_job(place, name, tasks=tasks, depths=[2])), questions=questions)
+        evaluate(read_job(write_job(place, name, tasks=plain_specifications(place), depths=[2])))
     assert len(encoded) == len(set(encoded)) > 0
 
 
