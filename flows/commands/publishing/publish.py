@@ -109,10 +109,8 @@ def _copy_study(study: Study, made: Path) -> None:
     place = study.place.resolve()
     files = {place / name for variant in study.models.variants for name in variant.code_files}
     for task in (place / one.yaml for one in study.own_benchmarks if one.yaml):
-        files |= {
-            task,
-            *(file for file in read_task(task, "publish", trust_code=True).files if file.is_relative_to(place)),
-        }
+        files.add(task)
+        files |= {file for file in read_task(task, "publish", trust_code=True).files if file.is_relative_to(place)}
     for file in files:
         target = made / file.relative_to(place)
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -14,10 +14,10 @@ from model.architectures.code import FOLDER, copy_code, digests
 from model.architectures.contract import OPTIONAL, Network
 from model.architectures.module import ModuleConfig
 from model.checkpoint import load_model, newest_state
-from model.counting import count
 from model.evaluation.scoring import Scoring
 from model.generate import generate
 from model.networks import build
+from model.networks.counting import count
 from model.train import train
 from pipeline.errors import InputError
 from tests.model import tiny_network
