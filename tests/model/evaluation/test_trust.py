@@ -124,6 +124,17 @@ def test_what_is_included_is_plain_or_of_the_table(tmp_path: Path) -> None:
             read_task(task, "here")
 
 
+def test_a_later_include_wins_over_an_earlier_one_and_the_file_over_both(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("{doc_to_text: one, doc_to_target: one, description: one}")
+    (tmp_path / "two.yaml").write_text("{doc_to_text: two, doc_to_target: two}")
+    task = tmp_path / "task.yaml"
+    task.write_text("{include: [one.yaml, two.yaml], doc_to_text: own}")
+    assert read_task(task, "here").definition == {"doc_to_text": "own", "doc_to_target": "two", "description": "one"}
+    (tmp_path / "two.yaml").write_text("include: task.yaml")
+    with pytest.raises(InputError, match=r"here: .*task\.yaml cannot be read: it is included twice"):
+        read_task(task, "here")
+
+
 ITEM = {"id": "a", "prompt": "?", "target": "7"}
 
 
