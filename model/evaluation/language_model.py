@@ -184,7 +184,7 @@ def load_language_model(
             "evaluate with the tokenizer it was trained with"
         )
     if on_gpu(model.device):
-        set_up(model.device, torch.bfloat16)
+        set_up(torch.bfloat16)
     model = model.for_inference()
     return LanguageModel(model, tokenizer, weights=weights_in(path, weights), **options)
 
