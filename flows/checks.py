@@ -12,8 +12,8 @@ from flows.jobs.devices import gpus, machine_memory, share_ranks
 from flows.models import PlannedModel, check_trusted, plan_models, size
 from flows.study.configuration import Study
 from flows.watching.looks import folder_size, free_bytes
-from model.evaluation.harness_files import files_of_task, find_task, metrics_of_task
-from model.evaluation.trust import check_overrides, check_task_file
+from model.evaluation.harness_files import find_task, read_task
+from model.evaluation.trust import check_overrides
 from model.matching import EXPERTS
 from pipeline.benchmarks.items import task_file
 from pipeline.errors import InputError
@@ -92,10 +92,8 @@ def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
         files = [Path(own)] if own else [] if benchmark.text else [*map(find_task, benchmark.tasks.values())]
         if not trust_code:
             check_overrides(benchmark.overrides, where)
-            for file in files:
-                check_task_file(file, where)
         for file in files:
-            known = metrics_of_task(files_of_task(file))
+            known = read_task(file, where, trust_code=trust_code).metrics()
             if known and "metric_list" not in benchmark.overrides and benchmark.metric not in known:
                 raise InputError(f"{where}: {file} has no metric {benchmark.metric!r}; it has {', '.join(known)}")
 

@@ -125,8 +125,8 @@ def size(sizing: Sizing, code: Path | None = None, *, trust_code: bool = False) 
             start = dataclasses.replace(config, experts=experts)
             config = match_costs(start, target.flops_per_token, target.parameters, length=length)
         return config, resources(config, length)
-    from model.contract_checks import check_contract
-    from model.counting import check_countable, count  # imports torch
+    from model.networks.checks import check_contract
+    from model.networks.counting import check_countable, count  # imports torch
 
     def sized(values: Mapping[str, Any]) -> Architecture:
         if isinstance(config, DreamerConfig):

@@ -30,7 +30,7 @@ from flows.watching.looks import found_in
 from model.accounting import Resources
 from model.architectures.module import read_architecture
 from model.checksums import newest_values
-from model.evaluation.harness_files import files_of_task
+from model.evaluation.harness_files import read_task
 from model.evaluation.job import INTROSPECTION
 from model.training.config import HOW_FAR, HOW_IT_RUNS
 from model.training.recording.records import further_rates
@@ -424,7 +424,7 @@ class Plan(PlannedData):
         for task in tasks:
             name = task["benchmark"]
             files = {part: self.store.file_digest(Path(task[part])) for part in ("plain", "yaml") if task.get(part)}
-            if task.get("yaml") and (others := files_of_task(Path(task["yaml"]))[1:]):
+            if task.get("yaml") and (others := read_task(Path(task["yaml"]), name, trust_code=True).files[1:]):
                 files["others"] = sorted(map(self.store.file_digest, others))
             named = {part: task[part] for part in ("task", "metric", "filter", "chance", "left_out") if part in task}
             given = (task.get("overrides") or {}).items()

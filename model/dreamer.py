@@ -151,8 +151,8 @@ class ExpertAttention(nn.Module):
         """Route the normalised x, and sum its experts."""
         keys, inward_EHF, outward_EFH, taps = weights
         given = x_TH, self.gain, keys, self.router.bias, inward_EHF, outward_EFH, self.router.active, self.epsilon
-        if whole := ops.whole_attention(operands := ExpertOperands(*given)):
-            return whole(operands)
+        if whole := ops.whole_attention(ExpertOperands(*given)):
+            return whole
         x_TH = ops.rms_norm(x_TH, self.gain, self.epsilon)
         routing = self.router(x_TH, keys)
         return Attended(ops.swiglu_experts(x_TH, routing, inward_EHF, outward_EFH, taps), routing.ids)
@@ -248,8 +248,8 @@ class _ProjectedAttention(nn.Module):
             keys, inward, outward = weights
             gains, heads = (self.query_gain, self.key_gain), (self.heads, self.key_value_heads)
             given = x_TH, self.gain, keys, self.router.bias, inward, outward, *gains, code, heads, self.epsilon
-            if whole := ops.whole_attention(operands := AttentionOperands(*given, visible, earlier)):
-                return whole(operands)
+            if whole := ops.whole_attention(AttentionOperands(*given, visible, earlier)):
+                return whole
         *heads, routing = self.project_in(x_TH, weights, code)
         attended = self.attend(*heads, context, history)
         return attended._replace(output=self.project_out(attended.output, weights, routing), ids=routing.ids)

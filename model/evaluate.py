@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -53,9 +54,18 @@ class Questions:
     batch_tokens: int | None = None
 
 
-def build_questions(job: Job, tokenizer: Tokenizer) -> Questions:
-    """Build the questions of a job."""
-    return Questions(build_tasks(job), tokenizer, sample_of_stream(job.observe) if job.observe else None)
+_kept: dict[str, Questions] = {}
+"""The questions of the newest job of this process, by what it asks: jobs of one study ask the same."""
+
+
+def questions_of(job: Job) -> Questions:
+    """Build the questions of a job, or return those of the job before where both ask the same."""
+    asked = repr((job.tokenizer, job.tasks, job.limit, job.max_new_tokens, job.trust_code, job.observe))
+    if asked not in _kept:
+        _kept.clear()
+        sample = sample_of_stream(job.observe) if job.observe else None
+        _kept[asked] = Questions(build_tasks(job), load_tokenizer(job.tokenizer), sample)
+    return _kept[asked]
 
 
 def build_tasks(job: Job) -> list[Task]:
@@ -65,11 +75,12 @@ def build_tasks(job: Job) -> list[Task]:
         default["max_new_tokens"] = job.max_new_tokens
     if all(map(_is_plain, job.tasks)):  # importing lm-eval takes seconds
         return [PlainTask(task, **default) for task in job.tasks]
-    from model.evaluation.harness_definitions import fresh_cache, tune_libraries
+    from model.evaluation.harness_definitions import tune_libraries
     from model.evaluation.harness_tasks import HarnessTask
 
     tune_libraries()
-    with fresh_cache(job.output) as cache:
+    # The datasets library recognises files by date, and would take an earlier copy for the present data.
+    with TemporaryDirectory(prefix=".datasets-", dir=job.output) as cache:
         return [
             PlainTask(task, **default)
             if _is_plain(task)
@@ -82,38 +93,16 @@ def _is_plain(task: Mapping[str, Any]) -> bool:
     return bool(task.get("plain")) and not (task.get("yaml") or task.get("dataset_path"))
 
 
-class KeptQuestions:
-    """Build the questions of a job, or return those of the job before where the job asks the same."""
-
-    def __init__(self) -> None:
-        self._asked: tuple[object, ...] = ()
-        self._questions: Questions | None = None
-
-    def __call__(self, job: Job, tokenizer: Tokenizer) -> Questions:
-        """Return the questions of a job."""
-        asked = (job.tokenizer, job.tasks, job.limit, job.max_new_tokens, job.trust_code, job.observe)
-        if self._questions is None or asked != self._asked:
-            self._asked, self._questions = asked, build_questions(job, tokenizer)
-        return self._questions
-
-
-def evaluate(
-    job: Job,
-    *,
-    questions: Callable[[Job, Tokenizer], Questions] = build_questions,
-    line: Callable[[str], object] = lambda text: None,
-) -> list[Path]:
+def evaluate(job: Job, *, line: Callable[[str], object] = lambda text: None) -> list[Path]:
     """Make every output of the job that is not there yet; return the folders of all outputs.
 
-    `questions` builds the job's questions, or knows them from an earlier job. `line` gets a line per finished
-    checkpoint. Raises InputError for bad input.
+    `line` gets a line per finished checkpoint. Raises InputError for bad input.
     """
-    tokenizer = load_tokenizer(job.tokenizer)
     job.output.mkdir(parents=True, exist_ok=True)
     folders = [output.folder for checkpoint in job.checkpoints for output in checkpoint.outputs.values()]
     if all(folder.exists() for folder in folders):
         return folders
-    asked = questions(job, tokenizer)
+    asked = questions_of(job)
     progress = _Progress(job.output / "progress.json")
     evaluator = _Evaluator(job, asked, progress)
     for checkpoint in job.checkpoints:
@@ -233,10 +222,6 @@ class _Progress:
         write_text_atomically(self._path, json.dumps(values), shared=True, durable=False)
 
 
-_kept = KeptQuestions()
-"""The questions of the newest job of this process: jobs of one study ask the same."""
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m model.evaluate", description="Evaluate the checkpoints of a job.")
@@ -244,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     prepare_staying()
     try:
-        evaluate(read_job(options.job), questions=_kept, line=lambda text: print(text, flush=True))
+        evaluate(read_job(options.job), line=lambda text: print(text, flush=True))
     except InputError as error:
         print(error, file=sys.stderr)
         return 2

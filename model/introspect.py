@@ -6,7 +6,6 @@ Gini coefficients and Lorenz curves over what is stored are views in SQL.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,34 +25,13 @@ BATCH_TOKENS = 4096
 Sample = Sequence[tuple[Tensor, Tensor]]
 
 
-@dataclass(frozen=True)
-class Observations:
-    """Sums over `tokens` real tokens (padding left out). Axes: L depth, E experts."""
-
-    tokens: int
-    depth_attention: np.ndarray | None  # [L, L] mean score of query depth over key depth; rows sum to 1
-    selections: np.ndarray  # [L, E], of expert attention
-
-    def rows(self) -> dict[str, dict[str, np.ndarray]]:
-        """Return the columns of the tables `depth_attention` and `expert_usage`: depths count from 1, experts from 0.
-
-        A query depth sees key depths up to itself. A layered model has experts of its own at every depth: equal numbers
-        at different depths are different experts.
-        """
-        scores = np.zeros((0, 0)) if self.depth_attention is None else self.depth_attention
-        query, key = np.tril_indices(len(scores))
-        depth, expert = (numbers.ravel() for numbers in np.indices(self.selections.shape))
-        return {
-            "depth_attention": {"query_depth": query + 1, "key_depth": key + 1, "score": scores[query, key]},
-            "expert_usage": {"depth": depth + 1, "expert": expert, "selections": self.selections.ravel()},
-        }
-
-
 @torch.no_grad()
-def observe(model: Network, batches: Sample) -> Observations:
-    """Run a model that is `observable` over batches, and sum up attention along the depth and choices of experts.
+def observe(model: Network, batches: Sample) -> dict[str, dict[str, np.ndarray]]:
+    """Run a model that is `observable` over batches; return the columns of `depth_attention` and `expert_usage`.
 
-    Counts and biases of the balance are left as they are.
+    Scores are means over the real tokens (padding left out), of a query depth over the key depths up to itself; none
+    without attention along the depth. Depths count from 1, experts from 0: a layered model has experts of its own at
+    every depth, so equal numbers are different experts. Counts and biases of the balance are left as they are.
     """
     L, E = model.config.depth, model.config.experts
     scores = torch.zeros(L, L, dtype=torch.float64)
@@ -77,8 +55,13 @@ def observe(model: Network, batches: Sample) -> Observations:
             model(batch, documents=documents, return_hidden=True, observer=see)
     finally:
         model.train(training)
-    attention = (scores / max(tokens, 1)).numpy() if model.config.depth_attention else None
-    return Observations(tokens, attention, selections.numpy())
+    scores = (scores / max(tokens, 1)).numpy()
+    query, key = np.tril_indices(L if model.config.depth_attention else 0)
+    depth, expert = (numbers.ravel() for numbers in np.indices(selections.shape))
+    return {
+        "depth_attention": {"query_depth": query + 1, "key_depth": key + 1, "score": scores[query, key]},
+        "expert_usage": {"depth": depth + 1, "expert": expert, "selections": selections.numpy().ravel()},
+    }
 
 
 def sample_of_stream(packed: Path, tokens: int = SAMPLE_TOKENS) -> Sample:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import datasets
 from lm_eval.api.task import ConfigurableTask, Task
-from lm_eval.tasks._yaml_loader import load_yaml
 
-from model.evaluation.harness_files import find_task
-from model.evaluation.trust import check_overrides, check_task_file, sandbox_templates
+from model.evaluation.harness_files import find_task, read_task
+from model.evaluation.trust import check_overrides, sandbox_templates
 from pipeline.errors import InputError
 
 _FEWSHOT_SEED = 1234  # lm-eval's own default
@@ -27,23 +24,12 @@ def tune_libraries() -> None:
     datasets.disable_progress_bars()
 
 
-@contextlib.contextmanager
-def fresh_cache(folder: Path | str) -> Iterator[str]:
-    """Make a temporary folder inside `folder` for the cache of the datasets library.
-
-    The library recognises files by date, and would take an earlier copy for the present data.
-    """
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".datasets-", dir=folder) as cache:
-        yield cache
-
-
 def build_task(specification: Mapping[str, Any], cache: Path | str | None = None, *, trust_code: bool = False) -> Task:
     """Build lm-eval's task object for a specification of `pipeline/benchmarks/items.py`.
 
     The definition is the task file `yaml`, else lm-eval's task of that name, with `overrides` merged in (in these,
     `max_new_tokens` is the length of the longest answer). Unless overridden the task is 0-shot, and only the evaluated
-    split has to exist. `cache` is a folder for the datasets library (`fresh_cache`). Templates are rendered in Jinja's
+    split has to exist. `cache` is an empty folder for the datasets library. Templates are rendered in Jinja's
     sandbox. With `trust_code` the definition may be one that is not plain (`model/evaluation/trust.py`).
 
     Raises InputError when the task, its data, its split or a field does not exist, and for code that is not trusted.
@@ -55,8 +41,11 @@ def build_task(specification: Mapping[str, Any], cache: Path | str | None = None
     what = f"benchmark {specification['benchmark']}: task {name}"
     if not trust_code:
         check_overrides(overrides, what)
-        check_task_file(path, what)
-    config = _merged(_read_definition(path, what), overrides)
+    definition = read_task(path, what, trust_code=trust_code, imported=True).definition
+    if not isinstance(definition.get("task"), str):
+        raise InputError(f"{what}: {path} defines no single task; name the tasks of a group one by one")
+    of_groups = ("tag", "group", "task_list")
+    config = _merged({key: value for key, value in definition.items() if key not in of_groups}, overrides)
     config = {**_with_longest_answer(config), "task": name, "num_fewshot": overrides.get("num_fewshot", 0)}
     if config["num_fewshot"] == 0:
         config = _zero_shot(config)
@@ -71,19 +60,6 @@ def build_task(specification: Mapping[str, Any], cache: Path | str | None = None
         raise InputError(f"{what}: tasks that run generated code or show pictures are not supported")
     task.set_fewshot_seed(_FEWSHOT_SEED)
     return task
-
-
-def _read_definition(path: Path, what: str) -> dict[str, Any]:
-    """Read the file of one task, without the task's place in groups."""
-    try:
-        config = load_yaml(path)
-    except FileNotFoundError as error:
-        raise InputError(f"{what}: no task file {error.filename}") from None
-    except Exception as error:  # YAML's errors, and whatever a task's own Python file may raise when it is imported
-        raise InputError(f"{what}: {path} cannot be read ({one_line(error)})") from error
-    if not isinstance(config.get("task"), str):
-        raise InputError(f"{what}: {path} defines no single task; name the tasks of a group one by one")
-    return {key: value for key, value in config.items() if key not in ("tag", "group", "task_list")}
 
 
 def _with_longest_answer(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Find the files that define tasks, lm-eval's own and others, without importing lm-eval, which takes seconds."""
+"""Find and read the files that define tasks, lm-eval's own and others, without lm-eval, whose import takes seconds."""
 
 from __future__ import annotations
 
@@ -7,18 +7,33 @@ import functools
 import importlib.util
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from itertools import pairwise
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
+from model.evaluation.trust import TRUST, RunsCode, check_definition
 from pipeline.errors import InputError
 
 TASKS = Path(importlib.util.find_spec("lm_eval").origin).resolve().parent / "tasks"
+# The tasks of `pipeline/benchmarks/table.py` that call Python: a test gives each one answers that are programs.
+OF_THE_TABLE = [TASKS / name for name in ("hendrycks_math", "mathqa", "minerva_math")]
 _TASK_LINE = re.compile(rb"^[\"']?task[\"']?:[ \t]*[\"']?([\w.-]+)", re.MULTILINE)
+
+
+class TaskFiles(NamedTuple):
+    """What the files of a task say, which files these are, the task's own first, and the functions that they name."""
+
+    definition: dict[str, Any]
+    files: list[Path]  # with the modules of functions
+    functions: list[str]
+
+    def metrics(self) -> list[str]:
+        """List the metrics that the task names; none where lm-eval or the task's code chooses them."""
+        listed = None if self.functions else self.definition.get("metric_list")
+        known = listed if isinstance(listed, list) else []
+        return [str(one["metric"]) for one in known if isinstance(one, dict) and "metric" in one]
 
 
 def find_task(name: str) -> Path:
@@ -31,47 +46,69 @@ def find_task(name: str) -> Path:
     return files[name]
 
 
-def files_of_task(path: Path) -> list[Path]:
-    """List the files that define a task: the task file itself first, all that it includes, and modules of functions.
+def read_task(path: Path, where: str, *, trust_code: bool = False, imported: bool = False) -> TaskFiles:
+    """Read the file of a task and those that it includes, as lm-eval does: later ones win, and the file itself last.
 
-    A function is `!function module.name`, of a module beside the file. A file that is missing or no YAML is left to
-    those who read it.
+    A function, `!function module.name`, is of a module beside the file; it is imported where that is asked for.
+    Raises InputError that begins with `where` and names the file, without `trust_code` also for a file that is neither
+    plain nor `OF_THE_TABLE`.
     """
-    found, waiting = list[Path](), [path]
-    while waiting:
-        file = waiting.pop()
-        if not file.is_file() or (file := file.resolve()) in found:
-            continue
-        found.append(file)
-        with suppress(yaml.YAMLError, RecursionError):
-            waiting += _named_in(file) if file.suffix != ".py" else []
-    return found
+    task = TaskFiles({}, [], [])
 
-
-def metrics_of_task(files: Sequence[Path]) -> list[str]:
-    """List the metrics that a task's files name; none where lm-eval or the task's code chooses them."""
-    content: dict[str, Any] = {}
-    for file in files:  # the task's own file comes first, and of its includes the last, which lm-eval prefers
+    def read(path: Path) -> dict[str, Any]:
         try:
-            content = yaml.safe_load(file.read_bytes()) | content
-        except (yaml.YAMLError, ValueError, TypeError, RecursionError):  # a function, or what others refuse
-            return []
-    listed = content.get("metric_list")
-    known = listed if isinstance(listed, list) else []
-    return [str(one["metric"]) for one in known if isinstance(one, dict) and "metric" in one]
+            path = path.resolve()
+            if path in task.files:
+                raise InputError("it is included twice")
+            task.files.append(path)
+            trusted = trust_code or path.parent in OF_THE_TABLE
+
+            def function(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
+                if not trusted:
+                    raise RunsCode(f"{node.tag} in line {node.start_mark.line + 1} runs code")
+                module, _, name = str(node.value).rpartition(".")
+                file = (path.parent / f"{module.replace('.', '/')}.py").resolve()
+                task.functions.append(name)
+                if file.is_file() and file not in task.files:
+                    task.files.append(file)
+                return getattr(_module(file, module), name) if imported else name
+
+            class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+                """Load plain values, and functions; another tag is an error."""
+
+            Loader.add_constructor("!function", function)
+            content = yaml.load(path.read_bytes(), Loader)
+            if not isinstance(content, dict):
+                raise InputError("a task is a mapping")
+            if not trusted:
+                check_definition(content)
+        except FileNotFoundError:
+            raise InputError(f"{where}: no task file {path}") from None
+        except RunsCode as error:
+            raise InputError(f"{where}: {path}: {error}; {TRUST}") from None
+        except Exception as error:  # of YAML, and whatever a task's own module may raise when it is imported
+            raise InputError(f"{where}: {path} cannot be read: {' '.join(str(error).split())[:300]}") from error
+        included, inherited = content.pop("include", []), dict[str, Any]()
+        for one in included if isinstance(included, list) else [included]:
+            inherited |= read(path.parent / str(one))
+        return inherited | content
+
+    task.definition.update(read(path))
+    return task
 
 
-def _named_in(file: Path) -> Iterator[Path]:
-    """Yield the files that a task file includes, and the modules of its functions."""
-    text = file.read_bytes()
-    for tag, name in pairwise(yaml.scan(text)):
-        if isinstance(tag, yaml.TagToken) and isinstance(name, yaml.ScalarToken):
-            yield file.parent / f"{name.value.rpartition('.')[0].replace('.', '/')}.py"
-    content = yaml.compose(text)
-    for key, included in content.value if isinstance(content, yaml.MappingNode) else ():
-        if key.value == "include":
-            for one in included.value if isinstance(included, yaml.SequenceNode) else [included]:
-                yield file.parent / str(one.value)
+def _module(file: Path, name: str) -> Any:
+    """Import the module of a task's functions: the file, or where there is none an installed module of that name."""
+    if not file.is_file():
+        return importlib.import_module(name)
+    inside = file.is_relative_to(TASKS)  # its modules import each other by their names
+    name = ".".join(file.relative_to(TASKS.parents[1]).with_suffix("").parts) if inside else str(file.with_suffix(""))
+    if name not in sys.modules:
+        specification = importlib.util.spec_from_file_location(name, file)
+        module = importlib.util.module_from_spec(specification)
+        specification.loader.exec_module(module)
+        sys.modules[name] = module
+    return sys.modules[name]
 
 
 @functools.cache

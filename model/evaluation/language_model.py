@@ -17,7 +17,7 @@ import torch
 
 from model.architectures.contract import Network
 from model.checkpoint import load_model, weights_in
-from model.evaluation.scoring import Scoring, log_likelihoods, rolling_windows
+from model.evaluation.scoring import Scoring, rolling_windows
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from model.generate import AfterPrompts, generate, nothing
 from model.ops.device import choose_device
@@ -100,21 +100,23 @@ class LanguageModel:
 
         The end mark replaces an empty context; an empty continuation has log-probability 0.
         """
-        options = {"batch_tokens": self.batch_tokens, "depth": self.depth, "finished": self.finished}
-        return log_likelihoods(self.model, self.tokenizer.encode_pairs(pairs), **options)
+        return self.answer({"loglikelihood": pairs})["loglikelihood"]
 
     def rolling_log_likelihoods(self, texts: Sequence[str]) -> list[tuple[float, int]]:
         """Return each text's log-probability, in disjoint windows of the sequence length, and number of tokens."""
-        encoded = self.tokenizer.encode_all(texts)
+        encoded = [self.tokenizer.encode(text) for text in texts]
         windows, owners = [], []
         for owner, tokens in enumerate(encoded):
             for window in rolling_windows(tokens, self.tokenizer.end_token, self.sequence_length):
                 windows.append(window)
                 owners.append(owner)
-        options = {"batch_tokens": self.batch_tokens, "depth": self.depth}
-        values = log_likelihoods(
-            self.model, windows, finished=lambda done: self.finished(done * len(texts) / len(windows)), **options
-        )
+        values = Scoring(
+            self.model,
+            windows,
+            batch_tokens=self.batch_tokens,
+            depth=self.depth,
+            finished=lambda done: self.finished(done * len(texts) / len(windows)),
+        ).finish()
         totals = [0.0] * len(texts)
         for owner, (value, _) in zip(owners, values, strict=True):
             totals[owner] += value
@@ -129,7 +131,7 @@ class LanguageModel:
             alike[generation].append(index)
         answers = [""] * len(requests)
         for generation, indices in alike.items():
-            prompts = self.tokenizer.encode_all(requests[index][0] for index in indices)
+            prompts = [self.tokenizer.encode(requests[index][0]) for index in indices]
             written = generate(
                 self.model,
                 [tokens or [self.tokenizer.end_token] for tokens in prompts],
@@ -182,7 +184,7 @@ def load_language_model(
             "evaluate with the tokenizer it was trained with"
         )
     if on_gpu(model.device):
-        set_up(model.device, torch.bfloat16)
+        set_up(torch.bfloat16)
     model = model.for_inference()
     return LanguageModel(model, tokenizer, weights=weights_in(path, weights), **options)
 

@@ -113,7 +113,7 @@ def _observe(checkpoint: Checkpoint, model: LanguageModel, sample: Sample) -> Ro
     if not model.model.observable:
         return {}
     rows = {}
-    for name, columns in observe(model.model, sample).rows().items():
+    for name, columns in observe(model.model, sample).items():
         count = len(next(iter(columns.values())))
         keys = {"run_id": [checkpoint.run_id] * count, "tokens": [checkpoint.tokens] * count}
         rows[name] = pa.table({**keys, **columns}, schema=schema(*COLUMNS[name]))

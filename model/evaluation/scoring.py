@@ -12,7 +12,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,13 +65,6 @@ class _Group:
     def longest(self) -> int:
         """Length of the longest continuation."""
         return max(map(len, self.continuations))
-
-
-def log_likelihoods(
-    model: Network, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], **options: Any
-) -> list[tuple[float, bool]]:
-    """Score continuations after their contexts, as `Scoring` does, with its options."""
-    return Scoring(model, pairs, **options).finish()
 
 
 class Scoring:

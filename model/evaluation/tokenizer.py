@@ -5,43 +5,30 @@ Texts are encoded as in training: without a beginning mark; a prompt and its con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from model.checked import read_object
 from pipeline.errors import InputError
 
-# Encodings of so many tokens are kept, about 80 MB: every checkpoint, and every depth of it, is asked the same texts.
-KEPT_TOKENS = 2**21
+# Encodings of so many texts are kept, of short ones 80 MB: every checkpoint and every depth of it is asked the same.
+KEPT_TEXTS = 2**16
 
 
 class Tokenizer:
-    """Encode and decode text; `load_tokenizer` makes one."""
+    """Encode and decode text; `load_tokenizer` makes one. `encode(text)` adds no special token."""
 
     def __init__(self, codec: Any, end_token: int) -> None:
         self._codec = codec
         self.end_token = end_token
-        self._kept: dict[str, list[int]] = {}
+        self.encode = lru_cache(KEPT_TEXTS)(lambda text: codec.encode(text, add_special_tokens=False).ids)
 
     @property
     def size(self) -> int:
         """Size of the vocabulary, special tokens included."""
         return self._codec.get_vocab_size(with_added_tokens=True)
-
-    def encode(self, text: str) -> list[int]:
-        """Encode a text, adding no special token."""
-        return self._codec.encode(text, add_special_tokens=False).ids
-
-    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
-        """Encode many texts, each distinct text once, adding no special token."""
-        texts, tokens = list(texts), self._kept
-        if new := [text for text in dict.fromkeys(texts) if text not in tokens]:
-            encodings = self._codec.encode_batch(new, add_special_tokens=False)
-            tokens = tokens | {text: encoding.ids for text, encoding in zip(new, encodings, strict=True)}
-            if sum(map(len, tokens.values())) <= KEPT_TOKENS:
-                self._kept = tokens
-        return [tokens[text] for text in texts]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Decode tokens, leaving out special ones."""
@@ -54,15 +41,11 @@ class Tokenizer:
         lm-eval encodes both together and cuts at the context's length, which differs where a token crosses the border.
         Example: ("2 + 2 = ", "4") is encoded as "2 + 2 =" and " 4".
         """
-        contexts, continuations = [], []
+        found = []
         for context, continuation in pairs:
             bare = context.rstrip()
-            contexts.append(bare)
-            continuations.append(context[len(bare) :] + continuation)
-        return [
-            (context or [self.end_token], continuation)
-            for context, continuation in zip(self.encode_all(contexts), self.encode_all(continuations), strict=True)
-        ]
+            found.append((self.encode(bare) or [self.end_token], self.encode(context[len(bare) :] + continuation)))
+        return found
 
 
 def load_tokenizer(folder: Path | str) -> Tokenizer:

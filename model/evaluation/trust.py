@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from model.evaluation.harness_files import TASKS
 from pipeline.errors import InputError, nearest_name
 
 # What a definition may say; lm-eval reads nothing of these as code. Its other keys take functions, or files of prompts.
@@ -42,51 +38,11 @@ FILTERS = {  # with their arguments
     "multi_choice_regex": (*_REGEX, "ignore_case", "ignore_punctuation", "regexes_to_ignore"),
 }
 # fmt: on
-# The tasks of `pipeline/benchmarks/table.py` that call Python: a test gives each one answers that are programs.
-OF_THE_TABLE = [TASKS / name for name in ("hendrycks_math", "mathqa", "minerva_math")]
 TRUST = "--trust-code allows it, where you trust the study and its data"
 
 
 class RunsCode(InputError):
     """A definition that would run code of its author."""
-
-
-class _PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # lm-eval's parser: both read the same
-    """Load plain values; a tag such as `!function` is an error."""
-
-
-def _refuse_tag(loader: yaml.SafeLoader, tag: str, node: yaml.Node) -> Any:
-    raise RunsCode(f"{node.tag} in line {node.start_mark.line + 1} runs code")
-
-
-_PlainLoader.add_multi_constructor("!", _refuse_tag)
-
-
-def check_task_file(path: Path, where: str) -> None:
-    """Check that a task file, and all files that it includes, are plain or of `OF_THE_TABLE`.
-
-    Raises InputError that begins with `where` and names the file.
-    """
-    waiting, seen = [path], set()
-    while waiting:
-        file = waiting.pop()
-        try:
-            file = file.resolve()
-            if file in seen or file.parent in OF_THE_TABLE:
-                continue
-            seen.add(file)
-            content = yaml.load(file.read_bytes(), _PlainLoader)
-            if not isinstance(content, Mapping):
-                raise InputError("a task is a mapping")
-            check_definition(content)
-        except FileNotFoundError:
-            raise InputError(f"{where}: {path}: no task file {file}") from None
-        except RunsCode as error:
-            raise InputError(f"{where}: {file}: {error}; {TRUST}") from None
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise InputError(f"{where}: {file} cannot be read: {' '.join(str(error).split())}") from None
-        included = content.get("include", [])
-        waiting += [file.parent / str(one) for one in (included if isinstance(included, list) else [included])]
 
 
 def check_definition(content: Mapping[str, Any]) -> None:

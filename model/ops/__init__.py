@@ -9,7 +9,7 @@ experts, F expert size, I and O inputs and outputs of a projection, B batch, C k
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -69,8 +69,8 @@ def _engine(*tensors: Tensor | None) -> ModuleType:
     )
 
 
-def whole_attention(operands: ExpertOperands | AttentionOperands) -> Callable[[Any], Attended] | None:
-    """Return the function that computes a whole attention on these operands; None where the engine has none."""
+def whole_attention(operands: ExpertOperands | AttentionOperands) -> Attended | None:
+    """Compute a whole attention on these operands; None where the engine does not."""
     return native.whole_attention(operands) if _engine(*_tensors(operands)) is native else None
 
 

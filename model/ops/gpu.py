@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any
 
 import torch
-import torch.nn.attention
 from torch import Tensor
 
 HOPPER, BLACKWELL = (9, 0), (10, 0)
@@ -55,16 +53,14 @@ def compile_for_many_shapes(function: Callable, **options: Any) -> Callable:
     return torch.compile(function, **options)
 
 
-def set_up(device: torch.device, precision: torch.dtype) -> None:
-    """Set torch up for a GPU: memory in segments that grow, routers in TF32, FlashAttention 3 where it is installed.
+def set_up(precision: torch.dtype) -> None:
+    """Set torch up for a GPU: memory in segments that grow, routers in TF32.
 
     Routers compute in float32. TF32 rounds what they multiply to 11 bits, inputs in bfloat16 have 8.
     """
     os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")  # read with the first tensor
     if precision == torch.bfloat16:
         torch.set_float32_matmul_precision("high")
-    if capability(device) == HOPPER and find_spec("flash_attn_interface"):
-        torch.nn.attention.activate_flash_attention_impl("FA3")
 
 
 @contextmanager

@@ -55,7 +55,7 @@ class Trainer:
             torch.cuda.set_device(self.device)
         self.precision = choose_precision(self.config.precision, self.device)
         if on_gpu(self.device):
-            set_up(self.device, self.precision)
+            set_up(self.precision)
         if self.device.type == "cpu":
             use_one_core()
         self.stream = open_stream(run, self.ranks.count)

@@ -150,7 +150,7 @@ def test_a_metric_that_the_task_does_not_have_is_told_before_anything_is_trained
     for better in ({"metric": "acc_norm"}, {"overrides": {"metric_list": [{"metric": "exact_match"}]}}):
         study = study_file(tmp_path, evaluation={"benchmarks": [mine | better]})
         check_study(load_study(study, root=tmp_path / "run"))
-    for odd in ("metric_list: null", "metric_list: 3", "process_results: !function m.score", "metadata: 2001-13-45"):
+    for odd in ("metric_list: null", "metric_list: 3", "process_results: !function m.score"):
         (tmp_path / "m.yaml").write_text(f"include: base.yaml\ntask: m\n{odd}\n")
         study = study_file(tmp_path, evaluation={"benchmarks": [mine]})
         check_benchmarks(load_study(study, root=tmp_path / "run"), trust_code=True)

@@ -132,8 +132,8 @@ def test_a_task_is_asked_again_where_a_file_that_defines_it_has_changed(
     (tmp_path / "lists/prompts").mkdir(parents=True)
     write_own_rows(tmp_path / "mirror", "mine", ITEMS)
     (tmp_path / "mine.yaml").write_text("include: base.yaml\ntask: mine\n")
-    (tmp_path / "base.yaml").write_text("include: [lists/more.yaml, none.yaml]\n")
-    (tmp_path / "lists/more.yaml").write_text("include: ../base.yaml\ndoc_to_text: !function prompts.ask.short\n")
+    (tmp_path / "base.yaml").write_text("include: [lists/more.yaml]\n")
+    (tmp_path / "lists/more.yaml").write_text("doc_to_text: !function prompts.ask.short\n")
     (tmp_path / "lists/prompts/ask.py").write_text("def short(item): return item['q']\n")
     changes = {
         "data": {"mirror": str(tmp_path / "mirror")},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -143,17 +142,29 @@ def test_a_full_cache_is_refused():
 BATCHES = [(tokens, random_documents()) for tokens in (random_tokens(), random_tokens().flip(0))]
 
 
+def observed(model, batches=BATCHES):
+    """Scores by query and key depth, and selections by depth and expert, both counted from 0."""
+    found = observe(model, batches)
+    scores = {(q - 1, k - 1): score for q, k, score in zip(*found["depth_attention"].values(), strict=True)}
+    selections = {(depth - 1, expert): n for depth, expert, n in zip(*found["expert_usage"].values(), strict=True)}
+    return scores, selections
+
+
+def sums(scores, depth):
+    return [sum(scores[query, key] for key in range(query + 1)) for query in range(depth)]
+
+
 def test_maps_are_means_over_real_tokens():
     model = build(DR_DA)
-    seen = observe(model, BATCHES)
-    assert seen.tokens == 2 * 20
-    np.testing.assert_allclose(seen.depth_attention.sum(axis=1), 1, rtol=1e-5)
-    assert (np.triu(seen.depth_attention, 1) == 0).all()
-    assert seen.selections.shape == (3, 5)
-    assert (seen.selections.sum(axis=1) == 2 * seen.tokens).all()
-    halves = [observe(model, [batch]) for batch in BATCHES]
-    assert (sum(half.selections for half in halves) == seen.selections).all()
-    np.testing.assert_allclose(sum(half.depth_attention for half in halves) / 2, seen.depth_attention, rtol=1e-5)
+    scores, selections = observed(model)
+    assert list(scores) == [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
+    assert sums(scores, 3) == pytest.approx([1] * 3, rel=1e-5)
+    assert list(selections) == [(depth, expert) for depth in range(3) for expert in range(5)]
+    real, active = 2 * 20, 2
+    assert [sum(selections[depth, expert] for expert in range(5)) for depth in range(3)] == [real * active] * 3
+    halves = [observed(model, [batch]) for batch in BATCHES]
+    assert selections == {place: sum(half[place] for _, half in halves) for place in selections}
+    assert scores == pytest.approx({place: sum(half[place] for half, _ in halves) / 2 for place in scores}, rel=1e-5)
 
 
 def test_observing_leaves_the_model_as_it_was():
@@ -167,23 +178,12 @@ def test_observing_leaves_the_model_as_it_was():
 
 
 def test_layered_models_have_experts_per_depth_and_no_map():
-    seen = observe(build(LA), BATCHES)
-    assert seen.depth_attention is None
-    assert seen.selections.shape == (3, 5)
-    assert [len(column) for column in seen.rows()["depth_attention"].values()] == [0, 0, 0]
+    scores, selections = observed(build(LA))
+    assert scores == {}
+    assert len(selections) == 3 * 5
 
 
 def test_a_window_over_depth():
-    seen = observe(build(dataclasses.replace(DR_DA, depth=5, depth_window=2)), BATCHES)
-    assert (np.tril(seen.depth_attention, -2) == 0).all()
-    np.testing.assert_allclose(seen.depth_attention.sum(axis=1), 1, rtol=1e-5)
-
-
-def test_rows_are_those_of_the_tables():
-    seen = observe(build(DR_DA), BATCHES)
-    rows = list(zip(*seen.rows()["depth_attention"].values(), strict=True))
-    assert [row[:2] for row in rows] == [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3)]
-    assert rows[4][2] == seen.depth_attention[2, 1]
-    rows = list(zip(*seen.rows()["expert_usage"].values(), strict=True))
-    assert len(rows) == 3 * 5
-    assert rows[6] == (2, 1, seen.selections[1, 1])
+    scores, _ = observed(build(dataclasses.replace(DR_DA, depth=5, depth_window=2)))
+    assert all(score == 0 for (query, key), score in scores.items() if key < query - 1)
+    assert sums(scores, 5) == pytest.approx([1] * 5, rel=1e-5)

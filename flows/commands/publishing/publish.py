@@ -23,7 +23,7 @@ from flows.study.data_section import BUILTIN
 from flows.study.loading import load_study
 from flows.watching.progress import write_line
 from flows.watching.single import only_run
-from model.evaluation.harness_files import files_of_task
+from model.evaluation.harness_files import read_task
 from model.evaluation.tokenizer import find_tokenizer
 from pipeline.errors import InputError
 from pipeline.storage.files import atomic_folder
@@ -109,7 +109,8 @@ def _copy_study(study: Study, made: Path) -> None:
     place = study.place.resolve()
     files = {place / name for variant in study.models.variants for name in variant.code_files}
     for task in (place / one.yaml for one in study.own_benchmarks if one.yaml):
-        files |= {task, *(file for file in files_of_task(task) if file.is_relative_to(place))}
+        files.add(task)
+        files |= {file for file in read_task(task, "publish", trust_code=True).files if file.is_relative_to(place)}
     for file in files:
         target = made / file.relative_to(place)
         target.parent.mkdir(parents=True, exist_ok=True)

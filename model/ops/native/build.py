@@ -53,17 +53,14 @@ def processor_features() -> set[str]:
 def compile_library(real: str, path: Path) -> None:
     """Compile the library for `real` to `path`, by the compiler that CC names, else cc.
 
-    The library records `source_digest` and the processor features that it may use. Raises OSError where there is no
-    compiler, compiling fails, or the folder cannot be written or is not this user's alone.
+    Raises OSError where there is no compiler, compiling fails, or the folder cannot be written.
     """
     compiler = shlex.split(os.environ.get("CC") or "cc")
     command = [*compiler, *FLAGS, f"-DREAL={real}", str(SOURCE / "native.c"), "-lm"]
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         compiled = Path(folder) / path.name
         for flags in PROCESSOR_FLAGS:
-            record = " ".join([source_digest(), *sorted(processor_features() if flags else ())])
-            arguments = [f'-DBUILD_RECORD="{record}"', *flags, "-o", str(compiled)]
-            result = subprocess.run([*command, *arguments], stderr=subprocess.PIPE, text=True)
+            result = subprocess.run([*command, *flags, "-o", str(compiled)], stderr=subprocess.PIPE, text=True)
             if result.returncode == 0:
                 compiled.replace(path)  # at once: another process may be loading the library
                 return

@@ -5,7 +5,7 @@ Functions that are not here, or that a size rules out, are those of torch_kernel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -92,33 +92,21 @@ def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]
     return NativeAttendDepth.apply(query, *keys, *values)
 
 
-def whole_attention(operands: ExpertOperands | AttentionOperands) -> Callable[..., Attended] | None:
-    """Return the function that computes an attention in one call, from its norm to its output.
-
-    None where a size rules that out.
-    """
+def whole_attention(operands: ExpertOperands | AttentionOperands) -> Attended | None:
+    """Compute an attention in one call, from its norm to its output; None where a size rules that out."""
     if isinstance(operands, ExpertOperands):
-        return expert_attention if _small(operands.inward, operands.outward) else None
-    fits = _small(operands.inward[0], operands.outward[0]) and (operands.visible is None or _takes(operands.visible))
-    return projected_attention if fits else None
-
-
-def expert_attention(operands: ExpertOperands) -> Attended:
-    """Compute an expert attention in one call."""
-    x, gain, keys, bias, inward, outward, active, epsilon = operands
-    return Attended(*NativeExperts.apply(x, gain, *keys, bias, inward, outward, active, epsilon))
-
-
-def projected_attention(operands: AttentionOperands) -> Attended:
-    """Compute a sequence or depth attention with mixed projections in one call."""
+        x, gain, keys, bias, inward, outward, active, epsilon = operands
+        if not _small(inward, outward):
+            return None
+        return Attended(*NativeExperts.apply(x, gain, *keys, bias, inward, outward, active, epsilon))
     x, gain, keys, bias, inward, outward, *gains, code, heads, epsilon, visible, history = operands
+    if not _small(inward[0], outward[0]) or not (visible is None or _takes(visible)):
+        return None
     output, ids, key, value, scores = NativeAttention.apply(
         *(x, gain, *keys, bias, *inward, *outward, *gains, code, visible and visible.starts, epsilon, *heads),
         *(part[index] for index in (0, 1) for part in history),
     )
-    if visible is not None:
-        return Attended(output, ids)
-    return Attended(output, ids, (*history, (key, value)), scores)
+    return Attended(output, ids) if visible else Attended(output, ids, (*history, (key, value)), scores)
 
 
 def _takes(visible: Visible) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from model.ops.native.build import compile_library, library_path, processor_features, source_digest
+from model.ops.native.build import compile_library, library_path
 from model.ops.native.signatures import signatures
 
 REALS = {torch.float32: "float", torch.float64: "double"}
@@ -27,9 +27,10 @@ def available(dtype: torch.dtype) -> bool:
 
 @functools.cache
 def library(dtype: torch.dtype) -> ctypes.CDLL | None:
-    """Load the library for `dtype`, compiled at its first use, unless it needs instructions that this processor lacks.
+    """Load the library for `dtype`, compiled at its first use.
 
-    Code is loaded from a folder of this user alone: nobody else can put a library there.
+    Code is loaded from a folder of this user alone: nobody else can put a library there. Its name says the sources and
+    the processor that it was compiled for (`library_path`), so what is loaded fits both.
     """
     path = library_path(REALS[dtype])
     try:
@@ -39,23 +40,10 @@ def library(dtype: torch.dtype) -> ctypes.CDLL | None:
             raise OSError(f"{path.parent} can be written by others: chmod go-w")
         if not path.exists():
             compile_library(REALS[dtype], path)
-        loaded = ctypes.CDLL(str(path))
-        record = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(loaded, "build_record")))
-        reason = _mismatch(*record.decode().split())
-        if reason is None:
-            return loaded
-        reason = f"{path} {reason}; remove the file"
-    except (OSError, ValueError) as error:
-        reason = str(error)
-    print(f"No C engine, so training on a CPU takes twice as long: {reason}", file=sys.stderr)
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        print(f"No C engine, so training on a CPU takes twice as long: {error}", file=sys.stderr)
     return None
-
-
-def _mismatch(digest: str, *features: str) -> str | None:
-    missing = set(features) - processor_features()
-    if missing:
-        return f"was compiled for another processor (this one has no {min(missing)})"
-    return None if digest == source_digest() else "was compiled from other sources"
 
 
 @functools.cache

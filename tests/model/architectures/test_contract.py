@@ -14,10 +14,10 @@ from model.architectures.code import FOLDER, copy_code, digests
 from model.architectures.contract import OPTIONAL, Network
 from model.architectures.module import ModuleConfig
 from model.checkpoint import load_model, newest_state
-from model.counting import count
-from model.evaluation.scoring import log_likelihoods
+from model.evaluation.scoring import Scoring
 from model.generate import generate
 from model.networks import build
+from model.networks.counting import count
 from model.train import train
 from pipeline.errors import InputError
 from tests.model import tiny_network
@@ -81,7 +81,7 @@ def test_scores_and_answers_are_those_of_plain_forward_passes(name: str, values:
     tokens = random_tokens(4, 9).tolist()
     # Two continuations share a context, so that the context is read once.
     pairs = [(tokens[0][:4], tokens[0][4:]), (tokens[0][:4], tokens[1][:2]), (tokens[2][:7], tokens[2][7:])]
-    for (context, continuation), (value, _) in zip(pairs, log_likelihoods(network, pairs), strict=True):
+    for (context, continuation), (value, _) in zip(pairs, Scoring(network, pairs).finish(), strict=True):
         logits = network.module(torch.tensor([context + continuation])).detach().float().log_softmax(-1)[0]
         places = range(len(context) - 1, len(context) + len(continuation) - 1)
         expected = sum(float(logits[place, token]) for place, token in zip(places, continuation, strict=True))
@@ -121,8 +121,8 @@ def test_no_row_is_read_beyond_the_sequence_length() -> None:
     alone = [generate(network, [text], max_new_tokens=12, end_token=99)[0] for text in texts]
     assert generate(network, texts, max_new_tokens=12, end_token=99) == alone
     pairs = [([1] * 14, [1, 2, 3]), ([1] * 14, [2, 2, 3]), ([5] * 9, [1] * 7), ([5] * 9, [2] * 7)]
-    single = [log_likelihoods(network, [pair])[0] for pair in pairs]
-    for found, expected in zip(log_likelihoods(network, pairs), single, strict=True):
+    single = [Scoring(network, [pair]).finish()[0] for pair in pairs]
+    for found, expected in zip(Scoring(network, pairs).finish(), single, strict=True):
         assert found == pytest.approx(expected, abs=1e-4)
 
 

@@ -17,13 +17,12 @@ import pytest
 import tokenizers
 import torch
 
-from model.evaluate import KeptQuestions, evaluate, main
+from model.evaluate import evaluate, main
 from model.evaluation.harness_tasks import HarnessTask
 from model.evaluation.job import read_job
 from model.evaluation.language_model import LanguageModel, load_language_model
 from model.evaluation.metrics import MetricValues, TaskScores, bits_per_unit, perplexity, tables
 from model.evaluation.tasks import PlainTask, read_items
-from model.evaluation.tokenizer import load_tokenizer
 from pipeline.errors import InputError
 from pipeline.storage.integrity import damage, read_manifest
 from pipeline.worlds.tasks import world_specifications
@@ -453,9 +452,9 @@ def test_memory_that_is_too_small_is_met_with_smaller_batches(
     place: Path, memory: Callable[[int], list[int]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """For all checkpoints, also those of later jobs that ask the same; too small for a sequence is one line."""
-    tasks, questions, tried = plain_specifications(place)[:1], KeptQuestions(), memory(5000)
+    tasks, tried = plain_specifications(place)[:1], memory(5000)
     for name in ("requests", "more-requests"):
-        evaluate(read_job(write_job(place, name, tasks=tasks)), questions=questions)
+        evaluate(read_job(write_job(place, name, tasks=tasks)))
     assert tried == [16_384, 8192, *[4096] * 4]
     memory(0)
     path = write_job(place, "none-left", tasks=tasks)
@@ -467,24 +466,14 @@ def test_memory_that_is_too_small_is_met_with_smaller_batches(
 
 def test_texts_are_encoded_once_for_all_checkpoints_and_depths(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[str] = []
-    encode_batch = tokenizers.Tokenizer.encode_batch
+    encode = tokenizers.Tokenizer.encode
 
-    def counted(codec: tokenizers.Tokenizer, texts: list[str], **options: Any) -> list[Any]:
-        encoded.extend(texts)
-        return encode_batch(codec, texts, **options)
+    def counted(codec: tokenizers.Tokenizer, text: str, **options: Any) -> Any:
+        encoded.append(text)
+        return encode(codec, text, **options)
 
-    monkeypatch.setattr(tokenizers.Tokenizer, "encode_batch", counted)
-    tasks, questions = plain_specifications(place), KeptQuestions()
+    monkeypatch.setattr(tokenizers.Tokenizer, "encode", counted)
+    monkeypatch.setattr("model.evaluate._kept", {})
     for name in ("encoded", "encoded-too"):
-        evaluate(read_job(write_job(place, name, tasks=tasks, depths=[2])), questions=questions)
+        evaluate(read_job(write_job(place, name, tasks=plain_specifications(place), depths=[2])))
     assert len(encoded) == len(set(encoded)) > 0
-
-
-def test_not_more_than_a_limit_of_encodings_is_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("model.evaluation.tokenizer.KEPT_TOKENS", 5)
-    tokenizer = load_tokenizer(place / "tokenizer")
-    texts = ["7", "Ben gives away 12 of 20 apples.", "7", "8"]
-    assert tokenizer.encode_all(texts) == [tokenizer.encode(text) for text in texts]
-    assert not tokenizer._kept
-    assert tokenizer.encode_all(texts[2:]) == [tokenizer.encode(text) for text in texts[2:]]
-    assert tokenizer._kept.keys() == {"7", "8"}

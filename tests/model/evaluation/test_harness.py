@@ -9,6 +9,7 @@ import math
 import os
 import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +24,7 @@ from model.evaluation import harness, harness_definitions, harness_files
 from model.evaluation.harness_definitions import build_task
 from model.evaluation.harness_tasks import HarnessTask
 from model.evaluation.language_model import Generation, LanguageModel
-from model.evaluation.scoring import log_likelihoods, rolling_windows
+from model.evaluation.scoring import Scoring, rolling_windows
 from model.evaluation.tokenizer import Tokenizer
 from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import (
@@ -48,7 +49,7 @@ def specification(benchmark: str, task: str, place: Path, **more: Any) -> dict[s
 
 def check_log_likelihoods(pairs: list[tuple[list[int], list[int]]], batch_tokens: int) -> None:
     model = small_model()
-    found = log_likelihoods(model, pairs, batch_tokens=batch_tokens)
+    found = Scoring(model, pairs, batch_tokens=batch_tokens).finish()
     for (context, continuation), (value, greedy) in zip(pairs, found, strict=True):
         expected, likeliest = plain_log_likelihood(model, context, continuation)
         assert math.isclose(value, expected, rel_tol=1e-5, abs_tol=1e-4)
@@ -68,7 +69,7 @@ def test_log_likelihoods_equal_a_plain_pass(batch_tokens: int) -> None:
     pairs += [(context[:20], [4, 4]), ([3], [1] * 40), ([3], [2] * 40), (context, [9] * 50)]
     pairs += [(list(range(200, 310)), [1, 2]), (list(range(200, 310)), [3, 4, 5]), (list(range(96)), [9])]  # too long
     check_log_likelihoods(pairs, batch_tokens)
-    assert log_likelihoods(model, pairs)[6][1]  # what greedy decoding writes is recognised
+    assert Scoring(model, pairs).finish()[6][1]  # what greedy decoding writes is recognised
 
 
 LA = {"recurrent": False, "depth_attention": False}
@@ -86,9 +87,9 @@ def test_a_continuation_longer_than_the_model_reads() -> None:
     expected = [
         plain_log_likelihood(model, context, scored) for context, scored in rolling_windows(continuation, 3, 16)
     ]
-    (found,) = log_likelihoods(model, [([1, 2, 3], continuation)])
+    (found,) = Scoring(model, [([1, 2, 3], continuation)]).finish()
     assert found[0] == pytest.approx(sum(value for value, _ in expected), abs=1e-4)
-    assert log_likelihoods(model, [([1], [])]) == [(0.0, True)]
+    assert Scoring(model, [([1], [])]).finish() == [(0.0, True)]
 
 
 @given(st.lists(st.integers(1, 99), max_size=60), st.integers(1, 20))
@@ -299,11 +300,10 @@ def test_changed_data_of_the_same_date_are_read_anew(tmp_path: Path) -> None:
         place = write_data(tmp_path / "data", "default", test=[{"question": text, "answer": "4"}])
         for file in place.rglob("*"):
             os.utime(file, (0, 0))
-        with harness_definitions.fresh_cache(tmp_path) as cache:
+        with TemporaryDirectory(dir=tmp_path) as cache:
             task = HarnessTask(specification("shapes", "shapes", place, yaml=str(path)), cache=cache)
         prompts += [prompt for prompt, _ in task.requests["generate_until"]]
     assert prompts == ["one", "two"]
-    assert not list(tmp_path.glob(".datasets*"))
 
 
 def test_what_can_go_wrong(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from model.dreamer import Dreamer
 from model.dreamer_network import Cache
 from model.evaluation.language_model import Generation, LanguageModel
-from model.evaluation.scoring import Scoring, log_likelihoods
+from model.evaluation.scoring import Scoring
 from model.generate import generate
 from tests.model.evaluation.evaluation_world import (
     plain_generation,
@@ -36,7 +36,7 @@ def together(
     scores = scoring.finish()
     apart: list[float] = []
     assert written == generate(model, prompts, finished=apart.append, **settings)
-    expected = log_likelihoods(model, pairs, finished=apart.append, **options)
+    expected = Scoring(model, pairs, finished=apart.append, **options).finish()
     assert [value for value, _ in scores] == pytest.approx([value for value, _ in expected], rel=1e-5, abs=1e-5)
     assert [greedy for _, greedy in scores] == [greedy for _, greedy in expected]
     assert sum(done) == sum(apart)

@@ -11,10 +11,10 @@ import yaml
 from lm_eval.api.registry import filter_registry, metric_registry
 
 from model.evaluation.harness_definitions import build_task
-from model.evaluation.harness_files import TASKS
+from model.evaluation.harness_files import TASKS, read_task
 from model.evaluation.harness_tasks import HarnessTask
 from model.evaluation.tasks import PlainTask, read_items
-from model.evaluation.trust import FILTERS, METRICS, check_task_file
+from model.evaluation.trust import FILTERS, METRICS
 from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import USERS_TASK, write_data
 
@@ -110,18 +110,29 @@ def test_the_table_evaluates_no_answer(tmp_path: Path, task: str) -> None:
 def test_a_file_that_is_no_task_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "task.yaml").write_text(text)
     with pytest.raises(InputError, match="here: ") as error:
-        check_task_file(tmp_path / "task.yaml", "here")
+        read_task(tmp_path / "task.yaml", "here")
     assert "\n" not in str(error.value)
 
 
 def test_what_is_included_is_plain_or_of_the_table(tmp_path: Path) -> None:
     task = tmp_path / "task.yaml"
     task.write_text(f"include: [{TASKS}/arc/arc_easy.yaml, {TASKS}/mathqa/mathqa.yaml]")
-    check_task_file(task, "here")
+    read_task(task, "here")
     for included in ("mathqa/../ifeval/ifeval", "score/math/prompt_robustness_math_precalc"):
         task.write_text(f"include: {TASKS / included}.yaml")
         with pytest.raises(InputError, match=r"here: .*tasks/(score|ifeval)/.*: !function in line"):
-            check_task_file(task, "here")
+            read_task(task, "here")
+
+
+def test_a_later_include_wins_over_an_earlier_one_and_the_file_over_both(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("{doc_to_text: one, doc_to_target: one, description: one}")
+    (tmp_path / "two.yaml").write_text("{doc_to_text: two, doc_to_target: two}")
+    task = tmp_path / "task.yaml"
+    task.write_text("{include: [one.yaml, two.yaml], doc_to_text: own}")
+    assert read_task(task, "here").definition == {"doc_to_text": "own", "doc_to_target": "two", "description": "one"}
+    (tmp_path / "two.yaml").write_text("include: task.yaml")
+    with pytest.raises(InputError, match=r"here: .*task\.yaml cannot be read: it is included twice"):
+        read_task(task, "here")
 
 
 ITEM = {"id": "a", "prompt": "?", "target": "7"}

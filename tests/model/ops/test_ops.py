@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from model import ops
 from model.ops import ENGINES, Documents, engine_of, gpu, torch_kernels
 from model.ops.device import choose_device, peak_flops
-from model.ops.gpu import HOPPER, as_on_gpu, capability, on_gpu, slow_products
+from model.ops.gpu import as_on_gpu, capability, on_gpu, slow_products
 from model.ops.torch_kernels import attention
 from model.train import train
 from pipeline.errors import InputError
@@ -178,25 +178,13 @@ def test_a_gpu_without_fast_grouped_products_is_named(like, precision, why):
     assert said is None if why is None else f"grouped product for {why}:" in said
 
 
-@pytest.mark.parametrize(
-    ("like", "installed", "active"), [(HOPPER, True, ["FA3"]), (HOPPER, False, []), ((8, 0), True, [])]
-)
-def test_flash_attention_3_is_taken_on_hopper_where_it_is_installed(like, installed, active, monkeypatch):
-    taken = []
-    monkeypatch.setattr(gpu, "find_spec", lambda name: (name == "flash_attn_interface" and installed) or None)
-    monkeypatch.setattr(torch.nn.attention, "activate_flash_attention_impl", taken.append)
-    with as_on_gpu("cpu", like):
-        gpu.set_up(torch.device("cpu"), torch.float32)
-    assert taken == active
-
-
 def test_memory_grows_in_segments_unless_the_user_says_otherwise(monkeypatch):
     with as_on_gpu("cpu"):
         monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
-        gpu.set_up(torch.device("cpu"), torch.float32)
+        gpu.set_up(torch.float32)
         assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
         monkeypatch.setenv("PYTORCH_ALLOC_CONF", "max_split_size_mb:64")
-        gpu.set_up(torch.device("cpu"), torch.float32)
+        gpu.set_up(torch.float32)
         assert os.environ["PYTORCH_ALLOC_CONF"] == "max_split_size_mb:64"
 
 

@@ -130,5 +130,3 @@ int attention_backward(int64 T, int64 H, int64 R, int64 E, int64 N, int64 M, int
         router_logits, ids, router_scores_gradient, x_gradient, gain_gradient, router_query_gradient,
         router_keys_gradient);
 }
-
-const char build_record[] = BUILD_RECORD;

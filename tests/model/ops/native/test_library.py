@@ -86,27 +86,14 @@ def test_another_processor_has_another_library(monkeypatch):
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.mark.parametrize(
-    ("replaced", "by", "said"),
-    [
-        ("library_path", lambda _: Path(__file__), "test_library.py"),
-        pytest.param("source_digest", lambda: "another", "was compiled from other sources", marks=needs_compiler),
-        pytest.param(
-            "processor_features",
-            set,
-            r"was compiled for another processor \(this one has no \w+\)",
-            marks=[needs_compiler, pytest.mark.skipif(not build.processor_features(), reason="only Linux lists them")],
-        ),
-    ],
-)
-def test_a_library_that_does_not_fit_is_not_used_and_said_once(replaced, by, said, monkeypatch, capsys):
+def test_a_library_that_cannot_be_loaded_is_said_once(monkeypatch, capsys):
     library.library.cache_clear()
-    monkeypatch.setattr(library, replaced, by)
+    monkeypatch.setattr(library, "library_path", lambda _: Path(__file__))
     assert not library.available(torch.float32)
     assert not library.available(torch.float32)
     library.library.cache_clear()
     (line,) = capsys.readouterr().err.splitlines()
-    assert re.search(f"{said}.*remove the file|test_library.py", line)
+    assert "test_library.py" in line
 
 
 OPTIMISED = """

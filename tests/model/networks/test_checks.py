@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from model.contract_checks import check_contract
+from model.networks.checks import check_contract
 from pipeline.errors import InputError
 from tests.model.architectures.test_contract import HERE, OWN, described
 

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from flows.models import Sizing, size
 from model.accounting import Resources
 from model.architectures.module import ModuleConfig
-from model.counting import FORMULAS, count
+from model.networks.counting import FORMULAS, count
 from pipeline.errors import InputError
 from tests.model.architectures.test_contract import HERE, described
 
