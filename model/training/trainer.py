@@ -23,7 +23,7 @@ from model.ops.gpu import on_gpu, set_up
 from model.training.config import Run
 from model.training.origins.provenance import find_code_change, source_digests
 from model.training.ranks.distributed import Ranks, TrainingFailed
-from model.training.saving import StateWriter, part_of, write_state
+from model.training.saving import part_of, write_state
 from model.training.step.averaging import WeightAverage
 from model.training.step.optimizer import AdamW, scheduled_rate
 from model.training.step.wrapping import compile_parts, compiles, recompute_activations
@@ -102,7 +102,6 @@ class Trainer:
             self.compile(dynamic=False)
         self.points = {*self.config.checkpoints, self.config.tokens}
         self._next: tuple[int, Batch] | None = None
-        self.writer = StateWriter()
 
     def synchronize(self) -> None:
         """Copy the first rank's parameters, buffers and average. All ranks must call this before the first step."""
@@ -223,11 +222,10 @@ class Trainer:
         return self._next[1]
 
     def save(self, recorded: Mapping[str, Any]) -> None:
-        """Begin to save the state, then the checkpoint if one is due; on one rank, as all have the same state.
+        """Save the state, then the checkpoint if one is due; on one rank, as all have the same state.
 
-        `recorded` is what the recorder keeps with the state.
-        The tensors are copied before this returns; `writer` writes them while training goes on. Raises TrainingFailed,
-        and saves nothing, if the newest step has left a parameter that is not finite.
+        `recorded` is what the recorder keeps with the state. Raises TrainingFailed, and saves nothing, if the newest
+        step has left a parameter that is not finite.
         """
         if not torch.stack([parameter.isfinite().all() for parameter in self.model.parameters()]).all():
             raise TrainingFailed(
@@ -246,8 +244,8 @@ class Trainer:
             "origin": self.origin,
             **recorded,
         }
-        state = State(self.writer.copy({**model, **moments, **average, **random}), values)
-        self.writer.start(lambda: write_state(self.run, state))
+        tensors = {**model, **moments, **average, **random}  # copied, as some models use one under two names
+        write_state(self.run, State({name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}, values))
 
     def _restore(self, state: State) -> None:
         values = state.values

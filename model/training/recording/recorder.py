@@ -20,6 +20,8 @@ from pipeline.storage.files import write_text_atomically
 
 FLUSH_SECONDS = 1.0
 LINE_SECONDS = 5.0
+PAUSE = 50
+"""Shortest time between two saves, as a multiple of what the first of the two took: a fiftieth goes into saving."""
 
 
 class Recorder:
@@ -41,6 +43,7 @@ class Recorder:
         self.flushed = time.monotonic()
         self.told = 0.0
         self.saved: int | None = None  # the step of the newest save
+        self.next_save = self.flushed + trainer.config.save_every_seconds
         self.tell("starting")
 
     def record_step(self, loss: float, learning_rate: float, norm: float) -> None:
@@ -50,8 +53,7 @@ class Recorder:
         if trainer.halved != self.noticed:
             self.noticed = trainer.halved
             self.notice(f"{trainer.run.run_id}: {_halving(trainer)}")
-        trainer.writer.check()
-        if trainer.due or trainer.writer.is_due(trainer.config.save_every_seconds):
+        if trainer.due or not trainer.config.save_every_seconds or now >= self.next_save:
             self.save()
         if now - self.flushed >= FLUSH_SECONDS:
             self.log.flush()
@@ -61,10 +63,9 @@ class Recorder:
                 trainer.points |= {*read_run(trainer.run.folder).training.checkpoints}
 
     def end(self, status: str) -> None:
-        """Save the run as 'complete' or 'stopped', and wait until everything is on the disk."""
+        """Save the run as 'complete' or 'stopped'."""
         if self.saved != self.trainer.step:
             self.save()
-        self.trainer.writer.wait()
         self.tell(status)
 
     def fail(self) -> None:
@@ -73,18 +74,18 @@ class Recorder:
             self.tell("failed")
 
     def close(self) -> None:
-        """Let a state in hand be written to its end, and close the log."""
-        self.trainer.writer.close()
+        """Close the log."""
         self.log.close()
 
     def save(self) -> None:
-        """Begin to save the state, with what is recorded so far, and the checkpoint if one is due."""
-        trainer = self.trainer
+        """Save the state, with what is recorded so far, and the checkpoint if one is due."""
+        trainer, begun = self.trainer, time.monotonic()
         rate = trainer.tokens / trainer.seconds if trainer.seconds else None
         mfu = rate * self.flops_share if rate and self.flops_share else None
         recorded = {"device": device_name(trainer.device), "tokens_per_second": rate, "mfu": mfu}
         trainer.save({**recorded, **self.log.sync()})
-        self.saved = trainer.step
+        self.saved, ended = trainer.step, time.monotonic()
+        self.next_save = ended + max(trainer.config.save_every_seconds, PAUSE * (ended - begun))
 
     def tell(self, state: str) -> None:
         """Rewrite `progress.json`, and every few seconds send the line."""

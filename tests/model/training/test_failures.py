@@ -1,19 +1,18 @@
 """When a training fails, and when it saves its state."""
 
 import json
-import shutil
-import threading
+from itertools import pairwise
 
 import pytest
 import torch
 
 import model.training.trainer
 from model.checkpoint import newest_state
-from model.checksums import list_states
 from model.train import main, train
 from model.training.config import read_run
 from model.training.ranks.distributed import TrainingFailed
-from model.training.saving import PAUSE, StateWriter, write_state
+from model.training.recording.recorder import PAUSE
+from model.training.saving import write_state
 from model.training.step.optimizer import AdamW
 from model.training.trainer import Trainer
 from tests.model.packed_folder import write_run
@@ -111,78 +110,14 @@ def test_how_it_runs_may_change_while_it_runs(tmp_path):
     assert steps == list(range(steps[-1] - 2, steps[-1] + 1))
 
 
-LOG = {"log_bytes": 0, "log_sum": 0}
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """A list with the time in seconds."""
-    now = [0.0]
-    monkeypatch.setattr("model.training.saving.time.monotonic", lambda: now[0])
-    return now
-
-
-def save(writer, clock, seconds):
-    writer.copy({})
-    writer.start(lambda: clock.__setitem__(0, clock[0] + seconds))
-    writer.wait()
-
-
-def test_the_pause_begins_at_the_end_of_a_save_and_grows_with_its_duration(clock):
-    writer = StateWriter()
-    clock[0] = 59
-    assert not writer.is_due(60)
-    clock[0] = 60
-    assert writer.is_due(60)
-    save(writer, clock, 1)  # until 61
-    clock[0] = 120
-    assert not writer.is_due(60)
-    clock[0] = 121
-    assert writer.is_due(60)
-    save(writer, clock, 90)  # longer than the interval: until 211
-    clock[0] = 211 + PAUSE * 90 - 1
-    assert not writer.is_due(60)
-    assert writer.is_due(0)  # after every step, whatever a save takes
-    clock[0] += 1
-    assert writer.is_due(60)
-    writer.close()
-
-
-@pytest.fixture
-def held(monkeypatch):
-    """Hold back the writing of states until the event is set."""
-    released = threading.Event()
-
-    def write_later(*arguments):
-        assert released.wait(60)
-        write_state(*arguments)
-
-    monkeypatch.setattr(model.training.trainer, "write_state", write_later)
-    yield released
-    released.set()
-
-
-def test_training_goes_on_while_a_state_is_written_and_the_state_is_that_of_its_step(tmp_path, held):
-    trainer = Trainer(read_run(write_run(tmp_path, keep=2)))
-    trainer.train_step()
-    wanted = {f"model.{name}": tensor.clone() for name, tensor in trainer.model.state_dict().items()}
-    trainer.save(LOG)
-    assert not trainer.writer.is_due(1e-9)
-    trainer.train_step()
-    again = threading.Thread(target=trainer.save, args=(LOG,))
-    again.start()
-    again.join(0.2)
-    assert again.is_alive()  # the next save waits for the writer
-    assert newest_state(trainer.run.folder / "state") is None
-    held.set()
-    again.join()
-    trainer.writer.wait()
-    _, second = list_states(trainer.run.folder / "state")
-    assert int(second.name) == 2
-    shutil.rmtree(second)
-    found = newest_state(trainer.run.folder / "state")
-    assert found.values["step"] == 1
-    assert all(torch.equal(found.tensors[name], tensor) for name, tensor in wanted.items())
+def test_a_save_is_due_its_interval_after_the_last_and_later_where_that_took_long(tmp_path, monkeypatch):
+    now, saved, step = [0.0], [], Trainer.train_step
+    monkeypatch.setattr("model.training.recording.recorder.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(Trainer, "train_step", lambda self: (now.__setitem__(0, now[0] + 10), step(self))[1])
+    monkeypatch.setattr(Trainer, "save", lambda *_: (saved.append(now[0]), now.__setitem__(0, now[0] + 2)))
+    train(write_run(tmp_path, tokens=1500, checkpoints=[], save_every_seconds=30))
+    assert saved[0] == 30
+    assert all(later - earlier >= PAUSE * 2 for earlier, later in pairwise(saved[:-1]))
 
 
 @pytest.mark.parametrize("stop_at", [500, 700])
