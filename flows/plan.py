@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from flows.data import VERSIONS, PlannedData, plain
 from flows.models import Answer, PlannedModel, Sizing, plan_models, size
 from flows.study.configuration import Study
 from flows.study.data_section import BUILTIN
-from flows.watching.looks import found_in
 from model.accounting import Resources
 from model.architectures.module import read_architecture
 from model.checksums import newest_values
@@ -42,6 +42,7 @@ from pipeline.tokens.validation import TUNING, VALIDATION, held_out_specificatio
 from pipeline.worlds.tasks import world_specifications
 from sql.statistics.sequential import looks_until
 
+VERBS = {"chosen": "train", "tuning": "tune", "racing": "screen", "screened": "screen"}  # by the status of a run
 WORLD_TEXT = "world_text"  # the perplexity of whole documents of the built-in world
 
 
@@ -81,6 +82,11 @@ class Run:
         return f"{self.model.model_id} seed {self.seed}{rate}"
 
     @property
+    def training_name(self) -> str:
+        """The name of the training of the run to its goal."""
+        return f"{VERBS[self.status]} {self.name}"
+
+    @property
     def learning_rate(self) -> float:
         """The highest learning rate of the run."""
         return self.content["training"]["learning_rate"]
@@ -98,7 +104,7 @@ class Run:
         A checkpoint is taken at the first optimiser step at or above its planned tokens; other folders belong to
         studies with other checkpoints.
         """
-        there = sorted(int(folder.name) for folder in found_in(self.folder / "checkpoints", "[0-9]*[0-9]"))
+        there = sorted(map(int, glob("[0-9]*[0-9]", root_dir=self.folder / "checkpoints")))
         found = []
         for point in self.points:
             tokens = next((tokens for tokens in there if tokens >= point), None)
