@@ -48,7 +48,7 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
         (("name: tiny", "name: tiny\nname: other"), "the key 'name' is given twice"),
         (("tokens: 24_000", "tokens: 24_000\n  tokens: 5"), "the key 'tokens' is given twice"),
         (("depths: [2]", "depths: [2]\n  variants: [LA, LA]"), "variant names must differ"),
-        (("depths: [2]", "depths: [2, 2]"), "depths must differ, got 2, 2"),
+        (("depths: [2]", "depths: [2, 2]"), "depths: these values must differ, got 2, 2"),
         (("seeds: [0, 1]", "seeds: [1, 1]"), "seeds must differ, got 1, 1"),
         (("seeds: [0, 1]", "seeds: [-1]"), "training.seed is -1"),
         (("checkpoints: 4", "checkpoints: 0"), "0 checkpoints: give 1 to 10,000"),
