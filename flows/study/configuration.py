@@ -277,11 +277,6 @@ class Evaluation(settings_section(EvaluationSettings)):
     introspect: bool = Field(True, description="observe depth attention and expert usage at every checkpoint")
     bootstrap_replicates: int = Field(1000, ge=0, le=100_000, description="of the items, for intervals; 0: none")
 
-    @model_validator(mode="after")
-    def _accepted_by_evaluation(self) -> Evaluation:
-        EvaluationSettings(**self.model_dump(include=set(EvaluationSettings.__dataclass_fields__)))
-        return self
-
     @field_validator("benchmarks")
     @classmethod
     def _known_benchmarks(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
