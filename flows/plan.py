@@ -216,15 +216,10 @@ class Plan(PlannedData):
         return None
 
     @property
-    def sized(self) -> bool:
-        """Whether the data are there, and the sizes of all models known."""
-        return self.prepared and self.unsized is None
-
-    @property
     def described(self) -> bool:
-        """Whether all trainings are known: `sized`, while items of late benchmarks may still be looked for in the data.
+        """Whether all trainings are known; items of late benchmarks may still be looked for in the data.
 
-        Until then the evaluations are not known, and by these a study decides whether seeds are added.
+        Until then not all evaluations are known, and by these a study decides whether seeds are added.
         """
         known = self.trainable and (self.prepared or not self.study.training.seeds_until)
         return known and self.unsized is None
@@ -466,14 +461,14 @@ class Plan(PlannedData):
     @property
     def trained(self) -> bool:
         """Whether every run has been trained as far as the study wants, and every rate and race is decided."""
-        if not self.sized or self.tuning_runs:
+        if not self.described or self.tuning_runs:
             return False
         return all(run.status == "screened" or (run.done and run.status == "chosen") for run in self.runs)
 
     @property
     def evaluated(self) -> bool:
         """Whether every checkpoint of a trained study has been evaluated, and no look at its seeds is left."""
-        done = self.trained and all(one.done for run in self.runs for one in self.evaluations(run))
+        done = self.prepared and self.trained and all(one.done for run in self.runs for one in self.evaluations(run))
         return done and not self.wants_seeds
 
     def names(self) -> Iterator[str]:
@@ -481,7 +476,7 @@ class Plan(PlannedData):
         if self.absent:
             return
         yield from (output.name for output in self.data.outputs)
-        if self.sized:
+        if self.prepared and self.described:
             for run in (*self.tuning_runs, *self.runs):
                 yield f"runs/{run.run_id}"
                 yield from (f"evaluations/{one.key}" for one in self.evaluations(run))

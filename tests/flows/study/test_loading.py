@@ -59,7 +59,7 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
         (("weights: both", "weights: mean"), "evaluation.weights: "),
         (("device: cpu", "device: cpu\n  beta1: .nan"), "training.beta1: Input should be less than 1"),
         (("device: cpu", "device: cpu\n  clip: -1"), "training.clip: Input should be greater than 0"),
-        (("device: cpu", "device: cpu\n  micro_batch_tokens: -1"), "micro_batch_tokens: Input should be greater than or equal to 1"),
+        (("device: cpu", "device: cpu\n  micro_batch_tokens: -1"), "micro_batch_tokens: Input should be greater"),
         (("sources: [builtin]", "sources: [builtin]\n  validation: -1"), "data.validation"),
         (("benchmarks: [builtin]", "benchmarks: [gsm8k, builtin, gsm8k]"), "names of benchmarks must differ"),
         (("  dreamer:\n", "  dreamer:\n    depth: 4\n"), "models.dreamer: depth is said by models.depths"),
