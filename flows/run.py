@@ -275,11 +275,6 @@ def write_run(plan: Plan, run: Run) -> None:
     Another study of the store waits meanwhile. Raises InputError for a run trained past a planned checkpoint without
     it, and for other tokens than before where the learning rate decays over them.
     """
-    with hold(plan.store.root / "runs.lock", progress.write_line):
-        _write_run(plan, run)
-
-
-def _write_run(plan: Plan, run: Run) -> None:
     if run.missed:  # training does not go back
         points = ", ".join(f"{point:,}" for point in run.missed)
         raise InputError(
@@ -287,27 +282,28 @@ def _write_run(plan: Plan, run: Run) -> None:
             f"name checkpoints that are there (in {run.folder / 'checkpoints'}), or remove {run.folder} to train "
             "it again"
         )
-    if not run.folder.exists():
-        tell_changed_code(run)
     path, training, before = run.folder / "run.json", dict(run.content["training"]), {}
-    with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged file is written again
-        before = json.loads(path.read_bytes())["training"]
-        training["checkpoints"] = sorted({*before["checkpoints"], *training["checkpoints"]})
-    known = before.get("tokens", training["tokens"])
-    if known != training["tokens"] and training["schedule"] != "constant":
-        raise InputError(
-            f"{run.name}: its learning rate decays ({training['schedule']}) over {known:,} tokens, so it cannot be "
-            f"trained over {training['tokens']:,}; keep to {known:,} tokens, or name another root and store"
-        )
-    training["tokens"] = max(known, training["tokens"])
-    run.folder.mkdir(parents=True, exist_ok=True)
-    if not (run.folder / CODE).exists():
-        with atomic_folder(run.folder / CODE) as unfinished:
-            copy_code(run.model.config, plan.study.place, unfinished)
-    data = os.path.relpath(plan.data.packed.path, run.folder)
-    text = json.dumps({"run_id": run.run_id, **run.content, "training": training, "data": data}, indent=1)
-    if not path.exists() or path.read_bytes() != text.encode():
-        write_text_atomically(path, text)
+    with hold(plan.store.root / "runs.lock", progress.write_line):
+        if not run.folder.exists():
+            tell_changed_code(run)
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged file is written again
+            before = json.loads(path.read_bytes())["training"]
+            training["checkpoints"] = sorted({*before["checkpoints"], *training["checkpoints"]})
+        known = before.get("tokens", training["tokens"])
+        if known != training["tokens"] and training["schedule"] != "constant":
+            raise InputError(
+                f"{run.name}: its learning rate decays ({training['schedule']}) over {known:,} tokens, so it cannot be "
+                f"trained over {training['tokens']:,}; keep to {known:,} tokens, or name another root and store"
+            )
+        training["tokens"] = max(known, training["tokens"])
+        run.folder.mkdir(parents=True, exist_ok=True)
+        if not (run.folder / CODE).exists():
+            with atomic_folder(run.folder / CODE) as unfinished:
+                copy_code(run.model.config, plan.study.place, unfinished)
+        data = os.path.relpath(plan.data.packed.path, run.folder)
+        text = json.dumps({"run_id": run.run_id, **run.content, "training": training, "data": data}, indent=1)
+        if not path.exists() or path.read_bytes() != text.encode():
+            write_text_atomically(path, text)
 
 
 def choose_rates(plan: Plan, search: list[Run]) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 import pandas as pd
 
 from flows.checks import bytes_written, check_data, phases, state_bytes, study_warnings
-from flows.commands.planning.data_plan import amount, data_bytes, data_sizes
+from flows.commands.planning.data_plan import amount, data_sizes
 from flows.commands.planning.time_plan import CPU_CORE, GPU, Times, estimate_times, scored_by, unknown_benchmarks
 from flows.commands.tables import console, print_table
 from flows.jobs.devices import gpus
@@ -57,7 +57,7 @@ def plan(options: argparse.Namespace) -> None:
     console.print(f"{study.study_id}\n")
     baselines = {model.depth: model for model in planned if model.variant == study.models.compared_with}
     print_table(pd.DataFrame([_model_row(model, baselines[model.depth]) for model in planned]))
-    sources, data = data_sizes(study)
+    sources, data, data_bytes = data_sizes(study)
     console.print()
     print_table(sources)
     training = study.training
@@ -72,7 +72,7 @@ def plan(options: argparse.Namespace) -> None:
         "compute": f"{_flops(study, planned):.3g} FLOPs of training",
         **_times(study, times, options.price, on_gpu=on_gpu),
         "detects": _resolution(study),
-        "disk": _disk(study, planned),
+        "disk": _disk(study, planned, data_bytes),
         "left": _left(study),
     }
     console.print()
@@ -124,9 +124,9 @@ def _times(study: Study, times: Times, price: float | None, *, on_gpu: bool) -> 
     return lines
 
 
-def _disk(study: Study, planned: list[PlannedModel]) -> str:
+def _disk(study: Study, planned: list[PlannedModel], data: float) -> str:
     """Say what all stages write, and what is free."""
-    (checkpoints, states), data = bytes_written(study, planned), data_bytes(study)
+    checkpoints, states = bytes_written(study, planned)
     raw = "raw and " * (study.evaluation.weights != "averaged")
     kinds = f"{raw}averaged " if study.training.averaging else ""
     return (
