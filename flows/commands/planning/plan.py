@@ -78,12 +78,12 @@ def plan(options: argparse.Namespace) -> None:
     console.print()
     for name, words in lines.items():
         if words:
-            console.print(f"{name:<9} {words}", soft_wrap=True)
+            console.print(f"{name:<9} {words}")
     for warning in study_warnings(study):
-        console.print(f"{'WARNING':<9} {warning}", soft_wrap=True)
+        console.print(f"{'WARNING':<9} {warning}")
     for source in study.own_sources:
         for notice in notices(source):
-            console.print(f"{'note':<9} {notice}", soft_wrap=True)
+            console.print(f"{'note':<9} {notice}")
 
 
 def _left(study: Study) -> str | None:
