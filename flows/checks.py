@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -32,9 +33,7 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
     neither the memory nor the disk.
     """
     check_trusted(study, trust_code=trust_code)
-    check_mirror(study)
-    check_benchmarks(study, trust_code=trust_code)
-    check_sources(study)
+    check_data(study, trust_code=trust_code)
     if file := study.tokenizer_file:
         read_tokenizer(file)
     vocabulary_size = study.data.tokenizer.vocabulary_size or UNKNOWN_VOCABULARY
@@ -79,10 +78,19 @@ def study_warnings(study: Study) -> list[str]:
     return found
 
 
-def check_mirror(study: Study) -> None:
-    """Check that the mirror is there, also where a study may need nothing of the mirror."""
+def check_data(study: Study, *, trust_code: bool = False) -> None:
+    """Check the mirror, the benchmarks, and the first rows of the sources that are here.
+
+    So a wrong path, column or delimiter is told at once, and a mirror that is not there also where nothing of it is
+    needed.
+    """
     if study.mirror and not study.mirror.is_dir():
         raise InputError(f"data.mirror: there is no folder {study.mirror}")
+    check_benchmarks(study, trust_code=trust_code)
+    data = PlannedData(study)
+    for source in study.own_sources:
+        if folder := data.find(source):
+            check_rows(source, source_files(source, folder))
 
 
 def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
@@ -98,39 +106,46 @@ def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
                 raise InputError(f"{where}: {file} has no metric {benchmark.metric!r}; it has {', '.join(known)}")
 
 
-def check_sources(study: Study) -> None:
-    """Read the first rows of the sources that are here, so that a wrong path, column or delimiter is told at once."""
-    data = PlannedData(study)
-    for source in study.own_sources:
-        if folder := data.find(source):
-            check_rows(source, source_files(source, folder))
+@dataclass(frozen=True)
+class Training:
+    """A training that a study wants: of a model, from and to so many tokens, with so many checkpoints on the way."""
+
+    model: PlannedModel
+    start: int
+    end: int
+    checkpoints: int
 
 
-def checkpoint_bytes(study: Study, planned: Sequence[PlannedModel]) -> int:
-    """Count the bytes of all checkpoints of a study: averaged weights, and raw ones where the study asks for them.
+def phases(study: Study, planned: Sequence[PlannedModel]) -> list[list[Training]]:
+    """List the trainings of a study in phases: the search for rates, all seeds, who goes on after a race.
 
-    A seed that is screened writes checkpoints too, up to the point at which the best seed is chosen.
+    A search is counted without the rates by which its grid may grow.
     """
-    training, total = study.training, 0
+    training, tune = study.training, study.training.tune
+    search, first, further = [], [], []
     for model in planned:
         seeds = len(study.seeds_of(model.variant))
-        of_others = sum(point <= (training.stop_at(seeds) or training.tokens) for point in training.points)
-        total += model.parameters * (len(training.points) + (seeds - 1) * of_others + searches(study, model))
-    return 4 * total * (1 if not training.averaging or study.evaluation.weights == "averaged" else 2)
+        race = training.stop_at(seeds)
+        written = sum(point <= (race or training.tokens) for point in training.points)
+        first += [Training(model, 0, race or training.tokens, written)] * seeds
+        if race:
+            further.append(Training(model, race, training.tokens, len(training.points) - written))
+        if tune and "learning_rate" not in study.variant(model.variant).training:
+            search += [Training(model, 0, tune.tokens, 1)] * len(tune.learning_rate) * len(tune.seeds)
+    return [phase for phase in (search, first, further) if phase]
 
 
-def searches(study: Study, model: PlannedModel) -> int:
-    """Count the trainings of a model in the search for its learning rate; 0 where the variant has a rate of its own."""
-    tune = study.training.tune
-    searched = tune and "learning_rate" not in study.variant(model.variant).training
-    return len(tune.learning_rate) * len(tune.seeds) if searched else 0
+def bytes_written(study: Study, planned: Sequence[PlannedModel]) -> tuple[int, int]:
+    """Count the bytes of all checkpoints, averaged and as `evaluation.weights` asks raw, and of all states."""
+    trainings = [one for phase in phases(study, planned) for one in phase]
+    kinds = 1 if not study.training.averaging or study.evaluation.weights == "averaged" else 2
+    checkpoints = 4 * kinds * sum(one.model.parameters * one.checkpoints for one in trainings)
+    return checkpoints, sum(state_bytes(study, one.model) for one in trainings if not one.start)
 
 
-def state_bytes(study: Study, planned: Sequence[PlannedModel], runs: int | None = None) -> int:
-    """Count the bytes to resume all runs from, or so many: weights, two moments, and the average where one is kept."""
-    counts = [runs or len(study.seeds_of(model.variant)) + searches(study, model) for model in planned]
-    size = 4 * (4 if study.training.averaging else 3)
-    return sum(size * model.parameters * count for model, count in zip(planned, counts, strict=True))
+def state_bytes(study: Study, model: PlannedModel) -> int:
+    """Count the bytes to resume a training from: weights, two moments, and the average where one is kept."""
+    return 4 * (4 if study.training.averaging else 3) * model.parameters
 
 
 def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:
@@ -153,7 +168,7 @@ def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:
 
 def _check_disk(study: Study, planned: Sequence[PlannedModel]) -> None:
     """Raise InputError if training writes more than is free; what the store holds of that already is not counted."""
-    needed = checkpoint_bytes(study, planned) + state_bytes(study, planned)
+    needed = sum(bytes_written(study, planned))
     free = free_bytes(study.store_folder)
     if needed <= free:
         return

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from flows.study.configuration import Study
 from flows.study.data_section import BUILTIN
@@ -44,6 +44,7 @@ VERSIONS = {
 }
 TUNING_DOCUMENTS = 1000  # held out to choose learning rates on, where data.tuning does not say how many
 
+VALUES = TypeAdapter(Any)
 Wanted = Source | Benchmark
 
 
@@ -241,10 +242,4 @@ def _defined(benchmark: Benchmark) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Reduce a value to what JSON knows: dataclasses become mappings, tuples and sets lists, paths text."""
-
-    def reduce(other: Any) -> Any:
-        if dataclasses.is_dataclass(other) and not isinstance(other, type):
-            return dataclasses.asdict(other)
-        return list(other) if isinstance(other, set | frozenset) else str(other)
-
-    return json.loads(json.dumps(value, default=reduce))
+    return VALUES.dump_python(value, mode="json")

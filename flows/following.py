@@ -9,7 +9,7 @@ from collections import Counter
 from flows.jobs import Event, Job
 from flows.plan import Plan, Run
 from flows.watching import progress
-from flows.watching.progress import read_progress, silence
+from flows.watching.progress import FAILURE, read_progress, silence
 
 
 class Followed:
@@ -32,7 +32,7 @@ class Followed:
     def _training(self, event: Event, silent: str) -> None:
         job = event.job
         if event.kind == "failed":
-            progress.report(job.name, 0.0, f"failed: {event.error}")
+            progress.report(job.name, 0.0, f"{FAILURE}{event.error}")
             return
         fraction, words = training_words(job)
         progress.report(job.name, *((1.0, "done") if event.ends else (fraction, f"{words}{silent}")))
@@ -44,22 +44,25 @@ class Followed:
         told = not event.ends and "requests_per_second" in state
         rate = f", {state['requests_per_second']:,.0f} requests/s" if told else ""
         if event.kind == "failed":
-            self._failed.setdefault(key, f"failed: {event.error}")
+            self._failed.setdefault(key, f"{FAILURE}{event.error}")
         words = self._failed.get(key, f"{done} of {event.job.goal} checkpoints{rate}{silent}")
         progress.report(key, done / event.job.goal, words)
 
 
 def training_words(job: Job) -> tuple[float, str]:
-    """Return how far a training is, as a fraction of its goal and in words: tokens, loss, rate, seconds left."""
+    """Return how far a training is, as a fraction of its goal and in words: loss, rate, tokens, seconds left."""
     state = read_progress(job.folder / "progress.json")
-    if not state.get("tokens"):
+    if not (tokens := state.get("tokens")):
         return 0.0, "starting"
-    rate = state.get("tokens_per_second") or 0
-    left = f"{max(job.goal - state['tokens'], 0) / rate:,.0f} s left" if rate else ""
-    loss = f"loss {state['loss']:.3f}, " if state.get("loss") is not None else ""
-    note = f"; {state['note']}" if state.get("note") else ""
-    words = f"{state['tokens']:,} tokens, {loss}{rate:,.0f} tokens/s, {left}{note}"
-    return min(state["tokens"] / job.goal, progress.MOST_UNDONE), words
+    loss, rate = state.get("loss"), state.get("tokens_per_second")
+    words = (
+        "" if loss is None else f"loss {loss:.3f}",
+        f"{rate:,.0f} tokens/s" if rate else "",
+        f"{tokens:,} tokens",
+        f"{max(job.goal - tokens, 0) / rate:,.0f} s left" if rate else "",
+        state.get("note"),
+    )
+    return min(tokens / job.goal, progress.MOST_UNDONE), ", ".join(filter(None, words))
 
 
 def _evaluated(plan: Plan, run: Run) -> int:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from flows.data import VERSIONS, PlannedData, plain
 from flows.models import Answer, PlannedModel, Sizing, plan_models, size
 from flows.study.configuration import Study
 from flows.study.data_section import BUILTIN
-from flows.watching.looks import found_in
 from model.accounting import Resources
 from model.architectures.module import read_architecture
 from model.checksums import newest_values
@@ -42,6 +42,7 @@ from pipeline.tokens.validation import TUNING, VALIDATION, held_out_specificatio
 from pipeline.worlds.tasks import world_specifications
 from sql.statistics.sequential import looks_until
 
+VERBS = {"chosen": "train", "tuning": "tune", "racing": "screen", "screened": "screen"}  # by the status of a run
 WORLD_TEXT = "world_text"  # the perplexity of whole documents of the built-in world
 
 
@@ -81,6 +82,11 @@ class Run:
         return f"{self.model.model_id} seed {self.seed}{rate}"
 
     @property
+    def training_name(self) -> str:
+        """The name of the training of the run to its goal."""
+        return f"{VERBS[self.status]} {self.name}"
+
+    @property
     def learning_rate(self) -> float:
         """The highest learning rate of the run."""
         return self.content["training"]["learning_rate"]
@@ -98,7 +104,7 @@ class Run:
         A checkpoint is taken at the first optimiser step at or above its planned tokens; other folders belong to
         studies with other checkpoints.
         """
-        there = sorted(int(folder.name) for folder in found_in(self.folder / "checkpoints", "[0-9]*[0-9]"))
+        there = sorted(map(int, glob("[0-9]*[0-9]", root_dir=self.folder / "checkpoints")))
         found = []
         for point in self.points:
             tokens = next((tokens for tokens in there if tokens >= point), None)
@@ -210,15 +216,10 @@ class Plan(PlannedData):
         return None
 
     @property
-    def sized(self) -> bool:
-        """Whether the data are there, and the sizes of all models known."""
-        return self.prepared and self.unsized is None
-
-    @property
     def described(self) -> bool:
-        """Whether all trainings are known: `sized`, while items of late benchmarks may still be looked for in the data.
+        """Whether all trainings are known; items of late benchmarks may still be looked for in the data.
 
-        Until then the evaluations are not known, and by these a study decides whether seeds are added.
+        Until then not all evaluations are known, and by these a study decides whether seeds are added.
         """
         known = self.trainable and (self.prepared or not self.study.training.seeds_until)
         return known and self.unsized is None
@@ -460,14 +461,14 @@ class Plan(PlannedData):
     @property
     def trained(self) -> bool:
         """Whether every run has been trained as far as the study wants, and every rate and race is decided."""
-        if not self.sized or self.tuning_runs:
+        if not self.described or self.tuning_runs:
             return False
         return all(run.status == "screened" or (run.done and run.status == "chosen") for run in self.runs)
 
     @property
     def evaluated(self) -> bool:
         """Whether every checkpoint of a trained study has been evaluated, and no look at its seeds is left."""
-        done = self.trained and all(one.done for run in self.runs for one in self.evaluations(run))
+        done = self.prepared and self.trained and all(one.done for run in self.runs for one in self.evaluations(run))
         return done and not self.wants_seeds
 
     def names(self) -> Iterator[str]:
@@ -475,7 +476,7 @@ class Plan(PlannedData):
         if self.absent:
             return
         yield from (output.name for output in self.data.outputs)
-        if self.sized:
+        if self.prepared and self.described:
             for run in (*self.tuning_runs, *self.runs):
                 yield f"runs/{run.run_id}"
                 yield from (f"evaluations/{one.key}" for one in self.evaluations(run))

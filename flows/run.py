@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from glob import glob
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +27,6 @@ from flows.prepare import prepare_data
 from flows.rows import outputs_of
 from flows.usage import register_user
 from flows.watching import progress
-from flows.watching.looks import found_in
 from model.architectures.code import FOLDER as CODE
 from model.architectures.code import copy_code
 from model.training.recording.records import best_rates, choose_seed, mean_losses
@@ -41,7 +41,6 @@ from sql.results import ask
 Until = Literal["prepare", "train", "evaluate", "report"]
 NEXT = {"prepare": "train", "train": "evaluate", "evaluate": "report"}
 EVALUATING = "evaluating"  # a folder of the study, with one for each evaluation that is under way or has failed
-VERBS = {"chosen": "train", "tuning": "tune", "racing": "screen", "screened": "screen"}  # by the status of a run
 EVALUATION_FIRST = (0,)  # a priority before that of every training: an evaluation is short and shows a result
 
 
@@ -172,7 +171,7 @@ def work_left(plan: Plan, options: Options, gpus: Sequence[int]) -> Iterator[tup
         if not run.done:
             alone = run.status == "chosen" and len(going_on) < len(runs) and not racing
             ranks = of_chosen[going_on.index(run)] if alone else of_all[place]
-            yield training_name(run), partial(training_job, plan, run, ranks, options)
+            yield run.training_name, partial(training_job, plan, run, ranks, options)
         if options.until in ("evaluate", "report") or run.status == "tuning":
             missing: dict[Checkpoint, list[Evaluation]] = defaultdict(list)
             for one in plan.evaluations(run):
@@ -181,11 +180,6 @@ def work_left(plan: Plan, options: Options, gpus: Sequence[int]) -> Iterator[tup
             for checkpoint, evaluations in missing.items():
                 name = f"evaluate {run.name} at {checkpoint.tokens:,} tokens"
                 yield name, partial(evaluation_job, name, plan, run, checkpoint, evaluations, options)
-
-
-def training_name(run: Run) -> str:
-    """Name the training of a run to its goal."""
-    return f"{VERBS[run.status]} {run.name}"
 
 
 def training_job(plan: Plan, run: Run, ranks: int, options: Options) -> Job:
@@ -197,8 +191,10 @@ def training_job(plan: Plan, run: Run, ranks: int, options: Options) -> Job:
         arguments.append("--accept-code-change")
     if options.trust_code:
         arguments.append("--trust-code")
-    name, log = training_name(run), folder / "log.txt"
-    return Job("training", name, "model.train", tuple(arguments), folder, log, run.priority, ranks, goal=run.goal)
+    log = folder / "log.txt"
+    return Job(
+        "training", run.training_name, "model.train", tuple(arguments), folder, log, run.priority, ranks, goal=run.goal
+    )
 
 
 def evaluation_job(
@@ -260,11 +256,11 @@ def _write_decision(path: Path, values: dict[str, Any]) -> None:
 def tell_changed_code(run: Run) -> None:
     """Say which file of the model's code differs from that of an earlier run of the model."""
     files = run.content["model"].get("files", {})
-    for path in found_in(run.folder.parent, f"{run.model.model_id}-s{run.seed}-*") if files else ():
+    for other in glob(f"{run.model.model_id}-s{run.seed}-*", root_dir=run.folder.parent) if files else ():
         with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # removed meanwhile, or damaged
-            before = json.loads((path / "run.json").read_bytes())["model"]["files"]
+            before = json.loads((run.folder.parent / other / "run.json").read_bytes())["model"]["files"]
             if changed := [name for name in files if before.get(name, files[name]) != files[name]]:
-                progress.write_line(f"{run.name}: {changed[0]} differs from {path.name}'s; the model is trained anew")
+                progress.write_line(f"{run.name}: {changed[0]} differs from {other}'s; the model is trained anew")
 
 
 def write_runs(plan: Plan) -> None:
@@ -279,11 +275,6 @@ def write_run(plan: Plan, run: Run) -> None:
     Another study of the store waits meanwhile. Raises InputError for a run trained past a planned checkpoint without
     it, and for other tokens than before where the learning rate decays over them.
     """
-    with hold(plan.store.root / "runs.lock", progress.write_line):
-        _write_run(plan, run)
-
-
-def _write_run(plan: Plan, run: Run) -> None:
     if run.missed:  # training does not go back
         points = ", ".join(f"{point:,}" for point in run.missed)
         raise InputError(
@@ -291,27 +282,28 @@ def _write_run(plan: Plan, run: Run) -> None:
             f"name checkpoints that are there (in {run.folder / 'checkpoints'}), or remove {run.folder} to train "
             "it again"
         )
-    if not run.folder.exists():
-        tell_changed_code(run)
     path, training, before = run.folder / "run.json", dict(run.content["training"]), {}
-    with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged file is written again
-        before = json.loads(path.read_bytes())["training"]
-        training["checkpoints"] = sorted({*before["checkpoints"], *training["checkpoints"]})
-    known = before.get("tokens", training["tokens"])
-    if known != training["tokens"] and training["schedule"] != "constant":
-        raise InputError(
-            f"{run.name}: its learning rate decays ({training['schedule']}) over {known:,} tokens, so it cannot be "
-            f"trained over {training['tokens']:,}; keep to {known:,} tokens, or name another root and store"
-        )
-    training["tokens"] = max(known, training["tokens"])
-    run.folder.mkdir(parents=True, exist_ok=True)
-    if not (run.folder / CODE).exists():
-        with atomic_folder(run.folder / CODE) as unfinished:
-            copy_code(run.model.config, plan.study.place, unfinished)
-    data = os.path.relpath(plan.data.packed.path, run.folder)
-    text = json.dumps({"run_id": run.run_id, **run.content, "training": training, "data": data}, indent=1)
-    if not path.exists() or path.read_bytes() != text.encode():
-        write_text_atomically(path, text)
+    with hold(plan.store.root / "runs.lock", progress.write_line):
+        if not run.folder.exists():
+            tell_changed_code(run)
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged file is written again
+            before = json.loads(path.read_bytes())["training"]
+            training["checkpoints"] = sorted({*before["checkpoints"], *training["checkpoints"]})
+        known = before.get("tokens", training["tokens"])
+        if known != training["tokens"] and training["schedule"] != "constant":
+            raise InputError(
+                f"{run.name}: its learning rate decays ({training['schedule']}) over {known:,} tokens, so it cannot be "
+                f"trained over {training['tokens']:,}; keep to {known:,} tokens, or name another root and store"
+            )
+        training["tokens"] = max(known, training["tokens"])
+        run.folder.mkdir(parents=True, exist_ok=True)
+        if not (run.folder / CODE).exists():
+            with atomic_folder(run.folder / CODE) as unfinished:
+                copy_code(run.model.config, plan.study.place, unfinished)
+        data = os.path.relpath(plan.data.packed.path, run.folder)
+        text = json.dumps({"run_id": run.run_id, **run.content, "training": training, "data": data}, indent=1)
+        if not path.exists() or path.read_bytes() != text.encode():
+            write_text_atomically(path, text)
 
 
 def choose_rates(plan: Plan, search: list[Run]) -> None:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from flows.data import VERSIONS
 from flows.live import report_mark
 from flows.plan import Plan, Run
 from flows.rows import COMPLETE, FAILED, SCREENED
-from flows.watching.looks import written_at
-from flows.watching.progress import bounded, read_progress, silence
+from flows.watching.progress import FAILURE, bounded, read_progress
 from flows.watching.record import Reported, read_record
 from flows.watching.single import running_since
 from pipeline.errors import InputError
@@ -28,14 +27,13 @@ REPORT = "write report"
 
 @dataclass(frozen=True)
 class State:
-    """How far one stage is, or one model and seed in a stage; `rate` in words, `left` in seconds where known."""
+    """How far one stage is, or one model and seed in a stage; `left` in seconds where known."""
 
     stage: str
     model: str = ""
     seed: int | None = None
     state: str = WAITING
     progress: float = 0.0
-    rate: str = ""
     left: float | None = None
     detail: str = ""
 
@@ -64,10 +62,12 @@ def read_states(plan: Plan) -> list[State]:
     states = [_data_stage(plan, stage, record, prepared, since) for stage in stages]
     if prepared:
         runs = plan.tuning_runs or plan.runs
-        states += [_training(run, since) for run in runs]
+        states += [_training(run, record, since) for run in runs]
         going_on = [run for run in runs if run.status != "screened" and not run.failure]
-        of_run = partial(_evaluation, plan, record, since) if plan.prepared else _waiting
-        states += [of_run(run) for run in going_on]
+        if plan.prepared:
+            states += [_evaluation(plan, run, record, since) for run in going_on]
+        else:  # the items of late benchmarks are still to be looked for in the data
+            states += [State("evaluate", _model(run), run.seed) for run in going_on]
     if not prepared or plan.tuning_runs:
         models = [(one.name, f"{one.name}-{depth}") for depth in study.models.depths for one in study.models.variants]
         waiting = [(model, seed) for name, model in models for seed in study.seeds_of(name)]
@@ -108,53 +108,35 @@ def _model(run: Run) -> str:
     return run.model.model_id + f" rate {run.learning_rate:g}" * (run.status == "tuning")
 
 
-def _training(run: Run, since: float | None) -> State:
-    path = run.folder / "progress.json"
-    found, trained = read_progress(path), min(run.tokens / run.content["training"]["tokens"], 1.0)
-    state = partial(State, "tune" if run.status == "tuning" else "train", _model(run), run.seed)
-    written = since is not None and (written_at(path) or 0.0) >= since  # by the process that now runs the study
-    lives = written and found.get("state") in ("starting", "running")
-    if run.done and run.status != "racing" and not lives:
-        return state(state=SCREENED if run.status == "screened" else COMPLETE, progress=trained)
-    if run.failure and not lives:
-        return state(state=FAILED, progress=trained, detail=f"{run.failure} (see {run.folder / 'log.txt'})")
-    if not found:
-        return state()
-    share = bounded(max(trained, found.get("tokens", 0) / run.content["training"]["tokens"]))
-    if not lives:
-        return state(state=STOPPED if since is None else WAITING, progress=share)
-    rate = found.get("tokens_per_second")
-    loss = f"loss {found['loss']:.3f}" if found.get("loss") is not None else ""
-    words = [loss, found.get("note", ""), silence(path, "training")]
-    return state(
-        state=RUNNING,
-        progress=share,
-        rate=f"{rate:,.0f} tokens/s" if rate else "",
-        left=found.get("seconds_left"),
-        detail=", ".join(word for word in words if word),
-    )
+def _training(run: Run, record: Mapping[str, Reported], since: float | None) -> State:
+    found, total = read_progress(run.folder / "progress.json"), run.content["training"]["tokens"]
+    share = min(max(run.tokens, found.get("tokens", 0)) / total, 1.0)
+    end = (SCREENED if run.status == "screened" else COMPLETE) if run.done and run.status != "racing" else ""
+    failure = f"{run.failure} (see {run.folder / 'log.txt'})" if run.failure else ""
+    stage = "tune" if run.status == "tuning" else "train"
+    state = _of_run(stage, run, record.get(run.training_name), since, share=share, end=end, failure=failure)
+    return replace(state, left=found.get("seconds_left")) if state.state == RUNNING else state
 
 
-def _waiting(run: Run) -> State:
-    """Build the state of evaluations that begin when the items of late benchmarks were looked for in the data."""
-    return State("evaluate", _model(run), run.seed)
-
-
-def _evaluation(plan: Plan, record: Mapping[str, Reported], since: float | None, run: Run) -> State:
+def _evaluation(plan: Plan, run: Run, record: Mapping[str, Reported], since: float | None) -> State:
     """Build the state of the evaluations of a run."""
-    key = f"evaluate {run.name}"
-    state = partial(State, "evaluate", _model(run), run.seed)
-    evaluations = plan.evaluations(run)
     wanted = 1 if run.status == "tuning" else len(plan.decisive) * run.expected
-    share = sum(one.done for one in evaluations) / max(1, wanted)
-    if share >= 1:
-        return state(state=COMPLETE, progress=1.0)
-    told = record.get(key)
-    fresh = told and since is not None and told.at >= since and told.fraction < 1
-    if told and told.words.startswith("failed: "):
-        return state(state=FAILED, progress=share, detail=told.words)
-    if not evaluations and not fresh:
-        return state()
-    if not fresh:
-        return state(state=STOPPED if since is None else WAITING, progress=bounded(share))
-    return state(state=RUNNING, progress=bounded(share), detail=told.words)
+    share = sum(one.done for one in plan.evaluations(run)) / max(1, wanted)
+    told = record.get(f"evaluate {run.name}")
+    failure = told.words if told and told.words.startswith(FAILURE) else ""
+    return _of_run("evaluate", run, told, since, share=share, end=COMPLETE if share >= 1 else "", failure=failure)
+
+
+def _of_run(
+    stage: str, run: Run, told: Reported | None, since: float | None, *, share: float, end: str, failure: str
+) -> State:
+    """Build the state of a training or of the evaluations of a run: at work, at its end, failed, or to be gone on with.
+
+    It is at work when the process that now runs the study has reported so.
+    """
+    state = partial(State, stage, _model(run), run.seed)
+    if told and since is not None and told.at >= since and told.fraction < 1 and not told.words.startswith(FAILURE):
+        return state(RUNNING, bounded(share), detail=told.words)
+    if end or failure:
+        return state(end or FAILED, share, detail="" if end else failure)
+    return state(STOPPED if since is None and (share or told) else WAITING, bounded(share))

@@ -19,8 +19,9 @@ from flows.watching.progress import printable
 
 class _Console(Console):
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print objects, with control characters of texts escaped, by which data would steer the terminal."""
-        super().print(*(printable(one) if isinstance(one, str) else one for one in objects), **options)
+        """Print objects. Of texts control characters are escaped, and no line is folded: a command stays whole."""
+        shown = [printable(one) if isinstance(one, str) else one for one in objects]
+        super().print(*shown, soft_wrap=all(isinstance(one, str) for one in shown), **options)
 
     def on_broken_pipe(self) -> None:
         """End well when the reader of our output (head, less) has gone, where rich would end with status 1."""

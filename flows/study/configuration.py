@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
 from flows.study.data_section import BUILTIN, Data, HomePath
 from flows.study.section import Section, check_keys, distinct, settings_section
@@ -127,10 +127,15 @@ NamedVariant = Annotated[
 ]
 
 
+Distinct = AfterValidator(lambda values: distinct(values, "these values"))
+
+
 class Models(Section):
     """The architectures and depths. Variants are matched to the baseline in FLOPs and parameters."""
 
-    depths: list[Annotated[int, Field(ge=1)]] = Field(default=[4], min_length=1, description="layers, or iterations")
+    depths: Annotated[list[Annotated[int, Field(ge=1)]], Distinct] = Field(
+        default=[4], min_length=1, description="layers, or iterations"
+    )
     variants: list[NamedVariant] = Field(
         default=[Variant(name=v, family=v) for v in VARIANTS], min_length=1, description="architectures to compare"
     )
@@ -150,11 +155,6 @@ class Models(Section):
         """The variant that the others are compared with."""
         return self.baseline or self.variants[0].name
 
-    @field_validator("depths")
-    @classmethod
-    def _different(cls, depths: list[int]) -> list[int]:
-        return distinct(depths, "depths")
-
     @field_validator("dreamer")
     @classmethod
     def _said_here_alone(cls, dreamer: dict[str, Any]) -> dict[str, Any]:
@@ -166,19 +166,11 @@ class Models(Section):
 class Tuning(Section):
     """A search over learning rates for every variant without its own: the same rates, seeds and tokens for each."""
 
-    learning_rate: list[Positive] = Field(min_length=2, description="one beyond is added where an edge is best")
-    seeds: list[NotNegative] = Field(min_length=1, description="of the search alone")
+    learning_rate: Annotated[list[Positive], Distinct, AfterValidator(sorted)] = Field(
+        min_length=2, description="one beyond is added where an edge is best"
+    )
+    seeds: Annotated[list[NotNegative], Distinct] = Field(min_length=1, description="of the search alone")
     tokens: int = Field(ge=1, description="of each training of the search")
-
-    @field_validator("learning_rate")
-    @classmethod
-    def _in_order(cls, rates: list[float]) -> list[float]:
-        return sorted(distinct(rates, "learning rates"))
-
-    @field_validator("seeds")
-    @classmethod
-    def _different(cls, seeds: list[int]) -> list[int]:
-        return distinct(seeds, "seeds")
 
 
 class SeedsUntil(Section):
@@ -284,11 +276,6 @@ class Evaluation(settings_section(EvaluationSettings)):
     )
     introspect: bool = Field(True, description="observe depth attention and expert usage at every checkpoint")
     bootstrap_replicates: int = Field(1000, ge=0, le=100_000, description="of the items, for intervals; 0: none")
-
-    @model_validator(mode="after")
-    def _accepted_by_evaluation(self) -> Evaluation:
-        EvaluationSettings(**self.model_dump(include=set(EvaluationSettings.__dataclass_fields__)))
-        return self
 
     @field_validator("benchmarks")
     @classmethod

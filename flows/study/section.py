@@ -65,9 +65,9 @@ def _check_plain(value: Any, hint: Any, where: str = "") -> Any:
 def settings_section(kind: type, without: Collection[str] = ()) -> Any:
     """Build the base class of a section from the settings dataclass `kind`: its fields and defaults, except `without`.
 
-    The base class checks types only. The section built on it must pass its values to `kind`, which checks the rest.
+    What `kind` checks beyond single fields, the section built on it must check by making one.
     """
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, include_extras=True)
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
         if field.name not in without:

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 from unicodedata import category
 
-from flows.watching.looks import written_at
-
 MOST_UNDONE = 0.99  # the largest fraction of work that is not done: shown as 99 %
+FAILURE = "failed: "  # begins the words of what has failed
 SILENT_SECONDS = {"training": 60, "evaluation": 600}  # these tell of every step, and of every batch of answers
 
 _listeners: list[Any] = []  # each has `update(key, fraction, words)`, which is called for every report
@@ -84,7 +83,7 @@ class Lines:
         self.last: dict[str, int | str] = {}
 
     def update(self, key: str, fraction: float, words: str) -> None:
-        step = words if words.startswith("failed") else int(fraction * 10)
+        step = words if words.startswith(FAILURE) else int(fraction * 10)
         if self.last.get(key) == step or key.startswith(self.without):
             return
         self.last[key] = step
@@ -100,15 +99,17 @@ def read_progress(path: Path) -> dict[str, Any]:
         return {}
 
 
-def silence(path: Path, kind: str, started: float = 0.0) -> str:
+def silence(path: Path, kind: str, started: float) -> str:
     """Say since when nothing was written to the progress file of a living process, and which process that is.
 
-    `started` is the time at which the process was started, where that is known: an older file is of another process.
-    Returns "" where something was written a short time ago, or where there is neither a file nor a start.
+    `started` is the time at which the process was started: an older file is of another process. Returns "" where
+    something was written a short time ago.
     """
-    written = written_at(path) or 0.0
+    written = 0.0
+    with suppress(FileNotFoundError, NotADirectoryError):
+        written = path.stat().st_mtime
     last = max(written, started)
-    if not last or time.time() - last < SILENT_SECONDS[kind]:
+    if time.time() - last < SILENT_SECONDS[kind]:
         return ""
     state = read_progress(path) if written >= started else {}
     process = f"process {state['process']} on {state['machine']}" if "process" in state else "process unknown"

@@ -76,4 +76,4 @@ def test_the_recipe_of_the_page_has_its_baseline_and_seeds(here: Path) -> None:
     study = load_study("my-recipe.yaml")
     assert study.models.compared_with == "DR"
     assert study.seeds_of("DR-decayed") == [0, 1]
-    assert not Plan(study).sized
+    assert not Plan(study).described

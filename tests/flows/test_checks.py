@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flows import checks
-from flows.checks import check_benchmarks, check_study, checkpoint_bytes, machine_memory, study_warnings
+from flows.checks import bytes_written, check_benchmarks, check_study, machine_memory, study_warnings
 from flows.commands.cli import main
 from flows.losses import check_kept, repetition, unmarked, unmarked_warnings, warnings
 from flows.models import plan_models
@@ -106,8 +106,8 @@ def own(**training: Any) -> dict[str, Any]:
         (own(averaging=0), "training.averaging is 0 and keeps no average"),
         (own(keep=3, learning_rate=2e-3), "X is LA again, with the same architecture, recipe and seed 0"),
         ({"training": {"tune": {**TUNE, "seeds": [0]}}}, "training.tune.seeds: 0 also trains a model that is measured"),
-        ({"training": {"tune": {**TUNE, "learning_rate": [1e-3, 1e-3]}}}, "learning rates must differ"),
-        ({"training": {"tune": {**TUNE, "seeds": [900, 900]}}}, "seeds must differ"),
+        ({"training": {"tune": {**TUNE, "learning_rate": [1e-3, 1e-3]}}}, "learning_rate: these values must differ"),
+        ({"training": {"tune": {**TUNE, "seeds": [900, 900]}}}, "seeds: these values must differ"),
         ({"training": {"tune": {**TUNE, "seeds": [-1]}}}, "training.tune.seeds.0"),
         ({"training": {"tune": {**TUNE, "rates": []}}}, "training.tune: unknown key 'rates'"),
         ({"training": {"seeds": [1, True]}}, "training.seeds: true is no number"),
@@ -189,7 +189,7 @@ def test_the_checkpoints_of_screened_seeds_are_counted(tmp_path: Path, screening
     settings = {"seeds": [0, 1, 2, 3], "checkpoints": 10, "screening": screening}
     study = load_study(study_file(tmp_path, training=settings))
     planned = plan_models(study, 300)
-    assert checkpoint_bytes(study, planned) == written * sum(4 * model.parameters for model in planned)
+    assert bytes_written(study, planned)[0] == written * sum(4 * model.parameters for model in planned)
 
 
 def curated(folder: Path, rows: list[dict[str, Any]], **fields: Any) -> tuple[Source, list[Output]]:

@@ -54,7 +54,7 @@ def dropped(options: argparse.Namespace) -> None:
     chosen = "one of each reason" if each else one
     if options.html:
         write_text_atomically(options.html, audit_page(removals, study_id=study.study_id, chosen=chosen))
-        console.print(f"{len(removals)} documents: {options.html.resolve()}", soft_wrap=True)
+        console.print(f"{len(removals)} documents: {options.html.resolve()}")
     elif options.format == "csv":
         plain_cells(removals).to_csv(sys.stdout, index=False)
     elif options.format == "jsonl":
@@ -96,11 +96,11 @@ def _counts(outputs: Sequence[Output]) -> list[dict[str, Any]]:
 def _print_document(row: Mapping[str, Any]) -> None:
     done = "kept" if row["reason"] in GRADES else "dropped"
     header = f"\n── {row['id']} · {row['source']} · {done} by {row['stage']}: {row['reason']}"
-    console.print(printable(header), soft_wrap=True)
+    console.print(header)
     if row["because"]:
         score = "" if row["score"] is None else f", {row['grade'] or 'similarity'} {row['score']:.2f}"
-        console.print(printable(f"because         {row['because']}{score}"), soft_wrap=True)
+        console.print(f"because         {row['because']}{score}")
     for name in ("question", "response", "cause_question", "cause_response"):
         if text := printable(row[name] or ""):
             more = f" … [{len(text) - SHOWN:,} characters more]" if len(text) > SHOWN else ""
-            console.print(f"{name.replace('_', ' '):<15} {text[:SHOWN]}{more}", soft_wrap=True)
+            console.print(f"{name.replace('_', ' '):<15} {text[:SHOWN]}{more}")

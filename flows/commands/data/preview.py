@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,48 +41,38 @@ def preview(options: argparse.Namespace) -> None:
         f"{study.study_id}: {packed.results['tokens']:,} tokens of {packed.results['documents']:,} documents in "
         f"{packed.results['rows']:,} rows; the first that seed {seed} reads. «What carries loss» is marked."
     )
-    shown = decoded_rows(packed.path, tokenizer.path, seed, rows, study.training.loss_on)
-    origins = _origins(data.curated.path, [document.text for _, documents in shown for document in documents])
+    shown = list(_decoded_rows(packed.path, read_tokenizer(tokenizer.path), seed, rows, study.training.loss_on))
+    origins = _origins(data.curated.path, [text for _, documents in shown for _, text, _ in documents])
     for words, documents in shown:
         print(f"\n── {words}")
-        for document in documents:
-            origin = origins.get(document.text, "of a document that was cut")
-            print(printable(f"[{document.tokens} tokens, {origin}] {document.marked}"))
+        for tokens, text, marked in documents:
+            print(printable(f"[{tokens} tokens, {origins.get(text, 'of a document that was cut')}] {marked}"))
 
 
-@dataclass(frozen=True)
-class PreviewedDocument:
-    """A document of a row, or what stands of it there: its tokens, its text, and the text with marks."""
+def _decoded_rows(
+    packed: Path, codec: Any, seed: int, rows: int, loss_on: str
+) -> Iterator[tuple[str, list[tuple[int, str, str]]]]:
+    """Decode the first rows of the stream of a seed: how full each row is, in words, and its documents.
 
-    tokens: int
-    text: str
-    marked: str
-
-
-def decoded_rows(
-    packed: Path, tokenizer: Path, seed: int, rows: int, loss_on: str
-) -> list[tuple[str, list[PreviewedDocument]]]:
-    """Decode the first rows of the stream of a seed: how full each row is, in words, and its documents."""
+    Of a document, or what stands of it there, these are the tokens, the text, and the text with marks.
+    """
     from model.training.stream import TokenStream
 
-    codec = read_tokenizer(tokenizer)
     stream = TokenStream(packed, seed, 1, loss_on)
-    found = []
     for number in range(rows):
         batch = stream.batch(number)
         tokens, targets, documents = (part[0].numpy() for part in (batch.tokens, batch.targets, batch.documents))
-        labels = np.unique(documents[documents >= 0])
+        found, labels = [], np.unique(documents[documents >= 0])
+        for label in labels:
+            (places,) = np.nonzero(documents == label)
+            learned = np.append(False, targets[places[:-1]] >= 0)  # a target stands one place before its token
+            marked = _marked(codec, tokens[places], learned)
+            found.append((len(places), codec.decode(tokens[places].tolist()), marked))
         words = (
             f"row {number + 1}: {len(labels)} documents; of {stream.sequence_length} tokens {batch.target_tokens} "
             f"carry loss, {int((documents < 0).sum())} are padding"
         )
-        found.append((words, []))
-        for label in labels:
-            (places,) = np.nonzero(documents == label)
-            learned = np.append(False, targets[places[:-1]] >= 0)  # a target stands one place before its token
-            text = codec.decode(tokens[places].tolist())
-            found[-1][1].append(PreviewedDocument(len(places), text, _marked(codec, tokens[places], learned)))
-    return found
+        yield words, found
 
 
 def _origins(curated: Path, texts: Sequence[str]) -> dict[str, str]:

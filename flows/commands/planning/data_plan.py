@@ -32,9 +32,10 @@ WORLD_BYTES = {"world": (300, 105, 3.3), "sheets": (140, 135, 2.2)}  # of a docu
 SIGNED = 0.24  # of the documents get band hashes: the most of any real source so far, reasoning-gym
 
 
-def data_sizes(study: Study) -> tuple[pd.DataFrame, dict[str, str]]:
+def data_sizes(study: Study) -> tuple[pd.DataFrame, dict[str, str], float]:
     """Build the table of sources with their sizes, and lines about totals, stages, epochs and memory.
 
+    Returns also the bytes that the data stages write where nothing is dropped; sources of unknown size count as none.
     Raises InputError for a file in the mirror that is damaged.
     """
     sources = [_sized(study, source) for source in study.data.resolved]
@@ -50,24 +51,19 @@ def data_sizes(study: Study) -> tuple[pd.DataFrame, dict[str, str]]:
     ]
     amounts = _amounts(study, sources)
     hours = sum(read / rate / 1e6 / 3600 for rate, (read, _) in zip(RATES.values(), amounts, strict=True))
-    sizes = [size for _, size, _ in sources]
+    sizes, written = [size for _, size, _ in sources], sum(disk for _, disk in amounts)
     memory, needed = memory_bytes(study.data.memory), cores() * PROCESS_MEMORY
     lines = {
         "data": f"{_total([s.documents for s in sizes], '{:,.0f}'.format)} documents, "
         f"{_total([s.download for s in sizes])} to download, "
         f"{_total([s.text for s in sizes])} of text",
-        "stages": f"{hours:,.3g} core-hours, {amount(sum(disk for _, disk in amounts))} of disk"
+        "stages": f"{hours:,.3g} core-hours, {amount(written)} of disk"
         f"{' or more' if any(s.text is None for s in sizes) else ''}; nothing is counted as dropped",
         "epochs": _epochs(study, sources),
         "memory": f"at most data.memory = {study.data.memory} at once; "
         f"{amount(min(memory, needed))} with a process on each of {cores()} cores, as here",
     }
-    return pd.DataFrame(rows), lines
-
-
-def data_bytes(study: Study) -> float:
-    """Estimate the bytes that the data stages write where nothing is dropped. Sources of unknown size count as none."""
-    return sum(disk for _, disk in _amounts(study, [_sized(study, source) for source in study.data.resolved]))
+    return pd.DataFrame(rows), lines, written
 
 
 def _epochs(study: Study, sources: list[tuple[Source, Size, float]]) -> str:

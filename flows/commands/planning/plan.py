@@ -8,17 +8,9 @@ from functools import partial
 
 import pandas as pd
 
-from flows.checks import check_benchmarks, check_mirror, check_sources, checkpoint_bytes, state_bytes, study_warnings
-from flows.commands.planning.data_plan import amount, data_bytes, data_sizes
-from flows.commands.planning.time_plan import (
-    CPU_CORE,
-    GPU,
-    Times,
-    estimate_times,
-    phases,
-    scored_by,
-    unknown_benchmarks,
-)
+from flows.checks import bytes_written, check_data, phases, state_bytes, study_warnings
+from flows.commands.planning.data_plan import amount, data_sizes
+from flows.commands.planning.time_plan import CPU_CORE, GPU, Times, estimate_times, scored_by, unknown_benchmarks
 from flows.commands.tables import console, print_table
 from flows.jobs.devices import gpus
 from flows.models import PlannedModel, check_trusted, plan_models, size
@@ -55,9 +47,7 @@ def plan(options: argparse.Namespace) -> None:
     if not 0 <= (options.price or 0) < math.inf or (options.gpus is not None and options.gpus < 1):
         raise InputError("--price is a number of 0 or more, --gpus a whole number of at least 1")
     study = load_study(options.study, mirror=options.mirror, root=options.root)
-    check_mirror(study)
-    check_benchmarks(study, trust_code=options.trust_code)
-    check_sources(study)
+    check_data(study, trust_code=options.trust_code)
     vocabulary = study.data.tokenizer.vocabulary_size
     if vocabulary is None:
         raise InputError("data.tokenizer.vocabulary_size: give it beside 'hub' or 'file', to size the models")
@@ -67,7 +57,7 @@ def plan(options: argparse.Namespace) -> None:
     console.print(f"{study.study_id}\n")
     baselines = {model.depth: model for model in planned if model.variant == study.models.compared_with}
     print_table(pd.DataFrame([_model_row(model, baselines[model.depth]) for model in planned]))
-    sources, data = data_sizes(study)
+    sources, data, data_bytes = data_sizes(study)
     console.print()
     print_table(sources)
     training = study.training
@@ -75,25 +65,25 @@ def plan(options: argparse.Namespace) -> None:
     times = estimate_times(study, planned, GPU if on_gpu else CPU_CORE, options.gpus)
     lines = {
         **data,
-        "": f"{amount(state_bytes(study, planned[-1:], 1))} for the state of a training of "
+        "": f"{amount(state_bytes(study, planned[-1]))} for the state of a training of "
         f"{planned[-1].model_id}, gradients and activations on top",
         "tokens": f"{training.tokens:,} for each model, in steps of {training.batch_tokens:,}; "
         f"{len(training.points)} checkpoints",
         "compute": f"{_flops(study, planned):.3g} FLOPs of training",
         **_times(study, times, options.price, on_gpu=on_gpu),
         "detects": _resolution(study),
-        "disk": _disk(study, planned),
+        "disk": _disk(study, planned, data_bytes),
         "left": _left(study),
     }
     console.print()
     for name, words in lines.items():
         if words:
-            console.print(f"{name:<9} {words}", soft_wrap=True)
+            console.print(f"{name:<9} {words}")
     for warning in study_warnings(study):
-        console.print(f"{'WARNING':<9} {warning}", soft_wrap=True)
+        console.print(f"{'WARNING':<9} {warning}")
     for source in study.own_sources:
         for notice in notices(source):
-            console.print(f"{'note':<9} {notice}", soft_wrap=True)
+            console.print(f"{'note':<9} {notice}")
 
 
 def _left(study: Study) -> str | None:
@@ -115,7 +105,7 @@ def _flops(study: Study, planned: list[PlannedModel]) -> float:
     """Count the FLOPs of all trainings, those of a search for learning rates too."""
     length = study.training.sequence_length
     trainings = (training for phase in phases(study, planned) for training in phase)
-    return sum(model.training_flops(length) * tokens for model, tokens in trainings)
+    return sum(one.model.training_flops(length) * (one.end - one.start) for one in trainings)
 
 
 def _times(study: Study, times: Times, price: float | None, *, on_gpu: bool) -> dict[str, str]:
@@ -134,9 +124,9 @@ def _times(study: Study, times: Times, price: float | None, *, on_gpu: bool) -> 
     return lines
 
 
-def _disk(study: Study, planned: list[PlannedModel]) -> str:
+def _disk(study: Study, planned: list[PlannedModel], data: float) -> str:
     """Say what all stages write, and what is free."""
-    checkpoints, states, data = checkpoint_bytes(study, planned), state_bytes(study, planned), data_bytes(study)
+    checkpoints, states = bytes_written(study, planned)
     raw = "raw and " * (study.evaluation.weights != "averaged")
     kinds = f"{raw}averaged " if study.training.averaging else ""
     return (

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from flows.checks import searches
+from flows.checks import Training, phases
 from flows.jobs.devices import cores, gpus, share_ranks
 from flows.models import PlannedModel
 from flows.study.configuration import Study
@@ -110,13 +110,14 @@ def estimate_times(study: Study, planned: Sequence[PlannedModel], device: Device
     slots = study.workers or here * per_gpu or cores()  # trainings that can run at once
     length, micro = training.sequence_length, training.micro_batch_tokens or training.batch_tokens
 
-    def phase(trainings: Sequence[tuple[PlannedModel, int]]) -> tuple[float, float]:
-        """Return the seconds until these models are trained on so many tokens, and the devices' seconds of work."""
+    def phase(trainings: Sequence[Training]) -> tuple[float, float]:
+        """Return the seconds until these trainings have ended, and the devices' seconds of work."""
         sharing = min(per_gpu, len(trainings))
         depth_seconds = max(device.depth_seconds, sharing * device.busy_seconds)
         work = [
-            tokens * max(sharing * model.training_flops(length) / device.flops, model.depth * depth_seconds / micro)
-            for model, tokens in trainings
+            (one.end - one.start)
+            * max(sharing * one.model.training_flops(length) / device.flops, one.model.depth * depth_seconds / micro)
+            for one in trainings
         ]
         ranks = share_ranks(study, len(trainings), [here])
         jobs = [(count, device.start_seconds + seconds / count) for count, seconds in zip(ranks, work, strict=True)]
@@ -130,22 +131,6 @@ def estimate_times(study: Study, planned: Sequence[PlannedModel], device: Device
         for model in planned
     )
     return Times(spent, evaluated / slots, -(-slots // per_gpu), trained + evaluated / per_gpu)
-
-
-def phases(study: Study, planned: Sequence[PlannedModel]) -> list[list[tuple[PlannedModel, int]]]:
-    """List the trainings of a study, model and tokens of each, in phases: search, all seeds, who goes on after a race.
-
-    A search is counted without the rates by which its grid may grow.
-    """
-    training, tune = study.training, study.training.tune
-    first, further = [], []
-    for model in planned:
-        seeds = len(study.seeds_of(model.variant))
-        stop_at = training.stop_at(seeds)
-        first += [(model, stop_at or training.tokens)] * seeds
-        further += [(model, training.tokens - stop_at)] if stop_at else []
-    search = [(model, tune.tokens) for model in planned for _ in range(searches(study, model))] if tune else []
-    return [phase for phase in (search, first, further) if phase]
 
 
 def _evaluations(study: Study, model: PlannedModel) -> int:

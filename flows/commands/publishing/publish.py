@@ -60,7 +60,7 @@ def _chosen(study: Study, wanted: str) -> list[tuple[Run, Checkpoint]]:
     plan = Plan(study)
     if wanted == "none":
         return []
-    if not plan.sized:
+    if not (plan.prepared and plan.described):
         raise InputError(f"{study.store_folder}: no trained models; --checkpoints none publishes the results alone")
     complete = [run for run in plan.runs if status_of(plan, run) == COMPLETE]
     return [(run, one) for run in complete for one in (run.written if wanted == "all" else run.written[-1:])]

@@ -23,22 +23,20 @@ def compare_studies(options: argparse.Namespace) -> None:
     (first, one), (second, other) = (find_results(name, None) for name in (options.first, options.second))
     names = options.first_study or one, options.second_study or other
     found = compare(first, second, first_study=names[0], second_study=names[1])
-    console.print(f"\n{found.verdict[0].upper()}{found.verdict[1:]}.\n", soft_wrap=True)
+    console.print(f"\n{found.verdict[0].upper()}{found.verdict[1:]}.\n")
     for side, path, name in zip(SIDES, (first, second), names, strict=True):
-        console.print(f"{side:<8}{study_of(path, name)}, {path}", soft_wrap=True)
+        console.print(f"{side:<8}{study_of(path, name)}, {path}")
     console.print()
     shown = found if options.all else _told(found)
     for table in changes(shown):
         if table.rows:
             print_part(table)
     for note in found.notes:
-        console.print(note, soft_wrap=True)
+        console.print(note)
     accuracies, factors = (len(getattr(found, name)) - len(getattr(shown, name)) for name in ("accuracies", "factors"))
     if accuracies or factors:
-        console.print(
-            f"Not shown, because unchanged: {accuracies} rows of accuracies, {factors} of factors; --all prints them.",
-            soft_wrap=True,
-        )
+        left_out = f"{accuracies} rows of accuracies, {factors} of factors"
+        console.print(f"Not shown, because unchanged: {left_out}; --all prints them.")
     console.print("Noise of accuracies is that of seeds and items; with one seed on either side there is no test.")
 
 

@@ -36,4 +36,4 @@ def factors(options: argparse.Namespace) -> None:
             page = write_report(database, STUDY, Path(folder) / "report", papers=False)
             with naming(options.report):
                 write_text_atomically(options.report, page.read_text())
-            console.print(f"report:    {options.report}", soft_wrap=True)
+            console.print(f"report:    {options.report}")

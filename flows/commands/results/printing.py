@@ -39,7 +39,7 @@ def _print_text(text: str) -> None:
     for line in printable(text).split("\n"):
         hanging = "  " if line[:2] in ("- ", "! ") else ""
         folded = wrap(line, _width(), subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
-        console.print("\n".join(folded), soft_wrap=True)
+        console.print("\n".join(folded))
     console.print()
 
 

@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
             status = 0 if effects["held"].all() else 1
             console.print("\nwhat the study expects\n")
             print_table(effects)
-        console.print(f"\nreport   {study.report.resolve()}\nresults  {study.database.resolve()}", soft_wrap=True)
+        console.print(f"\nreport   {study.report.resolve()}\nresults  {study.database.resolve()}")
     if lost:
         progress.end_now(status)
     return status

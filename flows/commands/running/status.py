@@ -26,8 +26,8 @@ A_SECOND = 1 / 3  # looks: one at a hundred models and seeds takes a hundredth o
 AROUND = 11  # lines of a page besides its rows, at most
 BAR = 40  # columns
 STYLES = {"running": "bold", "failed": "bold red", "stopped": "yellow", "waiting": "dim"}  # the most urgent first
-COLUMNS = ("stage", "model", "seed", "state", "done", "rate", "left", "")
-NUMBERS = ("seed", "done", "rate", "left")
+COLUMNS = ("stage", "model", "seed", "state", "done", "left", "")
+NUMBERS = ("seed", "done", "left")
 
 
 def status(options: argparse.Namespace) -> int:
@@ -118,7 +118,7 @@ def table(states: Sequence[State], *, fits: bool = False) -> Table:
         seed = "" if one.seed is None else str(one.seed)
         done = f"{one.progress:.0%}" if one.progress else ""
         left = "" if one.left is None else duration(one.left)
-        words = one.stage, one.model, seed, one.state, done, one.rate, left, one.detail
+        words = one.stage, one.model, seed, one.state, done, left, one.detail
         cells = (Text(printable(word)) for word in words)  # a console may take brackets in a text for markup
         shown.add_row(*cells, style=STYLES.get(one.state))
     return shown

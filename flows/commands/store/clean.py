@@ -8,6 +8,7 @@ import shutil
 from collections import defaultdict
 from contextlib import ExitStack
 from pathlib import Path
+from uuid import uuid4
 
 import pandas as pd
 
@@ -20,8 +21,6 @@ from flows.usage import Stored, register_user, stored, users_of
 from flows.watching.single import only_run
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL
-
-REMOVED = "removed"  # where an output lies while it is removed, so that a kill leaves nothing half in its place
 
 
 def clean(options: argparse.Namespace) -> int:
@@ -53,13 +52,11 @@ def clean(options: argparse.Namespace) -> int:
     with ExitStack() as held:
         for user in users:
             held.enter_context(only_run(_in(study, user.folder)))
-        now = users_of(store)
-        if {user.folder for user in now} != {user.folder for user in users} or not all(user.finished for user in now):
-            raise InputError(f"{store}: a study has begun meanwhile; nothing was removed")
-        unused = [output for output in stored(store, now) if not output.users]
+        if users_of(store) != users or stored(store, users) != found:
+            raise InputError(f"{store} has changed meanwhile, as a study has begun; nothing was removed")
         for output in unused:
-            _remove(store, output)
-    console.print(f"removed {len(unused)} outputs, {amount(sum(output.size for output in unused))}")
+            _remove(output.folder)
+    console.print(f"removed {len(unused)} outputs, {size}")
     return 0
 
 
@@ -92,12 +89,9 @@ def _in(study: Study, folder: Path) -> Study:
     return other
 
 
-def _remove(store: Path, output: Stored) -> None:
-    if output.folder.is_file():
-        output.folder.unlink()
-        return
-    place = store / REMOVED / f"{output.stage}-{output.folder.name}"
-    if output.stage != REMOVED:
-        place.parent.mkdir(exist_ok=True)
-        output.folder.rename(place)
-    shutil.rmtree(place if output.stage != REMOVED else output.folder)
+def _remove(output: Path) -> None:
+    """Remove an output; a folder has another name meanwhile, so that a kill leaves nothing half in its place."""
+    if output.is_file():
+        output.unlink()
+    else:
+        shutil.rmtree(output.rename(output.with_name(f"{output.name}.{uuid4().hex}{PARTIAL}")))

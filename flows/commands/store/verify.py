@@ -35,28 +35,23 @@ def verify(options: argparse.Namespace) -> int:
     if not study.store_folder.is_dir():
         raise InputError(f"{study.name}: not started; nothing in {study.store_folder}")
     with only_run(study) if options.repair else nullcontext(), progress.listening(progress.Lines()):
-        return _verify(study, repairs=options.repair)
-
-
-def _verify(study: Study, *, repairs: bool) -> int:
-    outputs, damaged = find_damage(study.store_folder)
-    broken = damaged_results(study.database)
-    rows = [(output / name, words) for output, wrong in damaged.items() for name, words in wrong.items()]
-    rows += [(study.database, broken)] if broken else []
-    wrong = [] if rows else [(study.database, f"rows of {name} are missing or changed") for name in _wrong_rows(study)]
-    if not rows and not wrong:
-        console.print(f"{study.name}: {outputs} outputs and the results are whole")
-        return 0
-    print_table(pd.DataFrame(rows or wrong, columns=["file", "damage"]))
-    if wrong:
-        console.print(f"`dreamer run {study.arguments}` enters these rows again")
-        return 1
-    if not repairs:
-        console.print(f"`dreamer verify {study.arguments} --repair` removes what is damaged")
-        return 1
-    repair(study, damaged, broken)
-    console.print(f"removed; `dreamer run {study.arguments}` makes it again")
-    return 0
+        outputs, damaged = find_damage(study.store_folder)
+        broken = damaged_results(study.database)
+        rows = [(output / name, words) for output, wrong in damaged.items() for name, words in wrong.items()]
+        rows += [(study.database, broken)] if broken else []
+        differ = [] if rows else _wrong_rows(study)
+        wrong = rows or [(study.database, f"rows of {name} are missing or changed") for name in differ]
+        if not wrong:
+            console.print(f"{study.name}: {outputs} outputs and the results are whole")
+            return 0
+        print_table(pd.DataFrame(wrong, columns=["file", "damage"]))
+        if rows and options.repair:
+            repair(study, damaged, broken)
+            console.print(f"removed; `dreamer run {study.arguments}` makes it again")
+            return 0
+    removes = f"`dreamer verify {study.arguments} --repair` removes what is damaged"
+    console.print(removes if rows else f"`dreamer run {study.arguments}` enters these rows again")
+    return 1
 
 
 def find_damage(root: Path) -> tuple[int, dict[Path, dict[str, str]]]:

@@ -17,7 +17,7 @@ import pytest
 from flows.commands import cli
 from flows.commands.cli import main
 from flows.commands.parser import GROUPS, parser
-from flows.commands.planning.data_plan import data_bytes, data_sizes
+from flows.commands.planning.data_plan import data_sizes
 from flows.commands.planning.time_plan import Device, estimate_times, scored_by, unknown_benchmarks
 from flows.models import PlannedModel, plan_models
 from flows.plan import Plan
@@ -193,7 +193,7 @@ def test_files_at_hand_are_measured(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     pq.write_table(pa.table({"q": ["question"] * 100, "r": ["response"] * 100}), folder / "train-00000.parquet")
     source = {"name": "set", "repository": "owner/set", "question": "q", "response": "r"}
-    sources, lines = data_sizes(tiny(tmp_path, data={"sources": [source], "mirror": str(tmp_path)}))
+    sources, lines, _ = data_sizes(tiny(tmp_path, data={"sources": [source], "mirror": str(tmp_path)}))
     assert sources.to_dict("records")[0]["documents"] == "100"
     assert sources.to_dict("records")[0]["to download"] == "at hand"
     assert lines["data"].startswith("100 documents, 0 B to download")
@@ -208,7 +208,7 @@ def test_a_mirror_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.C
 def test_bytes_of_data_grow_with_the_documents_and_their_signatures(tmp_path: Path) -> None:
     def needed(documents: int, **deduplicate: object) -> float:
         data = {"world": {"documents": documents}, "deduplicate": deduplicate}
-        return data_bytes(tiny(tmp_path, data=data))
+        return data_sizes(tiny(tmp_path, data=data))[2]
 
     assert needed(1000) > 1000 * 100
     assert needed(2000) == pytest.approx(2 * needed(1000))

@@ -91,7 +91,7 @@ def test_nothing_is_removed_where_a_study_begins_while_the_question_waits(
     first, _ = study(store, "first", 0)
     monkeypatch.setattr("builtins.input", lambda question: study(store, "second", 1, "train") and "y")
     assert main(["clean", str(first)]) == 2
-    assert "a study has begun meanwhile" in capsys.readouterr().err
+    assert "has changed meanwhile, as a study has begun" in capsys.readouterr().err
     assert left_over(store).exists()
 
 
