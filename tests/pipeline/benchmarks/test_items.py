@@ -68,23 +68,6 @@ def test_real_items_have_the_ids_of_the_results(name, count, item):
     assert found[3]["question"].startswith(item[1])
 
 
-@needs_mirror
-@pytest.mark.parametrize("name", ["gsm8k", "mmlu_math", "mathqa", OPENSTAX])
-def test_lm_eval_builds_every_leaf_from_the_real_mirror(tmp_path, name):
-    benchmark = resolve_benchmark(name)
-    specifications = task_specifications(benchmark, MIRROR / benchmark.repository, tmp_path / "out")
-    assert json.loads(json.dumps(specifications)) == specifications
-    total = 0
-    for specification in specifications:
-        task = build_task(specification, tmp_path / "cache")
-        assert specification["metric"] in task.aggregation()
-        assert task.config.num_fewshot == 0
-        filters = {filter_.name for filter_ in task._filters}
-        assert specification["filter"] in filters
-        total += len(task.eval_docs)
-    assert total == len(benchmark_items(benchmark, MIRROR / benchmark.repository))
-
-
 def test_items_of_further_splits_are_kept_out_of_training_where_they_are_there(tmp_path):
     row = {"Problem": "p", "options": "a ) 1 , b ) 2", "correct": "b", "Rationale": "1 + 1 = 2"}
     lines(tmp_path / "default" / "test.jsonl", [row])
