@@ -16,10 +16,13 @@ from model.dreamer import Dreamer
 from model.evaluate import evaluate
 from model.evaluation.job import INTROSPECTION, read_job
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
+from pipeline.tokens.tokenizer import train_tokenizer
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.tasks import world_specifications
 from pipeline.worlds.world import write_world
 from tests.model.saved_files import save_model
+from tests.pipeline.documents import table
+from tests.pipeline.documents import write as write_documents
 
 USERS_TASK = """
 task: shapes
@@ -34,7 +37,6 @@ metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
 metadata: {version: 2.5}
 """
 ITEMS = 9  # of each of the world's tasks in `write_place`
-END = "<|end|>"
 SENTENCES = (
     "Question: Ann has 3 coins. She finds 4 more. How many coins does she have?\nAnswer: 7",
     "Question: Ben gives away 12 of 20 apples. How many are left?\nAnswer: 8",
@@ -44,20 +46,9 @@ SENTENCES = (
 
 
 def write_tokenizer(folder: Path) -> Tokenizer:
-    """A byte-level BPE tokenizer in the form of the pipeline's."""
-    from tokenizers import Tokenizer as Codec
-    from tokenizers import decoders, models, pre_tokenizers, trainers
-
-    codec = Codec(models.BPE())
-    codec.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    codec.decoder = decoders.ByteLevel()
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    trainer = trainers.BpeTrainer(vocab_size=320, special_tokens=[END], initial_alphabet=alphabet, show_progress=False)
-    codec.train_from_iterator(SENTENCES, trainer)
-    folder.mkdir(parents=True)
-    codec.save(str(folder / "tokenizer.json"))
-    meta = {"end_token": codec.token_to_id(END), "vocabulary_size": codec.get_vocab_size()}
-    (folder / "tokenizer_meta.json").write_text(json.dumps(meta))
+    """A tokenizer of the pipeline's."""
+    documents = write_documents(folder.with_name("documents"), table((text, "") for text in SENTENCES))
+    train_tokenizer(documents, folder, 320)
     return load_tokenizer(folder)
 
 
