@@ -173,9 +173,9 @@ def prompts_of(*lengths: int, seed: int = 0) -> list[list[int]]:
     return [torch.randint(1, 320, (length,), generator=generator).tolist() for length in lengths]
 
 
-def plain_specifications(place: Path, world: str = "world") -> list[dict[str, Any]]:
+def plain_specifications(place: Path) -> list[dict[str, Any]]:
     """Specifications of the world's tasks without their definitions for lm-eval: files of plain items alone."""
-    return [{**task, "yaml": None, "dataset_path": None} for task in world_specifications(place / world)]
+    return [{**task, "yaml": None, "dataset_path": None} for task in world_specifications(place / "world")]
 
 
 def evaluated(path: Path) -> list[Path]:
