@@ -128,18 +128,6 @@ def test_however_often_an_item_leaked_its_edited_copy_is_found(tmp_path: Path, c
     assert results["templated_items"] == 1
 
 
-def test_a_hundred_copies_each_edited_elsewhere_do_not_hide_each_other(tmp_path: Path) -> None:
-    draw = random.Random(0)
-    pattern = "{} keeps {} hens behind the old mill and sells 7 eggs a day to the baker at the corner for a dollar each"
-    items = [CLIPS, pattern.format("Natalia", 12)]
-    rows = [(f"{reworded(draw, CLIPS, WORDS)} Thank you.", "72") for _ in range(100)]
-    rows += [(pattern.format(draw.choice(WORDS), draw.randrange(13, 90)), "Some.") for _ in range(100)]
-    dropped, results = run(tmp_path, rows, item_table([(item, "") for item in items]))
-    assert sorted(dropped) == list(range(100))  # and none of those that differ from the second item all in one place
-    assert {because for _, because in dropped.values()} == {"clips/0"}
-    assert results["templated_items"] == 1
-
-
 def test_copies_of_an_item_that_begins_like_many_others(tmp_path: Path) -> None:
     draw = random.Random(0)
     opening = "Read the story below with care and then answer the question at the end of it with one number"
