@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from collections.abc import Sequence
@@ -11,7 +12,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import torch
 
-from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from model.evaluate import evaluate
 from model.evaluation.job import INTROSPECTION, read_job
@@ -21,6 +21,7 @@ from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.tasks import world_specifications
 from pipeline.worlds.world import write_world
 from tests.model.saved_files import save_model
+from tests.model.tiny_network import DR_DA
 from tests.pipeline.documents import table
 from tests.pipeline.documents import write as write_documents
 
@@ -36,6 +37,7 @@ generation_kwargs: {until: ["\\n"], max_gen_toks: 5}
 metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
 metadata: {version: 2.5}
 """
+SIZES = {"vocabulary_size": 320, "hidden_size": 32, "sequence_length": 96}
 ITEMS = 9  # of each of the world's tasks in `write_place`
 SENTENCES = (
     "Question: Ann has 3 coins. She finds 4 more. How many coins does she have?\nAnswer: 7",
@@ -53,28 +55,9 @@ def write_tokenizer(folder: Path) -> Tokenizer:
 
 
 def small_model(seed: int = 0, **overrides: object) -> Dreamer:
-    """A random DR+DA model, unless told otherwise, whose greedy choices are no close calls.
-
-    The number of experts is odd.
-    """
-    sizes = {
-        "depth": 3,
-        "recurrent": True,
-        "depth_attention": True,
-        "vocabulary_size": 320,
-        "hidden_size": 32,
-        "query_heads": 2,
-        "key_value_heads": 1,
-        "head_size": 16,
-        "depth_head_size": 16,
-        "experts": 5,
-        "active_experts": 2,
-        "expert_size": 16,
-        "routing_size": 16,
-        "sequence_length": 96,
-    }
+    """A random DR+DA model, unless told otherwise, whose greedy choices are no close calls."""
     torch.manual_seed(seed)
-    model = Dreamer(DreamerConfig(**{**sizes, **overrides})).eval()
+    model = Dreamer(dataclasses.replace(DR_DA, **{**SIZES, **overrides})).eval()
     with torch.no_grad():
         model.head.mul_(8)
     return model
