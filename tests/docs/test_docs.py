@@ -79,27 +79,15 @@ def test_modules_and_commands_that_are_named_are_there(page: str) -> None:
     assert set(COMMAND.findall(code(page))) <= {command for group in GROUPS.values() for command in group}
 
 
-ARCHITECTURE = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
-PLACES = sorted(set(re.findall(r"`((?:pipeline|model|sql|reports|flows|tests)/[\w/.]*(?::\w+)?)`", ARCHITECTURE)))
+def test_functions_that_the_page_of_the_architecture_names_are_there() -> None:
+    named = re.findall(r"`((?:pipeline|model|sql|reports|flows)/[\w/]+)\.py:(\w+)`", text("docs/architecture.md"))
+    assert len(named) > 20
+    for path, name in named:
+        assert callable(getattr(importlib.import_module(path.replace("/", ".")), name)), f"{path}.py:{name}"
 
 
-def test_the_page_names_files() -> None:
-    assert len(PLACES) > 20
-
-
-@pytest.mark.parametrize("name", PLACES)
-def test_what_the_page_names_is_there(name: str) -> None:
-    path, _, attribute = name.partition(":")
-    assert (PROJECT / path).exists()
-    if attribute:
-        module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
-        assert callable(getattr(module, attribute))
-
-
-OPERATIONS = (PROJECT / "docs" / "operations.md").read_text(encoding="utf-8")
-ROWS = [
-    line.strip("| ").split(" | ") for line in OPERATIONS.partition("## Faults")[2].splitlines() if line.startswith("| ")
-]
+OPERATIONS = text("docs/operations.md").partition("## Faults")[2]
+ROWS = [line.strip("| ").split(" | ") for line in OPERATIONS.splitlines() if line.startswith("| ")]
 FAULTS = {cells[0]: cells[-1] for cells in ROWS[1:]}
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
@@ -118,15 +106,12 @@ def test_a_fault_is_proved_by_a_test_or_is_said_not_to_be(fault: str) -> None:
         assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-SQL = (Path(__file__).resolve().parents[2] / "docs" / "sql.md").read_text(encoding="utf-8")
-
-
 @pytest.mark.slow
 def test_curves_as_documented_have_factors_and_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (table,) = re.findall(r"```csv\n(.*?)```", SQL, re.DOTALL)
-    (command,) = re.findall(r"^\$ dreamer (.*)$", SQL, re.MULTILINE)
+    (table,) = re.findall(r"```csv\n(.*?)```", text("docs/sql.md"), re.DOTALL)
+    (command,) = re.findall(r"^\$ dreamer (.*)$", text("docs/sql.md"), re.MULTILINE)
     monkeypatch.chdir(tmp_path)
     Path("curves.csv").write_text(table)
     assert main(shlex.split(command)) == 0
@@ -150,9 +135,6 @@ def test_intervals_take_the_resamples_that_the_study_asks_for(tmp_path: Path) ->
 def test_a_file_without_models_has_no_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["intervals", str(empty_file(tmp_path / "empty.duckdb"))]) == 2
     assert "empty.duckdb: holds no models of any study" in capsys.readouterr().err
-
-
-MODEL = (Path(__file__).resolve().parents[2] / "docs" / "model.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +161,7 @@ def folders(capsys: pytest.CaptureFixture[str], plan: Plan, *options: str) -> li
 def test_the_lines_generate_an_answer(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     (folder,) = folders(capsys, plan, "--model", "LA-2", "--seed", "1")
     assert folder == str(plan.runs[1].folder / "checkpoints/000000000003000")
-    (program,) = re.findall(r"```python\n(.*?)```", MODEL, re.DOTALL)
+    (program,) = re.findall(r"```python\n(.*?)```", text("docs/model.md"), re.DOTALL)
     assert re.search(r'folder = "runs/demo/store/runs/<run_id>/checkpoints/<tokens>"', program)
     made: dict[str, object] = {}
     exec(re.sub(r'folder = ".*"', f"folder = {folder!r}", program), made)

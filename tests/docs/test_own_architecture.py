@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks.soak import read_tables
 from flows.commands.cli import main
 from flows.models import plan_models, size
 from flows.study.loading import load_study
@@ -100,22 +98,3 @@ def test_any_variant_can_be_the_baseline(tmp_path: Path, baseline: str, variants
     assert set(factors["baseline"]) == {baseline}
     assert "LA" in set(factors["variant"])
     assert (root / "report" / "index.html").exists()
-
-
-@pytest.mark.slow
-def test_other_names_give_the_same_figures(tmp_path: Path) -> None:
-    """LA, DR and DR+DA called X, Y and Z, with Y for the baseline."""
-    tables = []
-    page = load_study(write(tmp_path)).models.dreamer
-    for names in (["LA", "DR", "DR+DA"], ["X", "Y", "Z"]):
-        variants = [{"name": n, "family": f} for n, f in zip(names, ["LA", "DR", "DR+DA"], strict=True)]
-        models = {"baseline": names[1], "variants": variants, "dreamer": {**page, "depth_head_size": 16}}
-        path, root = write(tmp_path, names[0], **models), tmp_path / f"run-{names[0]}"
-        assert main(["run", str(path), "--root", str(root), "--plain"]) == 0
-        found = query(root / "results.duckdb", "from mean_factors_against(null)")
-        renamed = dict(zip(names, "XYZ", strict=True))
-        rows = json.loads(found.to_json(orient="records"))
-        tables.append([{key: renamed.get(str(value), value) for key, value in row.items()} for row in rows])
-        assert len(read_tables(root)["evaluations"])
-    first, second = (sorted(json.dumps({**row, "study_id": ""}, sort_keys=True) for row in table) for table in tables)
-    assert first == second

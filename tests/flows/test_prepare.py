@@ -1,4 +1,4 @@
-"""Data of a study: prepared once, in order, from mirrors, bad rows and on clusters."""
+"""Data of a study: prepared once, in order, from mirrors and on clusters."""
 
 from __future__ import annotations
 
@@ -8,21 +8,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import flows.prepare
-from flows.data import DataPlan
 from flows.plan import Plan
 from flows.prepare import prepare_data
 from flows.study.loading import load_study
 from pipeline.errors import InputError
-from pipeline.storage.documents import KEPT
 from pipeline.storage.parallel import workers
 from pipeline.storage.store import Output
-from tests.flows.by_hand import BENCHMARK, at_once, entry, prepared_of, study_file, tiny, write_own_rows
-from tests.flows.small_study import TINY
+from tests.flows.by_hand import BENCHMARK, Planned, at_once, entry, prepared_of, study_file, tiny, write_own_rows
 from tests.pipeline.decontaminate.items import WORDS
 from tests.pipeline.documents import read
 
@@ -52,25 +47,14 @@ def score_curation(folder: Path, kept: Iterable[int], truth_file: str = "truth.j
     return dict(sorted(scores.items()))
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Plan:
-    folder = tmp_path_factory.mktemp("study")
-    study_file = folder / "study.yaml"
-    world = "documents: 20000, items: 400"
-    study_file.write_text(TINY.read_text().replace("documents: 1500, items: 40", world))
-    plan = Plan(load_study(study_file, root=folder))
-    prepare_data(plan, at_once)
-    return plan
+def stage(plan: Plan, name: str) -> Output:
+    return next(output for output in plan.data.outputs if output.stage == name)
 
 
-def stage(prepared: Plan, name: str) -> Output:
-    return next(output for output in prepared.data.outputs if output.stage == name)
-
-
-@pytest.mark.slow
-def test_every_leak_and_exact_duplicate_is_found_and_clean_documents_stay(prepared: Plan) -> None:
-    kept = [row["row"] for row in read(stage(prepared, "decontaminate").path)]
-    scores = score_curation(stage(prepared, "world").path, kept)
+def test_every_leak_and_exact_duplicate_is_found_and_clean_documents_stay(prepared: Planned) -> None:
+    plan = prepared()
+    kept = [row["row"] for row in read(stage(plan, "decontaminate").path)]
+    scores = score_curation(stage(plan, "world").path, kept)
     for kind in ("leak", "exact", "broken", "unclosed"):
         assert scores[kind]["rows"] > 0
         assert scores[kind]["right"] == scores[kind]["rows"], (kind, scores[kind])
@@ -155,72 +139,6 @@ def test_a_new_source_is_signed_alone(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(signed) == 2
     assert grown == kept("fresh", "first", "second")
     assert len(grown) < 210
-
-
-LONG = 10_000_000
-
-
-def prepare(tmp_path: Path, *names: str, **data: Any) -> DataPlan:
-    sources = [entry(name, question="list_extract(turns, 1).text") for name in names]
-    return prepared_of(tmp_path, tmp_path / "run", *sources, **data).data
-
-
-@pytest.fixture
-def mirror(tmp_path: Path) -> Path:
-    folders = {name: tmp_path / "owner" / name / "default" for name in ("nested", "mixed")}
-    for folder in folders.values():
-        folder.mkdir(parents=True)
-    turns = pa.list_(pa.struct([("text", pa.string())]))
-    rows: list[dict[str, Any]] = [
-        {"turns": [{"text": f"What is {i} times 37?"}], "r": f"{i * 37} it is"} for i in range(60)
-    ]
-    rows += [{"turns": None, "r": "a"}, {"turns": [], "r": "b"}, {"turns": [None], "r": "c"}]
-    rows += [{"turns": [{"text": None}], "r": "d"}, {"turns": [{"text": "Why so?"}], "r": None}]
-    rows += [{"turns": [{"text": f"How long is {i}?"}], "r": "many words " * (LONG // 11)} for i in range(2)]
-    table = pa.Table.from_pylist(rows, schema=pa.schema([("turns", turns), ("r", pa.string())]))
-    broken = pa.array([b"caf\xe9 is \xff broken"] * 2).cast(pa.binary()).view(pa.string())
-    more = pa.table({"turns": pa.array([[{"text": "Is it?"}]] * 2, turns), "r": broken})
-    pq.write_table(pa.concat_tables([table, more]), folders["nested"] / "train.parquet")
-    lines = [json.dumps({"turns": [{"text": f"And {i} plus 91?"}], "r": i + 91}) for i in range(40)]
-    lines += [json.dumps({"turns": [{"text": "A list?"}], "r": ["x", None, 3]}), "{broken", "[1, 2]", "17", ""]
-    lines += [json.dumps({"turns": "no list", "r": {"text": "no text"}}), lines[0], lines[0]]
-    (folders["mixed"] / "train.jsonl").write_bytes(
-        "\n".join(lines).encode() + b'\n{"turns": [{"text": "\xff?"}], "r": "y"}\n'
-    )
-    write_own_rows(tmp_path, "items", [{"q": "Who wrote the paper on dreams?"}])
-    return tmp_path
-
-
-@pytest.mark.slow
-def test_bad_rows_are_counted_and_nothing_is_lost(mirror: Path) -> None:
-    data = prepare(mirror, "nested", "mixed")
-    for name, rows in (("nested", 69), ("mixed", 48)):
-        before = rows
-        for stage in ("documents", "traces", "clean"):
-            output = next(o for o in data.counted if o.stage == stage and o.results["counts"][0]["source"] == name)
-            counts = output.results["counts"]
-            assert sum(row["documents"] for row in counts) == before, output.stage
-            before = sum(row["documents"] for row in counts if row["reason"] == KEPT)
-    reasons = {row["reason"]: 0 for output in [*data.counted, data.packed] for row in output.results["counts"]}
-    for output in [*data.counted, data.packed]:
-        for row in output.results["counts"]:
-            reasons[row["reason"]] += row["documents"]
-    assert reasons["malformed row"] == 3
-    assert reasons["empty question"] == 5
-    assert reasons["empty response"] == 1
-    assert reasons["broken encoding"] == 2
-    assert reasons["question too short"] == 1
-    assert reasons["response too long"] == 2
-    assert reasons["exact_duplicate"] == 2
-    ids = [row["id"] for output in data.counted for row in read(output.path, "dropped")]
-    ids += [row["id"] for row in read(data.curated.path)]
-    assert len(ids) == len(set(ids)) == 69 + 48
-
-
-@pytest.mark.slow  # byte-pair encoding of long texts
-def test_long_documents_can_be_kept(mirror: Path) -> None:
-    data = prepare(mirror, "nested", clean={"longest_response": None, "looping": None}, memory="1GB")
-    assert data.packed.results["counts"][0]["characters"] > LONG
 
 
 NAMES = ("first", "second", "third")

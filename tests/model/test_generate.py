@@ -6,8 +6,6 @@ import dataclasses
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from model.generate import generate
 from model.introspect import observe
@@ -35,19 +33,6 @@ def test_stop_sees_each_prompts_own_tokens_and_ends_only_its_row() -> None:
     written = generate(model, prompts, max_new_tokens=20, end_token=-1, stop=lambda tokens: tuple(tokens) in wanted)
     assert [len(tokens) for tokens in written] == [1, 2, 3, 4, 5]
     assert all(tokens == more[: len(tokens)] for tokens, more in zip(written, free, strict=True))
-
-
-@settings(max_examples=10)
-@given(
-    lengths=st.lists(st.integers(1, 50), min_size=1, max_size=6),
-    count=st.integers(1, 8),
-    batch_tokens=st.integers(1, 400),
-)
-def test_batching_never_changes_what_is_written(lengths: list[int], count: int, batch_tokens: int) -> None:
-    model, prompts = small_model(), prompts_of(*lengths)
-    together = generate(model, prompts, max_new_tokens=count, end_token=END, batch_tokens=batch_tokens)
-    alone = [generate(model, [prompt], max_new_tokens=count, end_token=END)[0] for prompt in prompts]
-    assert together == alone
 
 
 def test_never_past_the_sequence_length() -> None:

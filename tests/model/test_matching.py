@@ -54,9 +54,6 @@ PAPER = [pytest.param(paper_config(*row[:4]), *row[4:], id=f"{row[0]}-{row[1]}")
 def test_table_1(config, printed, flops, memory):
     assert f"{parameters(config) / 1e9:.4f}" == printed
     assert flops_per_token(config) / 1e9 == pytest.approx(flops, rel=0.002)
-    with torch.device("meta"):
-        model = Dreamer(config)
-    assert parameters(config) == sum(parameter.numel() for parameter in model.parameters())
 
 
 def test_memory_differs_from_table_1_by_the_same_amount_for_every_model():
@@ -159,39 +156,18 @@ def variant_of(baseline: DreamerConfig, depth_attention: bool) -> DreamerConfig:
     ),
     st.booleans(),
 )
-def test_both_sizes_are_the_nearest(baseline, depth_attention):
+def test_the_number_of_experts_is_the_nearest_and_what_is_matched_stays(baseline, depth_attention):
     try:
         config = match(baseline, variant_of(baseline, depth_attention))
     except InputError as error:
         assert "matching:" in str(error)  # noqa: PT017  whether a drawn baseline can be matched is not known beforehand
         return
 
-    def flops_distance(config: DreamerConfig) -> float:
-        return abs(flops_per_token(config) / flops_per_token(baseline) - 1)
+    def distance(experts: int) -> float:
+        return abs(parameters(dataclasses.replace(config, experts=experts)) - parameters(baseline))
 
-    def parameter_distance(config: DreamerConfig) -> float:
-        return abs(parameters(config) / parameters(baseline) - 1)
-
-    for neighbour in (config.experts - 1, config.experts + 1):
-        if neighbour >= config.active_experts:
-            other = dataclasses.replace(config, experts=neighbour)
-            assert parameter_distance(config) <= parameter_distance(other)
-    # Where two expert sizes are equally near by turns, the numbers of experts they ask for lead to each other.
-    step = flops_per_token(dataclasses.replace(config, expert_size=config.expert_size + 8)) - flops_per_token(config)
-    routing = 2 * config.depth * config.routing_size * config.experts
-    # Here the descent has passed these sizes, and no others are nearer.
-    if flops_distance(config) > (step / 2 + 0.1 * routing) / flops_per_token(baseline):
-        assert flops_distance(config) <= 0.01
-        assert parameter_distance(config) <= 0.01
-        for size in (config.expert_size - 8, config.expert_size + 8):
-            each, other_each = (
-                3 * config.hidden_size * one + config.routing_size for one in (config.expert_size, size)
-            )
-            rest = parameters(config) - config.experts * each
-            experts = round((parameters(baseline) - rest) / other_each)
-            if size and experts >= config.active_experts:
-                other = dataclasses.replace(config, expert_size=size, experts=experts)
-                assert parameter_distance(other) > 0.01 or flops_distance(config) <= flops_distance(other)
+    for experts in (config.experts - 1, config.experts + 1):
+        assert experts < config.active_experts or distance(config.experts) <= distance(experts)
     assert match(baseline, config) == config
 
 
@@ -258,11 +234,3 @@ def test_what_cannot_be_matched_is_refused_with_the_reason():
     baseline = la(1, hidden_size=64, experts=2, active_experts=2, expert_size=256, vocabulary_size=64)
     with pytest.raises(InputError, match=r"even with experts 2 it has .* parameters"):
         match(baseline, variant_of(baseline, False))
-
-
-def test_a_layered_variant_can_be_matched_too():
-    baseline = la(8)
-    found = match(baseline, dataclasses.replace(baseline, depth_attention=True))
-    assert found.expert_size < baseline.expert_size
-    assert parameters(found) == pytest.approx(parameters(baseline), rel=0.01)
-    assert flops_per_token(found) == pytest.approx(flops_per_token(baseline), rel=0.01)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import runpy
+from itertools import product
 from pathlib import Path
 
 import duckdb
@@ -15,8 +16,7 @@ import pytest
 from pipeline.errors import InputError
 from sql import results
 from sql.export import copy_afresh, export
-from sql.statistics.compute import compute_statistics
-from tests.sql.by_hand import enter_scores
+from tests.reports.small_results import ITEMS, POINTS, TASKS, curation, entered, trained
 from tests.sql.empty import empty_file
 
 
@@ -132,45 +132,21 @@ QUERY, answered = COOKBOOK["QUERY"], COOKBOOK["answered"]
 
 
 SEEDS = (0, 1, 2)
+RIGHT = {"LA": (4, 8, 12, 16, 20), "DR": (6, 10, 14, 18, 21)}
 
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory):
-    path = empty_file(tmp_path_factory.mktemp("cookbook") / "results.duckdb")
-    random = np.random.default_rng(0)
-    accuracy = np.linspace(0.2, 0.7, 6)
-    for seed in SEEDS:
-        enter_scores(
-            path,
-            {
-                variant: {
-                    task: {n * 1000 * 10: random.random(50) < a for n, a in enumerate(accuracy, 1)} for task in "tu"
-                }
-                for variant in ("LA", "DR")
-            },
-            seed=seed,
-        )
-    usage = [
-        {
-            "run_id": f"s-{variant}-{seed}",
-            "tokens": 60_000,
-            "depth": depth,
-            "expert": expert,
-            "selections": 1 + expert * skew * (1 + seed),
-        }
-        for seed in SEEDS
-        for variant, skew in (("LA", 10), ("DR", 0))
-        for depth in (1, 2)
-        for expert in range(8)
+    """Three seeds of two models that select experts, with an answer of one."""
+    tables, last = trained(RIGHT, seeds=len(SEEDS)), {"tokens": POINTS[-1]}
+    tables["expert_usage"] = [
+        {**last, "run_id": f"{variant}-s{seed}", "depth": depth, "expert": expert}
+        | {"selections": 1 + expert * 10 * (1 + seed) * (variant == "LA")}
+        for variant, seed, depth, expert in product(RIGHT, SEEDS, (1, 2), range(8))
     ]
-    kept = {"study_id": "s", "source": "a", "stage": "clean", "reason": "kept", "documents": 5, "characters": 9}
-    said = {"run_id": "s-LA-0", "tokens": 60_000, "task": "t", "item_id": "t/0", "text": "4"}
-    tables = {"studies": [{"study_id": "s", "baseline": "LA"}], "expert_usage": usage, "curation": [kept]}
-    tables["answers"] = [said]
-    results.ingest(path, {table: pa.Table.from_pylist(rows) for table, rows in tables.items()})
-    with results.connect(path) as connection:
-        compute_statistics(connection, "s", replicates=50)
-    return path
+    tables["answers"] = [{**last, "run_id": "LA-s0", "task": "gsm8k", "item_id": "0", "text": "4"}]
+    path = tmp_path_factory.mktemp("cookbook") / "results.duckdb"
+    return entered(path, tables | {"curation": curation()}, replicates=50)
 
 
 def test_every_question_has_an_answer(database):
@@ -189,9 +165,11 @@ def answer(database, number):
 
 
 def test_items_that_one_model_solves_are_counted_over_all_pairs_of_seeds(database):
-    solved = results.query(database, "from items join runs using (run_id) where items.tokens = 60000")
+    solved = results.query(database, f"from items join runs using (run_id) where items.tokens = {POINTS[-1]}")
     found = answer(database, 7)
-    assert list(zip(found["variant"], found["task"], found["items"], strict=True)) == [("DR", "t", 50), ("DR", "u", 50)]
+    assert list(zip(found["variant"], found["task"], found["items"], strict=True)) == [
+        ("DR", task, ITEMS) for task in TASKS
+    ]
     for row in found.itertuples():
         scores = {
             name: solved[(solved["task"] == row.task) & (solved["model_id"] == name)].pivot(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from collections.abc import Sequence
@@ -11,15 +12,18 @@ from typing import Any
 import pyarrow.parquet as pq
 import torch
 
-from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from model.evaluate import evaluate
 from model.evaluation.job import INTROSPECTION, read_job
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
+from pipeline.tokens.tokenizer import train_tokenizer
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.tasks import world_specifications
 from pipeline.worlds.world import write_world
 from tests.model.saved_files import save_model
+from tests.model.tiny_network import DR_DA
+from tests.pipeline.documents import table
+from tests.pipeline.documents import write as write_documents
 
 USERS_TASK = """
 task: shapes
@@ -33,8 +37,8 @@ generation_kwargs: {until: ["\\n"], max_gen_toks: 5}
 metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
 metadata: {version: 2.5}
 """
+SIZES = {"vocabulary_size": 320, "hidden_size": 32, "sequence_length": 96}
 ITEMS = 9  # of each of the world's tasks in `write_place`
-END = "<|end|>"
 SENTENCES = (
     "Question: Ann has 3 coins. She finds 4 more. How many coins does she have?\nAnswer: 7",
     "Question: Ben gives away 12 of 20 apples. How many are left?\nAnswer: 8",
@@ -44,46 +48,16 @@ SENTENCES = (
 
 
 def write_tokenizer(folder: Path) -> Tokenizer:
-    """A byte-level BPE tokenizer in the form of the pipeline's."""
-    from tokenizers import Tokenizer as Codec
-    from tokenizers import decoders, models, pre_tokenizers, trainers
-
-    codec = Codec(models.BPE())
-    codec.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    codec.decoder = decoders.ByteLevel()
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    trainer = trainers.BpeTrainer(vocab_size=320, special_tokens=[END], initial_alphabet=alphabet, show_progress=False)
-    codec.train_from_iterator(SENTENCES, trainer)
-    folder.mkdir(parents=True)
-    codec.save(str(folder / "tokenizer.json"))
-    meta = {"end_token": codec.token_to_id(END), "vocabulary_size": codec.get_vocab_size()}
-    (folder / "tokenizer_meta.json").write_text(json.dumps(meta))
+    """A tokenizer of the pipeline's."""
+    documents = write_documents(folder.with_name("documents"), table((text, "") for text in SENTENCES))
+    train_tokenizer(documents, folder, 320)
     return load_tokenizer(folder)
 
 
 def small_model(seed: int = 0, **overrides: object) -> Dreamer:
-    """A random DR+DA model, unless told otherwise, whose greedy choices are no close calls.
-
-    The number of experts is odd.
-    """
-    sizes = {
-        "depth": 3,
-        "recurrent": True,
-        "depth_attention": True,
-        "vocabulary_size": 320,
-        "hidden_size": 32,
-        "query_heads": 2,
-        "key_value_heads": 1,
-        "head_size": 16,
-        "depth_head_size": 16,
-        "experts": 5,
-        "active_experts": 2,
-        "expert_size": 16,
-        "routing_size": 16,
-        "sequence_length": 96,
-    }
+    """A random DR+DA model, unless told otherwise, whose greedy choices are no close calls."""
     torch.manual_seed(seed)
-    model = Dreamer(DreamerConfig(**{**sizes, **overrides})).eval()
+    model = Dreamer(dataclasses.replace(DR_DA, **{**SIZES, **overrides})).eval()
     with torch.no_grad():
         model.head.mul_(8)
     return model
@@ -182,9 +156,9 @@ def prompts_of(*lengths: int, seed: int = 0) -> list[list[int]]:
     return [torch.randint(1, 320, (length,), generator=generator).tolist() for length in lengths]
 
 
-def plain_specifications(place: Path, world: str = "world") -> list[dict[str, Any]]:
+def plain_specifications(place: Path) -> list[dict[str, Any]]:
     """Specifications of the world's tasks without their definitions for lm-eval: files of plain items alone."""
-    return [{**task, "yaml": None, "dataset_path": None} for task in world_specifications(place / world)]
+    return [{**task, "yaml": None, "dataset_path": None} for task in world_specifications(place / "world")]
 
 
 def evaluated(path: Path) -> list[Path]:

@@ -103,14 +103,9 @@ def test_scores_equal_lm_evals_own_evaluation(text_model: LanguageModel, tmp_pat
     }
 
 
-def test_gsm8k_and_mathqa_ask_as_training_does(text_model: LanguageModel, tmp_path: Path) -> None:
+def test_mathqa_asks_as_training_does(text_model: LanguageModel, tmp_path: Path) -> None:
     """Question and answer of a training document, text for text and token for token."""
     encode = text_model.tokenizer.encode
-    (gsm8k,) = [harness_tasks.HarnessTask(each, cache=tmp_path) for each in specifications("gsm8k", tmp_path)]
-    questions = [row["question"] for row in rows("openai/gsm8k/main/test.jsonl.gz")]
-    asked = [prompt for prompt, _ in gsm8k.requests["generate_until"]]
-    assert asked == [training_parts(question, "")[0] for question in questions]
-
     (mathqa,) = [harness_tasks.HarnessTask(each, cache=tmp_path) for each in specifications("mathqa", tmp_path)]
     problems = [row["Problem"] for row in rows("regisss/math_qa/default/test.jsonl.gz")]
     pairs = mathqa.requests["loglikelihood"]
@@ -123,7 +118,7 @@ def test_gsm8k_and_mathqa_ask_as_training_does(text_model: LanguageModel, tmp_pa
 
 
 def test_prompts_are_the_tokens_that_were_packed(tmp_path: Path) -> None:
-    """What evaluation puts before an answer are the very tokens that the training stream has before one."""
+    """What evaluation puts before an answer of GSM8K are the tokens that the training stream has before one."""
     questions = [row["question"] for row in rows("openai/gsm8k/main/test.jsonl.gz")[:20]]
     fixed = {"source": "test", "response": "It is 7.", "answer": "7"}
     documents = [{**fixed, "id": str(row), "row": row, "question": text} for row, text in enumerate(questions)]

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from model.dreamer import Dreamer
 from model.dreamer_network import Cache
@@ -81,28 +79,6 @@ def test_one_reading_equals_a_plain_pass(family: str, depth: int | None, batch_t
         assert value == pytest.approx(expected, rel=1e-5, abs=1e-4)
         assert greedy == likeliest
     assert scores[2][1]
-
-
-@pytest.mark.slow
-@settings(max_examples=12)
-@given(
-    items=st.lists(st.tuples(st.integers(1, 50), st.integers(0, 40), st.integers(0, 2)), min_size=1, max_size=5),
-    count=st.integers(1, 30),
-    batch_tokens=st.integers(1, 300),
-    sequence_length=st.sampled_from([16, 32, 96]),
-)
-def test_one_reading_equals_two(
-    items: list[tuple[int, int, int]], count: int, batch_tokens: int, sequence_length: int
-) -> None:
-    """Also where one of the two cuts the prompt, and for prompts with no continuation, or two of them."""
-    model = small_model(sequence_length=sequence_length)
-    prompts = prompts_of(*(length for length, _, _ in items))
-    pairs = [
-        (prompt, *prompts_of(length, seed=place))
-        for prompt, (_, length, continuations) in zip(prompts, items, strict=True)
-        for place in range(continuations)
-    ]
-    together(model, [*prompts, prompts[0]], pairs, count, batch_tokens=batch_tokens)
 
 
 def test_a_shared_prompt_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

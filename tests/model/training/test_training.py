@@ -2,8 +2,6 @@
 
 import fcntl
 import json
-import multiprocessing
-import random
 import shutil
 
 import numpy as np
@@ -163,30 +161,6 @@ def test_a_run_that_is_extended_is_one_that_was_longer_from_the_start(fresh, tok
     assert json.loads((folder / "progress.json").read_text())["target"] == longer
 
 
-@pytest.mark.slow
-def test_kill_at_any_moment_changes_nothing(root, fresh):
-    """Every process dies by SIGKILL, in the middle of steps, saves (one per step) and tables."""
-    folder = fresh()
-    context = multiprocessing.get_context("forkserver")  # its processes have torch imported already
-    context.set_forkserver_preload(["model.train", "pyarrow.csv", "pyarrow.parquet"])
-    moments, patience, reached = random.Random(0), 0.3, []
-    while True:
-        process = context.Process(target=train, args=(folder,))
-        process.start()
-        process.join(timeout=moments.uniform(0.2, 1) * patience)
-        if process.exitcode is not None:
-            break
-        process.kill()
-        process.join()
-        state = newest_state(folder / "state")
-        reached.append(state.values["step"] if state else 0)
-        patience *= 1.2  # on a busy machine a process may need longer than this to begin
-    assert process.exitcode == 0
-    assert len(set(reached)) >= 2
-    assert reached == sorted(reached)
-    assert_same_run(folder, root / "run")
-
-
 def test_stop_early_then_go_on_from_a_copy(root, fresh):
     folder = fresh()
     assert train(folder, stop_at=800) == "stopped"
@@ -205,7 +179,10 @@ def test_stop_early_then_go_on_from_a_copy(root, fresh):
 
 
 def test_what_a_killed_process_left_is_put_right(root, fresh):
-    """Killed between state and checkpoint, with half a state and steps beyond the state in the log."""
+    """Killed between state and checkpoint, with half a state and steps beyond the state in the log.
+
+    Kills at any sync are in tests/faults/test_power_loss.py.
+    """
     folder = fresh()
     train(folder, stop_at=700)
     (checkpoint,) = (folder / "checkpoints").iterdir()

@@ -1,7 +1,5 @@
 """Decontamination: which documents hold which benchmark items, in which grade, and which are left alone."""
 
-import gzip
-import json
 import random
 import re
 from collections import Counter
@@ -20,7 +18,6 @@ from pipeline.decontaminate.item_index import ItemIndex
 from pipeline.decontaminate.scan import search
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
-from tests.mirror import MIRROR, needs_mirror
 from tests.pipeline.decontaminate.items import CLIPS, PARTS, PROSE, SHORT, WORDS, item_table
 from tests.pipeline.documents import read, table, write
 
@@ -131,18 +128,6 @@ def test_however_often_an_item_leaked_its_edited_copy_is_found(tmp_path: Path, c
     assert results["templated_items"] == 1
 
 
-def test_a_hundred_copies_each_edited_elsewhere_do_not_hide_each_other(tmp_path: Path) -> None:
-    draw = random.Random(0)
-    pattern = "{} keeps {} hens behind the old mill and sells 7 eggs a day to the baker at the corner for a dollar each"
-    items = [CLIPS, pattern.format("Natalia", 12)]
-    rows = [(f"{reworded(draw, CLIPS, WORDS)} Thank you.", "72") for _ in range(100)]
-    rows += [(pattern.format(draw.choice(WORDS), draw.randrange(13, 90)), "Some.") for _ in range(100)]
-    dropped, results = run(tmp_path, rows, item_table([(item, "") for item in items]))
-    assert sorted(dropped) == list(range(100))  # and none of those that differ from the second item all in one place
-    assert {because for _, because in dropped.values()} == {"clips/0"}
-    assert results["templated_items"] == 1
-
-
 def test_copies_of_an_item_that_begins_like_many_others(tmp_path: Path) -> None:
     draw = random.Random(0)
     opening = "Read the story below with care and then answer the question at the end of it with one number"
@@ -188,40 +173,6 @@ def reworded(draw: random.Random, question: str, words: list[str]) -> str:
     for place in draw.sample(places, max(1, len(pieces) // 12)):
         pieces[place] = draw.choice(words)
     return " ".join(pieces)
-
-
-@pytest.mark.slow
-@needs_mirror
-def test_real_questions_planted_in_training_questions(tmp_path: Path) -> None:
-    def read(split: str) -> list[dict[str, str]]:
-        with gzip.open(MIRROR / f"openai/gsm8k/main/{split}.jsonl.gz", "rt") as file:
-            return [json.loads(line) for line in file]
-
-    train, test = read("train"), read("test")
-    draw = random.Random(0)
-    words = [word for row in train[:500] for word in row["question"].split() if word.isalpha()]
-    edits = {
-        "verbatim": lambda text: text,
-        "spaced": lambda text: re.sub(" ", lambda _: draw.choice([" ", "  ", "\n"]), text),
-        "cased": lambda text: draw.choice([str.upper, str.lower, str.title])(text),
-        "reworded": lambda text: reworded(draw, text, words),
-        "numbers": lambda text: re.sub(r"\d+", lambda m: str(int(m[0]) + draw.randint(1, 9)), text),
-    }
-    rows = [(row["question"], row["answer"].split("####")[0]) for row in train]
-    for edit in edits.values():
-        for row in test:
-            host = draw.choice(train)
-            rows.append((f"{host['question']} {edit(row['question'])}", host["answer"].split("####")[0]))
-    items = item_table([(row["question"], row["answer"]) for row in test], "gsm8k")
-    dropped, _ = run(tmp_path, rows, items)
-    found = {row["id"] for row in pq.read_table(tmp_path / "out" / "matches.parquet", columns=["id"]).to_pylist()}
-    for place, name in enumerate(edits):
-        planted = range(len(train) + place * len(test), len(train) + (place + 1) * len(test))
-        if name == "numbers":
-            assert sum(f"s/{row}" in found for row in planted) >= 0.97 * len(test)
-        else:
-            assert sum(row in dropped for row in planted) >= (0.97 if name == "reworded" else 1) * len(test), name
-    assert sum(row < len(train) for row in dropped) <= 0.001 * len(train)
 
 
 @settings(max_examples=60)

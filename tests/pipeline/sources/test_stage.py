@@ -259,18 +259,10 @@ def test_a_limit_is_spread_over_parquet_files_and_takes_the_head_of_others(tmp_p
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv"])
 @pytest.mark.parametrize("limit", [None, 100])
 def test_files_read_at_once_give_the_documents_of_files_read_in_turn(tmp_path, kind, limit):
-    files = []
-    for number in range(3):
-        rows = [{"question": f"{number} {i}", "response": "r"} for i in range(70)]
-        path = tmp_path / f"{number}.{kind}"
-        if kind == "jsonl":
-            path.write_text("".join(json.dumps(row) + "\n\n" for row in rows) + "broken\n")
-        elif kind == "csv":
-            path.write_text("question,response\n" + "".join(f"{row['question']},r\n" for row in rows))
-        else:
-            pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=7)
-        files.append(path)
-    source = resolve_source({"name": "s", "repository": "a/b", "question": "question", "response": "response"})
+    files = [tmp_path / f"{number}.{kind}" for number in range(3)]
+    for path in files:
+        write(path, [{"q": f"{path.stem} {i}", "r": "r" if i % 9 else ""} for i in range(70)])
+    source = resolve_source(PLAIN)
     alone = read_source(source, files, tmp_path / "alone", limit=limit)
     with workers(2) as run:
         together = read_source(source, files, tmp_path / "together", limit=limit, run=run)

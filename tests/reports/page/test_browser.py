@@ -383,26 +383,9 @@ def of_files(page: Browser, kind: str, value: str) -> dict[str, Any]:
     }})()""")
 
 
-def test_a_saved_drawing_has_as_many_marks_as_the_page(page: Browser) -> None:
-    page.draw_all()
-    on_page = "[...figure.querySelectorAll('.live svg')].map(count).reduce((one, other) => one + other)"
-    legend = "2 * figure.querySelectorAll('.legend li').length"  # a marker and a name, which the page has in HTML
-    in_file = "count(new DOMParser().parseFromString(await file.text(), 'image/svg+xml'))"
-    counted = of_files(page, "svg", f"[{in_file}, {on_page} + {legend}]")
-    assert len(counted) == 13
-    assert {name: pair for name, pair in counted.items() if pair[0] != pair[1] or not pair[0]} == {}
-
-
-def test_a_saved_drawing_has_the_colours_of_paper(page: Browser) -> None:
-    page.colours("dark")
-    assert not any(of_files(page, "svg", "(await file.text()).includes('var(--')").values())
-
-
-def test_a_saved_page_draws_its_figure_alone(page: Browser) -> None:
-    page.draw_all()
-    on_page = "[...figure.querySelectorAll('.live svg')].map(count).reduce((one, other) => one + other)"
-    legend = "2 * figure.querySelectorAll('.legend li').length"
-    in_page = """await (async () => {
+# The number of marks in a file of a kind.
+IN_FILE = {"svg": "count(new DOMParser().parseFromString(await file.text(), 'image/svg+xml'))"}
+IN_FILE["html"] = """await (async () => {
         const frame = document.createElement('iframe');
         frame.srcdoc = await file.text();
         document.body.append(frame);
@@ -411,9 +394,21 @@ def test_a_saved_page_draws_its_figure_alone(page: Browser) -> None:
         frame.remove();
         return marks;
     })()"""
-    counted = of_files(page, "html", f"[{in_page}, {on_page} + {legend}]")
+
+
+@pytest.mark.parametrize("kind", IN_FILE)
+def test_a_saved_drawing_and_a_saved_page_have_as_many_marks_as_the_page(page: Browser, kind: str) -> None:
+    page.draw_all()
+    on_page = "[...figure.querySelectorAll('.live svg')].map(count).reduce((one, other) => one + other)"
+    legend = "2 * figure.querySelectorAll('.legend li').length"  # a marker and a name, which the page has in HTML
+    counted = of_files(page, kind, f"[{IN_FILE[kind]}, {on_page} + {legend}]")
     assert len(counted) == 13
     assert {name: pair for name, pair in counted.items() if pair[0] != pair[1] or not pair[0]} == {}
+
+
+def test_a_saved_drawing_has_the_colours_of_paper(page: Browser) -> None:
+    page.colours("dark")
+    assert not any(of_files(page, "svg", "(await file.text()).includes('var(--')").values())
 
 
 def test_pointing_at_a_model_makes_the_others_faint_everywhere(page: Browser) -> None:

@@ -7,8 +7,6 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.stats import t
 
 from sql import results
@@ -178,15 +176,6 @@ def test_one_seed_tells_nothing_and_no_noise_tells_everything() -> None:
 def test_intervals_of_all_looks_together_tell_less() -> None:
     noise = Noise(0.15, 0.03, "a study")
     assert smallest_factor(noise, 5, NOMINAL) > 1.03 * smallest_factor(noise, 5)
-
-
-@pytest.mark.slow
-@settings(max_examples=30)
-@given(st.floats(0.01, 1), st.floats(0, 0.5), st.integers(2, 10))
-def test_one_more_seed_never_hurts(deviation: float, item_error: float, seeds: int) -> None:
-    noise = Noise(deviation, item_error, "a study")
-    assert 1 < smallest_factor(noise, seeds + 1) < 1.01 * smallest_factor(noise, seeds)  # simulated
-    assert smallest_factor(Noise(deviation, item_error + 0.1, ""), seeds) > 1
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
