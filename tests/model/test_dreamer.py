@@ -107,6 +107,31 @@ def test_recurrence_is_a_stack_of_equal_layers(config, depth):
         torch.testing.assert_close(together, parameter.grad / 2 if name == "gain" else parameter.grad)
 
 
+def test_layered_and_recurrent_are_the_same_network_at_depth_1():
+    """With a bank of one projection, routers that do not look at the depth, and an embedding already normalised."""
+    layered = build(dataclasses.replace(LA, depth=1, norm_epsilon=1e-12))
+    recurrent = build(dataclasses.replace(DR, depth=1, norm_epsilon=1e-12, shared_expert=False))
+    with torch.no_grad():
+        for part in ("embedding", "head", "gain"):
+            getattr(recurrent, part).copy_(getattr(layered, part))
+        recurrent.gain.fill_(1.0)
+        layered.gain.fill_(1.0)
+        source, target = layered.blocks[0].attentions, recurrent.blocks[0].attentions
+        target["experts"].load_state_dict(source["experts"].state_dict())
+        for gain in ("gain", "query_gain", "key_gain"):
+            getattr(target["sequence"], gain).copy_(getattr(source["sequence"], gain))
+        # Values and updates are each scaled by the score of the one expert, so a score of a half is undone beforehand.
+        target["sequence"].projections.router.keys.normal_()
+        target["sequence"].projections.router.query.zero_()
+        target["sequence"].projections.inward[0] = 2 * source["sequence"].projections.inward
+        target["sequence"].projections.outward[0] = 2 * source["sequence"].projections.outward
+        target["experts"].router.query.zero_()  # without a query no depth code either
+        source["experts"].router.query.zero_()
+        layered.embedding.copy_(ops.rms_norm(layered.embedding, layered.gain, layered.config.norm_epsilon))
+        recurrent.embedding.copy_(layered.embedding)
+    torch.testing.assert_close(layered(random_tokens()), recurrent(random_tokens()))
+
+
 @pytest.mark.parametrize("config", [DR, DR_DA], ids=["DR", "DR+DA"])
 def test_other_depths_run_on_the_same_weights(config):
     model = build(config).eval()
