@@ -54,7 +54,7 @@ class TrainingConfig:
     micro_batch_tokens: Count | None = None  # tokens in one forward and backward pass; None: the whole batch
     compile: bool | None = None  # torch.compile, on CUDA; None: where Triton is installed
     checkpointing: bool = False  # recompute the activations of each depth in the backward pass
-    save_every_seconds: Finite = 300.0  # and at least 50 times what the last save took; 0: after every step
+    save_every_seconds: Finite = 300.0  # or 50 times what the last save took, if that is more; 0: after every step
     keep: Count = 1  # resume states that stay on the disk; checkpoints all stay
 
     @model_validator(mode="after")
