@@ -13,8 +13,8 @@ from typing import Any
 from model.checked import read_object
 from pipeline.errors import InputError
 
-# Encodings of so many texts are kept, of short ones 80 MB: every checkpoint and every depth of it is asked the same.
-KEPT_TEXTS = 2**16
+# Encodings of so many texts are kept, 60 MB at 100 tokens each: every checkpoint and every depth is asked the same.
+KEPT_TEXTS = 2**14
 
 
 class Tokenizer:
