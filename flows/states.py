@@ -104,7 +104,7 @@ def _reported(stage: str, reports: list[Reported | None], expected: int, since: 
 
 
 def _model(run: Run) -> str:
-    """Name the model of a run; in a search for learning rates also the rate, as each model is trained at several."""
+    """Name the model of a run, with its learning rate where the run belongs to a search for learning rates."""
     return run.model.model_id + f" rate {run.learning_rate:g}" * (run.status == "tuning")
 
 
@@ -132,7 +132,7 @@ def _of_run(
 ) -> State:
     """Build the state of a training or of the evaluations of a run: at work, at its end, failed, or to be gone on with.
 
-    It is at work when the process that now runs the study has reported so.
+    A run is at work when the process that now runs the study has reported work on the run.
     """
     state = partial(State, stage, _model(run), run.seed)
     if told and since is not None and told.at >= since and told.fraction < 1 and not told.words.startswith(FAILURE):

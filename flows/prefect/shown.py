@@ -102,11 +102,11 @@ class InPrefect(Shown):
     def drawn(self, data: StudyData) -> None:
         """Show the results: the answer with the factors and the curves, and a link to the report."""
         study = self._study
+        text, words, link = summary(data), f"What {study.study_id} says", link_to_report(study)
 
         def send() -> None:
-            words = f"What {study.study_id} says"
-            self._attempt(create_markdown_artifact, summary(data), artifact_key(study.name, "summary"), words)
-            self._attempt(create_link_artifact, link_to_report(study), "The report", artifact_key(study.name, "report"))
+            self._attempt(create_markdown_artifact, text, artifact_key(study.name, "summary"), words)
+            self._attempt(create_link_artifact, link, "The report", artifact_key(study.name, "report"))
 
         sending = threading.Thread(target=self._context.copy().run, args=(send,), daemon=True)
         sending.start()

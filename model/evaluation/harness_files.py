@@ -17,13 +17,13 @@ from model.evaluation.trust import TRUST, RunsCode, check_definition
 from pipeline.errors import InputError
 
 TASKS = Path(importlib.util.find_spec("lm_eval").origin).resolve().parent / "tasks"
-# The tasks of `pipeline/benchmarks/table.py` that call Python: a test gives each one answers that are programs.
+# Folders of the tasks in `pipeline/benchmarks/table.py` that call Python; a test checks that they execute no answer.
 OF_THE_TABLE = [TASKS / name for name in ("hendrycks_math", "mathqa", "minerva_math")]
 _TASK_LINE = re.compile(rb"^[\"']?task[\"']?:[ \t]*[\"']?([\w.-]+)", re.MULTILINE)
 
 
 class TaskFiles(NamedTuple):
-    """What the files of a task say, which files these are, the task's own first, and the functions that they name."""
+    """The definition that a task's files give, these files (the task's own first), and the functions that they name."""
 
     definition: dict[str, Any]
     files: list[Path]  # with the modules of functions
@@ -47,9 +47,9 @@ def find_task(name: str) -> Path:
 
 
 def read_task(path: Path, where: str, *, trust_code: bool = False, imported: bool = False) -> TaskFiles:
-    """Read the file of a task and those that it includes, as lm-eval does: later ones win, and the file itself last.
+    """Read a task file and the files that it includes; as in lm-eval, a later one overrides, and the task file all.
 
-    A function, `!function module.name`, is of a module beside the file; it is imported where that is asked for.
+    A function, `!function module.name`, is of a module beside its file; with `imported` the module is imported.
     Raises InputError that begins with `where` and names the file, without `trust_code` also for a file that is neither
     plain nor `OF_THE_TABLE`.
     """

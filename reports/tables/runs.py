@@ -1,4 +1,4 @@
-"""Tabulate the training runs, and the versions that made the numbers."""
+"""Tabulate the training runs, and the versions of code, data and packages behind the results."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reports.data import StudyData, without_baseline
 from reports.text.names import depth_name, model_name, stage_name, task_name
-from reports.text.numbers import listed, number, percent, tokens
+from reports.text.numbers import counted, listed, number, percent, tokens
 from sql.names import AVERAGE
 
 
@@ -73,6 +73,9 @@ def _checkpoints(data: StudyData) -> list[str]:
 
 def _gaps(data: StudyData) -> list[str]:
     texts = []
+    if screened := int((data.runs["status"] == "screened").sum()):
+        others = f"{counted(screened, 'run')} ended early, as another seed of the model had the lower one"
+        texts.append(f"Seeds were chosen by training loss: {others}. Another seed reads the data in another order.")
     ended = data.runs[~data.runs["status"].isin(["complete", "screened"]) & data.runs["status"].notna()]
     if len(ended):
         reasons = dict(data.failures[["run_id", "failure"]].itertuples(index=False))

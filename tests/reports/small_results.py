@@ -150,7 +150,7 @@ def trained(
 
 
 def models_and_runs(*variants: str) -> Tables:
-    """A study with a model and a run for each variant, of its name, and no evaluations yet."""
+    """Build a study with one model and one run for each variant, both named after the variant, without evaluations."""
     tables: Tables = {"studies": [study()], "models": [model_row(name, name, 4) for name in variants]}
     return tables | {"runs": [run_row(name, name) for name in variants], "evaluations": []}
 

@@ -52,9 +52,9 @@ def preview(options: argparse.Namespace) -> None:
 def _decoded_rows(
     packed: Path, codec: Any, seed: int, rows: int, loss_on: str
 ) -> Iterator[tuple[str, list[tuple[int, str, str]]]]:
-    """Decode the first rows of the stream of a seed: how full each row is, in words, and its documents.
+    """Decode the first rows that training with a seed reads: yield a sentence on each row's padding, and its documents.
 
-    Of a document, or what stands of it there, these are the tokens, the text, and the text with marks.
+    A document, or the part of a document in the row, is its number of tokens, its text, and its text with marks.
     """
     from model.training.stream import TokenStream
 

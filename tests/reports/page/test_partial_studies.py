@@ -169,6 +169,7 @@ def test_other_seeds_have_other_orders(tmp_path: Path) -> None:
     found = report(tmp_path, tables)
     assert not found.warned("did not all read the same tokens")
     assert "Runs of one seed read the same tokens" in found.text
+    assert "1 run ended early" in found.text
 
 
 @pytest.mark.parametrize(("depths", "shown"), [([4], 0), ([3, 4, 5], 2)])
