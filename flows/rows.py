@@ -34,7 +34,6 @@ from pipeline.worlds.world import WORLD_LICENCE
 from sql.ingest import forget_differing, ingest, replace_computed
 from sql.names import UNDER_WAY
 from sql.results import connect
-from sql.statistics.compute import compute_statistics
 
 # Tables of an evaluation's rows; which files are there depends on what the study asks for.
 EVALUATION_TABLES = (*COLUMNS, "depth_evaluations", "raw_evaluations")
@@ -154,6 +153,8 @@ def compute_intervals(plan: Plan, *, most_replicates: int | None = None) -> None
 
     With `most_replicates` at most so many resamples of the items are drawn, where the study asks for more.
     """
+    from sql.statistics.compute import compute_statistics  # with scipy, which a status need not wait for
+
     wanted = plan.study.evaluation.bootstrap_replicates
     replicates = wanted if most_replicates is None else min(wanted, most_replicates)
     with closing(connect(_database(plan), wait=PATIENCE)) as connection:

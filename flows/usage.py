@@ -41,8 +41,7 @@ def register_user(plan: Plan) -> None:
     store, folder = plan.study.store_folder, plan.study.folder
     place = os.path.relpath(folder.resolve(), store.resolve())
     path = store / USERS / f"{digest(place)}.json"
-    finished = plan.evaluated
-    text = json.dumps({"folder": place, "finished": finished, "uses": sorted(plan.names())}, indent=1)
+    text = json.dumps({"folder": place, "finished": plan.evaluated, "uses": sorted(plan.names())}, indent=1)
     if not path.exists() or path.read_bytes() != text.encode():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text_atomically(path, text)

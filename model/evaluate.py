@@ -55,13 +55,13 @@ class Questions:
 
 
 _kept: dict[str, Questions] = {}
-"""The questions of the newest job of this process, by what it asks: jobs of one study ask the same."""
+"""The questions of the newest job of this process, by what it asks."""
 
 
-def questions_of(job: Job) -> Questions:
-    """Build the questions of a job, or return those of the job before where both ask the same."""
+def questions_of(job: Job, *, keep: bool) -> Questions:
+    """Build the questions of a job; with `keep` return those of the job before where both ask the same."""
     asked = repr((job.tokenizer, job.tasks, job.limit, job.max_new_tokens, job.trust_code, job.observe))
-    if asked not in _kept:
+    if not keep or asked not in _kept:
         _kept.clear()
         sample = sample_of_stream(job.observe) if job.observe else None
         _kept[asked] = Questions(build_tasks(job), load_tokenizer(job.tokenizer), sample)
@@ -93,16 +93,17 @@ def _is_plain(task: Mapping[str, Any]) -> bool:
     return bool(task.get("plain")) and not (task.get("yaml") or task.get("dataset_path"))
 
 
-def evaluate(job: Job, *, line: Callable[[str], object] = lambda text: None) -> list[Path]:
+def evaluate(job: Job, *, keep: bool = False, line: Callable[[str], object] = lambda text: None) -> list[Path]:
     """Make every output of the job that is not there yet; return the folders of all outputs.
 
-    `line` gets a line per finished checkpoint. Raises InputError for bad input.
+    `line` gets a line per finished checkpoint. With `keep` what the job before has asked is not read again, as jobs of
+    one study ask the same. Raises InputError for bad input.
     """
     job.output.mkdir(parents=True, exist_ok=True)
     folders = [output.folder for checkpoint in job.checkpoints for output in checkpoint.outputs.values()]
     if all(folder.exists() for folder in folders):
         return folders
-    asked = questions_of(job)
+    asked = questions_of(job, keep=keep)
     progress = _Progress(job.output / "progress.json")
     evaluator = _Evaluator(job, asked, progress)
     for checkpoint in job.checkpoints:
@@ -229,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     prepare_staying()
     try:
-        evaluate(read_job(options.job), line=lambda text: print(text, flush=True))
+        evaluate(read_job(options.job), keep=True, line=lambda text: print(text, flush=True))
     except InputError as error:
         print(error, file=sys.stderr)
         return 2

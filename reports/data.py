@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,7 @@ QUERIES = {
 
 @dataclass(frozen=True)
 class StudyData:
-    """The row of `studies`, and a data frame for each name in `QUERIES` as an attribute.
+    """The row of `studies`, and a data frame for each name in `QUERIES` that was read, as an attribute.
 
     Rows about a variant name the `baseline` too, with which the variant is compared.
     """
@@ -112,11 +113,6 @@ class StudyData:
             return self.__dict__["frames"][name]
         except KeyError:
             raise AttributeError(name) from None
-
-    @property
-    def compared(self) -> pd.DataFrame:
-        """The factors of all variants but the baseline."""
-        return without_baseline(self.efficiency)
 
     @property
     def variants(self) -> list[str]:
@@ -142,15 +138,16 @@ class StudyData:
         return found
 
 
-def read_study(database: Path, study_id: str) -> StudyData:
-    """Read everything about a study. Raises InputError when the file is missing or locked, or has no such study."""
+def read_study(database: Path, study_id: str, names: Sequence[str] = tuple(QUERIES)) -> StudyData:
+    """Read frames of a study, `order` among them. Raises InputError where the file is missing, locked or without it."""
     with closing(connect(database, read_only=True)) as connection:
-        keep_views(connection, study_id)
+        if len(names) == len(QUERIES):  # for a few frames this takes longer than their queries
+            keep_views(connection, study_id)
         # The views that are kept have no schema.
-        kept = {name: query.replace(f"{INTERNAL}.", "") for name, query in QUERIES.items()}
+        kept = {name: QUERIES[name].replace(f"{INTERNAL}.", "") for name in names}
         frames = {name: _plain(connection.execute(query, [study_id]).df()) for name, query in kept.items()}
         study = connection.execute("from studies where study_id = ?", [study_id]).df().to_dict("records")
-        if not study and frames["resources"].empty and frames["runs"].empty:
+        if not study and frames["order"].empty:
             known = [row[0] for row in connection.execute("select study_id from studies order by study_id").fetchall()]
             raise InputError(f"{database}: no study {study_id!r}; it has {', '.join(known) or 'none'}")
     baseline = baseline_of(frames["order"])

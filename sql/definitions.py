@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -25,6 +26,7 @@ TABLE_COLUMN = re.compile(r"^ {4}(\w+) .* -- (.+)$")
 VIEW_COLUMN = re.compile(r"^ {4}(?:\S.*[ .])?(\w+),? -- (.+)$")
 
 
+@cache
 def definitions() -> dict[str, str]:
     """Return the SQL of every table file, macro, view and check by name, in the order of creation."""
     return {"schema": f"create schema if not exists {INTERNAL};"} | _read("tables", f"{INTERNAL}/tables") | views()

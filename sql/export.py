@@ -40,9 +40,7 @@ def export(database: Path, folder: Path, *, format: str = "parquet") -> list[Pat
     if format not in FORMATS:
         raise InputError(f"no export format {format!r}; there are {' and '.join(FORMATS)}")
     with closing(connect(database, read_only=True)) as connection:
-        wanted = (
-            "select distinct table_name from information_schema.tables where table_schema = 'main' order by table_name"
-        )
+        wanted = "select distinct table_name from information_schema.tables where table_schema = 'main' order by 1"
         internal = {file.stem for file in (FOLDER / INTERNAL).rglob("*.sql")}  # laid over the file of another version
         names = [name for (name,) in connection.execute(wanted).fetchall() if name not in internal]
     files = {name: f"{name}.{format}" for name in names}

@@ -77,8 +77,7 @@ class Variant(Section):
     transformers: str | None = Field(None, min_length=1, description="a model type of the transformers library")
     config: dict[str, Any] = Field(default_factory=dict, description="arguments of the class, or of the model type")
     match: bool | Match | None = Field(
-        None,
-        description="to the baseline: sizes by name, or true (the default of a family) for experts and their size",
+        None, description="to the baseline: sizes by name, or true (the default of a family) for experts and their size"
     )
     training: dict[str, Any] = Field(
         default_factory=dict,

@@ -104,5 +104,4 @@ def described(error: BaseException) -> str:
     """Describe an error of the user's code in a line: the innermost place that is no library's, and what went wrong."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename]
     place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else ""
-    said = " ".join(str(error).split())
-    return f"{place}{type(error).__name__}: {said[:200]}"
+    return f"{place}{type(error).__name__}: {' '.join(str(error).split())[:200]}"

@@ -15,6 +15,7 @@ import yaml
 
 from model.evaluation.trust import TRUST, RunsCode, check_definition
 from pipeline.errors import InputError
+from pipeline.storage.digests import file_digest
 
 TASKS = Path(importlib.util.find_spec("lm_eval").origin).resolve().parent / "tasks"
 # Folders of the tasks in `pipeline/benchmarks/table.py` that call Python; a test checks that they execute no answer.
@@ -98,11 +99,12 @@ def read_task(path: Path, where: str, *, trust_code: bool = False, imported: boo
 
 
 def _module(file: Path, name: str) -> Any:
-    """Import the module of a task's functions: the file, or where there is none an installed module of that name."""
+    """Import the module of a task's functions: the file as it is now, or else an installed module of that name."""
     if not file.is_file():
         return importlib.import_module(name)
-    inside = file.is_relative_to(TASKS)  # its modules import each other by their names
-    name = ".".join(file.relative_to(TASKS.parents[1]).with_suffix("").parts) if inside else str(file.with_suffix(""))
+    name = f"{file.with_suffix('')} {file_digest(file)}"
+    if file.is_relative_to(TASKS):  # its modules import each other by their names
+        name = ".".join(file.relative_to(TASKS.parents[1]).with_suffix("").parts)
     if name not in sys.modules:
         specification = importlib.util.spec_from_file_location(name, file)
         module = importlib.util.module_from_spec(specification)

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from pipeline.dedup.contradictions import Facts, answer_ids, contradictions, facts, function_ids
 from pipeline.dedup.document_table import DocumentTable
@@ -142,12 +140,14 @@ def clusters(
     >>> sorted(zip(nodes.tolist(), survivors.tolist()))
     [(2, 1), (4, 3), (9, 7)]
     """
+    from scipy.sparse import coo_array  # takes a tenth of a second, for which plans and states need not wait
+    from scipy.sparse.csgraph import connected_components
+
     dropped, survivors = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     while len(pairs):
         nodes, places = np.unique(pairs, return_inverse=True)
         places = places.reshape(-1, 2)
-        ones = np.ones(len(pairs), bool)
-        graph = coo_array((ones, (places[:, 0], places[:, 1])), shape=(len(nodes), len(nodes)))
+        graph = coo_array((np.ones(len(pairs), bool), tuple(places.T)), shape=(len(nodes), len(nodes)))
         _, labels = connected_components(graph, directed=False)
         first = nodes[np.unique(labels, return_index=True)[1]][labels]  # nodes ascend, so the first is the smallest
         member = first != nodes

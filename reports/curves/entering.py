@@ -12,6 +12,7 @@ from pipeline.errors import InputError, nearest_name
 from reports.curves.lm_eval import read_lm_eval
 from reports.curves.points import Curves, read_curves
 from sql.results import connect, ingest, query
+from sql.statistics.bootstrap import without
 from sql.statistics.compute import compute_statistics
 
 STUDY = "curves"
@@ -37,10 +38,11 @@ def enter_curves(database: Path, curves: Curves, *, baseline: str | None, replic
     if baseline and baseline not in variants:
         near = nearest_name(baseline, variants)
         raise InputError(f"no variant {baseline!r}{f' (nearest: {near!r})' if near else ''}; {', '.join(variants)}")
+    baseline = baseline or variants[0]
     models = pd.DataFrame({"model_id": variants, "variant": variants, "place": range(1, len(variants) + 1)})
     runs = curves.points[["variant", "seed"]].drop_duplicates()
     tables = {
-        "studies": pd.DataFrame({"name": [STUDY], "baseline": [baseline or variants[0]]}),
+        "studies": pd.DataFrame({"name": [STUDY], "baseline": [baseline]}),
         "models": models,
         "runs": _of_runs(runs).assign(model_id=runs["variant"], seed=runs["seed"]),
     }
@@ -50,10 +52,10 @@ def enter_curves(database: Path, curves: Curves, *, baseline: str | None, replic
         tables["items"] = _of_runs(curves.items)
     ingest(database, {name: pa.Table.from_pandas(frame, preserve_index=False) for name, frame in tables.items()})
     with closing(connect(database)) as connection:
-        compute_statistics(connection, STUDY, replicates=replicates)
-    factors = query(database, "select bound from mean_factors join studies using (study_id) where variant <> baseline")
-    if factors["bound"].isna().all():
-        raise InputError(_why_no_factor(database, baseline or variants[0]))
+        factors = compute_statistics(connection, STUDY, replicates=replicates)
+    told = factors[(factors["baseline"] == baseline) & (factors["variant"] != baseline) & factors["bound"].notna()]
+    if all(task.startswith(without("")) for task in told["task"]):
+        raise InputError(_why_no_factor(database, baseline))
 
 
 def _why_no_factor(database: Path, baseline: str) -> str:

@@ -86,11 +86,7 @@ def _best(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Iterable[Any]:
 
 
 def _token_chart(
-    rows: pd.DataFrame,
-    runs: pd.DataFrame,
-    goals: pd.DataFrame,
-    raw: pd.DataFrame,
-    styles: Mapping[str, Style],
+    rows: pd.DataFrame, runs: pd.DataFrame, goals: pd.DataFrame, raw: pd.DataFrame, styles: Mapping[str, Style]
 ) -> chart.Specification:
     """Layer, from back to front: levels, bands, seeds, raw weights, lines and markers, rings, words of the levels."""
     x, y, ink = chart.token_axis(rows["tokens"]), chart.y_axis("accuracy", format=".0%"), chart.colour(styles)

@@ -37,8 +37,7 @@ def concentration(curves: pd.DataFrame, gini: pd.DataFrame, styles: Mapping[str,
         words = f"Gini coefficient {listed([f'{name} {number(value, 3)}' for name, value in found])}"
         description = f"Experts against their share of the selections in {title}. {words}."
         findings.append(f"{title}: {words}.")
-        drawn = _concentration_chart(rows, against, style, words)
-        panels.append(panel(title, description, drawn, **keys))
+        panels.append(panel(title, description, _concentration_chart(rows, against, style, words), **keys))
     return figure(
         "expert-balance",
         "How many experts do the work",

@@ -156,11 +156,8 @@ def composed(figure: Figure) -> dict[str, Any]:
     grid: dict[str, Any] = {"concat": panels, "columns": 1 if figure.wide else min(3, len(panels)), "spacing": 28}
     grid["resolve"] = _APART
     if figure.marks:
-        grid = {
-            "vconcat": [part(panel("", "", _legend(figure.marks)), len(panels)), grid],
-            "spacing": 18,
-            "resolve": _APART,
-        }
+        legend = part(panel("", "", _legend(figure.marks)), len(panels))
+        grid = {"vconcat": [legend, grid], "spacing": 18, "resolve": _APART}
     title = {"text": figure.title, "fontSize": 15, "offset": 14}
     whole = {**grid, "datasets": datasets, "params": parameters, "padding": 12, "title": title}
     return complete(whole, figure.caption)

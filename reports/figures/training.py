@@ -33,8 +33,7 @@ def loss(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         findings += [f"{depth_name(depth)}, at the end, mean over the runs: {listed(ends)}."] if ends else []
         for rows, where in ((part, ""), (late, ", later half")):
             description = f"Training loss at {depth_name(depth).lower()}{where}: {listed(words)}."
-            drawn = _lines(rows, shown)
-            panels.append(panel(f"{depth_name(depth)}{where}", description, drawn, depth=depth))
+            panels.append(panel(f"{depth_name(depth)}{where}", description, _lines(rows, shown), depth=depth))
     return figure(
         "training-loss",
         "Training loss",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 
-from reports.data import StudyData, without_baseline
+from reports.data import StudyData, read_study, without_baseline
 from reports.page.blocks import Block, details_block, drawing_block, table_block
-from reports.style.theme import Style, ordered
+from reports.style.theme import Style, ordered, styles
 from reports.tables import efficiency as factor_tables
 from reports.tables.compared import compared as compared_table
 from reports.text import answer as answer_text
@@ -37,6 +38,12 @@ class FirstScreen:
     examples: list[tuple[str, str, str]]
 
 
+def answer_alone(database: Path, study_id: str) -> list[str]:
+    """Say the answer of a study without reading what else a report holds, which takes three times as long."""
+    data = read_study(database, study_id, ("order", "mean_factors", "efficiency", "accuracy"))
+    return sentences(data, styles(data.variants))
+
+
 def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
     """Put the first screen together; where there is no answer, say why, and what the study lacks."""
     means, others = _leading(data, styles)
@@ -44,10 +51,10 @@ def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
     compared = table_block(data, "resources models runs tuning", compared_table, config.get("remark") or "", styles)
     asked = [(task_name(task), *shortened(*pair)) for task, pair in data.config("examples").items()]
     if means.empty and others.empty:
-        return FirstScreen([_why_no_answer(data)], [], answer_text.gaps(data), [], compared, asked)
+        return FirstScreen(sentences(data, styles), [], answer_text.gaps(data), [], compared, asked)
     drawing = drawing_block(data, "mean_factors curve loss_curve factor_by_target", "answer.answer", styles)
     return FirstScreen(
-        answer_text.answers(means, others),
+        sentences(data, styles),
         both_ends(means, data.factor_by_target),
         answer_text.warnings(data, means, others),
         [drawing],
@@ -80,7 +87,7 @@ def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 def _leading(data: StudyData, styles: Mapping[str, Style]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the mean factors that lead, and by the paper's rule the factors of the models that have no mean factor."""
     means = headline(data.mean_factors)
-    compared = data.compared[data.compared["factor"].notna()]
+    compared = without_baseline(data.efficiency[data.efficiency["factor"].notna()])
     others = compared[compared["task"] == _answered_task(compared)]
     led = pd.MultiIndex.from_frame(means[["depth", "variant"]])
     others = others[~pd.MultiIndex.from_frame(others[["depth", "variant"]]).isin(led)]
@@ -92,14 +99,18 @@ def _answered_task(compared: pd.DataFrame) -> str:
     return tasks.pop() if len(tasks) == 1 else AVERAGE
 
 
-def _why_no_answer(data: StudyData) -> str:
+def sentences(data: StudyData, styles: Mapping[str, Style]) -> list[str]:
+    """Say the answer, a sentence for each depth; where there is none, why."""
     baseline = data.baseline
+    if found := answer_text.answers(*_leading(data, styles)):
+        return found
     if data.accuracy.empty:
         known = without_baseline(data.mean_factors)["factor"].notna().any()
         below = "There is no accuracy, and so no average; the ratios by loss stand below."
-        return below if known else "There is no answer yet: no accuracy has been measured."
+        return [below if known else "There is no answer yet: no accuracy has been measured."]
+    why = f"no other model was evaluated at a depth and on a benchmark where {baseline} was"
     if baseline not in set(data.accuracy["variant"]):
-        return f"There is no answer: {baseline}, the baseline that the other models are compared with, has no accuracy."
-    if data.compared.empty:
-        return f"There is no answer: the study has only the baseline {baseline}, and no model to compare with it."
-    return f"There is no answer: no other model was evaluated at a depth and on a benchmark where {baseline} was."
+        why = f"{baseline}, the baseline that the other models are compared with, has no accuracy"
+    elif without_baseline(data.efficiency).empty:
+        why = f"the study has only the baseline {baseline}, and no model to compare with it"
+    return [f"There is no answer: {why}."]

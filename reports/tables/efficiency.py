@@ -49,5 +49,4 @@ def _mean_cell(row: Mapping[str, Any]) -> Cell:
     if pd.isna(row.get("factor")):
         return Cell(NOTHING, note="nothing in common" if pd.notna(row.get("seeds")) else "not evaluated")
     kind = "strong" if row["task"] == AVERAGE else ""
-    text = bounded_ratio(row) + "†" * bool(row["within_noise"])
-    return Cell(text, interval(row) or "no interval", kind)
+    return Cell(bounded_ratio(row) + "†" * bool(row["within_noise"]), interval(row) or "no interval", kind)

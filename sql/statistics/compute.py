@@ -26,10 +26,11 @@ def compute_statistics(
     settings = "json_type(try_cast(config as json), '$.study.training.seeds_until')"
     until = f"select {settings} = 'OBJECT' from studies where study_id = ?"
     significance = NOMINAL if connection.execute(until, [study_id]).fetchone() == (True,) else SIGNIFICANCE
-    digest_of = "select depth, variant, task, digest from measured_curves where study_id = ? and metric = ?"
+    found = "select metric, depth, variant, task, digest from measured_curves where study_id = ?"
+    measured = connection.execute(found, [study_id]).fetchall()
     rows = []
-    for measure in ("accuracy", "loss"):
-        digests = {tuple(model): one for *model, one in connection.execute(digest_of, [study_id, measure]).fetchall()}
+    for measure in sorted({row[0] for row in measured}):  # accuracy and loss, or the one that there is
+        digests = {tuple(model): digest for metric, *model, digest in measured if metric == measure}
         points = read_points(connection, study_id, measure)
         digests |= {model: digests[*model[:2], AVERAGE] for model in points if model not in digests}  # without a family
         drawn = replicate_values(connection, study_id, measure, replicates, seed)

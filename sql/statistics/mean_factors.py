@@ -187,8 +187,7 @@ def log_factors(
     shared, means = _ends(start, np.minimum(best, own[:, -1])), []
     for low, high in (shared, (start, best)):
         ends = low[:, None], high[:, None]
-        areas = _area(baseline.log_tokens, other, *ends) - _area(budget, raised, *ends)
-        means.append(areas / (high - low))
+        means.append((_area(baseline.log_tokens, other, *ends) - _area(budget, raised, *ends)) / (high - low))
     low, high = (end[:, None] for end in shared)
     targets = low + (high - low) * (np.arange(PARTS) + 0.5) / PARTS
     by_target = _crossings(baseline.log_tokens, other, targets) - _crossings(budget, raised, targets)
@@ -213,7 +212,7 @@ def _area(log_tokens: np.ndarray, curve: np.ndarray, low: np.ndarray, high: np.n
 def _crossings(log_tokens: np.ndarray, curve: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """Find the log tokens at which monotone curves [R, C] rise to targets [R, T], which they reach: [R, T]."""
     curve = np.broadcast_to(curve, (len(targets), curve.shape[1]))
-    after = (curve[:, None] < targets[:, :, None]).sum(axis=2).clip(1, curve.shape[1] - 1)
+    after = sum(scores[:, None] < targets for scores in curve.T).clip(1, curve.shape[1] - 1)
     low, high = (np.take_along_axis(curve, place, axis=1) for place in (after - 1, after))
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(high > low, (targets - low) / (high - low), 0)

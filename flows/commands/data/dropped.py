@@ -95,8 +95,7 @@ def _counts(outputs: Sequence[Output]) -> list[dict[str, Any]]:
 
 def _print_document(row: Mapping[str, Any]) -> None:
     done = "kept" if row["reason"] in GRADES else "dropped"
-    header = f"\n── {row['id']} · {row['source']} · {done} by {row['stage']}: {row['reason']}"
-    console.print(header)
+    console.print(f"\n── {row['id']} · {row['source']} · {done} by {row['stage']}: {row['reason']}")
     if row["because"]:
         score = "" if row["score"] is None else f", {row['grade'] or 'similarity'} {row['score']:.2f}"
         console.print(f"because         {row['because']}{score}")

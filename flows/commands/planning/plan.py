@@ -60,15 +60,14 @@ def plan(options: argparse.Namespace) -> None:
     sources, data, data_bytes = data_sizes(study)
     console.print()
     print_table(sources)
-    training = study.training
     on_gpu = options.gpus is not None or gpus(study) > 0
     times = estimate_times(study, planned, GPU if on_gpu else CPU_CORE, options.gpus)
     lines = {
         **data,
         "": f"{amount(state_bytes(study, planned[-1]))} for the state of a training of "
         f"{planned[-1].model_id}, gradients and activations on top",
-        "tokens": f"{training.tokens:,} for each model, in steps of {training.batch_tokens:,}; "
-        f"{len(training.points)} checkpoints",
+        "tokens": f"{study.training.tokens:,} for each model, in steps of {study.training.batch_tokens:,}; "
+        f"{len(study.training.points)} checkpoints",
         "compute": f"{_flops(study, planned):.3g} FLOPs of training",
         **_times(study, times, options.price, on_gpu=on_gpu),
         "detects": _resolution(study),

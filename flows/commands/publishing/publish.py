@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,7 @@ def _chosen(study: Study, wanted: str) -> list[tuple[Run, Checkpoint]]:
 
 def _write(study: Study, chosen: list[tuple[Run, Checkpoint]], made: Path, place: str, owner: str) -> None:
     """Fill a new folder: results first, as all that the cards say is read from them."""
-    from reports.page.plain import plain_report  # takes a second, which a refusal need not wait for
+    from reports.page.answer import answer_alone  # takes a second, which a refusal need not wait for
     from reports.page.report import write_report
 
     database = made / "results.duckdb"
@@ -98,7 +97,7 @@ def _write(study: Study, chosen: list[tuple[Run, Checkpoint]], made: Path, place
     cited = {"cff-version": "1.2.0", "message": "Please cite these results, and the program that made them."}
     cited |= {"type": "dataset", "title": title, "authors": [{"name": owner}]}
     _dump(made / "CITATION.cff", {**cited, "references": [{**program, "version": version}]})
-    answer = "\n\n".join(map(str, islice(plain_report(database, study.study_id), len(study.models.depths))))
+    answer = "\n\n".join(answer_alone(database, study.study_id))
     said = {"title": title, "answer": answer, "tables": tables, "models": len(chosen), "place": shlex.quote(place)}
     _card("dataset", made, study=study, licences=licences, **said)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 from flows.commands.results.printing import print_answer
@@ -11,7 +12,7 @@ from flows.commands.tables import console, print_table
 from pipeline.errors import InputError
 from pipeline.storage.files import naming, write_text_atomically
 from reports.curves.entering import EXAMPLE, STUDY, enter_curves, read, within_intervals
-from sql.results import ask, query
+from sql.results import ask, connect, query
 
 
 def factors(options: argparse.Namespace) -> None:
@@ -24,18 +25,19 @@ def factors(options: argparse.Namespace) -> None:
     curves = read(path, items=options.items, pattern=options.pattern)
     with tempfile.TemporaryDirectory(prefix="dreamer-factors-") as folder:
         database = Path(folder) / "results.duckdb"
-        enter_curves(database, curves, baseline=options.baseline)
-        baseline = query(database, "from studies")["baseline"][0]
-        print_answer(database, STUDY, baseline)
-        console.print(f"\nfor {baseline}'s best accuracy, the paper's rule\n")
-        print_table(ask(database, "outcome_crossings", study=STUDY))
-        console.print(f"\nintervals: {within_intervals(curves)}")
-        if curves.ignored:
-            console.print(f"not read: {', '.join(curves.ignored)}")
-        if options.report:
-            from reports.page.report import write_report  # takes a second, which the table need not wait for
+        with closing(connect(database)):  # all the time: to open a file again takes as long as a query
+            enter_curves(database, curves, baseline=options.baseline)
+            baseline = query(database, "from studies")["baseline"][0]
+            print_answer(database, STUDY, baseline)
+            console.print(f"\nfor {baseline}'s best accuracy, the paper's rule\n")
+            print_table(ask(database, "outcome_crossings", study=STUDY))
+            console.print(f"\nintervals: {within_intervals(curves)}")
+            if curves.ignored:
+                console.print(f"not read: {', '.join(curves.ignored)}")
+            if options.report:
+                from reports.page.report import write_report  # takes a second, which the table need not wait for
 
-            page = write_report(database, STUDY, Path(folder) / "report", papers=False)
-            with naming(options.report):
-                write_text_atomically(options.report, page.read_text())
-            console.print(f"report:    {options.report}")
+                page = write_report(database, STUDY, Path(folder) / "report", papers=False)
+                with naming(options.report):
+                    write_text_atomically(options.report, page.read_text())
+                console.print(f"report:    {options.report}")

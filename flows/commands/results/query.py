@@ -8,11 +8,9 @@ from contextlib import closing
 from pathlib import Path
 
 from flows.commands.tables import print_table
-from flows.study.loading import load_study, presets
 from pipeline.errors import InputError
 from sql import export as tables
 from sql.results import ask, connect, query
-from sql.statistics.compute import compute_statistics
 
 
 def sql(options: argparse.Namespace) -> None:
@@ -37,6 +35,8 @@ def intervals(options: argparse.Namespace) -> None:
     chosen = {study: int(replicates) for study, replicates in asked.items() if wanted in (None, study)}
     if not chosen:
         raise InputError(f"{database}: holds no models of {wanted or 'any study'}")
+    from sql.statistics.compute import compute_statistics  # with scipy, for which a query need not wait
+
     with closing(connect(database)) as connection:
         for study, replicates in chosen.items():
             compute_statistics(connection, study, replicates=replicates)
@@ -52,6 +52,8 @@ def find_results(name: str, root: Path | None) -> tuple[Path, str | None]:
         if not Path(name).exists():
             raise InputError(f"{name}: no such results file")
         return Path(name), None
+    from flows.study.loading import load_study, presets  # takes longer to be imported than a query
+
     if name not in presets() and (published := Path(name) / "results.duckdb").exists():
         return published, None
     study = load_study(name, root=root)

@@ -29,6 +29,7 @@ from pipeline.storage.integrity import damage, read_manifest
 from pipeline.worlds.tasks import world_specifications
 from tests.model.evaluation.evaluation_world import (
     ITEMS,
+    USERS_TASK,
     checkpoint,
     evaluated,
     plain_log_likelihood,
@@ -36,6 +37,7 @@ from tests.model.evaluation.evaluation_world import (
     rows,
     save_small_model,
     small_model,
+    write_data,
     write_job,
     write_place,
 )
@@ -257,6 +259,20 @@ def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
     assert sorted(found.name for found in folders[3].parent.iterdir()) == ["world_long", "world_short"]
 
 
+def test_a_task_that_was_edited_is_read_again(place: Path) -> None:
+    """Its file, the module of its functions, and its data."""
+    seen, task = [], {"benchmark": "edited", "task": "shapes", "yaml": str(place / "task.yaml")}
+    for word in ("one", "two"):
+        text = USERS_TASK.replace('"{{question}}"', "!function words.prompt").replace("{{answer}}", word)
+        (place / "task.yaml").write_text(text)
+        (place / "words.py").write_text(f"def prompt(item): return '{word} ' + item['question']")
+        asked = {**task, "dataset_path": str(write_data(place / "edited", "default", test=[{"question": word}]))}
+        one = {**checkpoint(0), "answers": True}
+        path = write_job(place, f"edited-{word}", tasks=[asked], checkpoints=[one], trust_code=True)
+        seen += [(row["question"], row["gold"]) for row in rows(evaluated(path)[0], "answers")]
+    assert seen == [("one one", "one"), ("two two", "two")]
+
+
 def test_a_job_makes_the_outputs_that_it_names(place: Path) -> None:
     output = {"folder": str(place / "kept" / "elsewhere"), "configuration": {"limit": 2}}
     one = {**checkpoint(0), "outputs": {"world_long": output}}
@@ -436,7 +452,7 @@ def test_memory_that_is_too_small_is_met_with_smaller_batches(
     """For all checkpoints, also those of later jobs that ask the same; too small for a sequence is one line."""
     tasks, tried = plain_specifications(place)[:1], memory(5000)
     for name in ("requests", "more-requests"):
-        evaluate(read_job(write_job(place, name, tasks=tasks)))
+        evaluate(read_job(write_job(place, name, tasks=tasks)), keep=True)
     assert tried == [16_384, 8192, *[4096] * 4]
     memory(0)
     path = write_job(place, "none-left", tasks=tasks)
@@ -457,5 +473,5 @@ def test_texts_are_encoded_once_for_all_checkpoints_and_depths(place: Path, monk
     monkeypatch.setattr(tokenizers.Tokenizer, "encode", counted)
     monkeypatch.setattr("model.evaluate._kept", {})
     for name in ("encoded", "encoded-too"):
-        evaluate(read_job(write_job(place, name, tasks=plain_specifications(place), depths=[2])))
+        evaluate(read_job(write_job(place, name, tasks=plain_specifications(place), depths=[2])), keep=True)
     assert len(encoded) == len(set(encoded)) > 0

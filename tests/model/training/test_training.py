@@ -91,8 +91,7 @@ def test_tokens_are_counted_exactly(root):
     stream = TokenStream(root / "data", 3, 4)
     real, stream_hash, expected = 0, START_HASH, []
     for step in range(1000):
-        batch = stream.batch(step)
-        real += int((batch.documents != PADDING).sum())
+        real += int((stream.batch(step).documents != PADDING).sum())
         stream_hash = extend_hash(stream_hash, stream.raw_rows(step))
         expected.append(real)
         if real >= 2500:

@@ -60,8 +60,7 @@ def test_an_arrow_leads_from_the_baseline_as_far_as_its_label_says(course: str) 
     targets = TARGETS.assign(factor=factors, baseline_tokens=TARGETS["variant_tokens"] * factors)
     chosen = CHOSEN.assign(factor=mean, low=mean / 1.2, high=mean * 1.2)
     (arrow,) = arrows(chosen, targets)
-    said = float(arrow["label"].split()[1])
-    assert said == pytest.approx(1 / mean, rel=0.02)
+    assert float(arrow["label"].split()[1]) == pytest.approx(1 / mean, rel=0.02)
     assert span(arrow) == pytest.approx(1 / mean, rel=0.03)
     assert 0.3 <= float(arrow["value"]) <= 0.4
     assert arrow["label"].endswith(f"({1 / mean / 1.2:.2f} to {1.2 / mean:.2f})"), "its interval beside it"

@@ -232,8 +232,7 @@ def test_where_a_variant_stops_its_bounds_are_compared(paths):
             enter_scores(path, {"LA": {"t": CURVES}, "DR": {"t": {10: scores(0.25), 20: scores(0.3)}}}, seed=seed)
         with results.connect(path) as connection:
             compute_statistics(connection, "s", replicates=20)
-    factors = compare(*paths).factors.set_index("rule")
-    mean = factors.loc["mean accuracy"]
+    mean = compare(*paths).factors.set_index("rule").loc["mean accuracy"]
     assert set(mean["bound_first"]) == {"at most"}
     with results.connect(paths[0], read_only=True) as connection:
         bound = connection.execute("select bound from mean_factors where variant = 'DR' and task = 't'").fetchone()

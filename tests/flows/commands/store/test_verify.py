@@ -31,8 +31,7 @@ def root(prepared: Callable[..., Plan]) -> Path:
     run_study(plan, JobsByHand(), Shown(), EVALUATED)
     for run in plan.runs:
         for folder in (*(one.folder for one in run.checkpoints), *run.folder.glob("state/*")):
-            tensors = {"a": torch.full((8,), 3.0)}
-            save_tensors(folder / "averaged.safetensors", tensors)
+            save_tensors(folder / "averaged.safetensors", {"a": torch.full((8,), 3.0)})
             write_checksums(folder)
     return plan.study.folder
 
