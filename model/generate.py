@@ -62,7 +62,8 @@ def generate(
         return len(written[row]) >= budgets[row] or (stop is not None and stop(written[row]))
 
     for batch in _batches(cut, budgets, batch_tokens):
-        _write(model, cut, batch, max(budgets[index] for index in batch), ends, depth, after_prompts)
+        longest = max(budgets[index] for index in batch)
+        _write(model, cut, batch, longest, ends, depth, after_prompts)
         finished(len(batch))
     return written
 

@@ -174,7 +174,8 @@ class Trainer:
         total = torch.zeros((), device=self.device)
         try:
             for begin in range(0, len(batch.tokens), self.micro_rows):
-                loss = self._loss(batch, slice(begin, begin + self.micro_rows)) / max(1, batch.target_tokens)
+                rows = slice(begin, begin + self.micro_rows)
+                loss = self._loss(batch, rows) / max(1, batch.target_tokens)
                 loss.backward()
                 total += loss.detach()
         except torch.OutOfMemoryError:

@@ -117,7 +117,8 @@ def test_a_cancelled_run_ends_and_is_shown_as_cancelled(folder: Path) -> None:
     began = time.monotonic()
     answer = ask(run.address, f"flow_runs/{flow_run['id']}/set_state", {"state": {"type": "CANCELLING"}})
     assert answer["status"] == "ACCEPT"
-    until(lambda: child(run.process.pid, "model.staying") is None)
+    trainer = "model.staying"
+    until(lambda: child(run.process.pid, trainer) is None)
     seconds = time.monotonic() - began
     said = run.ended()
     assert run.process.returncode == 1

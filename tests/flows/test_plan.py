@@ -193,7 +193,8 @@ def test_what_is_done_is_known(prepared: Planned) -> None:
 
 
 def test_checkpoints_are_the_first_at_or_above_their_points(prepared: Planned) -> None:
-    (run,) = prepared(models={"variants": ["LA"]}).runs
+    plan = prepared(models={"variants": ["LA"]})
+    (run,) = plan.runs
     for tokens in (5999, 6511, 9000, 12_000, 18_513):  # the last is of another study: a step has 512 tokens
         write_checkpoint(run.folder, tokens)
     (run.folder / "checkpoints" / "000000000024000.partial").mkdir()

@@ -373,7 +373,8 @@ def test_a_shorter_study_takes_what_a_longer_one_has_trained(prepared: Planned) 
 @pytest.mark.slow
 def test_a_run_that_has_gone_past_a_checkpoint_of_the_study_is_refused(prepared: Planned) -> None:
     """Training does not go back: the study would end without its curve, each time anew."""
-    run(prepared(training={"checkpoints": [12_000]}, **ONE), JobsByHand())
+    longer = prepared(training={"checkpoints": [12_000]}, **ONE)
+    run(longer, JobsByHand())
     plan, jobs = prepared(training={"checkpoints": [6000, 12_000, 18_000]}, **ONE), JobsByHand()
     with pytest.raises(InputError, match=r"LA-2 seed 0 was trained further .* none at 6,000, 18,000 tokens; name"):
         run(plan, jobs)

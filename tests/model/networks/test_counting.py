@@ -42,7 +42,8 @@ def test_tied_weights_count_once_and_the_dtype_does_not_matter() -> None:
 
 
 def test_an_operation_that_nobody_can_count_is_named_and_stops_a_match() -> None:
-    assert any("own.product" in remark for remark in counted("Kernel", {}).remarks)
+    found = counted("Kernel", {})
+    assert any("own.product" in remark for remark in found.remarks)
     target = Resources(10_000, 50_000.0, 0)
     with pytest.raises(InputError, match=r"Kernel cannot be matched: .*own\.product"):
         size(

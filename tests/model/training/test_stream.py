@@ -49,7 +49,8 @@ def slow_targets(row, loss_on):
             "answers": [(documents[place], FEW["mark"])]
             == [*zip(documents, tokens, strict=True)][place + 2 : place + 3],
         }
-        targets.append(tokens[following] if inside and learned[loss_on] else IGNORED)
+        wanted = inside and learned[loss_on]
+        targets.append(tokens[following] if wanted else IGNORED)
     return targets
 
 

@@ -91,7 +91,8 @@ def test_tokens_are_counted_exactly(root):
     stream = TokenStream(root / "data", 3, 4)
     real, stream_hash, expected = 0, START_HASH, []
     for step in range(1000):
-        real += int((stream.batch(step).documents != PADDING).sum())
+        batch = stream.batch(step)
+        real += int((batch.documents != PADDING).sum())
         stream_hash = extend_hash(stream_hash, stream.raw_rows(step))
         expected.append(real)
         if real >= 2500:

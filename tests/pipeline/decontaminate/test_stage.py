@@ -155,7 +155,8 @@ def test_where_a_leak_stands_decides_nothing_about_the_rest(leaks: list[bool]) -
 
 
 def test_nothing_to_compare(tmp_path: Path) -> None:
-    dropped, results = run(tmp_path, [("a", "b"), (None, None)], item_table([]))
+    nothing = item_table([])
+    dropped, results = run(tmp_path, [("a", "b"), (None, None)], nothing)
     assert dropped == {}
     assert results["items"] == 0
     dropped, results = run(tmp_path / "blank", [("a", "b"), ("", "")], item_table([("", ""), (None, None)]))

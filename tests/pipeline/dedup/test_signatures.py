@@ -54,7 +54,8 @@ def test_problems_worded_alike_differ_by_a_guard(
 @given(st.lists(TEXTS, min_size=1, max_size=5))
 def test_texts_of_equal_numbers_have_equal_digits(texts: list[str]) -> None:
     digits = ["".join(c for word in words_of(text) if word[0].isdigit() for c in word if c != ".") for text in texts]
-    found = digit_sequences(text_column(pa.array([*texts, *digits])))
+    column = text_column(pa.array([*texts, *digits]))
+    found = digit_sequences(column)
     assert found[: len(texts)].tolist() == found[len(texts) :].tolist()
     numbers = np.concatenate([words.number_sequences() for _, words in word_blocks(text_column(pa.array(texts)))])
     for i in range(len(texts)):

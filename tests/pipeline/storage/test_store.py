@@ -42,7 +42,8 @@ def test_builds_once_and_finds_again(tmp_path: Path) -> None:
         store.build(first, lambda folder: (calls.append(folder), write_one(folder))[1])
     assert len(calls) == 1
     assert first.done
-    assert output_of(tmp_path, {"x": 1}).results == {"files": 1}
+    again = output_of(tmp_path, {"x": 1})
+    assert again.results == {"files": 1}
     assert (first.path / "a.txt").read_text() == "one"
     assert not list(tmp_path.glob("s/*.partial"))
     manifest = json.loads((first.path / "manifest.json").read_text())

@@ -31,7 +31,8 @@ def root(prepared: Callable[..., Plan]) -> Path:
     run_study(plan, JobsByHand(), Shown(), EVALUATED)
     for run in plan.runs:
         for folder in (*(one.folder for one in run.checkpoints), *run.folder.glob("state/*")):
-            save_tensors(folder / "averaged.safetensors", {"a": torch.full((8,), 3.0)})
+            tensors = {"a": torch.full((8,), 3.0)}
+            save_tensors(folder / "averaged.safetensors", tensors)
             write_checksums(folder)
     return plan.study.folder
 

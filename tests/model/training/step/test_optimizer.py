@@ -65,7 +65,8 @@ def test_state_by_name_goes_on_to_the_bit():
     for step in range(6):
         if step == 3:
             saved = {name: tensor.clone() for name, tensor in first.tensors().items()}
-            first = ours_for(dict(reversed(halfway.items())))
+            reordered = dict(reversed(halfway.items()))
+            first = ours_for(reordered)
             first.load(saved)
         for named, used in ((through, optimizer), (halfway, first)):
             gradients(named, step, 1.0)

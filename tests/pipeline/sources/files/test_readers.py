@@ -82,7 +82,8 @@ def test_objects_where_a_text_is_wanted_name_their_fields_and_an_odd_one_is_an_e
 def test_broken_lines_are_handed_on_and_keep_their_row_numbers(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"q": "a"}\n\n{"q": "b\nnot json\n[1]\n{"q": "c\\ud83d"}\n{"q": "tab\there"}\n{"q": "\xff"}')
-    (block,) = open_rows(path).blocks(["q"])
+    reader = open_rows(path)
+    (block,) = reader.blocks(["q"])
     assert block.rows.to_pylist() == [0, 4, 5, 6]
     assert block.table["q"].to_pylist() == ["a", "c\ufffd", "tab\there", "\ufffd"]
     assert block.malformed == [(1, '{"q": "b'), (2, "not json"), (3, "[1]")]
