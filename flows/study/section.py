@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, create_model, field_validator, model_validator
 
-from pipeline.errors import nearest_name
+from pipeline.errors import nearest
 
 
 class Section(BaseModel):
@@ -38,9 +38,7 @@ def check_keys(value: Any, valid: Iterable[str]) -> Any:
     valid = list(valid)
     for key in value if isinstance(value, Mapping) else ():
         if key not in valid:
-            near = nearest_name(key, valid)
-            hint = f"did you mean {near!r}?" if near else f"valid keys are {', '.join(valid)}"
-            raise ValueError(f"unknown key {key!r}; {hint}")
+            raise ValueError(f"unknown key {key!r}" + nearest(key, valid, f"; valid keys are {', '.join(valid)}"))
     return value
 
 

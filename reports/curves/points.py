@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 
-from pipeline.errors import InputError, nearest_name
+from pipeline.errors import InputError, nearest
 from sql.names import AVERAGE
 
 POINT = ["variant", "seed", "tokens", "task"]
@@ -137,9 +137,8 @@ def _checked(path: Path, rows: pd.DataFrame, keys: Sequence[str], known: Sequenc
     values = [name for name in VALUES if name in rows]
     if missing or not values:
         absent = missing[0] if missing else "score"
-        near = nearest_name(absent, list(rows))
-        hint = f" (nearest: {near!r})" if near else ""
-        raise InputError(f"{path}: no column {absent!r}{'' if missing else ' or loss'}{hint}; it has {', '.join(rows)}")
+        named = f"{absent!r}{'' if missing else ' or loss'}{nearest(absent, rows)}"
+        raise InputError(f"{path}: no column {named}; it has {', '.join(rows)}")
     frame = pd.DataFrame(index=rows.index)
     for name in [name for name in rows if name in known]:
         there, given = rows[name].notna(), rows[name]

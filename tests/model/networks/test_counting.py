@@ -91,5 +91,5 @@ def test_a_llama_of_transformers_counts_as_by_hand() -> None:
     products = 4 * (4 * 96 * 96 + 3 * 96 * 192 + 2 * 96 * 64.5) + 96 * 300
     assert found.flops_per_token == pytest.approx(2 * products, rel=1e-3)
     near = ModuleConfig(module="transformers:lama", vocabulary_size=300, sequence_length=128)
-    with pytest.raises(InputError, match="did you mean llama"):
+    with pytest.raises(InputError, match="did you mean 'llama'"):
         count(near, 128)

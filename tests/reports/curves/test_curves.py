@@ -27,7 +27,7 @@ from tests.reports.small_results import STUDY, whole_study
 HEAD = "variant,seed,tokens,task,score"
 ROWS = ("A,0,10,t,0.1", "A,0,20,t,0.2", "B,0,10,t,0.3", "B,0,20,t,0.4")
 WRONG = {
-    "a missing column": ("variant,seed,token,task,score", ROWS, r"no column 'tokens' \(nearest: 'token'\)"),
+    "a missing column": ("variant,seed,token,task,score", ROWS, "no column 'tokens'; did you mean 'token'"),
     "no value": ("variant,seed,tokens,task,accuracy", ROWS, "no column 'score' or loss"),
     "no rows": (HEAD, (), "holds no rows"),
     "a word": (HEAD, (*ROWS[:3], "B,0,20,t,high"), "line 5: score 'high' is not a share"),
@@ -216,7 +216,7 @@ def test_no_common_range_and_an_unknown_baseline_are_one_line(tmp_path: Path) ->
     curves = Curves(TWO.assign(metric="accuracy", filter="none", value=[0.1, 0.2, 0.3, 0.4]))
     with pytest.raises(InputError, match="no variant has a value in common with A"):
         enter_curves(tmp_path / "a.duckdb", curves, baseline=None)
-    with pytest.raises(InputError, match="no variant 'a'; A, B"):
+    with pytest.raises(InputError, match="no variant 'a'; they are A, B"):
         enter_curves(tmp_path / "b.duckdb", curves, baseline="a")
 
 
