@@ -67,14 +67,14 @@ class Match(Section):
 class Variant(Section):
     """One architecture to compare: of the bundled family, in a file of one's own, or of the transformers library."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9+][A-Za-z0-9+_.-]*$", description="in tables and figures")
+    name: str = Field(pattern=r"^[A-Za-z0-9+][A-Za-z0-9+_.-]*$", description="letters, digits, + and (not first) . - _")
     family: Literal["LA", "DR", "DR+DA"] | None = Field(None, description="layered, recurrent, with depth attention")
     overrides: dict[str, Any] = Field(default_factory=dict, description="fields of DreamerConfig, with `family`")
     module: str | None = Field(
         None, pattern=r"^[^:]+\.py:[A-Za-z_]\w*$", description="a class beside the study: <file>.py:<class>"
     )
     files: list[str] = Field(default_factory=list, description="further files of code that the module needs")
-    transformers: str | None = Field(None, min_length=1, description="a model type of the transformers library")
+    transformers: str | None = Field(None, pattern=r"^\w[\w.-]*$", description="a model type of transformers")
     config: dict[str, Any] = Field(default_factory=dict, description="arguments of the class, or of the model type")
     match: bool | Match | None = Field(
         None,
@@ -300,7 +300,7 @@ class Compute(Section):
 class Study(Section):
     """A whole study: `name` and the sections; `root` is where everything it writes lies."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="names the study's folder and its results")
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="letters, digits and (not first) . - _")
     remark: str = Field("", description="what readers of the report must know, as how settings were chosen beforehand")
     root: HomePath | None = Field(None, description="where the study writes; default runs/<name>")
     store: HomePath | None = Field(None, description="a store shared with other studies; default <root>/store")

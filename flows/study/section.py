@@ -30,7 +30,11 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _plain_values(cls, value: Any, info: ValidationInfo) -> Any:
-        return _check_plain(value, cls.model_fields[str(info.field_name)].annotation)
+        field = cls.model_fields[str(info.field_name)]
+        for rule in field.metadata if isinstance(value, str) else ():
+            if not re.fullmatch(getattr(rule, "pattern", None) or "(?s:.*)", value):  # which pydantic would show
+                raise ValueError(f"{value!r} must be {field.description}")
+        return _check_plain(value, field.annotation)
 
 
 def check_keys(value: Any, valid: Iterable[str]) -> Any:

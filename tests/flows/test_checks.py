@@ -87,7 +87,7 @@ def own(**training: Any) -> dict[str, Any]:
         ({"models": {"baseline": "GPT"}}, "baseline is 'GPT', but the variants are"),
         ({"models": {"variants": ["LA", {"name": "G", "module": "g.py:G", "match": True}]}}, "match: {flops"),
         ({"models": {"variants": ["LA", {"name": "G", "module": "g.py:G"}]}}, "G is Python in g.py"),
-        ({"models": {"variants": ["LA", {"name": "..", "family": "DR"}]}}, "models.variants.1.name"),
+        ({"models": {"variants": ["LA", {"name": "..", "family": "DR"}]}}, "variants.1.name: '..' must be letters"),
         ({"training": {"sequence_length": 96}}, "batch_tokens=512 is no multiple of sequence_length=96"),
         ({"training": {"sequence_length": 10**9}}, "training.sequence_length"),
         ({"data": {"memory": "0GB"}}, "data.memory: 0GB is too little"),
