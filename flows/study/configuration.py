@@ -19,7 +19,7 @@ from model.evaluation.job import INTROSPECTION, EvaluationSettings
 from model.training.config import HOW_FAR, HOW_IT_RUNS, NotNegative, Positive, TrainingConfig
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import resolve_benchmark
-from pipeline.errors import InputError
+from pipeline.errors import placing
 from pipeline.sources.source import Source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.digests import digest
@@ -50,6 +50,10 @@ ELSEWHERE = {  # sizes of a model that are no field of models.dreamer
     "sequence_length": "training.sequence_length",
 }
 OF_ALL = ("seed", *HOW_FAR, "batch_tokens", "loss_on", "device", "raw_checkpoints")  # no variant has its own
+
+
+Distinct = AfterValidator(lambda values: distinct(values, "these values"))
+Seeds = Annotated[list[NotNegative], Distinct]
 
 
 class Match(Section):
@@ -84,7 +88,7 @@ class Variant(Section):
         default_factory=dict,
         description="settings of its own; a learning_rate, also {times: 0.25, of: LA}, is not tuned",
     )
-    seeds: list[int] | None = Field(None, min_length=1, description="of its own; default: training.seeds")
+    seeds: Seeds | None = Field(None, min_length=1, description="of its own; default: training.seeds")
 
     @field_validator("training")
     @classmethod
@@ -127,9 +131,6 @@ NamedVariant = Annotated[
 ]
 
 
-Distinct = AfterValidator(lambda values: distinct(values, "these values"))
-
-
 class Models(Section):
     """The architectures and depths. Variants are matched to the baseline in FLOPs and parameters."""
 
@@ -169,7 +170,7 @@ class Tuning(Section):
     learning_rate: Annotated[list[Positive], Distinct, AfterValidator(sorted)] = Field(
         min_length=2, description="one beyond is added where an edge is best"
     )
-    seeds: Annotated[list[NotNegative], Distinct] = Field(min_length=1, description="of the search alone")
+    seeds: Seeds = Field(min_length=1, description="of the search alone")
     tokens: int = Field(ge=1, description="of each training of the search")
 
 
@@ -194,7 +195,7 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
         description="tokens between checkpoints, in place of their number: a longer study keeps their places",
     )
     sequence_length: int = Field(4096, ge=8, le=LONGEST_SEQUENCE, description="tokens of a row")
-    seeds: list[int] = Field(default=[0, 1], min_length=1, description="each model is trained once with each")
+    seeds: Seeds = Field(default=[0, 1], min_length=1, description="each model is trained once with each")
     seeds_until: SeedsUntil | None = Field(
         None, description="add seeds until the study is decided, in place of `seeds`"
     )
@@ -237,8 +238,7 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
                 f"batch_tokens={self.batch_tokens:,} is no multiple of sequence_length={self.sequence_length:,}: "
                 "a step reads whole rows"
             )
-        for seed in distinct(self.seeds, "seeds"):
-            TrainingConfig(**self.recipe(seed))
+        TrainingConfig(**self.recipe(0))
         if usual["warmup_steps"] != self.warmup_steps >= 2 * self.tokens / self.batch_tokens:
             raise ValueError(f"warmup_steps={self.warmup_steps:,} are more than {self.tokens:,} tokens take in all")
         return self
@@ -355,13 +355,10 @@ class Study(Section):
                 if rate.keys() != {"times", "of"} or isinstance(rates.get(str(rate["of"]), {}), dict):
                     raise ValueError(f"{where}: learning_rate is a number, or {{times: 0.25, of: a variant with one}}")
                 own["learning_rate"] = rate["times"]
-            seeds = set(distinct(self.seeds_of(variant.name), f"{where}: seeds"))
-            try:
-                for seed in seeds:
-                    TrainingConfig(**{**training.recipe(seed), **own})
-            except InputError as error:
-                raise ValueError(f"{where}: {error}") from None
-            recipe = {**training.recipe(0), **own, "of": rate if training.tune or isinstance(rate, dict) else None}
+            seeds, recipe = {*self.seeds_of(variant.name)}, {**training.recipe(0), **own}
+            with placing(where):
+                TrainingConfig(**recipe)
+            recipe["of"] = rate if training.tune or isinstance(rate, dict) else None
             kind = variant.model_dump(exclude={"name", "seeds"})
             kind["training"] = {name: value for name, value in recipe.items() if name not in HOW_IT_RUNS}
             for name, others, other in before:

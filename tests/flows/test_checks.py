@@ -57,6 +57,7 @@ def test_a_source_that_does_not_fit_its_first_rows_is_told_before_the_world_is_w
     check_study(load_study(study_file(tmp_path, data={"sources": ["builtin", mine]}), root=tmp_path / "run"))
 
 
+WRONG_SIZE = {"name": "B", "family": "DR", "overrides": {"experts": 0}}
 TUNE = {"learning_rate": [1e-3, 2e-3], "seeds": [900], "tokens": 6000}
 
 
@@ -118,6 +119,8 @@ def own(**training: Any) -> dict[str, Any]:
         ({"evaluation": {"bootstrap_replicates": 10**6}}, "less than or equal to 100000"),
         ({"data": {"memory": "much"}}, "write it like 4GB"),
         ({"models": {"dreamer": {"hidden_size": 10**7}}}, "make models.dreamer smaller"),
+        ({"models": {"dreamer": {"hiden_size": 64}}}, "models.dreamer: model configuration: hiden_size is no field"),
+        ({"models": {"variants": ["LA", WRONG_SIZE]}}, "models.variants: B: model configuration: experts is 0"),
         ({"data": {"tokenizer": {"file": __file__}}}, "is no tokenizer.json"),
         ({"compute": {"cluster": "tcp://127.0.0.1:1"}}, "Dask is not installed"),
     ],

@@ -45,7 +45,7 @@ def test_an_operation_that_nobody_can_count_is_named_and_stops_a_match() -> None
     found = counted("Kernel", {})
     assert any("own.product" in remark for remark in found.remarks)
     target = Resources(10_000, 50_000.0, 0)
-    with pytest.raises(InputError, match=r"Kernel cannot be matched: .*own\.product"):
+    with pytest.raises(InputError, match=r"models\.variants: Kernel: cannot be matched: .*own\.product"):
         size(
             Sizing("Kernel", described("Kernel", {"hidden_size": 16}), LENGTH, {"flops": "hidden_size"}, target),
             **TRUSTED,
