@@ -23,7 +23,7 @@ POINT = ["variant", "seed", "tokens", "task"]
 VALUES = ("score", "loss")
 OPTIONAL = ("items", "chance", "stderr")
 READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    ".csv": lambda path: pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""]),
+    ".csv": lambda path: _read_csv(path),
     ".parquet": lambda path: pq.read_table(path).to_pandas(ignore_metadata=True),  # an index becomes columns
     ".jsonl": lambda path: pd.read_json(path, lines=True, dtype=False, precise_float=True),
 }
@@ -129,6 +129,14 @@ def _read(path: Path) -> pd.DataFrame:
     if rows.empty:
         raise InputError(f"{path}: holds no rows")
     return rows.rename(columns=str)
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    """Read the texts of a CSV file. Where semicolons separate them, decimals may follow a comma, as in spreadsheets."""
+    commas = "variant" not in pd.read_csv(path, sep=";", nrows=0)
+    rows = pd.read_csv(path, sep="," if commas else ";", dtype=str, keep_default_na=False, na_values=[""])
+    numbers = [] if commas else [name for name in rows if name in LIMITS and name not in WHOLE]
+    return rows.assign(**{name: rows[name].str.replace(",", ".") for name in numbers})
 
 
 def _checked(path: Path, rows: pd.DataFrame, keys: Sequence[str], known: Sequence[str]) -> pd.DataFrame:

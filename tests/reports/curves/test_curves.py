@@ -80,12 +80,13 @@ def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
             read_curves(tmp_path / name)
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize("kind", ["csv", "semicolons.csv", "parquet", "jsonl"])
 def test_scores_and_losses_are_values_of_their_own_in_every_format(tmp_path: Path, kind: str) -> None:
     frame = TWO.assign(score=[0.1, 0.2, 0.3, None], loss=[3.0, 2.0, 2.5, 1.5], stderr=0.05, note="mine")
     path = tmp_path / f"curves.{kind}"
-    write = {"csv": frame.to_csv, "parquet": frame.to_parquet, "jsonl": frame.to_json}[kind]
-    write(path, **{"orient": "records", "lines": True} if kind == "jsonl" else {"index": False})
+    write = {".csv": frame.to_csv, ".parquet": frame.to_parquet, ".jsonl": frame.to_json}[path.suffix]
+    options = {"semicolons.csv": {"sep": ";", "decimal": ","}, "jsonl": {"orient": "records", "lines": True}}
+    write(path, **{"index": False, **options.get(kind, {})})
     read = read_curves(path)
     assert read.ignored == ["note"]
     found = read.points[["metric", "tokens", "value", "stderr"]].to_numpy().tolist()
