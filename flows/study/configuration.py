@@ -74,9 +74,7 @@ class Variant(Section):
     name: str = Field(pattern=r"^[A-Za-z0-9+][A-Za-z0-9+_.-]*$", description="letters, digits, + and (not first) . - _")
     family: Literal["LA", "DR", "DR+DA"] | None = Field(None, description="layered, recurrent, with depth attention")
     overrides: dict[str, Any] = Field(default_factory=dict, description="fields of DreamerConfig, with `family`")
-    module: str | None = Field(
-        None, pattern=r"^[^:]+\.py:[A-Za-z_]\w*$", description="a class beside the study: <file>.py:<class>"
-    )
+    module: str | None = Field(None, pattern=r"^[^:]+\.py:[A-Za-z_]\w*$", description="a class: <file>.py:<class>")
     files: list[str] = Field(default_factory=list, description="further files of code that the module needs")
     transformers: str | None = Field(None, pattern=r"^\w[\w.-]*$", description="a model type of transformers")
     config: dict[str, Any] = Field(default_factory=dict, description="arguments of the class, or of the model type")
@@ -192,13 +190,11 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
     checkpoint_every: int | None = Field(
         None,
         ge=1,
-        description="tokens between checkpoints, in place of their number: a longer study keeps their places",
+        description="tokens between checkpoints, in place of their number: a longer study keeps them",
     )
     sequence_length: int = Field(4096, ge=8, le=LONGEST_SEQUENCE, description="tokens of a row")
     seeds: Seeds = Field(default=[0, 1], min_length=1, description="each model is trained once with each")
-    seeds_until: SeedsUntil | None = Field(
-        None, description="add seeds until the study is decided, in place of `seeds`"
-    )
+    seeds_until: SeedsUntil | None = Field(None, description="add seeds until it is decided, in place of `seeds`")
     screening: float = Field(0.0, ge=0, lt=1, description="all seeds train this far, then the best; 0: all to the end")
     tune: Tuning | None = Field(None, description="choose each model's learning rate on held-out text")
     ranks: int | None = Field(

@@ -21,7 +21,7 @@ from pipeline.benchmarks.table import BENCHMARKS
 from pipeline.errors import InputError
 from pipeline.sources.source import Source
 from pipeline.storage.store import Output
-from tests.flows.by_hand import at_once, entry, study_file, tiny, write_own_rows
+from tests.flows.by_hand import BENCHMARK, at_once, entry, study_file, tiny, write_own_rows
 from tests.flows.small_study import TINY
 
 
@@ -157,6 +157,17 @@ def test_a_metric_that_the_task_does_not_have_is_told_before_anything_is_trained
         (tmp_path / "m.yaml").write_text(f"include: base.yaml\ntask: m\n{odd}\n")
         study = study_file(tmp_path, evaluation={"benchmarks": [mine]})
         check_benchmarks(load_study(study, root=tmp_path / "run"), trust_code=True)
+
+
+def test_a_template_that_names_no_column_is_told_before_any_training(tmp_path: Path) -> None:
+    write_own_rows(tmp_path / "mirror", "items", [{"q": "What is 1 and 1?", "a": "2"}])
+    lines = ["task: b", "output_type: generate_until", "doc_to_text: '{{question}}'", "doc_to_target: '{{a}}'"]
+    (tmp_path / "b.yaml").write_text("\n".join([*lines, "metric_list: [{metric: exact_match}]"]))
+    own = {**BENCHMARK, "task": None, "yaml": "b.yaml", "metric": "exact_match"}
+    sections = {"data": {"mirror": str(tmp_path / "mirror")}, "evaluation": {"benchmarks": [own]}}
+    assert "b.yaml ('question' is undefined)" in refusal(tmp_path, **sections)
+    own["overrides"] = {"doc_to_text": "{{q}}"}
+    check_study(load_study(study_file(tmp_path, **sections), root=tmp_path / "run"))
 
 
 def test_plain_tasks_and_the_table_need_no_trust(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
         (("sources: [builtin]", "sources: [gsm8q]"), "gsm8k"),
         (("tokens: 24_000", "tokens: 0"), "training.tokens"),
         (("name: tiny", "name: 'my study'"), "name: 'my study' must be letters, digits and (not first) . - _"),
-        (("depths: [2]", "depths: [2]\n  variants: [{name: a, module: my.py}]"), "'my.py' must be a class beside"),
+        (("depths: [2]", "depths: [2]\n  variants: [{name: a, module: my.py}]"), "'my.py' must be a class: <file>"),
         (("depths: [2]", "depths: [2]\n  variants: [{name: a, transformers: a/b}]"), "'a/b' must be a model type"),
         (("loss_on: responses", "loss_on: all of it"), "training.loss_on"),
         (("name: tiny", "name: [tiny"), "not valid YAML"),
