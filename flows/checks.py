@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from flows.data import PlannedData
 from flows.jobs.devices import gpus, machine_memory, share_ranks
@@ -16,7 +17,7 @@ from flows.watching.looks import folder_size, free_bytes
 from model.evaluation.harness_files import find_task, read_task
 from model.evaluation.trust import check_overrides
 from model.matching import EXPERTS
-from pipeline.benchmarks.items import task_file
+from pipeline.benchmarks.items import task_file, task_specifications
 from pipeline.errors import InputError
 from pipeline.sources.repositories.folders import source_files
 from pipeline.sources.stage import check_rows
@@ -81,8 +82,8 @@ def study_warnings(study: Study) -> list[str]:
 def check_data(study: Study, *, trust_code: bool = False) -> None:
     """Check the mirror, the benchmarks, and the first rows of the sources that are here.
 
-    So a wrong path, column or delimiter is told at once, and a mirror that is not there also where nothing of it is
-    needed.
+    So a wrong path, column, template or delimiter is told at once, and a mirror that is not there also where nothing of
+    it is needed.
     """
     if study.mirror and not study.mirror.is_dir():
         raise InputError(f"data.mirror: there is no folder {study.mirror}")
@@ -91,6 +92,14 @@ def check_data(study: Study, *, trust_code: bool = False) -> None:
     for source in study.own_sources:
         if folder := data.find(source):
             check_rows(source, source_files(source, folder))
+    for benchmark in study.own_benchmarks:
+        if (benchmark.yaml or benchmark.overrides) and (folder := data.find(benchmark)):
+            from model.evaluation.harness_definitions import build_task, tune_libraries  # lm-eval takes two seconds
+
+            tune_libraries()
+            with TemporaryDirectory() as place:
+                for one in task_specifications(benchmark, folder, place, beside=study.place, mirror=study.mirror):
+                    build_task(one, place, trust_code=trust_code)
 
 
 def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
@@ -168,12 +177,8 @@ def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:
 
 def _check_disk(study: Study, planned: Sequence[PlannedModel]) -> None:
     """Raise InputError if training writes more than is free; what the store holds of that already is not counted."""
-    needed = sum(bytes_written(study, planned))
-    free = free_bytes(study.store_folder)
-    if needed <= free:
-        return
-    written = folder_size(study.store_folder / "runs")
-    if needed - written > free:
+    needed, free = sum(bytes_written(study, planned)), free_bytes(study.store_folder)
+    if needed > free and needed - folder_size(study.store_folder / "runs") > free:
         raise InputError(
             f"{study.store_folder}: training writes {needed / 1e9:,.1f} GB of checkpoints and states, and "
             f"{free / 1e9:,.1f} GB are free; take fewer training.checkpoints, or a larger disk with --root"

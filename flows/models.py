@@ -17,7 +17,7 @@ from model.architectures.code import digests
 from model.architectures.module import TRANSFORMERS, Architecture, ModuleConfig, training_flops
 from model.config import la
 from model.matching import match_costs, match_fields
-from pipeline.errors import InputError
+from pipeline.errors import InputError, placing
 from pipeline.storage.digests import canonical
 
 FAMILIES: dict[str, dict[str, bool]] = {  # how a family differs from the layered model
@@ -86,7 +86,8 @@ def plan_models(
     length = models.counted_length or study.training.sequence_length
     for depth in models.depths:
         sizes = {"vocabulary_size": vocabulary_size, "sequence_length": study.training.sequence_length}
-        layered = la(**{"depth": depth, **models.dreamer, **sizes})
+        with placing("models.dreamer"):
+            layered = la(**{"depth": depth, **models.dreamer, **sizes})
         baseline = next(variant for variant in models.variants if variant.name == models.compared_with)
         described = {variant.name: describe(study, variant, layered, sizes) for variant in models.variants}
         reference = layered if baseline.matched else described[baseline.name]
@@ -103,13 +104,13 @@ def plan_models(
 
 def describe(study: Study, variant: Variant, layered: DreamerConfig, sizes: Mapping[str, int]) -> Architecture:
     """Describe a variant before it is matched."""
-    if variant.family:
-        changes = {**FAMILIES[variant.family], **variant.overrides}
-        return DreamerConfig(**{**layered.to_dict(), **changes}) if changes else layered
-    if variant.transformers:
-        return ModuleConfig(module=f"{TRANSFORMERS}:{variant.transformers}", config=variant.config, **sizes)
-    files = digests(study.place, variant.code_files)
-    return ModuleConfig(module=variant.module, config=variant.config, files=files, **sizes)
+    with placing(f"models.variants: {variant.name}"):
+        if variant.family:
+            changes = {**FAMILIES[variant.family], **variant.overrides}
+            return DreamerConfig(**{**layered.to_dict(), **changes}) if changes else layered
+        module = variant.module or f"{TRANSFORMERS}:{variant.transformers}"
+        files = digests(study.place, variant.code_files)
+        return ModuleConfig(module=module, config=variant.config, files=files, **sizes)
 
 
 def size(sizing: Sizing, code: Path | None = None, *, trust_code: bool = False) -> Answer:
@@ -117,38 +118,41 @@ def size(sizing: Sizing, code: Path | None = None, *, trust_code: bool = False) 
 
     Raises InputError where no match exists, and for a model that breaks the contract of an architecture.
     """
+    with placing(f"models.variants: {sizing.name}"):
+        return _by_formula(sizing) if sizing.by_formula else _by_running(sizing, code, trust_code=trust_code)
+
+
+def _by_formula(sizing: Sizing) -> Answer:
     config, length, target = sizing.architecture, sizing.length, sizing.target
-    if sizing.by_formula:
-        if target:
-            # As many experts in all as the layers of a layered model have.
-            experts = max(config.experts * config.depth // config.layers, config.active_experts)
-            start = dataclasses.replace(config, experts=experts)
-            config = match_costs(start, target.flops_per_token, target.parameters, length=length)
-        return config, resources(config, length)
+    if target:
+        # As many experts in all as the layers of a layered model have.
+        experts = max(config.experts * config.depth // config.layers, config.active_experts)
+        start = dataclasses.replace(config, experts=experts)
+        config = match_costs(start, target.flops_per_token, target.parameters, length=length)
+    return config, resources(config, length)
+
+
+def _by_running(sizing: Sizing, code: Path | None, *, trust_code: bool) -> Answer:
     from model.networks.checks import check_contract
     from model.networks.counting import check_countable, count  # imports torch
+
+    config, length, target = sizing.architecture, sizing.length, sizing.target
 
     def sized(values: Mapping[str, Any]) -> Architecture:
         if isinstance(config, DreamerConfig):
             return DreamerConfig(**values)
         return dataclasses.replace(config, config=dict(values))
 
-    @cache
+    @cache  # the search comes back to the same sizes
     def counted(values: str) -> dict[str, float]:
         found = count(sized(json.loads(values)), length, code=code, trust_code=trust_code)
-        check_countable(sizing.name, found)
+        check_countable(found)
         return {"flops": found.flops_per_token, "parameters": found.parameters}
-
-    def cost(values: Mapping[str, Any]) -> dict[str, float]:
-        return counted(canonical(values))  # the search comes back to the same sizes
 
     if target:
         wanted = {"flops": target.flops_per_token, "parameters": target.parameters}
         values = config.to_dict() if isinstance(config, DreamerConfig) else config.config
-        try:
-            config = sized(match_fields(values, sizing.match, wanted, cost))
-        except InputError as error:
-            raise InputError(f"matching: {sizing.name}: {error}") from error
+        config = sized(match_fields(values, sizing.match, wanted, lambda sizes: counted(canonical(sizes))))
     costs = count(config, length, code=code, trust_code=trust_code)
     if isinstance(config, ModuleConfig):
         remarks = check_contract(config, code=code, trust_code=trust_code)

@@ -307,12 +307,11 @@ class Plan(PlannedData):
         tune, found = self.study.training.tune, []
         if not self.data.packed.results[TUNING]:
             raise InputError("training.tune: too few documents to hold some out (data.tuning); give at least 50")
-        for place, model in enumerate(self.models):
-            own = self.study.variant(model.variant).training
+        tuned = [one for one in self.models if "learning_rate" not in self.study.variant(one.variant).training]
+        for place, model in enumerate(tuned):
             for number, (rate, seed) in enumerate(itertools.product(rates, tune.seeds)):
                 run = self._describe(model, seed, rate, (tune.tokens,))
-                run = dataclasses.replace(run, status="tuning", priority=(1, number, -place))
-                found += [] if "learning_rate" in own else [run]
+                found.append(dataclasses.replace(run, status="tuning", priority=(1, number, -place)))
         return found
 
     def search_ended(self, runs: Sequence[Run]) -> bool:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from pipeline.errors import InputError, nearest_name
+from pipeline.errors import InputError, nearest
 
 Kind = TypeVar("Kind", bound=type)
 
@@ -80,8 +80,7 @@ def _first_error(error: ValidationError, kind: type, where: str) -> str:
     name, said = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
     if first["type"] == "unexpected_keyword_argument":
         known = [field.name for field in dataclasses.fields(kind)]
-        nearest = nearest_name(name, known)
-        text = f"{name} is no field; " + (f"did you mean {nearest}?" if nearest else f"known are {', '.join(known)}")
+        text = f"{name} is no field" + nearest(name, known, f"; known are {', '.join(known)}")
     elif first["type"].startswith("missing"):
         text = f"{name} is missing"
     else:

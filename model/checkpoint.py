@@ -26,7 +26,7 @@ from model.architectures.contract import Network
 from model.architectures.module import Architecture, read_architecture
 from model.checksums import check_file, list_states, read_checked, write_checksums
 from model.networks import build
-from pipeline.errors import InputError
+from pipeline.errors import InputError, placing
 from pipeline.storage.files import PARTIAL, atomic_folder
 
 FILES = {"averaged": "averaged.safetensors", "raw": "model.safetensors"}
@@ -157,10 +157,8 @@ def _load_config(path: Path) -> Architecture:
         values = read_checked(path)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror})") from error
-    try:
+    with placing(str(path)):
         return read_architecture(values)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def _load_tensors(path: Path) -> dict[str, Tensor]:

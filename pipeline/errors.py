@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class InputError(ValueError):
     """Bad input; the text is one line that tells what is wrong, where, and what to do."""
 
 
-def nearest_name(name: object, known: Iterable[str]) -> str:
-    """Return the known name that is most similar to a mistyped `name`, or "" when none is similar."""
-    return next(iter(difflib.get_close_matches(str(name), list(known), n=1)), "")
+@contextmanager
+def placing(where: str) -> Iterator[None]:
+    """Begin the text of an InputError of the block with where it is."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def nearest(name: object, known: Iterable[str], otherwise: str = "") -> str:
+    """Hint at the known name that is most similar to a mistyped one, `; did you mean 'x'?`, or say `otherwise`."""
+    near = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else otherwise

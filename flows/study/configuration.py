@@ -19,7 +19,7 @@ from model.evaluation.job import INTROSPECTION, EvaluationSettings
 from model.training.config import HOW_FAR, HOW_IT_RUNS, NotNegative, Positive, TrainingConfig
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import resolve_benchmark
-from pipeline.errors import InputError
+from pipeline.errors import placing
 from pipeline.sources.source import Source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.digests import digest
@@ -52,6 +52,10 @@ ELSEWHERE = {  # sizes of a model that are no field of models.dreamer
 OF_ALL = ("seed", *HOW_FAR, "batch_tokens", "loss_on", "device", "raw_checkpoints")  # no variant has its own
 
 
+Distinct = AfterValidator(lambda values: distinct(values, "these values"))
+Seeds = Annotated[list[NotNegative], Distinct]
+
+
 class Match(Section):
     """The sizes of a variant that are searched until its costs are nearest to those of the baseline."""
 
@@ -67,14 +71,12 @@ class Match(Section):
 class Variant(Section):
     """One architecture to compare: of the bundled family, in a file of one's own, or of the transformers library."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9+][A-Za-z0-9+_.-]*$", description="in tables and figures")
+    name: str = Field(pattern=r"^[A-Za-z0-9+][A-Za-z0-9+_.-]*$", description="letters, digits, + and (not first) . - _")
     family: Literal["LA", "DR", "DR+DA"] | None = Field(None, description="layered, recurrent, with depth attention")
     overrides: dict[str, Any] = Field(default_factory=dict, description="fields of DreamerConfig, with `family`")
-    module: str | None = Field(
-        None, pattern=r"^[^:]+\.py:[A-Za-z_]\w*$", description="a class beside the study: <file>.py:<class>"
-    )
+    module: str | None = Field(None, pattern=r"^[^:]+\.py:[A-Za-z_]\w*$", description="a class: <file>.py:<class>")
     files: list[str] = Field(default_factory=list, description="further files of code that the module needs")
-    transformers: str | None = Field(None, min_length=1, description="a model type of the transformers library")
+    transformers: str | None = Field(None, pattern=r"^\w[\w.-]*$", description="a model type of transformers")
     config: dict[str, Any] = Field(default_factory=dict, description="arguments of the class, or of the model type")
     match: bool | Match | None = Field(
         None, description="to the baseline: sizes by name, or true (the default of a family) for experts and their size"
@@ -83,7 +85,7 @@ class Variant(Section):
         default_factory=dict,
         description="settings of its own; a learning_rate, also {times: 0.25, of: LA}, is not tuned",
     )
-    seeds: list[int] | None = Field(None, min_length=1, description="of its own; default: training.seeds")
+    seeds: Seeds | None = Field(None, min_length=1, description="of its own; default: training.seeds")
 
     @field_validator("training")
     @classmethod
@@ -126,9 +128,6 @@ NamedVariant = Annotated[
 ]
 
 
-Distinct = AfterValidator(lambda values: distinct(values, "these values"))
-
-
 class Models(Section):
     """The architectures and depths. Variants are matched to the baseline in FLOPs and parameters."""
 
@@ -168,7 +167,7 @@ class Tuning(Section):
     learning_rate: Annotated[list[Positive], Distinct, AfterValidator(sorted)] = Field(
         min_length=2, description="one beyond is added where an edge is best"
     )
-    seeds: Annotated[list[NotNegative], Distinct] = Field(min_length=1, description="of the search alone")
+    seeds: Seeds = Field(min_length=1, description="of the search alone")
     tokens: int = Field(ge=1, description="of each training of the search")
 
 
@@ -190,13 +189,11 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
     checkpoint_every: int | None = Field(
         None,
         ge=1,
-        description="tokens between checkpoints, in place of their number: a longer study keeps their places",
+        description="tokens between checkpoints, in place of their number: a longer study keeps them",
     )
     sequence_length: int = Field(4096, ge=8, le=LONGEST_SEQUENCE, description="tokens of a row")
-    seeds: list[int] = Field(default=[0, 1], min_length=1, description="each model is trained once with each")
-    seeds_until: SeedsUntil | None = Field(
-        None, description="add seeds until the study is decided, in place of `seeds`"
-    )
+    seeds: Seeds = Field(default=[0, 1], min_length=1, description="each model is trained once with each")
+    seeds_until: SeedsUntil | None = Field(None, description="add seeds until it is decided, in place of `seeds`")
     screening: float = Field(0.0, ge=0, lt=1, description="all seeds train this far, then the best; 0: all to the end")
     tune: Tuning | None = Field(None, description="choose each model's learning rate on held-out text")
     ranks: int | None = Field(
@@ -236,8 +233,7 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
                 f"batch_tokens={self.batch_tokens:,} is no multiple of sequence_length={self.sequence_length:,}: "
                 "a step reads whole rows"
             )
-        for seed in distinct(self.seeds, "seeds"):
-            TrainingConfig(**self.recipe(seed))
+        TrainingConfig(**self.recipe(0))
         if usual["warmup_steps"] != self.warmup_steps >= 2 * self.tokens / self.batch_tokens:
             raise ValueError(f"warmup_steps={self.warmup_steps:,} are more than {self.tokens:,} tokens take in all")
         return self
@@ -299,7 +295,7 @@ class Compute(Section):
 class Study(Section):
     """A whole study: `name` and the sections; `root` is where everything it writes lies."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="names the study's folder and its results")
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="letters, digits and (not first) . - _")
     remark: str = Field("", description="what readers of the report must know, as how settings were chosen beforehand")
     root: HomePath | None = Field(None, description="where the study writes; default runs/<name>")
     store: HomePath | None = Field(None, description="a store shared with other studies; default <root>/store")
@@ -354,13 +350,10 @@ class Study(Section):
                 if rate.keys() != {"times", "of"} or isinstance(rates.get(str(rate["of"]), {}), dict):
                     raise ValueError(f"{where}: learning_rate is a number, or {{times: 0.25, of: a variant with one}}")
                 own["learning_rate"] = rate["times"]
-            seeds = set(distinct(self.seeds_of(variant.name), f"{where}: seeds"))
-            try:
-                for seed in seeds:
-                    TrainingConfig(**{**training.recipe(seed), **own})
-            except InputError as error:
-                raise ValueError(f"{where}: {error}") from None
-            recipe = {**training.recipe(0), **own, "of": rate if training.tune or isinstance(rate, dict) else None}
+            seeds, recipe = {*self.seeds_of(variant.name)}, {**training.recipe(0), **own}
+            with placing(where):
+                TrainingConfig(**recipe)
+            recipe["of"] = rate if training.tune or isinstance(rate, dict) else None
             kind = variant.model_dump(exclude={"name", "seeds"})
             kind["training"] = {name: value for name, value in recipe.items() if name not in HOW_IT_RUNS}
             for name, others, other in before:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, create_model, field_validator, model_validator
 
-from pipeline.errors import nearest_name
+from pipeline.errors import nearest
 
 
 class Section(BaseModel):
@@ -30,7 +30,11 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _plain_values(cls, value: Any, info: ValidationInfo) -> Any:
-        return _check_plain(value, cls.model_fields[str(info.field_name)].annotation)
+        field = cls.model_fields[str(info.field_name)]
+        for rule in field.metadata if isinstance(value, str) else ():
+            if not re.fullmatch(getattr(rule, "pattern", None) or "(?s:.*)", value):  # which pydantic would show
+                raise ValueError(f"{value!r} must be {field.description}")
+        return _check_plain(value, field.annotation)
 
 
 def check_keys(value: Any, valid: Iterable[str]) -> Any:
@@ -38,9 +42,7 @@ def check_keys(value: Any, valid: Iterable[str]) -> Any:
     valid = list(valid)
     for key in value if isinstance(value, Mapping) else ():
         if key not in valid:
-            near = nearest_name(key, valid)
-            hint = f"did you mean {near!r}?" if near else f"valid keys are {', '.join(valid)}"
-            raise ValueError(f"unknown key {key!r}; {hint}")
+            raise ValueError(f"unknown key {key!r}" + nearest(key, valid, f"; valid keys are {', '.join(valid)}"))
     return value
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pipeline.errors import InputError, nearest_name
+from pipeline.errors import InputError, nearest
 
 try:
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -26,8 +26,7 @@ class TransformersModel(nn.Module):
         longest = aliases.get("max_position_embeddings", "max_position_embeddings")
         known = {*CONFIG_MAPPING[kind]().to_dict(), *aliases}
         for name in values.keys() - known:
-            near = nearest_name(name, known)
-            raise InputError(f"{kind} has no field {name}" + (f"; did you mean {near}?" if near else ""))
+            raise InputError(f"{kind} has no field {name}{nearest(name, known)}")
         length = {longest: sequence_length} if longest in known else {}
         config = AutoConfig.for_model(kind, **{"vocab_size": vocabulary_size, **length, **values})
         self.model = AutoModelForCausalLM.from_config(config)
@@ -36,8 +35,7 @@ class TransformersModel(nn.Module):
     def of_type(cls, kind: str) -> Any:
         """Return what builds models of a type. Raises InputError for a type that the library does not know."""
         if kind not in CONFIG_MAPPING:
-            near = nearest_name(kind, list(CONFIG_MAPPING))
-            raise InputError(f"transformers has no model type {kind}" + (f"; did you mean {near}?" if near else ""))
+            raise InputError(f"transformers has no model type {kind}{nearest(kind, CONFIG_MAPPING)}")
         return functools.partial(cls, kind)
 
     def forward(self, tokens: Tensor) -> Tensor:

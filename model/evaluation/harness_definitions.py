@@ -18,10 +18,11 @@ _FEWSHOT_SEED = 1234  # lm-eval's own default
 
 
 def tune_libraries() -> None:
-    """Silence warnings and progress bars of the libraries."""
+    """Silence warnings and progress bars of the libraries, and what they tell their makers."""
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     datasets.utils.logging.set_verbosity_error()
     datasets.disable_progress_bars()
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # a request for every file, also of one that is here
 
 
 def build_task(specification: Mapping[str, Any], cache: Path | str | None = None, *, trust_code: bool = False) -> Task:

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from pipeline.errors import InputError, nearest_name
+from pipeline.errors import InputError, nearest
 
 # What a definition may say; lm-eval reads nothing of these as code. Its other keys take functions, or files of prompts.
 # fmt: off
@@ -76,8 +76,7 @@ def _mappings(entries: Any, key: str) -> Iterator[Mapping[str, Any]]:
 
 def _check_listed(kind: str, name: Any, known: Collection[str]) -> None:
     if not isinstance(name, str) or name not in known:
-        near = nearest_name(name, known)
-        raise RunsCode(f"the {kind} {name!r} may run code" + (f" (did you mean {near!r}?)" if near else ""))
+        raise RunsCode(f"the {kind} {name!r} may run code{nearest(name, known)}")
 
 
 def check_overrides(overrides: Mapping[str, Any], where: str) -> None:

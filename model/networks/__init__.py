@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 
 import torch
@@ -31,6 +32,10 @@ def build(
             return Dreamer(config, dtype=dtype)
     kind = load_class(config, code, trust_code=trust_code)
     sizes = {"vocabulary_size": config.vocabulary_size, "sequence_length": config.sequence_length}
+    try:
+        signature(kind).bind_partial(**sizes, **config.config)
+    except TypeError as error:
+        raise InputError(f"{config.module}: {error}; it takes {', '.join(signature(kind).parameters)}") from error
     try:
         return Wrapped(kind(**sizes, **config.config), config, dtype)
     except InputError:

@@ -119,7 +119,7 @@ def _flat(values: Any) -> list[Any]:
     return [one for value in values for one in (_flat(value) if isinstance(value, list | tuple) else [value])]
 
 
-def check_countable(name: str, resources: Resources) -> None:
+def check_countable(resources: Resources) -> None:
     """Raise InputError for a model whose FLOPs are known to be too low, where it is to be matched by them."""
     if short := next((remark for remark in resources.remarks if "leave out" in remark), None):
-        raise InputError(f"{name} cannot be matched: {short}; give its class flops_per_token(length), or match: false")
+        raise InputError(f"cannot be matched: {short}; give its class flops_per_token(length), or match: false")

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from model.architectures.module import Architecture, read_architecture
 from model.checked import Count, FileName, checked, parse_file
-from pipeline.errors import InputError
+from pipeline.errors import InputError, placing
 
 HOW_IT_RUNS = ("micro_batch_tokens", "checkpointing", "compile", "save_every_seconds", "keep")
 """Fields of TrainingConfig that are no part of a run's identity: they change its results by rounding at most."""
@@ -107,11 +107,9 @@ def read_run(folder: Path | str) -> Run:
         file = parse_file(_RunFile, folder / "run.json")
     except FileNotFoundError as error:
         raise InputError(f"no run in {folder}: run.json is missing") from error
-    try:
+    with placing(str(folder / "run.json")):
         training = {"seed": file.seed or 0, **file.training}
         if file.seed not in (None, training["seed"]):
             raise InputError(f"seed is {file.seed}, but training.seed is {training['seed']}; make them equal")
         model, settings = read_architecture(file.model), TrainingConfig(**training)
-    except InputError as error:
-        raise InputError(f"{folder / 'run.json'}: {error}") from None
     return Run(folder, file.run_id, file.variant, model, settings, data=folder / file.data)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.benchmarks.benchmark import Benchmark
-from pipeline.errors import InputError
+from pipeline.errors import InputError, placing
 from pipeline.sources.columns.sql import bind, evaluate, named_columns
 from pipeline.sources.files.readers import open_rows
 from pipeline.sources.files.table_rows import CsvRows
@@ -157,10 +157,8 @@ def _columns(
         for block in reader.blocks(named_columns(wanted, names), limit and -(-limit // len(files))):
             if block.malformed and not benchmark.text:  # a dropped row would shift the numbers of later items
                 raise InputError(f"{where}: row {block.malformed[0][0]} is malformed; mend it, or fetch the file again")
-            try:
+            with placing(where):
                 found = evaluate(bound, block.table)
-            except InputError as error:
-                raise InputError(f"{where}: {error}") from None
             yield [pc.fill_null(column.cast(pa.string()), "").to_pylist() for column in found.columns]
 
 

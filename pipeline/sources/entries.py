@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import yaml
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 
-from pipeline.errors import InputError, nearest_name
+from pipeline.errors import InputError, nearest
 from pipeline.sources.columns.sql import parse
 
 Entry = TypeVar("Entry")
@@ -86,11 +86,11 @@ def resolve(
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for key in entry:
         if key not in fields and key not in also:
-            raise InputError(f"{where}: unknown key {key!r}{nearest(str(key), [*fields, *also])}")
+            raise InputError(f"{where}: unknown key {key!r}{nearest(key, [*fields, *also])}")
     own = entry.get("repository") is not None or entry.get("files")
     base = None if own else table.get(str(entry.get("name")))
     if missing := [key for key in ("name", "repository") if not (base or entry.get(key) or (key != "name" and own))]:
-        raise InputError(f"{where}: {' and '.join(missing)} must be given{nearest(str(entry.get('name')), table)}")
+        raise InputError(f"{where}: {' and '.join(missing)} must be given{nearest(entry.get('name'), table)}")
     given = {key: value for key, value in entry.items() if key in fields and (key != "repository" or value)}
     values = {key: _default(fields[key]) if value is None else value for key, value in given.items()}
     return base, {key: value for key, value in values.items() if value is not dataclasses.MISSING}
@@ -103,12 +103,6 @@ def build(kind: type[Entry], base: Entry | None, values: Mapping[str, Any]) -> E
     except ValidationError as error:
         words = dict.fromkeys(_problem(kind, one, values) for one in error.errors())
         raise InputError(f"{kind.__name__.lower()} {values['name']!r}: {'; '.join(words)}") from None
-
-
-def nearest(word: str, known: Collection[str]) -> str:
-    """Return a hint at the most similar of the known words, `; did you mean 'x'?`, or the empty text."""
-    near = nearest_name(word, known)
-    return f"; did you mean {near!r}?" if near else ""
 
 
 def _default(field: dataclasses.Field) -> Any:

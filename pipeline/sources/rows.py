@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import InputError
+from pipeline.errors import InputError, placing
 from pipeline.sources.columns.sql import bind, check_turns, evaluate, named_columns, quoted, takes_elements
 from pipeline.sources.files.blocks import Block
 from pipeline.sources.files.readers import Reader
@@ -121,10 +121,8 @@ class RowConverter:
         return pa.array(parents[keep]), pa.array(numbers[keep]), found["1"].filter(pa.array(keep))
 
     def _evaluate(self, bound: Sequence[str], table: pa.Table) -> pa.Table:
-        try:
+        with placing(f"source {self.source.name!r}: {self.path}"):
             return evaluate(bound, table)
-        except InputError as error:
-            raise InputError(f"source {self.source.name!r}: {self.path}: {error}") from None
 
     def _documents(
         self, rows: pa.Array, question: pa.Array, response: pa.Array, answer: pa.Array, number: Any = None

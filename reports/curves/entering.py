@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.errors import InputError, nearest_name
+from pipeline.errors import InputError, nearest
 from reports.curves.lm_eval import read_lm_eval
 from reports.curves.points import Curves, read_curves
 from sql.results import connect, ingest, query
@@ -36,8 +36,7 @@ def enter_curves(database: Path, curves: Curves, *, baseline: str | None, replic
     """
     variants = list(curves.points["variant"].unique())
     if baseline and baseline not in variants:
-        near = nearest_name(baseline, variants)
-        raise InputError(f"no variant {baseline!r}{f' (nearest: {near!r})' if near else ''}; {', '.join(variants)}")
+        raise InputError(f"no variant {baseline!r}{nearest(baseline, variants)}; they are {', '.join(variants)}")
     baseline = baseline or variants[0]
     models = pd.DataFrame({"model_id": variants, "variant": variants, "place": range(1, len(variants) + 1)})
     runs = curves.points[["variant", "seed"]].drop_duplicates()

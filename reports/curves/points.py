@@ -16,14 +16,14 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 
-from pipeline.errors import InputError, nearest_name
+from pipeline.errors import InputError, nearest
 from sql.names import AVERAGE
 
 POINT = ["variant", "seed", "tokens", "task"]
 VALUES = ("score", "loss")
 OPTIONAL = ("items", "chance", "stderr")
 READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    ".csv": lambda path: pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""]),
+    ".csv": lambda path: _read_csv(path),
     ".parquet": lambda path: pq.read_table(path).to_pandas(ignore_metadata=True),  # an index becomes columns
     ".jsonl": lambda path: pd.read_json(path, lines=True, dtype=False, precise_float=True),
 }
@@ -131,15 +131,22 @@ def _read(path: Path) -> pd.DataFrame:
     return rows.rename(columns=str)
 
 
+def _read_csv(path: Path) -> pd.DataFrame:
+    """Read the texts of a CSV file. Where semicolons separate them, decimals may follow a comma, as in spreadsheets."""
+    commas = "variant" not in pd.read_csv(path, sep=";", nrows=0)
+    rows = pd.read_csv(path, sep="," if commas else ";", dtype=str, keep_default_na=False, na_values=[""])
+    numbers = [] if commas else [name for name in rows if name in LIMITS and name not in WHOLE]
+    return rows.assign(**{name: rows[name].str.replace(",", ".") for name in numbers})
+
+
 def _checked(path: Path, rows: pd.DataFrame, keys: Sequence[str], known: Sequence[str]) -> pd.DataFrame:
     """Check the columns that are known, and return them with numbers in place of texts. Raises InputError."""
     missing = [name for name in keys if name not in rows]
     values = [name for name in VALUES if name in rows]
     if missing or not values:
         absent = missing[0] if missing else "score"
-        near = nearest_name(absent, list(rows))
-        hint = f" (nearest: {near!r})" if near else ""
-        raise InputError(f"{path}: no column {absent!r}{'' if missing else ' or loss'}{hint}; it has {', '.join(rows)}")
+        named = f"{absent!r}{'' if missing else ' or loss'}{nearest(absent, rows)}"
+        raise InputError(f"{path}: no column {named}; it has {', '.join(rows)}")
     frame = pd.DataFrame(index=rows.index)
     for name in [name for name in rows if name in known]:
         there, given = rows[name].notna(), rows[name]

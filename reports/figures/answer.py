@@ -43,8 +43,8 @@ def answer(
     panels, shown = [], present(styles, curves)
     for depth, rows in ordered(headline(factors), styles).groupby("depth"):
         first = rows.iloc[0]
-        keys = {"depth": depth, "task": first["task"], "metric": first["metric"]}
-        curve, targets, rows = (_where(frame, keys) for frame in (curves, by_target, rows))
+        keys = rows[["depth", "task", "metric"]].head(1)
+        curve, targets, rows = (frame.merge(keys) for frame in (curves, by_target, rows))
         stops = rows[rows["bounded"]].merge(curve.groupby("variant")["tokens"].max().reset_index())
         name = measure_label(first)
         words = [never_reached(row) if row["bounded"] else _label(row) for row in rows.to_dict("records")]
@@ -59,10 +59,6 @@ def answer(
         "to a variant at equal height. Dashed: what a variant never reached. In brackets 95% intervals."
     )
     return figure("answer", "The answer", caption, panels, shown)
-
-
-def _where(frame: pd.DataFrame, keys: Mapping[str, object]) -> pd.DataFrame:
-    return frame[np.logical_and.reduce([frame[name] == value for name, value in keys.items()])]
 
 
 def _label(row: Mapping[str, Any]) -> str:

@@ -56,9 +56,8 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
     if rows["low"].notna().any():
         told = rows[~rows["within_noise"]]
         fewer, more = int(((told["low"] > 1) & ~told["bounded"]).sum()), int((told["high"] < 1).sum())
-        finding = (
-            f"Decided: {counted(fewer + more, 'ratio')} of {len(rows)}, {fewer} with fewer tokens and {more} with more."
-        )
+        among = f"Decided: {fewer + more} of {counted(len(rows), 'ratio')}"
+        finding = f"{among}, {fewer} with fewer tokens and {more} with more." if fewer + more else f"{among}."
     circles = {name: replace(style, shape="circle") for name, style in shown.items()}  # shapes stand for bounds here
     return figure(
         "mean-ratios",

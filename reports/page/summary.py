@@ -51,7 +51,8 @@ def _curves(data: StudyData) -> list[str]:
     for (depth, task), part in known.groupby(["depth", "task"]):
         grid = part.pivot_table(index="tokens", columns="variant", values="accuracy")
         grid = grid[[variant for variant in data.variants if variant in grid]]
-        cells = [[tokens(count), *map(_number, row)] for count, row in zip(grid.index, grid.to_numpy(), strict=True)]
+        grid = grid.map(lambda value: "" if pd.isna(value) else f"{value:.3g}")
+        cells = [[tokens(count), *row] for count, row in zip(grid.index, grid.to_numpy(), strict=True)]
         found.append(f"Accuracy at {depth_name(depth).lower()}, {_plain(task_name(task))}:")
         found.append(_table(["Tokens", *grid], cells))
     return found
@@ -60,10 +61,6 @@ def _curves(data: StudyData) -> list[str]:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [[_plain(cell) for cell in line] for line in (head, *rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], ["---"] * len(head), *lines[1:]))
-
-
-def _number(value: float) -> str:
-    return "" if pd.isna(value) else f"{value:.3g}"
 
 
 def _plain(text: str) -> str:

@@ -71,8 +71,7 @@ def _losses(rows: pd.DataFrame) -> Table:
         body.append((None, [*_model(row), *cells, _signed(row["difference"], 3)]))
     return table(
         "table-changed-losses",
-        "Loss on held-out documents at the end of training, in bits per byte; lower is better. There is no test: the "
-        "two studies need not hold out the same documents.",
+        "Loss on held-out documents at the end of training, in bits per byte; lower is better. There is no test.",
         [left("Model"), "Depth", *SIDES, "Change"],
         body,
     )

@@ -2,7 +2,7 @@
 
 The noise of an accuracy is what seeds differ by, on both sides, and the choice of the items, which are the same in both
 studies; with one seed on either side there is no test. Holm's correction is over all tests. Factors differ beyond noise
-where their 95 % intervals do not overlap. Tasks with other items are left out (comparability.py).
+where their 95 % intervals do not overlap. Tasks with other items or documents are left out (comparability.py).
 """
 
 from __future__ import annotations
@@ -70,11 +70,13 @@ def compare(
     if all(baselines) and baselines[0] != baselines[1]:
         notes.append(f"left out: factors, whose baselines are {baselines[0][0]} and {baselines[1][0]}")
     pairs = factors[0].merge(factors[1], on=[*MODEL, "task", "rule", "baseline"], suffixes=("_first", "_second"))
-    pairs = pairs[~pairs["task"].isin(left_out | ({AVERAGE} if average else set()))].reset_index(drop=True)
+    losses, unequal = _losses(*held_out)
+    left_out |= {AVERAGE} if average else set()
+    left_out |= {*losses["task"]} if unequal else set()
+    pairs = pairs[~pairs["task"].isin(left_out)].reset_index(drop=True)
     above = (pairs["low_first"] > pairs["high_second"]) & (pairs["bound_first"] != "at most")
     below = (pairs["low_second"] > pairs["high_first"]) & (pairs["bound_second"] != "at most")
     pairs["apart"] = above | below
-    losses, unequal = _losses(*held_out)
     return Comparison(_verdict(accuracies, pairs), accuracies, pairs, losses, notes + average + unequal)
 
 
@@ -107,18 +109,14 @@ def _losses(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, li
     if pairs.empty or (versions[0] == versions[1] and len(versions[0]) == 1):
         return pairs, []
     known = "other documents" if all(versions) else "documents that may be others"
-    return pairs, [f"beware: held-out losses are of {known} in the two studies, so they say nothing of the models"]
+    said = f"beware: held-out losses are of {known} in the two studies, so they say nothing of the models"
+    return pairs, [f"{said}, and their factors are left out"]
 
 
 def _accuracies(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Test each model, task and checkpoint that both studies have; return the table, and what is left out."""
-    items = first.merge(
-        second,
-        on=[*PLACE, "item_id", "metric", "filter"],
-        how="outer",
-        suffixes=("_first", "_second"),
-        indicator="in",
-    )
+    keys = [*PLACE, "item_id", "metric", "filter"]
+    items = first.merge(second, on=keys, how="outer", suffixes=("_first", "_second"), indicator="in")
     rows, notes = [], []
     for model, of_model in items.groupby(MODEL, dropna=False):
         if alone := _of_one_study(of_model):

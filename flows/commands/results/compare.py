@@ -17,8 +17,8 @@ from sql.statistics.comparison import Comparison, compare, study_of
 def compare_studies(options: argparse.Namespace) -> None:
     """Compare the two studies that the command names, and print the tables.
 
-    Without `all` the rows are those that changed, and the mean factors on the average. Raises InputError where there is
-    nothing to compare, or a file holds several studies and none is named.
+    Without `all` the rows are those that changed, and the mean factors of the average and of held-out losses. Raises
+    InputError where there is nothing to compare, or a file holds several studies and none is named.
     """
     (first, one), (second, other) = (find_results(name, None) for name in (options.first, options.second))
     names = options.first_study or one, options.second_study or other
@@ -41,8 +41,9 @@ def compare_studies(options: argparse.Namespace) -> None:
 
 
 def _told(found: Comparison) -> Comparison:
-    """Keep what changed beyond noise, and the mean factors on the average: the answer of each study."""
-    rules = found.factors["rule"].astype(str).str.startswith("mean") & (found.factors["task"] == AVERAGE)
+    """Keep what changed beyond noise, and the mean factors on the average and on held-out documents."""
+    mean, held_out = found.factors["rule"].astype(str).str.startswith("mean"), found.losses["task"]
+    rules = mean & found.factors["task"].isin([AVERAGE, *held_out])
     return replace(
         found,
         accuracies=found.accuracies[found.accuracies["changed"]],

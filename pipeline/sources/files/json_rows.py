@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.errors import InputError
+from pipeline.errors import InputError, placing
 from pipeline.sources.columns.sql import evaluate, quoted
 from pipeline.sources.files.blocks import LONGEST_SHOWN, Block, batches
 from pipeline.sources.files.text_files import TextFile
@@ -63,10 +63,8 @@ class JsonRows:
             whole, texts = len(texts), texts if limit is None else texts[: limit - row]
             if not texts:
                 return
-            try:
+            with placing(f"{self.path}: after row {row}"):
                 table, broken = _parsed(texts, kinds)
-            except InputError as error:
-                raise InputError(f"{self.path}: after row {row}: {error}") from None
             if self._cut and whole - 1 in broken:
                 raise InputError(f"{self.path}: cut off in the middle of its last row; fetch it again")
             malformed = [(row + n, texts[n].decode("utf-8", "replace")[:LONGEST_SHOWN]) for n in broken]

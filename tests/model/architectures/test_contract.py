@@ -176,7 +176,7 @@ def test_a_helper_beside_the_file_is_the_one_of_its_own_folder(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "values", "said"),
     [
-        ("Mean", {"hiden_size": 3}, "cannot be built.*hiden_size"),
+        ("Mean", {"hiden_size": 3}, "own_models.py:Mean: .* 'hiden_size'; it takes vocabulary_size, sequence_length, "),
         ("Absent", {}, "has no class Absent"),
         ("Attention", {"longest": 8}, r"forward of \[1, 16\] tokens failed: own_models.py:[0-9]+: IndexError"),
         ("Short", {}, r"returned \[1, 15, 32\], but must return .* \[1, 16, 32\]"),

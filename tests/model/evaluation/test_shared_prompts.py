@@ -12,12 +12,7 @@ from model.dreamer_network import Cache
 from model.evaluation.language_model import Generation, LanguageModel
 from model.evaluation.scoring import Scoring
 from model.generate import generate
-from tests.model.evaluation.evaluation_world import (
-    plain_generation,
-    plain_log_likelihood,
-    prompts_of,
-    small_model,
-)
+from tests.model.evaluation.evaluation_world import plain_generation, plain_log_likelihood, prompts_of, small_model
 
 END = 0
 Pairs = Sequence[tuple[list[int], list[int]]]
@@ -100,10 +95,7 @@ def test_no_more_rows_branch_off_at_once_than_generation_itself_copies(monkeypat
     assert read.rows == 4
 
 
-@pytest.mark.parametrize(
-    ("length", "count", "again"),
-    [(5, 4, 0), (6, 4, 30 + 5), (30, 40, 0), (31, 40, 30 + 30)],
-)
+@pytest.mark.parametrize(("length", "count", "again"), [(5, 4, 0), (6, 4, 30 + 5), (30, 40, 0), (31, 40, 30 + 30)])
 def test_long_continuations_are_read_apart(
     monkeypatch: pytest.MonkeyPatch, length: int, count: int, again: int
 ) -> None:

@@ -45,7 +45,7 @@ def test_an_operation_that_nobody_can_count_is_named_and_stops_a_match() -> None
     found = counted("Kernel", {})
     assert any("own.product" in remark for remark in found.remarks)
     target = Resources(10_000, 50_000.0, 0)
-    with pytest.raises(InputError, match=r"Kernel cannot be matched: .*own\.product"):
+    with pytest.raises(InputError, match=r"models\.variants: Kernel: cannot be matched: .*own\.product"):
         size(
             Sizing("Kernel", described("Kernel", {"hidden_size": 16}), LENGTH, {"flops": "hidden_size"}, target),
             **TRUSTED,
@@ -91,5 +91,5 @@ def test_a_llama_of_transformers_counts_as_by_hand() -> None:
     products = 4 * (4 * 96 * 96 + 3 * 96 * 192 + 2 * 96 * 64.5) + 96 * 300
     assert found.flops_per_token == pytest.approx(2 * products, rel=1e-3)
     near = ModuleConfig(module="transformers:lama", vocabulary_size=300, sequence_length=128)
-    with pytest.raises(InputError, match="did you mean llama"):
+    with pytest.raises(InputError, match="did you mean 'llama'"):
         count(near, 128)

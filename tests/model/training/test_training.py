@@ -347,7 +347,7 @@ def test_a_checkpoint_before_the_first_step(fresh):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"seeed": 9}, "seeed is no field; did you mean seed?"),
+        ({"seeed": 9}, "seeed is no field; did you mean 'seed'?"),
         ({"colour": 9}, "colour is no field; known are run_id, model, training, data, variant"),
         ({"run_id": "../up"}, "run_id is '../up'"),
         ({"run_id": None}, "run_id is None"),
@@ -359,7 +359,7 @@ def test_a_checkpoint_before_the_first_step(fresh):
         ({"training": {"seed": 9}}, "seed is 3, but training.seed is 9"),
         ({"training": {"keep": 0}}, "run.json: training.keep is 0"),
         ({"training": {"keep": 2**63}}, f"run.json: training.keep is {2**63}"),
-        ({"training": {"learning_rat": 1.0}}, "learning_rat is no field; did you mean learning_rate"),
+        ({"training": {"learning_rat": 1.0}}, "learning_rat is no field; did you mean 'learning_rate'"),
         ({"training": {"clip": "much"}}, "clip is 'much'"),
         ({"training": {"beta1": 1.0}}, "beta1 is 1.0"),
         ({"training": {"averaging": float("nan")}}, "averaging is nan"),

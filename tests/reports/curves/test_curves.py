@@ -27,7 +27,7 @@ from tests.reports.small_results import STUDY, whole_study
 HEAD = "variant,seed,tokens,task,score"
 ROWS = ("A,0,10,t,0.1", "A,0,20,t,0.2", "B,0,10,t,0.3", "B,0,20,t,0.4")
 WRONG = {
-    "a missing column": ("variant,seed,token,task,score", ROWS, r"no column 'tokens' \(nearest: 'token'\)"),
+    "a missing column": ("variant,seed,token,task,score", ROWS, "no column 'tokens'; did you mean 'token'"),
     "no value": ("variant,seed,tokens,task,accuracy", ROWS, "no column 'score' or loss"),
     "no rows": (HEAD, (), "holds no rows"),
     "a word": (HEAD, (*ROWS[:3], "B,0,20,t,high"), "line 5: score 'high' is not a share"),
@@ -80,12 +80,13 @@ def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
             read_curves(tmp_path / name)
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize("kind", ["csv", "semicolons.csv", "parquet", "jsonl"])
 def test_scores_and_losses_are_values_of_their_own_in_every_format(tmp_path: Path, kind: str) -> None:
     frame = TWO.assign(score=[0.1, 0.2, 0.3, None], loss=[3.0, 2.0, 2.5, 1.5], stderr=0.05, note="mine")
     path = tmp_path / f"curves.{kind}"
-    write = {"csv": frame.to_csv, "parquet": frame.to_parquet, "jsonl": frame.to_json}[kind]
-    write(path, **{"orient": "records", "lines": True} if kind == "jsonl" else {"index": False})
+    write = {".csv": frame.to_csv, ".parquet": frame.to_parquet, ".jsonl": frame.to_json}[path.suffix]
+    options = {"semicolons.csv": {"sep": ";", "decimal": ","}, "jsonl": {"orient": "records", "lines": True}}
+    write(path, **{"index": False, **options.get(kind, {})})
     read = read_curves(path)
     assert read.ignored == ["note"]
     found = read.points[["metric", "tokens", "value", "stderr"]].to_numpy().tolist()
@@ -216,7 +217,7 @@ def test_no_common_range_and_an_unknown_baseline_are_one_line(tmp_path: Path) ->
     curves = Curves(TWO.assign(metric="accuracy", filter="none", value=[0.1, 0.2, 0.3, 0.4]))
     with pytest.raises(InputError, match="no variant has a value in common with A"):
         enter_curves(tmp_path / "a.duckdb", curves, baseline=None)
-    with pytest.raises(InputError, match="no variant 'a'; A, B"):
+    with pytest.raises(InputError, match="no variant 'a'; they are A, B"):
         enter_curves(tmp_path / "b.duckdb", curves, baseline="a")
 
 

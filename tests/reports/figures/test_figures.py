@@ -168,9 +168,9 @@ MEANS = pd.DataFrame(
 
 def test_mean_factors_show_the_averages_first_and_both_measures() -> None:
     drawn = mean_factors(MEANS, DRAWN)
-    assert drawn.finding == "Decided: 1 ratio of 3, 1 with fewer tokens and 0 with more."
+    assert drawn.finding == "Decided: 1 of 3 ratios, 1 with fewer tokens and 0 with more."
     undecided = MEANS.assign(low=1.1, within_noise=[True, False, True], bounded=[False, True, True])
-    assert mean_factors(undecided, DRAWN).finding == "Decided: 0 ratios of 3, 0 with fewer tokens and 0 with more."
+    assert mean_factors(undecided, DRAWN).finding == "Decided: 0 of 3 ratios."
     rows = next(rows for rows in data(drawn.panels[0].specification) if "label" in rows[0])
     assert [(row["name"], row["label"]) for row in rows] == [
         ("Average accuracy", "0.81× (0.71 to 0.91)"),

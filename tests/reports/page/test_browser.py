@@ -109,11 +109,7 @@ def test_the_answer_is_on_the_first_screen(page: Browser, width: int, height: in
         ("depth", "2", ("accuracy-depth-2",)),
         ("task", "gsm8k", ("answer", "depth-att", "expert-", "training-loss", "perplexity", "other-")),
         ("axis", "seconds", ("answer", "mean-", "ratio-by", "depth-attention", "expert-", "other-")),
-        (
-            "scale",
-            "linear",
-            ("mean-", "ratio-by", "depth-attention", "expert-", "other-", "perplexity"),
-        ),
+        ("scale", "linear", ("mean-", "ratio-by", "depth-attention", "expert-", "other-", "perplexity")),
     ],
 )
 def test_the_toolbar_changes_all_figures_but(page: Browser, menu: str, value: str, apart: tuple[str, ...]) -> None:

@@ -90,8 +90,10 @@ def test_held_out_losses_are_compared_and_other_documents_said(paths, digests, n
                 for tokens, value in ((10, 3.0), (20, last))
             ]
             put(connection, "evaluations", values)
+            compute_statistics(connection, "s", replicates=0)
         asked(path, task="validation", data_version=digest)
     found = compare(*paths)
+    assert ("validation" in set(found.factors["task"])) == (notes == 0), "of the same documents alone"
     assert found.losses["variant"].tolist() == ["DR", "LA"]
     assert found.losses["difference"].tolist() == [-0.25, -0.25]
     assert len(noted(found)) == notes

@@ -220,10 +220,7 @@ def use(sql, variant, usage, config=None):
     }
 
 
-@pytest.mark.parametrize(
-    ("variant", "config"),
-    [("DR", None), ("LA", "not json"), ("LA", '{"recurrent": false}')],
-)
+@pytest.mark.parametrize(("variant", "config"), [("DR", None), ("LA", "not json"), ("LA", '{"recurrent": false}')])
 def test_balance_is_that_of_its_definition(sql, variant, config):
     """Experts that were never selected count; a depth without selections has no row."""
     usage = {1: {0: 1, 1: 3, 2: 0}, 2: {0: 0, 1: 0, 2: 4}, 3: {0: 2, 1: 0, 2: 5}, 4: {0: 0}}

@@ -14,7 +14,7 @@ where study_id = study and measure = 'accuracy' and variant <> baseline
 
 union all
 
--- Not of held-out documents and other texts: two studies need not have the same ones.
+-- Of held-out documents too, where `compare` finds the same ones; not of other texts.
 select
     factors.depth, factors.variant, factors.baseline, factors.task,
     'mean ' || factors.metric,
@@ -25,4 +25,6 @@ select
     factors.outdated
 from mean_factors_against(null) as factors
 where factors.study_id = study and factors.variant <> factors.baseline
-    and factors.task in (select task from internal.expected_curves where study_id = study and measure = 'accuracy');
+    and factors.task in (
+        select task from internal.expected_curves where study_id = study and (measure = 'accuracy' or task = 'validation')
+    );
