@@ -105,6 +105,8 @@ class Variant(Section):
                 raise ValueError(f"{self.name}: {given} belongs to a variant with {needed}")
         if self.config and self.family:
             raise ValueError(f"{self.name}: sizes of a family are overrides, not config")
+        if said := next((name for name in ELSEWHERE if name in self.overrides and name != "depth"), None):
+            raise ValueError(f"{self.name}: {said} is said by {ELSEWHERE[said]}; leave it out of overrides")
         return self
 
     @property

@@ -65,6 +65,10 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
         (("sources: [builtin]", "sources: [builtin]\n  validation: -1"), "data.validation"),
         (("benchmarks: [builtin]", "benchmarks: [gsm8k, builtin, gsm8k]"), "names of benchmarks must differ"),
         (("  dreamer:\n", "  dreamer:\n    depth: 4\n"), "models.dreamer: depth is said by models.depths"),
+        (
+            ("  depths: [2]\n", "  variants: [{name: X, family: DR, overrides: {vocabulary_size: 8}}]\n"),
+            "models.variants.0: X: vocabulary_size is said by data.tokenizer; leave it out of overrides",
+        ),
         (("name: tiny", "name: tiny\nexpect: [{variant: DR, belw: 1}]"), "unknown key 'belw'; did you mean 'below'?"),
         (("name: tiny", "name: tiny\nexpect: [{variant: LA, below: 1}]"), "expect: LA is compared with itself"),
         (("name: tiny", "name: tiny\nexpect: [{variant: DR, below: 1, task: gsm8k}]"), "gsm8k is none of the benchm"),
