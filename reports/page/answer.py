@@ -81,15 +81,11 @@ def _leading(data: StudyData, styles: Mapping[str, Style]) -> tuple[pd.DataFrame
     """Return the mean factors that lead, and by the paper's rule the factors of the models that have no mean factor."""
     means = headline(data.mean_factors)
     compared = data.compared[data.compared["factor"].notna()]
-    others = compared[compared["task"] == _answered_task(compared)]
+    tasks = set(compared["task"]) - {AVERAGE}
+    others = compared[compared["task"] == (tasks.pop() if len(tasks) == 1 else AVERAGE)]
     led = pd.MultiIndex.from_frame(means[["depth", "variant"]])
     others = others[~pd.MultiIndex.from_frame(others[["depth", "variant"]]).isin(led)]
     return ordered(means, styles), ordered(others, styles)
-
-
-def _answered_task(compared: pd.DataFrame) -> str:
-    tasks = set(compared["task"]) - {AVERAGE}
-    return tasks.pop() if len(tasks) == 1 else AVERAGE
 
 
 def _why_no_answer(data: StudyData) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from textwrap import wrap
 
@@ -19,10 +19,10 @@ MARKS = {"strong": "bold", "best": "bold", "second": "underline"}  # of the kind
 
 
 def print_answer(database: Path, study_id: str, baseline: str) -> None:
-    """Print the report's sentence for each depth, and the mean factors behind the sentences."""
+    """Print the report's sentences, what makes them weak, and the mean factors behind them."""
     means = ask(database, "outcome_means", study=study_id)
-    sentences = list(islice(plain_report(database, study_id), max(1, means["depth"].nunique())))
-    for text in ("", *sentences, f"A factor is one over that: the tokens of {baseline} over the variant’s."):
+    said = takewhile(lambda part: isinstance(part, str), plain_report(database, study_id))
+    for text in ("", *said, f"A factor is one over that: the tokens of {baseline} over the variant’s."):
         print_part(text)
     if means["outdated"].any():
         print_part("Results changed after mean factors were computed: `dreamer intervals` computes them again.")
