@@ -37,7 +37,6 @@ from sql.results import connect
 from sql.statistics.compute import compute_statistics
 
 # Tables of an evaluation's rows; which files are there depends on what the study asks for.
-EVALUATION_TABLES = (*COLUMNS, "depth_evaluations", "raw_evaluations")
 PACKAGES = ("torch", "lm-eval", "datasets", "datasketch", "tokenizers", "duckdb", "prefect", "numpy", "pyarrow")
 WAITING, TRAINING, EVALUATING = UNDER_WAY
 COMPLETE, SCREENED, FAILED = "complete", "screened", "failed"
@@ -144,7 +143,7 @@ def enter_evaluations(plan: Plan, evaluations: Sequence[Evaluation]) -> None:
         check(folder)
     tables = {
         table: [path for folder in folders if (path := folder / f"{table}.parquet").exists()]
-        for table in EVALUATION_TABLES
+        for table in (*COLUMNS, "depth_evaluations", "raw_evaluations")
     }
     _enter(plan, tables, [_evaluation_output(one) for one in evaluations])
 

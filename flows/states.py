@@ -21,8 +21,6 @@ from pipeline.errors import InputError
 
 WAITING, RUNNING, STOPPED = "waiting", "running", "stopped"
 DATA_STAGES = [stage for stage in VERSIONS if stage not in ("runs", "evaluations", "decisions")]
-OF_EACH_SOURCE = ("documents", "traces", "clean", "signatures")
-REPORT = "write report"
 
 
 @dataclass(frozen=True)
@@ -75,13 +73,13 @@ def read_states(plan: Plan) -> list[State]:
     written = study.report.exists() and report_mark(study).exists()
     written = written and all(state.state in (COMPLETE, SCREENED) for state in states)
     report = State("report", state=COMPLETE, progress=1.0)
-    return [*states, report if written else _reported("report", [record.get(REPORT)], 1, since)]
+    return [*states, report if written else _reported("report", [record.get("write report")], 1, since)]
 
 
 def _data_stage(plan: Plan, stage: str, record: Mapping[str, Reported], prepared: bool, since: float | None) -> State:
     if prepared and (stage != "late" or plan.prepared):
         return State(stage, state=COMPLETE, progress=1.0)
-    expected = len(plan.study.data.sources) if stage in OF_EACH_SOURCE else 1
+    expected = len(plan.study.data.sources) if stage in ("documents", "traces", "clean", "signatures") else 1
     reports = [reported for key, reported in record.items() if key.split(" ")[0] == stage]
     return _reported(stage, reports, expected, since)
 

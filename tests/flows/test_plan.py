@@ -244,16 +244,16 @@ def test_a_late_benchmark_leaves_data_and_trainings_done(
     plan = prepared(models={"variants": ["LA"]}, evaluation={"introspect": False})
     train(plan.runs[0])
     (plan.study.folder / LOCK).touch()
-    everything = "data, then every training and every evaluation"
-    for late, words, tokens, training in (
-        (True, "0 of 1 trainings, ", "complete", "complete"),
-        (False, everything, "waiting", "waiting"),
+    for changed, words, state in (
+        ({"late": True}, "0 of 1 trainings, ", "complete"),
+        ({"late": True, "repository": "me/absent"}, "not known before all data sets are here: mine", "waiting"),
+        ({}, "data, then every training and every evaluation", "waiting"),
     ):
         more = {"data": {"mirror": str(tmp_path / "mirror")}, "models": {"variants": ["LA"]}}
-        more["evaluation"] = {"introspect": False, "benchmarks": ["builtin", {**MINE, "late": late}]}
+        more["evaluation"] = {"introspect": False, "benchmarks": ["builtin", {**MINE, **changed}]}
         path = study_file(tmp_path, **more)
         assert main(["plan", str(path), "--root", str(plan.study.folder)]) == 0
         assert f"left      {words}" in capsys.readouterr().out
         states = {one.stage: one.state for one in read_states(Plan(load_study(path, root=plan.study.folder)))}
-        assert (states["tokens"], states["train"]) == (tokens, training)
-        assert states.get("late") == ("waiting" if late else None)
+        assert states["tokens"] == states["train"] == state
+        assert states.get("late") == ("waiting" if changed else None)

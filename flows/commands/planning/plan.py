@@ -91,6 +91,8 @@ def _left(study: Study) -> str | None:
     if not (study.folder / LOCK).exists():
         return None
     plan = Plan(study)
+    if plan.absent:
+        return f"not known before all data sets are here: {', '.join(one.name for one in plan.absent)} (--mirror)"
     if not plan.described:
         return "data, then every training and every evaluation; `dreamer status` shows each stage"
     runs, search = plan.tuning_runs or plan.runs, " of the search" * bool(plan.tuning_runs)
