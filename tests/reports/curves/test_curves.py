@@ -252,15 +252,14 @@ def test_the_example_has_a_table_and_a_report(tmp_path: Path, capsys: pytest.Cap
     assert main(["factors", "example", "--baseline", "LSTM", "--report", str(tmp_path / "report.html")]) == 0
     said = capsys.readouterr().out
     assert "times as many training tokens as LSTM" in said
+    assert "\n\nFrom the easiest value that both reached to the hardest: GPT" in said
     assert "Looped" in said
-    page = (tmp_path / "report.html").read_text()
-    assert "LSTM" in page
+    assert "LSTM" in (page := (tmp_path / "report.html").read_text())
     assert len(page) > 100_000
 
 
 def test_a_report_never_takes_the_place_of_the_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    curves = tmp_path / "curves.csv"
-    curves.write_text(text := EXAMPLE.read_text())
+    (curves := tmp_path / "curves.csv").write_text(text := EXAMPLE.read_text())
     assert main(["factors", str(curves), "--report", str(tmp_path / "x" / ".." / "curves.csv")]) == 2
     assert "holds the curves; name another file" in capsys.readouterr().err
     assert curves.read_text() == text
