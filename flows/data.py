@@ -89,11 +89,10 @@ class DataPlan:
     @property
     def outputs(self) -> list[Output]:
         """All outputs, in the order in which they are made."""
-        world = [self.world] if self.world else []
         curation = [output for one in self.sources for output in one.chain]
         signatures = [one.signatures for one in self.sources]
         last = [self.unique, self.curated, self.tokenizer, self.packed, self.funnel, *self.late.values()]
-        return [*world, self.items, *curation, *signatures, *last]
+        return [*filter(None, (self.world, self.items)), *curation, *signatures, *last]
 
 
 class PlannedData:

@@ -29,7 +29,6 @@ REPORT_SECONDS = 60.0  # between two reports, at least
 REST = 99  # times as long as the work took: showing a study takes at most a hundredth of its time
 REPLICATES = 200  # resamples of the items, at most, for intervals of results that are not final: a third of the time
 POLL_SECONDS = 1.0
-LABEL = "results file"
 
 Result = TypeVar("Result")
 
@@ -97,6 +96,8 @@ class Results:
         try:
             work()
         except Exception as error:  # another program holds the file, or a defect, which the end of the study tells
+            if "Query interrupted" in str(error):  # by a signal, of which DuckDB makes this error
+                raise KeyboardInterrupt from error
             progress.report("live results", 0.0, f"later: {error}")
         ended = time.monotonic()
         return ended + REST * (ended - began)
@@ -136,10 +137,10 @@ def patiently(action: Callable[[], Result]) -> Result:
     """Call `action`, again while another program holds the results file, and report which."""
 
     def report(state: RetryCallState) -> None:
-        progress.report(LABEL, 0.0, str(state.outcome.exception()))
+        progress.report("results file", 0.0, str(state.outcome.exception()))
 
     retrying = Retrying(retry=retry_if_exception_type(Busy), wait=wait_fixed(POLL_SECONDS), before_sleep=report)
     result = retrying(action)
     if retrying.statistics["attempt_number"] > 1:
-        progress.report(LABEL, 1.0, "free again")
+        progress.report("results file", 1.0, "free again")
     return result

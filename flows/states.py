@@ -22,7 +22,6 @@ from pipeline.errors import InputError
 WAITING, RUNNING, STOPPED = "waiting", "running", "stopped"
 DATA_STAGES = [stage for stage in VERSIONS if stage not in ("runs", "evaluations", "decisions")]
 OF_EACH_SOURCE = ("documents", "traces", "clean", "signatures")
-REPORT = "write report"
 
 
 @dataclass(frozen=True)
@@ -72,10 +71,9 @@ def read_states(plan: Plan) -> list[State]:
         models = [(one.name, f"{one.name}-{depth}") for depth in study.models.depths for one in study.models.variants]
         waiting = [(model, seed) for name, model in models for seed in study.seeds_of(name)]
         states += [State(stage, model, seed) for stage in ("train", "evaluate") for model, seed in waiting]
-    written = study.report.exists() and report_mark(study).exists()
-    written = written and all(state.state in (COMPLETE, SCREENED) for state in states)
-    report = State("report", state=COMPLETE, progress=1.0)
-    return [*states, report if written else _reported("report", [record.get(REPORT)], 1, since)]
+    if report_mark(study).exists() and study.report.exists() and {one.state for one in states} <= {COMPLETE, SCREENED}:
+        return [*states, State("report", state=COMPLETE, progress=1.0)]
+    return [*states, _reported("report", [record.get("write report")], 1, since)]
 
 
 def _data_stage(plan: Plan, stage: str, record: Mapping[str, Reported], prepared: bool, since: float | None) -> State:

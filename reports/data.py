@@ -39,6 +39,11 @@ QUERIES = {
     "accuracy": "from token_accuracy where study_id = ? order by all",
     "counted": "select distinct depth, variant, run_id from internal.counted_scores where study_id = ? "
     "and measure in ('accuracy', 'loss', 'perplexity')",
+    "cut_short": "select depth, variant, min(ends) as ends from (select s.depth, s.variant, max(s.tokens) as last, "
+    "max(c.tokens) as ends from internal.counted_scores s left join internal.curve_points c "
+    "on (c.study_id, c.run_id, c.measure, c.task, c.run_tokens) = (s.study_id, s.run_id, s.measure, s.task, s.tokens) "
+    "where s.study_id = ? and s.measure in ('accuracy', 'loss') group by s.depth, s.variant, s.measure, s.task) "
+    "where ends < 0.95 * last group by all order by all",
     "raw_accuracy": "select r.depth, r.variant, r.task, c.tokens, avg(r.accuracy) as accuracy "
     "from internal.raw_accuracy r join internal.curve_points c "
     "on (c.study_id, c.run_id, c.task, c.run_tokens) = (r.study_id, r.run_id, r.task, r.tokens) "

@@ -22,10 +22,8 @@ BAD_PATHS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirector
 
 STOPPED = "dreamer: stopped; run the same command again to go on from here"
 GRACE, LONG_GRACE = 3.0, 40.0  # seconds to end in after a signal; a run waits for its trainers to save their states
-ONLY_PRINT = (  # commands that a reader (head, less) may leave
-    *("plan", "status", "sql", "report", "compare", "checkpoints", "sources", "schema"),
-    *("dropped", "preview", "factors"),
-)
+# Commands that do more than print; the others may be left by their reader (head, less).
+WORKING = ("new", "run", "verify", "clean", "lm-eval", "download", "export", "publish", "intervals")
 
 
 def _trust_no_modules_here() -> None:
@@ -62,7 +60,7 @@ def _run(given: list[str]) -> int:
             if signals:  # DuckDB and Prefect answer a signal by errors of their own
                 print(STOPPED, file=sys.stderr)
                 return 128 + signals[0]
-            return _status_of(error, only_prints=given[0] in ONLY_PRINT)
+            return _status_of(error, only_prints=given[0] not in WORKING)
 
 
 def _status_of(error: BaseException, *, only_prints: bool) -> int:

@@ -23,11 +23,8 @@ def cores() -> int:
 
 def machine_memory() -> int:
     """Return the bytes of memory that processes may use here: the machine's, or the limit of their group."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for path in CGROUP_LIMITS:
-        text = path.read_text().strip() if path.is_file() else ""
-        limits += [int(text)] if text.isdigit() else []
-    return min(limits)
+    limits = [path.read_text().strip() for path in CGROUP_LIMITS if path.is_file()]  # "max" where there is none
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *map(int, filter(str.isdigit, limits))])
 
 
 def gpus(study: Study) -> int:

@@ -37,7 +37,8 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
 
     `rows` are those of `StudyData.mean_factors`. None without factors.
     """
-    rows = without_baseline(rows[rows["factor"] > 0]).sort_values(["task", "metric"], key=_averages_first)
+    rows = without_baseline(rows[rows["factor"] > 0])
+    rows = rows.sort_values(["task", "metric"], key=lambda names: names.map(lambda name: (name != AVERAGE, name)))
     if rows.empty:
         return None
     shown = present(styles, rows)
@@ -62,17 +63,13 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
     return figure(
         "mean-ratios",
         f"Training tokens over those of {baseline_of(rows)}",
-        "Means over all values that both reached. Lines: 95% intervals over seeds and items. Hollow: of noise. "
+        "Means over all values that both reached. Lines: 95% intervals. Hollow: of noise. "
         "▸ a lower bound (censored): the variant never reached a tenth or more of the range.",
         panels,
         circles,
         wide=True,
         finding=finding,
     )
-
-
-def _averages_first(column: pd.Series) -> pd.Series:
-    return column if column.name == "metric" else column.map(lambda task: (task != AVERAGE, task))
 
 
 def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: float) -> chart.Specification:

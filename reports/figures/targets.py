@@ -37,7 +37,7 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         "ratio-by-value",
         "Difference from the baseline",
         "Training tokens to reach each value, over the baseline’s. The mean ratio is the mean of this curve. Bands: "
-        "95% intervals at each value, of seeds and items together.",
+        "95% intervals at each value.",
         panels,
         shown,
         finding="".join(findings[:1]),

@@ -21,6 +21,10 @@ from reports.text.token_stream import mismatch
 from sql.names import AVERAGE
 
 MOST_EXAMPLES = 4
+SAID = (  # the frames of which the answer, and what makes it weak, are said
+    *("order", "mean_factors", "efficiency", "accuracy", "resources", "models", "runs", "checkpoints"),
+    *("training_curves", "mismatches", "cut_short"),
+)
 
 
 @dataclass(frozen=True)
@@ -38,29 +42,29 @@ class FirstScreen:
     examples: list[tuple[str, str, str]]
 
 
-def answer_alone(database: Path, study_id: str) -> list[str]:
-    """Say the answer of a study without reading what else a report holds, which takes three times as long."""
-    data = read_study(database, study_id, ("order", "mean_factors", "efficiency", "accuracy"))
-    return sentences(data, styles(data.variants))
+def read_answer(database: Path, study_id: str) -> tuple[list[str], list[str]]:
+    """Read from the results the sentences of the answer, and what makes them weak, but nothing else of a report."""
+    data = read_study(database, study_id, SAID)
+    return _said(data, styles(data.variants))
 
 
 def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
-    """Put the first screen together; where there is no answer, say why, and what the study lacks."""
-    means, others = _leading(data, styles)
+    """Put the first screen together."""
     config = data.config("study")
     compared = table_block(data, "resources models runs tuning", compared_table, config.get("remark") or "", styles)
     asked = [(task_name(task), *shortened(*pair)) for task, pair in data.config("examples").items()]
-    if means.empty and others.empty:
-        return FirstScreen(sentences(data, styles), [], answer_text.gaps(data), [], compared, asked)
     drawing = drawing_block(data, "mean_factors curve loss_curve factor_by_target", "answer.answer", styles)
-    return FirstScreen(
-        sentences(data, styles),
-        both_ends(means, data.factor_by_target),
-        answer_text.warnings(data, means, others),
-        [drawing],
-        compared,
-        asked[:MOST_EXAMPLES],
-    )
+    sentences, warnings = _said(data, styles)
+    ends = both_ends(ordered(headline(data.mean_factors), styles), data.factor_by_target)
+    return FirstScreen(sentences, ends, warnings, [drawing], compared, asked[:MOST_EXAMPLES])
+
+
+def _said(data: StudyData, styles: Mapping[str, Style]) -> tuple[list[str], list[str]]:
+    """Say the answer and what makes it weak; where there is no answer, why, and what the study lacks."""
+    means, others = _leading(data, styles)
+    if means.empty and others.empty:
+        return [_why_no_answer(data)], answer_text.gaps(data)
+    return answer_text.answers(means, others), answer_text.warnings(data, means, others)
 
 
 def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
@@ -99,18 +103,15 @@ def _answered_task(compared: pd.DataFrame) -> str:
     return tasks.pop() if len(tasks) == 1 else AVERAGE
 
 
-def sentences(data: StudyData, styles: Mapping[str, Style]) -> list[str]:
-    """Say the answer, a sentence for each depth; where there is none, why."""
+def _why_no_answer(data: StudyData) -> str:
     baseline = data.baseline
-    if found := answer_text.answers(*_leading(data, styles)):
-        return found
     if data.accuracy.empty:
         known = without_baseline(data.mean_factors)["factor"].notna().any()
         below = "There is no accuracy, and so no average; the ratios by loss stand below."
-        return [below if known else "There is no answer yet: no accuracy has been measured."]
+        return below if known else "There is no answer yet: no accuracy has been measured."
     why = f"no other model was evaluated at a depth and on a benchmark where {baseline} was"
     if baseline not in set(data.accuracy["variant"]):
         why = f"{baseline}, the baseline that the other models are compared with, has no accuracy"
     elif without_baseline(data.efficiency).empty:
         why = f"the study has only the baseline {baseline}, and no model to compare with it"
-    return [f"There is no answer: {why}."]
+    return f"There is no answer: {why}."

@@ -12,7 +12,7 @@ from reports.text.crossings import crossing
 from reports.text.limitations import not_evaluated
 from reports.text.mean_factors import never_reached
 from reports.text.names import depth_name, measure_name, task_name
-from reports.text.numbers import as_many, counted, holds_one, interval, listed
+from reports.text.numbers import as_many, counted, holds_one, interval, listed, tokens
 from reports.text.token_stream import mismatch, repetition
 from sql.names import AVERAGE, UNDER_WAY
 
@@ -98,6 +98,9 @@ def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list
         texts.append(
             f"Noise: the range that {listed(noisy)} and {data.baseline} both reached is hardly wider than noise."
         )
+    short = [f"{_model(row)} at {tokens(row['ends'])} tokens" for row in data.cut_short.to_dict("records")]
+    if short and not data.runs["status"].isin(UNDER_WAY).any():
+        texts.append(f"Cut short: {listed(short)}, where one seed ends; others went on.")
     if (others["bound"] == "at most").any():
         missed = [_model(row) for row in others[others["bound"] == "at most"].to_dict("records")]
         texts.append(f"Not reached: {listed(missed)} had not {data.baseline}’s best at the end.")

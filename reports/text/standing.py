@@ -66,9 +66,8 @@ def both_ends(means: pd.DataFrame, by_target: pd.DataFrame) -> list[str]:
     for depth, rows in means.groupby("depth"):
         said = [text for row in rows.to_dict("records") if (text := _ends(row, by_target))]
         if said:
-            texts.append(
-                f"{depth_name(depth)}, from the easiest value that both reached to the hardest: {listed(said)}."
-            )
+            start = f"{depth_name(depth)}, from" if depth >= 0 else "From"
+            texts.append(f"{start} the easiest value that both reached to the hardest: {listed(said)}.")
     return texts
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import html
 import re
+from _thread import interrupt_main
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
+import duckdb
 import pytest
 
 from flows import live, rows
@@ -71,6 +74,14 @@ def test_an_error_in_showing_results_ends_no_study(prepared: Planned, monkeypatc
     run_study(plan, JobsByHand(), Shown(), Options(until="evaluate"))
     assert broken
     assert plan.evaluated
+
+
+def test_a_signal_in_a_query_is_not_swallowed(prepared: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Results, "enter", lambda _: duckdb.sql("select sum(range) from range(10_000_000_000)").show())
+    results = Results(prepared(**TWO))
+    Timer(0.5, interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        results.update(changed=True)
 
 
 def test_rows_wait_for_a_reader_and_the_study_goes_on(prepared: Planned, monkeypatch: pytest.MonkeyPatch) -> None:

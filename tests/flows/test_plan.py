@@ -38,6 +38,7 @@ def kept(before: dict[Any, str], after: dict[Any, str]) -> set[Any]:
 
 AFTER_CURATION = {"tokens", "funnel"}
 OF_ITEMS = {"items", "decontaminate", "tokenizer", *AFTER_CURATION}
+OWN_KEEP = {"name": "LA", "family": "LA", "training": {"keep": 3}}
 EVERYTHING = set(data_keys(Plan(load_study(TINY))))
 MINE = {**BENCHMARK, "name": "mine", "repository": "owner/mine", "task": "arc_easy", "answer": "a"}
 ITEMS = [{"q": "What is 2 + 3?", "a": "5"}]
@@ -83,11 +84,7 @@ def test_data_are_made_again_by_what_decides_them(tmp_path: Path, changes: dict[
         ({"evaluation": {"weights": "both"}}, False, False),  # whose checkpoints hold the raw weights too
         ({"training": {"learning_rate": 1e-3}}, False, False),
         ({"training": {"schedule": "linear"}}, False, False),
-        (
-            {"models": {"variants": [{"name": "LA", "family": "LA", "training": {"keep": 3}}, "DR", "DR+DA"]}},
-            True,
-            True,
-        ),
+        ({"models": {"variants": [OWN_KEEP, "DR", "DR+DA"]}}, True, True),
         ({"training": {"batch_tokens": 1024}}, False, False),
         ({"training": {"precision": "bfloat16"}}, False, False),
         ({"models": {"dreamer": {"hidden_size": 16}}}, False, False),
@@ -244,16 +241,19 @@ def test_a_late_benchmark_leaves_data_and_trainings_done(
     plan = prepared(models={"variants": ["LA"]}, evaluation={"introspect": False})
     train(plan.runs[0])
     (plan.study.folder / LOCK).touch()
-    everything = "data, then every training and every evaluation"
-    for late, words, tokens, training in (
-        (True, "0 of 1 trainings, ", "complete", "complete"),
-        (False, everything, "waiting", "waiting"),
+    for changed, words, state in (
+        ({"late": True}, "0 of 1 trainings, ", "complete"),
+        ({"late": True, "repository": "me/absent"}, "not known before all data sets are here: mine", "waiting"),
+        ({}, "data, then every training and every evaluation", "waiting"),
     ):
         more = {"data": {"mirror": str(tmp_path / "mirror")}, "models": {"variants": ["LA"]}}
-        more["evaluation"] = {"introspect": False, "benchmarks": ["builtin", {**MINE, "late": late}]}
+        more["evaluation"] = {"introspect": False, "benchmarks": ["builtin", {**MINE, **changed}]}
         path = study_file(tmp_path, **more)
-        assert main(["plan", str(path), "--root", str(plan.study.folder)]) == 0
-        assert f"left      {words}" in capsys.readouterr().out
+        status, _ = (main([one, str(path), "--root", str(plan.study.folder)]) for one in ("plan", "checkpoints"))
+        assert status == 0
+        said = capsys.readouterr()
+        assert f"left      {words}" in said.out
+        assert ("not fetched yet: mine" in said.err) == ("repository" in changed)
         states = {one.stage: one.state for one in read_states(Plan(load_study(path, root=plan.study.folder)))}
-        assert (states["tokens"], states["train"]) == (tokens, training)
-        assert states.get("late") == ("waiting" if late else None)
+        assert states["tokens"] == states["train"] == state
+        assert states.get("late") == ("waiting" if changed else None)

@@ -175,4 +175,5 @@ def test_a_real_study_runs_is_killed_and_ends(tmp_path: Path, capsys: pytest.Cap
     until(lambda: runs_elsewhere(study), watched)
     assert main(["status", str(path), "--root", str(tmp_path / "root"), "--watch"]) == 0
     assert watched.wait(PATIENCE_SECONDS) == 0
-    assert f"{study.study_id}: complete" in capsys.readouterr().out
+    title, *_, end = capsys.readouterr().out.split("\n")
+    assert (title, end) == (f"{study.study_id}: complete", "")

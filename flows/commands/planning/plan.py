@@ -90,6 +90,8 @@ def _left(study: Study) -> str | None:
     if not (study.folder / LOCK).exists():
         return None
     plan = Plan(study)
+    if plan.absent:
+        return f"not known before all data sets are here: {', '.join(one.name for one in plan.absent)} (--mirror)"
     if not plan.described:
         return "data, then every training and every evaluation; `dreamer status` shows each stage"
     runs, search = plan.tuning_runs or plan.runs, " of the search" * bool(plan.tuning_runs)
@@ -112,11 +114,10 @@ def _times(study: Study, times: Times, price: float | None, *, on_gpu: bool) -> 
     unknown = unknown_benchmarks(study)
     without = f", without {', '.join(unknown)}, of unknown size" if unknown else ""
     kind = "GPU" if on_gpu else "core"
-    hours = f"{times.device_hours:,.3g} {kind}-hours, at work {times.busy / 3600 / times.device_hours:.0%} of them"
     lines = {
         "time": f"{duration(times.training)} of training and {duration(times.evaluation)} of evaluation{without} on "
         f"{times.devices} x {(GPU if on_gpu else CPU_CORE).name}",
-        "hours": hours,
+        "hours": f"{times.device_hours:,.3g} {kind}-hours, {times.busy / 3600 / times.device_hours:.0%} at work",
     }
     if price is not None:
         lines["price"] = f"{times.device_hours * price:,.2f} at {price:g} for a {kind}-hour"

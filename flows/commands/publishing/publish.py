@@ -67,7 +67,7 @@ def _chosen(study: Study, wanted: str) -> list[tuple[Run, Checkpoint]]:
 
 def _write(study: Study, chosen: list[tuple[Run, Checkpoint]], made: Path, place: str, owner: str) -> None:
     """Fill a new folder: results first, as all that the cards say is read from them."""
-    from reports.page.answer import answer_alone  # takes a second, which a refusal need not wait for
+    from reports.page.answer import read_answer  # takes a second, which a refusal need not wait for
     from reports.page.report import write_report
 
     database = made / "results.duckdb"
@@ -97,7 +97,7 @@ def _write(study: Study, chosen: list[tuple[Run, Checkpoint]], made: Path, place
     cited = {"cff-version": "1.2.0", "message": "Please cite these results, and the program that made them."}
     cited |= {"type": "dataset", "title": title, "authors": [{"name": owner}]}
     _dump(made / "CITATION.cff", {**cited, "references": [{**program, "version": version}]})
-    answer = "\n\n".join(answer_alone(database, study.study_id))
+    answer = "\n\n".join(read_answer(database, study.study_id)[0])
     said = {"title": title, "answer": answer, "tables": tables, "models": len(chosen), "place": shlex.quote(place)}
     _card("dataset", made, study=study, licences=licences, **said)
 

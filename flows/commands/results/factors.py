@@ -27,17 +27,17 @@ def factors(options: argparse.Namespace) -> None:
         database = Path(folder) / "results.duckdb"
         with closing(connect(database)):  # all the time: to open a file again takes as long as a query
             enter_curves(database, curves, baseline=options.baseline)
-            baseline = query(database, "from studies")["baseline"][0]
-            print_answer(database, STUDY, baseline)
-            console.print(f"\nfor {baseline}'s best accuracy, the paper's rule\n")
-            print_table(ask(database, "outcome_crossings", study=STUDY))
-            console.print(f"\nintervals: {within_intervals(curves)}")
-            if curves.ignored:
-                console.print(f"not read: {', '.join(curves.ignored)}")
-            if options.report:
-                from reports.page.report import write_report  # takes a second, which the table need not wait for
+            if options.report:  # before the reader of what is printed may leave
+                from reports.page.report import write_report  # takes a second, which a table alone need not wait for
 
                 page = write_report(database, STUDY, Path(folder) / "report", papers=False)
                 with naming(options.report):
                     write_text_atomically(options.report, page.read_text())
-                console.print(f"report:    {options.report}")
+            baseline = query(database, "from studies")["baseline"][0]
+            print_answer(database, STUDY, baseline)
+            console.print(f"\nfor {baseline}'s best accuracy, the paper's rule\n")
+            print_table(ask(database, "outcome_crossings", study=STUDY))
+            written = f"\nreport:    {options.report}" * bool(options.report)
+            console.print(f"\nintervals: {within_intervals(curves)}{written}")
+            if curves.ignored:
+                console.print(f"not read: {', '.join(curves.ignored)}")

@@ -10,7 +10,7 @@ from textwrap import wrap
 from rich.text import Text
 
 from flows.commands.tables import console, empty_table, print_table, printable
-from reports.page.answer import answer_alone
+from reports.page.answer import read_answer
 from reports.tables.cells import Cell, Table
 from sql.results import ask
 
@@ -19,10 +19,11 @@ MARKS = {"strong": "bold", "best": "bold", "second": "underline"}  # of the kind
 
 
 def print_answer(database: Path, study_id: str, baseline: str) -> None:
-    """Print the report's sentence for each depth, and the mean factors behind the sentences."""
+    """Print the report's sentences, what makes them weak, and the mean factors behind them."""
     means = ask(database, "outcome_means", study=study_id)
-    said = answer_alone(database, study_id)
-    for text in ("", *said, f"A factor is one over that: the tokens of {baseline} over the variant’s."):
+    sentences, warnings = read_answer(database, study_id)
+    weak = ["\n".join(f"! {warning}" for warning in warnings)] * bool(warnings)
+    for text in ("", *sentences, *weak, f"A factor is one over that: the tokens of {baseline} over the variant’s."):
         print_part(text)
     if means["outdated"].any():
         print_part("Results changed after mean factors were computed: `dreamer intervals` computes them again.")

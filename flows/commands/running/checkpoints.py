@@ -13,11 +13,11 @@ from pipeline.errors import InputError
 def checkpoints(options: argparse.Namespace) -> None:
     """Print model, seed, tokens and folder of the last checkpoint of each run here, or with `all` of every checkpoint.
 
-    Raises InputError where the study has no trained models yet, or none of the model and seed asked for.
+    Raises InputError where data sets are not here, where there are no trained models, or none of those asked for.
     """
     study = load_study(options.study, root=options.root)
     plan = Plan(study)
-    if not plan.described or plan.tuning_runs:
+    if not (plan.data and plan.described) or plan.tuning_runs:
         raise InputError(f"{study.folder}: no trained models yet; `dreamer run {study.arguments}` trains them")
     runs = plan.runs
     chosen = [run for run in runs if options.model in (None, run.model.model_id) and options.seed in (None, run.seed)]

@@ -41,6 +41,7 @@ def status(options: argparse.Namespace) -> int:
         while options.watch and watch.state == RUNNING:
             time.sleep(1 / A_SECOND)
             watch.look()  # in a pipe nothing else does
+    console.print(end="" if console.is_terminal else "\n")  # where Live ends no line
     return int(watch.state == "failed")
 
 

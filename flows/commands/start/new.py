@@ -39,7 +39,7 @@ data:
 {sources}
   world: {{documents: {documents}, items: 100}} # of `builtin`, as a source and as a benchmark
   tokenizer: {{vocabulary_size: 1024}} # trained on these data
-models: # matched to the first in FLOPs and parameters; `baseline` names another
+models: # matched to the first (or `baseline`) in FLOPs and parameters, a class of yours where it says `match`
   depths: [4]
   variants:
 {variants}

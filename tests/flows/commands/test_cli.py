@@ -87,11 +87,12 @@ def test_no_results_yet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("given", ["sources", "schema"])  # written at once, and from a buffer at the end
-def test_a_reader_that_leaves_early_is_no_failure(given: str) -> None:
-    command = f"set -o pipefail; '{sys.executable}' -m flows.commands.cli {given} | head -c 0"
+@pytest.mark.parametrize("given", ["sources", "schema", "factors example --report {}/page.html"])  # schema: at the end
+def test_a_reader_that_leaves_early_is_no_failure(given: str, tmp_path: Path) -> None:
+    command = f"set -o pipefail; '{sys.executable}' -m flows.commands.cli {given.format(tmp_path)} | head -c 0"
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")
+    assert (tmp_path / "page.html").exists() == ("--report" in given)
 
 
 @pytest.mark.parametrize(("command", "status"), [("run", 1), ("clean", 1), ("plan", 0)])
@@ -107,8 +108,7 @@ def test_work_that_a_broken_pipe_ends_is_not_done(
 
 @pytest.mark.parametrize("command", ["run", "plan", "status", "verify", "clean", "report", "preview"])
 def test_a_file_as_root_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str) -> None:
-    file = tmp_path / "LICENSE"
-    file.touch()
+    (file := tmp_path / "LICENSE").touch()
     for root in (file, file / "below"):
         assert f"{file} is a file, and the study" in refusal(capsys, command, TINY, "--root", root)
 

@@ -17,9 +17,6 @@ from pipeline.errors import InputError
 from reports.curves.entering import EXAMPLE, enter_curves
 from reports.curves.lm_eval import read_lm_eval
 from reports.curves.points import Curves, read_curves
-from reports.data import read_study
-from reports.page.answer import first_screen
-from reports.style.theme import styles
 from sql.results import connect, query
 from sql.statistics.compute import compute_statistics
 from tests.reports.small_results import STUDY, whole_study
@@ -65,17 +62,15 @@ def test_what_is_wrong_is_one_line_with_the_row(tmp_path: Path, name: str) -> No
 
 
 def test_a_number_is_said_as_it_stands_in_the_file(tmp_path: Path) -> None:
-    rows = [dict(zip(HEAD.split(","), ("A", 0, 10, "t", 30.5), strict=True))]
-    (tmp_path / "curves.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "curves.jsonl").write_text('{"variant": "A", "seed": 0, "tokens": 10, "task": "t", "score": 30.5}')
     with pytest.raises(InputError, match=r"line 1: score 30\.5 is not a share"):
         read_curves(tmp_path / "curves.jsonl")
 
 
 def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_text("no Parquet")
+    (tmp_path / "a.xlsx").touch()
     for name, said in (("a.parquet", "cannot be read"), ("b.csv", "no such file"), ("a.xlsx", "a table ends in")):
-        if name == "a.xlsx":
-            (tmp_path / name).touch()
         with pytest.raises(InputError, match=said):
             read_curves(tmp_path / name)
 
@@ -97,28 +92,24 @@ def test_scores_and_losses_are_values_of_their_own_in_every_format(tmp_path: Pat
 
 
 def test_an_index_of_parquet_is_columns(tmp_path: Path) -> None:
-    frame = TWO.assign(score=0.5)
-    frame.groupby(["variant", "seed", "tokens", "task"]).mean().to_parquet(tmp_path / "curves.parquet")
+    TWO.assign(score=0.5).groupby(["variant", "seed", "tokens", "task"]).mean().to_parquet(tmp_path / "curves.parquet")
     assert read_curves(tmp_path / "curves.parquet").points["tokens"].tolist() == [10, 20, 10, 20]
 
 
-def test_seeds_without_a_checkpoint_in_common_are_the_reason(tmp_path: Path) -> None:
-    points = [(v, s, n * 10**6, "t") for v in "AB" for s, steps in enumerate(((1, 2, 4), (3, 6, 12))) for n in steps]
-    frame = pd.DataFrame(points, columns=["variant", "seed", "tokens", "task"])
-    curves = Curves(frame.assign(metric="accuracy", filter="none", value=frame["tokens"] / 1e8))
-    with pytest.raises(InputError, match="A on t: its seeds have fewer than two checkpoints in common"):
-        enter_curves(tmp_path / "a.duckdb", curves, baseline=None)
+def test_seeds_with_few_checkpoints_in_common_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for second, status, said in (
+        ((3, 6, 12), 2, "A on t: its seeds share fewer than two checkpoints (within 5 %); interpolate them"),
+        ((1, 2), 0, "! Cut short: A at 2 tokens and B at 2 tokens, where one seed ends; others went on."),
+    ):
+        points = [f"{v},{s},{n},t,0.{n}" for v in "AB" for s, steps in enumerate(((1, 2, 4), second)) for n in steps]
+        assert main(["factors", str(table(tmp_path / "curves.csv", HEAD, tuple(points)))]) == status
+        assert said in " ".join("".join(capsys.readouterr()).split())
 
 
-def test_curves_of_losses_alone_point_to_their_ratios(tmp_path: Path) -> None:
-    frame = pd.DataFrame(
-        [(v, s, n) for v in "AB" for s in (0, 1) for n in (1, 2, 3)], columns=["variant", "seed", "tokens"]
-    )
-    loss = 3 - 0.5 * frame["tokens"] - 0.1 * (frame["variant"] == "B")
-    curves = Curves(frame.assign(task="t", metric="bits_per_byte", filter="none", value=loss))
-    enter_curves(tmp_path / "a.duckdb", curves, baseline=None)
-    data = read_study(tmp_path / "a.duckdb", "curves")
-    assert "ratios by loss stand below" in first_screen(data, styles(data.variants)).sentences[0]
+def test_curves_of_losses_alone_point_to_their_ratios(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tuple(f"{v},{s},{n},t,{3 - n / 2 - (v == 'B') / 10}" for v in "AB" for s in (0, 1) for n in (1, 2, 3))
+    assert main(["factors", str(table(tmp_path / "curves.csv", HEAD.replace("score", "loss"), rows))]) == 0
+    assert "ratios by loss stand below" in capsys.readouterr().out
 
 
 def test_items_belong_to_points_and_have_their_mean(tmp_path: Path) -> None:
@@ -126,10 +117,8 @@ def test_items_belong_to_points_and_have_their_mean(tmp_path: Path) -> None:
     head = "variant,seed,tokens,task,item,score"
     right = read_curves(points, table(tmp_path / "items.csv", head, ("A,0,10,t,x,0", "A,0,10,t,y,0.2")))
     assert right.items["item_id"].tolist() == ["x", "y"]
-    for row, said in (
-        ("A,0,10,t,y,1", "line 2: the items have the mean score 0.55"),
-        ("A,0,30,t,y,1", "line 3: items of"),
-    ):
+    wrong = {"A,0,10,t,y,1": "line 2: the items have the mean score 0.55", "A,0,30,t,y,1": "line 3: items of"}
+    for row, said in wrong.items():
         with pytest.raises(InputError, match=said):
             read_curves(points, table(tmp_path / "items.csv", head, ("A,0,10,t,x,0.1", row)))
 
@@ -140,8 +129,7 @@ TABLE_2["DR+DA-32"] = (2.3, 2.6, 4.0, 8.3)
 
 
 def factors_of(database: Path) -> pd.DataFrame:
-    wanted = "select variant, task, metric, factor, low, high from mean_factors order by all"
-    return query(database, wanted)
+    return query(database, "select variant, task, metric, factor, low, high from mean_factors order by all")
 
 
 def test_curves_with_the_factors_of_table_2_give_them_back(tmp_path: Path) -> None:
@@ -265,15 +253,14 @@ def test_the_example_has_a_table_and_a_report(tmp_path: Path, capsys: pytest.Cap
     assert main(["factors", "example", "--baseline", "LSTM", "--report", str(tmp_path / "report.html")]) == 0
     said = capsys.readouterr().out
     assert "times as many training tokens as LSTM" in said
+    assert "\n\nFrom the easiest value that both reached to the hardest: GPT" in said
     assert "Looped" in said
-    page = (tmp_path / "report.html").read_text()
-    assert "LSTM" in page
+    assert "LSTM" in (page := (tmp_path / "report.html").read_text())
     assert len(page) > 100_000
 
 
 def test_a_report_never_takes_the_place_of_the_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    curves = tmp_path / "curves.csv"
-    curves.write_text(text := EXAMPLE.read_text())
+    (curves := tmp_path / "curves.csv").write_text(text := EXAMPLE.read_text())
     assert main(["factors", str(curves), "--report", str(tmp_path / "x" / ".." / "curves.csv")]) == 2
     assert "holds the curves; name another file" in capsys.readouterr().err
     assert curves.read_text() == text

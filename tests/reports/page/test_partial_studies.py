@@ -11,7 +11,7 @@ import pytest
 
 from reports.data import StudyData, read_study
 from reports.figures.accuracy import accuracy
-from reports.page.answer import answer_alone, first_screen
+from reports.page.answer import first_screen, read_answer
 from reports.page.plain import plain_report
 from reports.style.theme import styles
 from sql.results import connect
@@ -50,7 +50,7 @@ class Told(NamedTuple):
 def told(database: Path) -> Told:
     data = read_study(database, STUDY)
     first = first_screen(data, styles(data.variants))
-    assert answer_alone(database, STUDY) == first.sentences
+    assert read_answer(database, STUDY) == (first.sentences, first.warnings)
     text = "\n".join(part for part in plain_report(database, STUDY) if isinstance(part, str))
     return Told(" ".join(first.sentences), first.warnings, text, data)
 
