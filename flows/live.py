@@ -99,8 +99,7 @@ class Results:
             if "Query interrupted" in str(error):  # by a signal, of which DuckDB makes this error
                 raise KeyboardInterrupt from error
             progress.report("live results", 0.0, f"later: {error}")
-        ended = time.monotonic()
-        return ended + REST * (ended - began)
+        return time.monotonic() + REST * (time.monotonic() - began)
 
     def _draw(self) -> None:
         """Write the report of what is there."""

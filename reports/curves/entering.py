@@ -64,8 +64,7 @@ def _why_no_factor(database: Path, baseline: str) -> str:
         where task <> 'average' group by all having count(distinct mean_curves.tokens) < 2 order by all
     """
     for row in query(database, together).itertuples():
-        few = "its seeds share fewer than two checkpoints (within 5 %); interpolate them to equal tokens"
-        return f"{row.variant} on {row.task}: {few}"
+        return f"{row.variant} on {row.task}: seeds share fewer than two checkpoints (within 5 %); interpolate them"
     return (
         f"no variant has a value in common with {baseline}: on no task does the best of one curve reach the first of "
         "the other, so that no factor can be told"

@@ -17,8 +17,8 @@ def headline(rows: pd.DataFrame) -> pd.DataFrame:
     """Choose one row for each depth and variant, where a study can tell most: the average accuracy, else a loss.
 
     Where the average accuracy is within its noise, or the curves have no accuracy in common, the average loss of the
-    right answers stands in, then the loss on the validation documents. A model without any factor has no row. `rows`
-    are those of `StudyData.mean_factors`.
+    right answers stands in, then the loss on the validation documents, or on the only task. A model without any factor
+    has no row. `rows` are those of `StudyData.mean_factors`.
     """
     chosen = comparisons(rows).sort_values("within_noise", kind="stable")
     return chosen.drop_duplicates(["depth", "variant"])
@@ -26,7 +26,8 @@ def headline(rows: pd.DataFrame) -> pd.DataFrame:
 
 def comparisons(rows: pd.DataFrame) -> pd.DataFrame:
     """Choose the rows of the measures that a headline may have, the primary measure's first."""
-    places = {("accuracy", AVERAGE): 0, ("loss", AVERAGE): 1, ("loss", VALIDATION): 2}
+    only = {("loss", task): 3 for task in rows["task"].unique()} if rows["task"].nunique() == 1 else {}
+    places = only | {("accuracy", AVERAGE): 0, ("loss", AVERAGE): 1, ("loss", VALIDATION): 2}
     chosen = rows.assign(place=[places.get(key) for key in zip(rows["metric"], rows["task"], strict=True)])
     chosen = without_baseline(chosen[chosen["place"].notna() & chosen["factor"].notna()])
     return chosen.sort_values("place", kind="stable").drop(columns="place")

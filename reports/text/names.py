@@ -75,9 +75,9 @@ def stage_name(stage: str) -> str:
 
 
 def depth_name(depth: int, short: bool = False) -> str:
-    """Name a depth: `Depth 16`, short `16`; negative (unknown): `Unknown depth`, short a dash."""
+    """Name a depth: `Depth 16`, short `16`; negative (unknown): `Any depth`, short a dash."""
     if depth < 0:
-        return NOTHING if short else "Unknown depth"
+        return NOTHING if short else "Any depth"
     return f"{depth:.0f}" if short else f"Depth {depth:.0f}"
 
 

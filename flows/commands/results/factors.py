@@ -35,8 +35,9 @@ def factors(options: argparse.Namespace) -> None:
                     write_text_atomically(options.report, page.read_text())
             baseline = query(database, "from studies")["baseline"][0]
             print_answer(database, STUDY, baseline)
-            console.print(f"\nfor {baseline}'s best accuracy, the paper's rule\n")
-            print_table(ask(database, "outcome_crossings", study=STUDY))
+            if len(crossings := ask(database, "outcome_crossings", study=STUDY)):
+                console.print(f"\nfor {baseline}'s best accuracy, the paper's rule\n")
+                print_table(crossings)
             written = f"\nreport:    {options.report}" * bool(options.report)
             console.print(f"\nintervals: {within_intervals(curves)}{written}")
             if curves.ignored:

@@ -17,7 +17,9 @@ pairs as (
         greatest(own.chance, baseline.chance) as chance,
         computed.* exclude (study_id, depth, variant, task, metric, seeds),
         -- Those that the study is read for, and whose p-values are corrected together, by Holm's method.
-        computed.p is not null and own.task in ('average', 'validation') as headline
+        computed.p is not null and (
+            own.task in ('average', 'validation') or count(distinct own.task) over (partition by own.study_id) = 1
+        ) as headline
     from curves as own
     join internal.variants using (study_id, variant)
     join curves as baseline
