@@ -23,7 +23,7 @@ def print_answer(database: Path, study_id: str, baseline: str) -> None:
     means = ask(database, "outcome_means", study=study_id)
     sentences, warnings = read_answer(database, study_id)
     weak = ["\n".join(f"! {warning}" for warning in warnings)] * bool(warnings)
-    for text in ("", *sentences, *weak, f"A factor is one over that: the tokens of {baseline} over the variant’s."):
+    for text in ("", *sentences, *weak, f"A factor is {baseline}’s tokens over the variant’s: one over the ratio."):
         print_part(text)
     if means["outdated"].any():
         print_part("Results changed after mean factors were computed: `dreamer intervals` computes them again.")
