@@ -27,7 +27,8 @@ QUERIES = {
     "from mean_factors_against(null) where study_id = ? order by all",
     "without_one": "select w.* from internal.factors_without w "
     "join internal.variants using (study_id, variant, baseline) where study_id = ?",
-    "factor_by_target": "from factor_by_target where study_id = ? and (task = 'average' or task = 'validation')",
+    "factor_by_target": "from factor_by_target where study_id = ? "
+    "qualify task in ('average', 'validation') or count(distinct task) over () = 1",
     "efficiency": "select * rename (baseline_value as baseline_accuracy, own_value as own_best), "
     "max(bound) filter (variant = baseline) over (partition by depth, task) as baseline_bound "
     "from internal.score_efficiency(null) where study_id = ? and measure = 'accuracy' "
@@ -144,7 +145,7 @@ class StudyData:
 
 
 def read_study(database: Path, study_id: str, names: Sequence[str] = tuple(QUERIES)) -> StudyData:
-    """Read frames of a study, `order` among them. Raises InputError where the file is missing, locked or without it."""
+    """Read frames of a study, always `order`. Raises InputError where the file is missing, locked or lacks it."""
     with closing(connect(database, read_only=True)) as connection:
         if len(names) == len(QUERIES):  # for a few frames this takes longer than their queries
             keep_views(connection, study_id)

@@ -31,9 +31,9 @@ class Section(BaseModel):
     @classmethod
     def _plain_values(cls, value: Any, info: ValidationInfo) -> Any:
         field = cls.model_fields[str(info.field_name)]
-        for rule in field.metadata if isinstance(value, str) else ():
-            if not re.fullmatch(getattr(rule, "pattern", None) or "(?s:.*)", value):  # which pydantic would show
-                raise ValueError(f"{value!r} must be {field.description}")
+        patterns = [rule.pattern for rule in field.metadata if getattr(rule, "pattern", None)]
+        if isinstance(value, str) and not all(re.fullmatch(one, value) for one in patterns):
+            raise ValueError(f"{value!r} must be {field.description}")  # pydantic's own words show the pattern
         return _check_plain(value, field.annotation)
 
 

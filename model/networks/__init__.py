@@ -33,12 +33,10 @@ def build(
     kind = load_class(config, code, trust_code=trust_code)
     sizes = {"vocabulary_size": config.vocabulary_size, "sequence_length": config.sequence_length}
     try:
-        signature(kind).bind_partial(**sizes, **config.config)
-    except TypeError as error:
-        raise InputError(f"{config.module}: {error}; it takes {', '.join(signature(kind).parameters)}") from error
-    try:
         return Wrapped(kind(**sizes, **config.config), config, dtype)
     except InputError:
         raise
     except Exception as error:  # of the user's code, whatever it is
+        if isinstance(error, TypeError) and not error.__traceback__.tb_next:  # no code of the user has run
+            raise InputError(f"{config.module}: {error}; it takes {', '.join(signature(kind).parameters)}") from error
         raise InputError(f"{config.module} cannot be built: {described(error)}") from error

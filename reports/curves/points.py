@@ -88,9 +88,8 @@ def _values(rows: pd.DataFrame, scored: set[str]) -> pd.DataFrame:
     parts = []
     for name in [name for name in VALUES if name in rows]:
         part = rows[rows[name].notna()]
-        frame = part.drop(columns=[*VALUES], errors="ignore").assign(
-            metric=METRICS[name], filter="none", value=part[name]
-        )
+        others = part.drop(columns=[*VALUES], errors="ignore")
+        frame = others.assign(metric=METRICS[name], filter="none", value=part[name])
         if name == "loss":
             frame.loc[~frame["task"].isin(scored), "metric"] = OF_TEXT
             of_score = part["score"].notna() if "score" in part else False

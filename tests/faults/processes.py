@@ -33,12 +33,7 @@ def start(
     command = [DREAMER, "run", str(study), "--root", str(root), *options]
     with log.open("ab") as output:
         return subprocess.Popen(
-            command,
-            stdout=output,
-            stderr=output,
-            cwd=cwd,
-            env=environment(**variables),
-            start_new_session=True,
+            command, stdout=output, stderr=output, cwd=cwd, env=environment(**variables), start_new_session=True
         )
 
 

@@ -165,6 +165,8 @@ def test_a_template_that_names_no_column_is_told_before_any_training(tmp_path: P
     assert "b.yaml ('question' is undefined)" in refusal(tmp_path, **sections)
     own["overrides"] = {"doc_to_text": "{{q}}"}
     check_study(load_study(study_file(tmp_path, **sections), root=tmp_path / "run"))
+    own |= {"yaml": None, "task": "gsm8k", "overrides": {"doc_to_text": "{{nope}}", "doc_to_target": "{{a}}"}}
+    assert "gsm8k.yaml ('nope' is undefined)" in refusal(tmp_path, **sections)
 
 
 def test_plain_tasks_and_the_table_need_no_trust(tmp_path: Path) -> None:

@@ -124,9 +124,7 @@ def test_a_new_source_is_signed_alone(tmp_path: Path, monkeypatch: pytest.Monkey
     signed = []
     sign = flows.prepare.sign_source
     monkeypatch.setattr(
-        flows.prepare,
-        "sign_source",
-        lambda source, *rest, **named: (signed.append(1), sign(source, *rest, **named))[1],
+        flows.prepare, "sign_source", lambda source, *rest, **named: (signed.append(1), sign(source, *rest, **named))[1]
     )
 
     def kept(root: str, *names: str) -> list[str]:

@@ -39,8 +39,7 @@ def test_what_cannot_be_built_is_refused_by_name(field, values):
 
 
 @pytest.mark.parametrize(
-    ("make", "switch", "value"),
-    [(la, "recurrent", True), (dr, "recurrent", False), (dr_da, "depth_attention", False)],
+    ("make", "switch", "value"), [(la, "recurrent", True), (dr, "recurrent", False), (dr_da, "depth_attention", False)]
 )
 def test_a_variant_is_what_its_name_says(make, switch, value):
     with pytest.raises(InputError, match=rf"{switch} is {value}, but in {make.__name__}\(\) it"):

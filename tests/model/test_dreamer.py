@@ -156,11 +156,7 @@ def test_a_depth_that_makes_no_sense_is_refused():
 
 @pytest.mark.parametrize(
     ("given", "shape", "expected"),
-    [
-        ("positions", (1, 6), [2, 6]),
-        ("documents", (1, 6), [2, 6]),
-        ("documents", (2, 3), [2, 6]),
-    ],
+    [("positions", (1, 6), [2, 6]), ("documents", (1, 6), [2, 6]), ("documents", (2, 3), [2, 6])],
 )
 def test_what_does_not_fit_the_tokens_is_refused(given, shape, expected):
     model = build(DR_DA)

@@ -17,7 +17,7 @@ def checkpoints(options: argparse.Namespace) -> None:
     """
     study = load_study(options.study, root=options.root)
     plan = Plan(study)
-    if not (plan.data and plan.described) or plan.tuning_runs:
+    if not (plan.data and plan.described) or plan.tuning_runs:  # `data` raises where data sets are not here
         raise InputError(f"{study.folder}: no trained models yet; `dreamer run {study.arguments}` trains them")
     runs = plan.runs
     chosen = [run for run in runs if options.model in (None, run.model.model_id) and options.seed in (None, run.seed)]

@@ -25,13 +25,7 @@ from tests.model.packed_folder import write_run
 
 HERE = Path(__file__).parent
 FILE = "own_models.py"
-OWN = [
-    ("Attention", {}),
-    ("Mean", {}),
-    ("Mean", {"dtype": "bfloat16"}),
-    ("Mixture", {}),
-    ("Whole", {}),
-]
+OWN = [("Attention", {}), ("Mean", {}), ("Mean", {"dtype": "bfloat16"}), ("Mixture", {}), ("Whole", {})]
 
 
 def random_tokens(rows: int, length: int) -> torch.Tensor:
@@ -173,10 +167,15 @@ def test_a_helper_beside_the_file_is_the_one_of_its_own_folder(tmp_path: Path) -
     assert found == [1, 2]
 
 
+def test_a_class_may_take_more_than_its_signature_says() -> None:
+    assert own("Wrapped", {"width": 8}).module.head.in_features == 8
+
+
 @pytest.mark.parametrize(
     ("name", "values", "said"),
     [
         ("Mean", {"hiden_size": 3}, "own_models.py:Mean: .* 'hiden_size'; it takes vocabulary_size, sequence_length, "),
+        ("Words", {}, "own_models.py:Words cannot be built: .* no attribute 'forward'"),
         ("Absent", {}, "has no class Absent"),
         ("Attention", {"longest": 8}, r"forward of \[1, 16\] tokens failed: own_models.py:[0-9]+: IndexError"),
         ("Short", {}, r"returned \[1, 15, 32\], but must return .* \[1, 16, 32\]"),

@@ -186,8 +186,7 @@ def test_variants_of_other_names_have_the_same_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("baseline", "order"),
-    [(None, ["LA", "DR", "DR+DA", "tiny"]), ("tiny", ["tiny", "LA", "DR", "DR+DA"])],
+    ("baseline", "order"), [(None, ["LA", "DR", "DR+DA", "tiny"]), ("tiny", ["tiny", "LA", "DR", "DR+DA"])]
 )
 def test_the_baseline_comes_first_and_is_the_first_one_by_default(
     tmp_path: Path, baseline: str | None, order: list[str]
