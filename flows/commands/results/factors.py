@@ -20,8 +20,8 @@ def factors(options: argparse.Namespace) -> None:
     path = EXAMPLE if options.curves == "example" else Path(options.curves)
     if options.report and options.report.resolve() in [given.resolve() for given in (path, options.items) if given]:
         raise InputError(f"--report: {options.report} holds the curves; name another file")
-    if options.report and options.report.is_dir():
-        raise InputError(f"--report: {options.report} is a folder; name a file")
+    if options.report and (options.report.is_dir() or not options.report.parent.is_dir()):
+        raise InputError(f"--report: {options.report} is no file in a folder that is there; name one")
     curves = read(path, items=options.items, pattern=options.pattern)
     with tempfile.TemporaryDirectory(prefix="dreamer-factors-") as folder:
         database = Path(folder) / "results.duckdb"

@@ -272,8 +272,9 @@ def test_a_report_never_takes_the_place_of_the_curves(tmp_path: Path, capsys: py
     assert main(["factors", str(curves), "--report", str(tmp_path / "x" / ".." / "curves.csv")]) == 2
     assert "holds the curves; name another file" in capsys.readouterr().err
     assert curves.read_text() == text
-    assert main(["factors", str(curves), "--report", str(tmp_path)]) == 2
-    assert "is a folder; name a file" in capsys.readouterr().err
+    for wrong in (tmp_path, tmp_path / "absent" / "page.html"):
+        assert main(["factors", str(curves), "--report", str(wrong)]) == 2
+        assert f"{wrong} is no file in a folder that is there" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -100,6 +100,16 @@ def test_runs_that_are_in_no_curve_are_no_seeds_of_one(tmp_path: Path, status: s
     assert "DR-s2" not in curves, "no thin line"
 
 
+@pytest.mark.parametrize("status", ["complete", "training"])
+def test_a_curve_that_its_shortest_seed_ends_is_named_once_no_seed_goes_on(tmp_path: Path, status: str) -> None:
+    tables = trained(BOTH, seeds=2)
+    last = max(row["tokens"] for row in tables["evaluations"])
+    for name in ("evaluations", "items"):
+        tables[name] = [row for row in tables[name] if row["run_id"] != "DR-s1" or row["tokens"] < last]
+    tables["runs"] = [{**run, "status": status} for run in tables["runs"]]
+    assert report(tmp_path, tables).warned("Cut short: DR at depth 4 at ", "others went on") == (status == "complete")
+
+
 def test_runs_that_lack_something_are_named_beside_the_answer_of_the_others(tmp_path: Path) -> None:
     tables = trained({**RIGHT, "DR+DA": RIGHT["DR"]})
     for name in ("late", "cut"):
