@@ -107,6 +107,7 @@ def test_seeds_with_few_checkpoints_in_common_are_told(tmp_path: Path, capsys: p
         assert said in " ".join("".join(capsys.readouterr()).split())
 
 
+@pytest.mark.slow
 def test_curves_of_losses_alone_say_the_answer_of_one_task_and_point_to_the_ratios_of_several(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
