@@ -59,7 +59,7 @@ _kept: dict[str, Questions] = {}
 
 
 def questions_of(job: Job, *, keep: bool) -> Questions:
-    """Build the questions of a job; with `keep` return those of the job before where both ask the same."""
+    """Build the questions of a job; with `keep`, return the previous job's where that job named equal tasks."""
     asked = repr((job.tokenizer, job.tasks, job.limit, job.max_new_tokens, job.trust_code, job.observe))
     if not keep or asked not in _kept:
         _kept.clear()

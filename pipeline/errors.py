@@ -13,7 +13,7 @@ class InputError(ValueError):
 
 @contextmanager
 def placing(where: str) -> Iterator[None]:
-    """Begin the text of an InputError of the block with where it is."""
+    """Put `where: ` before the text of every InputError that the block raises."""
     try:
         yield
     except InputError as error:

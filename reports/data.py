@@ -145,7 +145,7 @@ class StudyData:
 
 
 def read_study(database: Path, study_id: str, names: Sequence[str] = tuple(QUERIES)) -> StudyData:
-    """Read frames of a study, always `order`. Raises InputError where the file is missing, locked or lacks it."""
+    """Read the named frames of a study, `order` among them. Raises InputError for no such file or study, or a lock."""
     with closing(connect(database, read_only=True)) as connection:
         if len(names) == len(QUERIES):  # for a few frames this takes longer than their queries
             keep_views(connection, study_id)

@@ -53,7 +53,7 @@ class Tokenizer(Section):
 class Data(Section):
     """The sources of the documents, and how they are curated and tokenised."""
 
-    mirror: HomePath | None = Field(None, description="folder of data sets in the hub's layout, looked in before it")
+    mirror: HomePath | None = Field(None, description="folder in the hub's layout, looked in before the hub")
     world: WorldSettings = Field(WorldSettings(), description="the built-in problems, where 'builtin' is named")
     sources: list[str | dict[str, Any]] = Field(
         min_length=1,

@@ -131,7 +131,7 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
-    """Read the texts of a CSV file. Where semicolons separate them, decimals may follow a comma, as in spreadsheets."""
+    """Read a CSV file as texts. Between semicolons, as spreadsheets write, a comma in a score or loss is a point."""
     commas = "variant" not in pd.read_csv(path, sep=";", nrows=0)
     rows = pd.read_csv(path, sep="," if commas else ";", dtype=str, keep_default_na=False, na_values=[""])
     numbers = [] if commas else [name for name in rows if name in LIMITS and name not in WHOLE]

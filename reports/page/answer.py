@@ -43,7 +43,7 @@ class FirstScreen:
 
 
 def read_answer(database: Path, study_id: str) -> tuple[list[str], list[str]]:
-    """Read from the results the sentences of the answer, and what makes them weak, but nothing else of a report."""
+    """Return the sentences of a study's answer and the warnings beside the answer, read from the frames in `SAID`."""
     data = read_study(database, study_id, SAID)
     return _said(data, styles(data.variants))
 

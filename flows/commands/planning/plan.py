@@ -117,7 +117,7 @@ def _times(study: Study, times: Times, price: float | None, *, on_gpu: bool) -> 
     lines = {
         "time": f"{duration(times.training)} of training and {duration(times.evaluation)} of evaluation{without} on "
         f"{times.devices} x {(GPU if on_gpu else CPU_CORE).name}",
-        "hours": f"{times.device_hours:,.3g} {kind}-hours, {times.busy / 3600 / times.device_hours:.0%} at work",
+        "hours": f"{times.device_hours:,.3g} {kind}-hours, {times.busy / 3600 / times.device_hours:.0%} of them busy",
     }
     if price is not None:
         lines["price"] = f"{times.device_hours * price:,.2f} at {price:g} for a {kind}-hour"

@@ -21,7 +21,7 @@ def factors(options: argparse.Namespace) -> None:
     if options.report and options.report.resolve() in [given.resolve() for given in (path, options.items) if given]:
         raise InputError(f"--report: {options.report} holds the curves; name another file")
     if options.report and (options.report.is_dir() or not options.report.parent.is_dir()):
-        raise InputError(f"--report: {options.report} is no file in a folder that is there; name one")
+        raise InputError(f"--report: {options.report} must be a file in a folder that is there")
     curves = read(path, items=options.items, pattern=options.pattern)
     with tempfile.TemporaryDirectory(prefix="dreamer-factors-") as folder:
         database = Path(folder) / "results.duckdb"

@@ -19,7 +19,7 @@ MARKS = {"strong": "bold", "best": "bold", "second": "underline"}  # of the kind
 
 
 def print_answer(database: Path, study_id: str, baseline: str) -> None:
-    """Print the report's sentences, what makes them weak, and the mean factors behind them."""
+    """Print the sentences of a study's answer, the warnings beside the answer, and the table of mean factors."""
     means = ask(database, "outcome_means", study=study_id)
     sentences, warnings = read_answer(database, study_id)
     weak = ["\n".join(f"! {warning}" for warning in warnings)] * bool(warnings)

@@ -108,7 +108,8 @@ def test_work_that_a_broken_pipe_ends_is_not_done(
 
 @pytest.mark.parametrize("command", ["run", "plan", "status", "verify", "clean", "report", "preview"])
 def test_a_file_as_root_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str) -> None:
-    (file := tmp_path / "LICENSE").touch()
+    file = tmp_path / "LICENSE"
+    file.touch()
     for root in (file, file / "below"):
         assert f"{file} is a file, and the study" in refusal(capsys, command, TINY, "--root", root)
 

@@ -269,13 +269,14 @@ def test_the_example_has_a_table_and_a_report(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_a_report_never_takes_the_place_of_the_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (curves := tmp_path / "curves.csv").write_text(text := EXAMPLE.read_text())
+    curves = tmp_path / "curves.csv"
+    curves.write_text(text := EXAMPLE.read_text())
     assert main(["factors", str(curves), "--report", str(tmp_path / "x" / ".." / "curves.csv")]) == 2
     assert "holds the curves; name another file" in capsys.readouterr().err
     assert curves.read_text() == text
     for wrong in (tmp_path, tmp_path / "absent" / "page.html"):
         assert main(["factors", str(curves), "--report", str(wrong)]) == 2
-        assert f"{wrong} is no file in a folder that is there" in capsys.readouterr().err
+        assert f"{wrong} must be a file in a folder that is there" in capsys.readouterr().err
 
 
 @pytest.mark.slow
