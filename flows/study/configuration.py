@@ -195,7 +195,7 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
     )
     sequence_length: int = Field(4096, ge=8, le=LONGEST_SEQUENCE, description="tokens of a row")
     seeds: Seeds = Field(default=[0, 1], min_length=1, description="each model is trained once with each")
-    seeds_until: SeedsUntil | None = Field(None, description="add seeds until intervals are narrow; no `seeds`")
+    seeds_until: SeedsUntil | None = Field(None, description="in place of `seeds`: add some until intervals are narrow")
     screening: float = Field(0.0, ge=0, lt=1, description="all seeds train this far, then the best; 0: all to the end")
     tune: Tuning | None = Field(None, description="choose each model's learning rate on held-out text")
     ranks: int | None = Field(
