@@ -42,7 +42,7 @@ STATEMENTS = (
 
 def dreamer(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a command of `dreamer`."""
-    command = [sys.executable, "-m", "flows.commands.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "dreamer_study.flows.commands.cli", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 

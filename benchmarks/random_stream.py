@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from model.config import DreamerConfig
-from model.training.config import Run, read_run
+from dreamer_study.model.config import DreamerConfig
+from dreamer_study.model.training.config import Run, read_run
 
 
 def write_random_stream(

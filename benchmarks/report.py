@@ -24,10 +24,10 @@ import pandas as pd
 import pyarrow as pa
 
 from benchmarks.tables import print_table
-from reports.data import QUERIES
-from reports.page.report import write_report
-from sql.results import connect, ingest
-from sql.statistics.compute import compute_statistics
+from dreamer_study.reports.data import QUERIES
+from dreamer_study.reports.page.report import write_report
+from dreamer_study.sql.results import connect, ingest
+from dreamer_study.sql.statistics.compute import compute_statistics
 
 STUDY, BATCH, TOKENS = "paper-size", 2**20, 100_000_000_000
 CHECKPOINTS, SEEDS, ITEMS = 24, 3, 1319

@@ -55,9 +55,9 @@ TABLES = {
     "checkpoints": "* EXCLUDE (seconds)",
 }
 VICTIMS = {
-    "flow": "flows.commands.cli",
-    "trainer": "-m model.staying model.train",
-    "evaluator": "-m model.staying model.evaluate",
+    "flow": "dreamer_study.flows.commands.cli",
+    "trainer": "-m dreamer_study.model.staying dreamer_study.model.train",
+    "evaluator": "-m dreamer_study.model.staying dreamer_study.model.evaluate",
     "server": "server start",
 }
 LONGEST_SECONDS = 1200  # for one study

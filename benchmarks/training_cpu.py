@@ -27,14 +27,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.random_stream import write_random_stream, write_run
-from flows.study.loading import load_study
-from model import ops
-from model.accounting import training_flops_per_token
-from model.config import DreamerConfig, dr, dr_da, la
-from model.dreamer import Dreamer
-from model.ops import Documents
-from model.training.stream import IGNORED, Batch, TokenStream
-from model.training.trainer import Trainer
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.model import ops
+from dreamer_study.model.accounting import training_flops_per_token
+from dreamer_study.model.config import DreamerConfig, dr, dr_da, la
+from dreamer_study.model.dreamer import Dreamer
+from dreamer_study.model.ops import Documents
+from dreamer_study.model.training.stream import IGNORED, Batch, TokenStream
+from dreamer_study.model.training.trainer import Trainer
 
 STEPS = 3  # of each contestant in a round
 OFFERED = (("eager", "batched_mm", "grouped_mm"), ("sdpa", "eager"))  # by transformers: for experts, for attention

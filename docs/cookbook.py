@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pipeline.errors import InputError
-from sql.results import query
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.sql.results import query
 
 QUERY = re.compile(r"```sql\n(?P<sql>.*?)```\n(?:\n```text\n.*?```\n)?", re.DOTALL)
 MOST_ROWS = 40

@@ -9,19 +9,19 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from flows.data import PlannedData
-from flows.jobs.devices import gpus, machine_memory, share_ranks
-from flows.models import PlannedModel, check_trusted, plan_models, size
-from flows.study.configuration import Study
-from flows.watching.looks import folder_size, free_bytes
-from model.evaluation.harness_files import find_task, read_task
-from model.evaluation.trust import check_overrides
-from model.matching import EXPERTS
-from pipeline.benchmarks.items import task_file, task_specifications
-from pipeline.errors import InputError
-from pipeline.sources.repositories.folders import source_files
-from pipeline.sources.stage import check_rows
-from pipeline.tokens.tokenizer import read_tokenizer
+from dreamer_study.flows.data import PlannedData
+from dreamer_study.flows.jobs.devices import gpus, machine_memory, share_ranks
+from dreamer_study.flows.models import PlannedModel, check_trusted, plan_models, size
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.watching.looks import folder_size, free_bytes
+from dreamer_study.model.evaluation.harness_files import find_task, read_task
+from dreamer_study.model.evaluation.trust import check_overrides
+from dreamer_study.model.matching import EXPERTS
+from dreamer_study.pipeline.benchmarks.items import task_file, task_specifications
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.repositories.folders import source_files
+from dreamer_study.pipeline.sources.stage import check_rows
+from dreamer_study.pipeline.tokens.tokenizer import read_tokenizer
 
 UNKNOWN_VOCABULARY = 1024  # stands for that of a tokenizer which is not read yet
 
@@ -94,7 +94,10 @@ def check_data(study: Study, *, trust_code: bool = False) -> None:
             check_rows(source, source_files(source, folder))
     for benchmark in study.own_benchmarks:
         if (benchmark.yaml or benchmark.overrides) and (folder := data.find(benchmark)):
-            from model.evaluation.harness_definitions import build_task, tune_libraries  # lm-eval takes two seconds
+            from dreamer_study.model.evaluation.harness_definitions import (  # lm-eval takes two seconds
+                build_task,
+                tune_libraries,
+            )
 
             tune_libraries()
             with TemporaryDirectory() as place:

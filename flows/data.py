@@ -11,18 +11,18 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from flows.study.configuration import Study
-from flows.study.data_section import BUILTIN
-from flows.watching.progress import write_line
-from pipeline.benchmarks.benchmark import Benchmark
-from pipeline.errors import InputError
-from pipeline.sources.repositories.folders import folder_of, resolved_revision, source_files
-from pipeline.sources.repositories.splits import find_split, has_splits
-from pipeline.sources.source import Source
-from pipeline.storage.store import Output, Store
-from pipeline.tokens.funnel import EXACT_CHARACTERS
-from pipeline.tokens.tokenizer import SAMPLE_CHARACTERS
-from pipeline.worlds.tasks import REPOSITORY
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.data_section import BUILTIN
+from dreamer_study.flows.watching.progress import write_line
+from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.repositories.folders import folder_of, resolved_revision, source_files
+from dreamer_study.pipeline.sources.repositories.splits import find_split, has_splits
+from dreamer_study.pipeline.sources.source import Source
+from dreamer_study.pipeline.storage.store import Output, Store
+from dreamer_study.pipeline.tokens.funnel import EXACT_CHARACTERS
+from dreamer_study.pipeline.tokens.tokenizer import SAMPLE_CHARACTERS
+from dreamer_study.pipeline.worlds.tasks import REPOSITORY
 
 # The version of a stage goes up whenever its code changes what it writes: old outputs are then not used again.
 VERSIONS = {

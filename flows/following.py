@@ -6,10 +6,10 @@ import math
 import time
 from collections import Counter
 
-from flows.jobs import Event, Job
-from flows.plan import Plan, Run
-from flows.watching import progress
-from flows.watching.progress import FAILURE, read_progress, silence
+from dreamer_study.flows.jobs import Event, Job
+from dreamer_study.flows.plan import Plan, Run
+from dreamer_study.flows.watching import progress
+from dreamer_study.flows.watching.progress import FAILURE, read_progress, silence
 
 
 class Followed:

@@ -13,16 +13,23 @@ from typing import TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_fixed
 
-from flows.plan import Plan
-from flows.rows import compute_intervals, enter_evaluations, enter_runs, enter_study, forget_wrong, status_of
-from flows.study.configuration import Study
-from flows.tracking import Tracker
-from flows.watching import progress
-from pipeline.storage.digests import digest, file_digest
-from pipeline.storage.files import write_text_atomically
-from reports.data import StudyData, read_study
-from sql.names import UNDER_WAY
-from sql.results import Busy, ask
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.rows import (
+    compute_intervals,
+    enter_evaluations,
+    enter_runs,
+    enter_study,
+    forget_wrong,
+    status_of,
+)
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.tracking import Tracker
+from dreamer_study.flows.watching import progress
+from dreamer_study.pipeline.storage.digests import digest, file_digest
+from dreamer_study.pipeline.storage.files import write_text_atomically
+from dreamer_study.reports.data import StudyData, read_study
+from dreamer_study.sql.names import UNDER_WAY
+from dreamer_study.sql.results import Busy, ask
 
 ENTER_SECONDS = 20.0  # between two entries of rows, at least
 REPORT_SECONDS = 60.0  # between two reports, at least
@@ -79,7 +86,7 @@ class Results:
 
     def write_report(self) -> Path:
         """Write the final report."""
-        from reports.page.report import write_data  # seconds, for which no training waits
+        from dreamer_study.reports.page.report import write_data  # seconds, for which no training waits
 
         study = self._plan.study
         progress.report("write report", 0.0, "figures and tables")
@@ -103,7 +110,7 @@ class Results:
 
     def _draw(self) -> None:
         """Write the report of what is there."""
-        from reports.page.report import write_data
+        from dreamer_study.reports.page.report import write_data
 
         plan, study = self._plan, self._plan.study
         if not {status_of(plan, run) for run in plan.runs} & set(UNDER_WAY):

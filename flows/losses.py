@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from flows.watching.progress import write_line
-from pipeline.errors import InputError
-from pipeline.sources.source import Source
-from pipeline.storage.documents import KEPT
-from pipeline.storage.store import Output
-from pipeline.traces.strip import DECLARED, NONE
-from reports.text.token_stream import MOST_EPOCHS
+from dreamer_study.flows.watching.progress import write_line
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.source import Source
+from dreamer_study.pipeline.storage.documents import KEPT
+from dreamer_study.pipeline.storage.store import Output
+from dreamer_study.pipeline.traces.strip import DECLARED, NONE
+from dreamer_study.reports.text.token_stream import MOST_EPOCHS
 
 
 def check_kept(source: Source, outputs: Sequence[Output]) -> None:

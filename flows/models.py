@@ -10,15 +10,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from flows.study.configuration import Study, Variant
-from model.accounting import Resources, resources
-from model.architecture import DreamerConfig
-from model.architectures.code import digests
-from model.architectures.module import TRANSFORMERS, Architecture, ModuleConfig, training_flops
-from model.config import la
-from model.matching import match_costs, match_fields
-from pipeline.errors import InputError, placing
-from pipeline.storage.digests import canonical
+from dreamer_study.flows.study.configuration import Study, Variant
+from dreamer_study.model.accounting import Resources, resources
+from dreamer_study.model.architecture import DreamerConfig
+from dreamer_study.model.architectures.code import digests
+from dreamer_study.model.architectures.module import TRANSFORMERS, Architecture, ModuleConfig, training_flops
+from dreamer_study.model.config import la
+from dreamer_study.model.matching import match_costs, match_fields
+from dreamer_study.pipeline.errors import InputError, placing
+from dreamer_study.pipeline.storage.digests import canonical
 
 FAMILIES: dict[str, dict[str, bool]] = {  # how a family differs from the layered model
     "LA": {},
@@ -133,8 +133,8 @@ def _by_formula(sizing: Sizing) -> Answer:
 
 
 def _by_running(sizing: Sizing, code: Path | None, *, trust_code: bool) -> Answer:
-    from model.networks.checks import check_contract
-    from model.networks.counting import check_countable, count  # imports torch
+    from dreamer_study.model.networks.checks import check_contract
+    from dreamer_study.model.networks.counting import check_countable, count  # imports torch
 
     config, length, target = sizing.architecture, sizing.length, sizing.target
 

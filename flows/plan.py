@@ -23,24 +23,24 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from flows.data import VERSIONS, PlannedData, plain
-from flows.models import Answer, PlannedModel, Sizing, plan_models, size
-from flows.study.configuration import Study
-from flows.study.data_section import BUILTIN
-from model.accounting import Resources
-from model.architectures.module import read_architecture
-from model.checksums import newest_values
-from model.evaluation.harness_files import read_task
-from model.evaluation.job import INTROSPECTION
-from model.training.config import HOW_FAR, HOW_IT_RUNS
-from model.training.recording.records import further_rates
-from pipeline.benchmarks.benchmark import Benchmark
-from pipeline.benchmarks.items import task_specifications
-from pipeline.errors import InputError
-from pipeline.storage.integrity import read_sealed
-from pipeline.tokens.validation import TUNING, VALIDATION, held_out_specification
-from pipeline.worlds.tasks import world_specifications
-from sql.statistics.sequential import looks_until
+from dreamer_study.flows.data import VERSIONS, PlannedData, plain
+from dreamer_study.flows.models import Answer, PlannedModel, Sizing, plan_models, size
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.data_section import BUILTIN
+from dreamer_study.model.accounting import Resources
+from dreamer_study.model.architectures.module import read_architecture
+from dreamer_study.model.checksums import newest_values
+from dreamer_study.model.evaluation.harness_files import read_task
+from dreamer_study.model.evaluation.job import INTROSPECTION
+from dreamer_study.model.training.config import HOW_FAR, HOW_IT_RUNS
+from dreamer_study.model.training.recording.records import further_rates
+from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
+from dreamer_study.pipeline.benchmarks.items import task_specifications
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.integrity import read_sealed
+from dreamer_study.pipeline.tokens.validation import TUNING, VALIDATION, held_out_specification
+from dreamer_study.pipeline.worlds.tasks import world_specifications
+from dreamer_study.sql.statistics.sequential import looks_until
 
 VERBS = {"chosen": "train", "tuning": "tune", "racing": "screen", "screened": "screen"}  # by the status of a run
 WORLD_TEXT = "world_text"  # the perplexity of whole documents of the built-in world

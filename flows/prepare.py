@@ -17,33 +17,33 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows.data import DataPlan, SourcePlan, Wanted, splits_of
-from flows.jobs.devices import cores
-from flows.losses import check_kept, repetition, say, unmarked_warnings, warnings
-from flows.plan import Plan
-from flows.study.configuration import Study
-from flows.study.loading import MIRROR
-from flows.watching.progress import report
-from pipeline.benchmarks.benchmark import Benchmark
-from pipeline.benchmarks.items import ITEMS, benchmark_items
-from pipeline.clean import clean
-from pipeline.decontaminate.stage import decontaminate
-from pipeline.dedup.signing import sign_source
-from pipeline.dedup.stage import deduplicate
-from pipeline.errors import InputError
-from pipeline.sources.repositories.folders import Absent, found_or_fetched
-from pipeline.sources.stage import read_source
-from pipeline.storage.documents import KEPT
-from pipeline.storage.files import write_text_atomically
-from pipeline.storage.parallel import Progress, Run, at_once, memory_bytes, serial, workers
-from pipeline.storage.store import Output
-from pipeline.tokens.funnel import Stage, count_tokens
-from pipeline.tokens.stage import pack
-from pipeline.tokens.tokenizer import take_tokenizer, train_tokenizer
-from pipeline.traces.stage import strip_traces
-from pipeline.traces.strip import STRIPPED
-from pipeline.worlds.tasks import world_items
-from pipeline.worlds.world import write_world
+from dreamer_study.flows.data import DataPlan, SourcePlan, Wanted, splits_of
+from dreamer_study.flows.jobs.devices import cores
+from dreamer_study.flows.losses import check_kept, repetition, say, unmarked_warnings, warnings
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.loading import MIRROR
+from dreamer_study.flows.watching.progress import report
+from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
+from dreamer_study.pipeline.benchmarks.items import ITEMS, benchmark_items
+from dreamer_study.pipeline.clean import clean
+from dreamer_study.pipeline.decontaminate.stage import decontaminate
+from dreamer_study.pipeline.dedup.signing import sign_source
+from dreamer_study.pipeline.dedup.stage import deduplicate
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.repositories.folders import Absent, found_or_fetched
+from dreamer_study.pipeline.sources.stage import read_source
+from dreamer_study.pipeline.storage.documents import KEPT
+from dreamer_study.pipeline.storage.files import write_text_atomically
+from dreamer_study.pipeline.storage.parallel import Progress, Run, at_once, memory_bytes, serial, workers
+from dreamer_study.pipeline.storage.store import Output
+from dreamer_study.pipeline.tokens.funnel import Stage, count_tokens
+from dreamer_study.pipeline.tokens.stage import pack
+from dreamer_study.pipeline.tokens.tokenizer import take_tokenizer, train_tokenizer
+from dreamer_study.pipeline.traces.stage import strip_traces
+from dreamer_study.pipeline.traces.strip import STRIPPED
+from dreamer_study.pipeline.worlds.tasks import world_items
+from dreamer_study.pipeline.worlds.world import write_world
 
 WORTH_PROCESSES = 100_000_000  # characters: below, starting processes takes longer than the work
 LIMITED_ROW = 8_000  # characters that a row is taken to have where only some rows are read

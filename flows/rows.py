@@ -15,25 +15,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from flows.losses import unmarked
-from flows.plan import Evaluation, Plan, Run
-from flows.prepare import curation_counts
-from flows.study.configuration import OF_THE_MACHINE
-from flows.watching.progress import read_progress
-from model.checksums import read_checkpoint
-from model.evaluation.metrics import COLUMNS
-from model.training.config import HOW_FAR, HOW_IT_RUNS
-from model.training.origins.provenance import package_version
-from model.training.recording.records import read_record
-from pipeline.benchmarks.benchmark import PERPLEXITIES
-from pipeline.errors import InputError
-from pipeline.storage.digests import canonical, digest
-from pipeline.storage.integrity import check, read_manifest
-from pipeline.worlds.tasks import REPOSITORY
-from pipeline.worlds.world import WORLD_LICENCE
-from sql.ingest import forget_differing, ingest, replace_computed
-from sql.names import UNDER_WAY
-from sql.results import connect
+from dreamer_study.flows.losses import unmarked
+from dreamer_study.flows.plan import Evaluation, Plan, Run
+from dreamer_study.flows.prepare import curation_counts
+from dreamer_study.flows.study.configuration import OF_THE_MACHINE
+from dreamer_study.flows.watching.progress import read_progress
+from dreamer_study.model.checksums import read_checkpoint
+from dreamer_study.model.evaluation.metrics import COLUMNS
+from dreamer_study.model.training.config import HOW_FAR, HOW_IT_RUNS
+from dreamer_study.model.training.origins.provenance import package_version
+from dreamer_study.model.training.recording.records import read_record
+from dreamer_study.pipeline.benchmarks.benchmark import PERPLEXITIES
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.digests import canonical, digest
+from dreamer_study.pipeline.storage.integrity import check, read_manifest
+from dreamer_study.pipeline.worlds.tasks import REPOSITORY
+from dreamer_study.pipeline.worlds.world import WORLD_LICENCE
+from dreamer_study.sql.ingest import forget_differing, ingest, replace_computed
+from dreamer_study.sql.names import UNDER_WAY
+from dreamer_study.sql.results import connect
 
 # Tables of an evaluation's rows; which files are there depends on what the study asks for.
 EVALUATION_TABLES = (*COLUMNS, "depth_evaluations", "raw_evaluations")
@@ -153,7 +153,7 @@ def compute_intervals(plan: Plan, *, most_replicates: int | None = None) -> None
 
     With `most_replicates` at most so many resamples of the items are drawn, where the study asks for more.
     """
-    from sql.statistics.compute import compute_statistics  # with scipy, which a status need not wait for
+    from dreamer_study.sql.statistics.compute import compute_statistics  # with scipy, which a status need not wait for
 
     wanted = plan.study.evaluation.bootstrap_replicates
     replicates = wanted if most_replicates is None else min(wanted, most_replicates)

@@ -17,26 +17,26 @@ from glob import glob
 from pathlib import Path
 from typing import Any, Literal
 
-from flows.following import Followed
-from flows.jobs import Event, Failed, Job, Jobs
-from flows.jobs.devices import share_ranks
-from flows.live import Results, patiently, report_digest, report_mark
-from flows.models import size
-from flows.plan import FAILURE, Checkpoint, Evaluation, Plan, Run
-from flows.prepare import prepare_data
-from flows.rows import outputs_of
-from flows.usage import register_user
-from flows.watching import progress
-from model.architectures.code import FOLDER as CODE
-from model.architectures.code import copy_code
-from model.training.recording.records import best_rates, choose_seed, mean_losses
-from pipeline.errors import InputError
-from pipeline.storage.files import atomic_folder, write_text_atomically
-from pipeline.storage.integrity import check, sealed
-from pipeline.storage.locks import hold
-from reports.data import StudyData
-from sql.ledger import differing
-from sql.results import ask
+from dreamer_study.flows.following import Followed
+from dreamer_study.flows.jobs import Event, Failed, Job, Jobs
+from dreamer_study.flows.jobs.devices import share_ranks
+from dreamer_study.flows.live import Results, patiently, report_digest, report_mark
+from dreamer_study.flows.models import size
+from dreamer_study.flows.plan import FAILURE, Checkpoint, Evaluation, Plan, Run
+from dreamer_study.flows.prepare import prepare_data
+from dreamer_study.flows.rows import outputs_of
+from dreamer_study.flows.usage import register_user
+from dreamer_study.flows.watching import progress
+from dreamer_study.model.architectures.code import FOLDER as CODE
+from dreamer_study.model.architectures.code import copy_code
+from dreamer_study.model.training.recording.records import best_rates, choose_seed, mean_losses
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.files import atomic_folder, write_text_atomically
+from dreamer_study.pipeline.storage.integrity import check, sealed
+from dreamer_study.pipeline.storage.locks import hold
+from dreamer_study.reports.data import StudyData
+from dreamer_study.sql.ledger import differing
+from dreamer_study.sql.results import ask
 
 Until = Literal["prepare", "train", "evaluate", "report"]
 NEXT = {"prepare": "train", "train": "evaluate", "evaluate": "report"}
@@ -193,7 +193,15 @@ def training_job(plan: Plan, run: Run, ranks: int, options: Options) -> Job:
         arguments.append("--trust-code")
     log = folder / "log.txt"
     return Job(
-        "training", run.training_name, "model.train", tuple(arguments), folder, log, run.priority, ranks, goal=run.goal
+        "training",
+        run.training_name,
+        "dreamer_study.model.train",
+        tuple(arguments),
+        folder,
+        log,
+        run.priority,
+        ranks,
+        goal=run.goal,
     )
 
 
@@ -231,7 +239,7 @@ def evaluation_job(
     return Job(
         "evaluation",
         name,
-        "model.evaluate",
+        "dreamer_study.model.evaluate",
         (str(folder / "job.json"),),
         folder,
         folder / "log.txt",

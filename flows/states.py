@@ -10,14 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from flows.data import VERSIONS
-from flows.live import report_mark
-from flows.plan import Plan, Run
-from flows.rows import COMPLETE, FAILED, SCREENED
-from flows.watching.progress import FAILURE, bounded, read_progress
-from flows.watching.record import Reported, read_record
-from flows.watching.single import running_since
-from pipeline.errors import InputError
+from dreamer_study.flows.data import VERSIONS
+from dreamer_study.flows.live import report_mark
+from dreamer_study.flows.plan import Plan, Run
+from dreamer_study.flows.rows import COMPLETE, FAILED, SCREENED
+from dreamer_study.flows.watching.progress import FAILURE, bounded, read_progress
+from dreamer_study.flows.watching.record import Reported, read_record
+from dreamer_study.flows.watching.single import running_since
+from dreamer_study.pipeline.errors import InputError
 
 WAITING, RUNNING, STOPPED = "waiting", "running", "stopped"
 DATA_STAGES = [stage for stage in VERSIONS if stage not in ("runs", "evaluations", "decisions")]

@@ -13,12 +13,12 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
-from flows.plan import Plan, Run
-from flows.study.configuration import Study
-from flows.watching import progress
-from flows.watching.progress import read_progress
-from pipeline.storage.files import write_text_atomically
-from sql.results import Busy, ask
+from dreamer_study.flows.plan import Plan, Run
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.watching import progress
+from dreamer_study.flows.watching.progress import read_progress
+from dreamer_study.pipeline.storage.files import write_text_atomically
+from dreamer_study.sql.results import Busy, ask
 
 FILE = ".tracked.json"  # in the study's folder: the token counts that were logged, by run and task
 STEPS = 200  # of a training

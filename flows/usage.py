@@ -7,11 +7,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.plan import Plan
-from flows.watching.looks import folder_size
-from pipeline.errors import InputError
-from pipeline.storage.digests import digest
-from pipeline.storage.files import write_text_atomically
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.watching.looks import folder_size
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.digests import digest
+from dreamer_study.pipeline.storage.files import write_text_atomically
 
 USERS = "studies"  # a folder of the store with a file for each study
 UNUSED = (USERS, "digests", "texts")  # folders of the store that hold no outputs

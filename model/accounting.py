@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from model.architecture import DreamerConfig
-from pipeline.errors import InputError
+from dreamer_study.model.architecture import DreamerConfig
+from dreamer_study.pipeline.errors import InputError
 
 ELEMENT_BYTES = 2  # bfloat16
 

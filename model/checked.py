@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from pipeline.errors import InputError, nearest
+from dreamer_study.pipeline.errors import InputError, nearest
 
 Kind = TypeVar("Kind", bound=type)
 

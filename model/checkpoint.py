@@ -20,14 +20,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from model.architectures.code import FOLDER as CODE
-from model.architectures.code import copy_code
-from model.architectures.contract import Network
-from model.architectures.module import Architecture, read_architecture
-from model.checksums import check_file, list_states, read_checked, write_checksums
-from model.networks import build
-from pipeline.errors import InputError, placing
-from pipeline.storage.files import PARTIAL, atomic_folder
+from dreamer_study.model.architectures.code import FOLDER as CODE
+from dreamer_study.model.architectures.code import copy_code
+from dreamer_study.model.architectures.contract import Network
+from dreamer_study.model.architectures.module import Architecture, read_architecture
+from dreamer_study.model.checksums import check_file, list_states, read_checked, write_checksums
+from dreamer_study.model.networks import build
+from dreamer_study.pipeline.errors import InputError, placing
+from dreamer_study.pipeline.storage.files import PARTIAL, atomic_folder
 
 FILES = {"averaged": "averaged.safetensors", "raw": "model.safetensors"}
 """The file of each kind of weights: their running average, and the weights as trained."""

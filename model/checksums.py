@@ -10,8 +10,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from model.checked import read_object
-from pipeline.errors import InputError
+from dreamer_study.model.checked import read_object
+from dreamer_study.pipeline.errors import InputError
 
 CHECKSUMS = "checksums.json"
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from model.architecture import DreamerConfig
-from model.matching import match
-from pipeline.errors import InputError
+from dreamer_study.model.architecture import DreamerConfig
+from dreamer_study.model.matching import match
+from dreamer_study.pipeline.errors import InputError
 
 SIZES = {"experts", "expert_size"}  # which matching changes
 

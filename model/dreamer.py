@@ -19,11 +19,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model import ops
-from model.architecture import DreamerConfig
-from model.dreamer_network import DreamerNetwork
-from model.ops import Attended, AttentionOperands, Documents, ExpertOperands, Routing, Visible
-from pipeline.errors import InputError
+from dreamer_study.model import ops
+from dreamer_study.model.architecture import DreamerConfig
+from dreamer_study.model.dreamer_network import DreamerNetwork
+from dreamer_study.model.ops import Attended, AttentionOperands, Documents, ExpertOperands, Routing, Visible
+from dreamer_study.pipeline.errors import InputError
 
 History = tuple[tuple[Tensor, Tensor], ...]  # keys and values [T, M, K] of earlier depths
 Observer = Callable[[int, str, Attended], None]

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from model import ops
-from model.architectures.contract import Network
-from model.ops import Documents, Visible
-from model.ops.gpu import on_gpu
-from pipeline.errors import InputError
+from dreamer_study.model import ops
+from dreamer_study.model.architectures.contract import Network
+from dreamer_study.model.ops import Documents, Visible
+from dreamer_study.model.ops.gpu import on_gpu
+from dreamer_study.pipeline.errors import InputError
 
 
 class DreamerNetwork(Network):

@@ -1,4 +1,4 @@
-"""Evaluate the checkpoints of a job: `python -m model.evaluate <job.json>`; reads and writes files only.
+"""Evaluate the checkpoints of a job: `python -m dreamer_study.model.evaluate <job.json>`; reads and writes files only.
 
 Imports, tasks, prompts and data are loaded once; then each checkpoint is evaluated benchmark by benchmark. The rows of
 a benchmark appear at once, as a folder of Parquet files: a killed process loses the benchmark in hand, and a new one
@@ -26,17 +26,17 @@ from typing import Any
 
 import torch
 
-from model.checkpoint import weights_in
-from model.evaluation.job import Checkpoint, Job, Output, read_job
-from model.evaluation.language_model import LanguageModel, load_language_model
-from model.evaluation.parts import Part, Task, join, split_evaluation, write_rows
-from model.evaluation.tasks import PlainTask
-from model.evaluation.tokenizer import Tokenizer, load_tokenizer
-from model.introspect import Sample, sample_of_stream
-from model.ops.device import use_one_core
-from pipeline.errors import InputError
-from pipeline.storage.files import write_text_atomically
-from pipeline.storage.locks import hold
+from dreamer_study.model.checkpoint import weights_in
+from dreamer_study.model.evaluation.job import Checkpoint, Job, Output, read_job
+from dreamer_study.model.evaluation.language_model import LanguageModel, load_language_model
+from dreamer_study.model.evaluation.parts import Part, Task, join, split_evaluation, write_rows
+from dreamer_study.model.evaluation.tasks import PlainTask
+from dreamer_study.model.evaluation.tokenizer import Tokenizer, load_tokenizer
+from dreamer_study.model.introspect import Sample, sample_of_stream
+from dreamer_study.model.ops.device import use_one_core
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.files import write_text_atomically
+from dreamer_study.pipeline.storage.locks import hold
 
 TELL_SECONDS = 1.0
 
@@ -75,8 +75,8 @@ def build_tasks(job: Job) -> list[Task]:
         default["max_new_tokens"] = job.max_new_tokens
     if all(map(_is_plain, job.tasks)):  # importing lm-eval takes seconds
         return [PlainTask(task, **default) for task in job.tasks]
-    from model.evaluation.harness_definitions import tune_libraries
-    from model.evaluation.harness_tasks import HarnessTask
+    from dreamer_study.model.evaluation.harness_definitions import tune_libraries
+    from dreamer_study.model.evaluation.harness_tasks import HarnessTask
 
     tune_libraries()
     # The datasets library recognises files by date, and would take an earlier copy for the present data.
@@ -225,7 +225,9 @@ class _Progress:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m model.evaluate", description="Evaluate the checkpoints of a job.")
+    parser = argparse.ArgumentParser(
+        prog="python -m dreamer_study.model.evaluate", description="Evaluate the checkpoints of a job."
+    )
     parser.add_argument("job", type=Path, help="a job file: checkpoints, tokenizer, tasks, output, ...")
     options = parser.parse_args(arguments)
     prepare_staying()

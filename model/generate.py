@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.architectures.contract import Network, Rows
-from pipeline.errors import InputError
+from dreamer_study.model.architectures.contract import Network, Rows
+from dreamer_study.pipeline.errors import InputError
 
 
 def nothing(finished: float) -> None:

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.architectures.contract import Network
-from model.ops import Attended
-from model.training.stream import PADDING, TokenStream
+from dreamer_study.model.architectures.contract import Network
+from dreamer_study.model.ops import Attended
+from dreamer_study.model.training.stream import PADDING, TokenStream
 
 # Enough for shares of a few percent: among 64 experts at a depth, each is chosen some hundred times.
 SAMPLE_TOKENS = 8192

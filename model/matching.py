@@ -14,9 +14,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from model.accounting import flops_per_token, parameters
-from model.architecture import DreamerConfig
-from pipeline.errors import InputError
+from dreamer_study.model.accounting import flops_per_token, parameters
+from dreamer_study.model.architecture import DreamerConfig
+from dreamer_study.pipeline.errors import InputError
 
 SIZE_STEP = 8
 EXPERTS = {"flops": "expert_size", "parameters": "experts"}

@@ -1,4 +1,4 @@
-"""Do one job after another in one process: `python -m model.staying model.train <folder>`; imports are made once.
+"""Do one job after another in one process: `python -m dreamer_study.model.staying dreamer_study.model.train <folder>`; imports are made once.
 
 A request is a line of JSON on standard input, {"arguments": those of the program, "log": path of a file}. The program's
 output is appended to the log. The answer to a job that ends well is its exit status, 0, as a line on standard output.
@@ -18,13 +18,13 @@ from importlib import import_module
 
 import torch
 
-PROGRAMS = ("model.train", "model.evaluate")
+PROGRAMS = ("dreamer_study.model.train", "dreamer_study.model.evaluate")
 
 
 def main() -> int:
     """Answer requests until the standard input ends, and return the exit status."""
     if len(sys.argv) < 2 or sys.argv[1] not in PROGRAMS:
-        print(f"usage: python -m model.staying {'|'.join(PROGRAMS)} [<folder>]", file=sys.stderr)
+        print(f"usage: python -m dreamer_study.model.staying {'|'.join(PROGRAMS)} [<folder>]", file=sys.stderr)
         return 2
     answers, nowhere = os.fdopen(os.dup(1), "w", buffering=1), os.open(os.devnull, os.O_WRONLY)
     program = import_module(sys.argv[1])

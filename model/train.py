@@ -1,4 +1,4 @@
-"""Train one run, or resume it: `python -m model.train <folder> [--stop-at TOKENS]`; reads and writes files only.
+"""Train one run, or resume it: `python -m dreamer_study.model.train <folder> [--stop-at TOKENS]`; reads and writes files only.
 
 `--profile STEPS` traces so many steps instead.
 
@@ -6,7 +6,7 @@ Training tokens are counted exactly: real tokens, no padding, by the optimiser s
 stopped or killed at any moment resumes from its newest saved state, on a CPU by the same engine to the same bits. A run
 that other code has started resumes with `--accept-code-change` only.
 
-Several processes (ranks) train one run with `torchrun --nproc-per-node N -m model.train <folder>`. N may change when a
+Several processes (ranks) train one run with `torchrun --nproc-per-node N -m dreamer_study.model.train <folder>`. N may change when a
 run is resumed: the token stream stays the same, and the result differs by rounding.
 
 Exit status: 0 done (or at --stop-at), 1 the training failed, 2 bad input, 143 stopped by SIGTERM, 130 by SIGINT. Where
@@ -26,14 +26,14 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from model.ops.gpu import on_gpu, slow_products
-from model.training.config import read_run
-from model.training.origins.provenance import record_code_change, source_digests
-from model.training.ranks.distributed import OtherRankFailed, Ranks, TrainingFailed, process_group
-from model.training.recording.recorder import Recorder
-from model.training.trainer import Trainer
-from pipeline.errors import InputError
-from pipeline.storage.locks import holder, sign, try_lock
+from dreamer_study.model.ops.gpu import on_gpu, slow_products
+from dreamer_study.model.training.config import read_run
+from dreamer_study.model.training.origins.provenance import record_code_change, source_digests
+from dreamer_study.model.training.ranks.distributed import OtherRankFailed, Ranks, TrainingFailed, process_group
+from dreamer_study.model.training.recording.recorder import Recorder
+from dreamer_study.model.training.trainer import Trainer
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.locks import holder, sign, try_lock
 
 LOOK_SECONDS = 1.0  # between two looks whether another process still trains a run
 WARM_UP = 2  # steps before those that are traced, which allocate and compile
@@ -159,7 +159,9 @@ def prepare_staying() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m model.train", description="Train or resume the run in a folder.")
+    parser = argparse.ArgumentParser(
+        prog="python -m dreamer_study.model.train", description="Train or resume the run in a folder."
+    )
     parser.add_argument("folder", type=Path, help="a folder with run.json")
     parser.add_argument("--stop-at", type=int, metavar="TOKENS", help="stop at the first step with so many tokens")
     parser.add_argument(

@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.storage.documents import DocumentWriter, read_shard
-from pipeline.storage.parallel import Progress, Run, quiet, serial
-from pipeline.storage.resumable import shard_by_shard
+from dreamer_study.pipeline.storage.documents import DocumentWriter, read_shard
+from dreamer_study.pipeline.storage.parallel import Progress, Run, quiet, serial
+from dreamer_study.pipeline.storage.resumable import shard_by_shard
 
 TEXTS = ("question", "response", "answer")
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.errors import InputError
-from sql.definitions import INTERNAL
-from sql.keeping import keep_views
-from sql.results import connect
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.sql.definitions import INTERNAL
+from dreamer_study.sql.keeping import keep_views
+from dreamer_study.sql.results import connect
 
 VALIDATION = "validation"  # the task that stands for the held-out documents of the curated corpus
 UNKNOWN_DEPTH = -1  # stands for a null depth: results entered from elsewhere may lack the model's row

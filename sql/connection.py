@@ -19,8 +19,8 @@ from pathlib import Path
 
 import duckdb
 
-from pipeline.errors import InputError
-from sql.definitions import INTERNAL, LAYOUT, comments, definitions, digest, views
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.sql.definitions import INTERNAL, LAYOUT, comments, definitions, digest, views
 
 # Packaged DuckDB shells are older than the library; they can read files of this version. The views must do without what
 # such shells do not know: `case` instead of `if`, which DuckDB 2 stores in a form that 1.5 cannot read.

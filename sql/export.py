@@ -15,9 +15,9 @@ from pathlib import Path
 import duckdb
 import pandas as pd
 
-from pipeline.errors import InputError
-from sql.connection import STORAGE_VERSION, connect, one_line
-from sql.definitions import FOLDER, INTERNAL
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.sql.connection import STORAGE_VERSION, connect, one_line
+from dreamer_study.sql.definitions import FOLDER, INTERNAL
 
 FORMATS = {"parquet": "(format parquet, compression zstd)", "csv": "(format csv, header)"}
 LIST = "export.json"

@@ -10,9 +10,9 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.errors import InputError
-from sql.connection import connect, one_line
-from sql.ledger import Outputs, differing_in, forget, record
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.sql.connection import connect, one_line
+from dreamer_study.sql.ledger import Outputs, differing_in, forget, record
 
 # The columns that name a group of rows, such as those of an evaluation, which is replaced as a whole. The large tables
 # have no primary key.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 
-from sql.connection import temporary_views
+from dreamer_study.sql.connection import temporary_views
 
 # A dozen views read scores and curves, two read the ranks of experts; a report of the paper's size reads all of these.
 KEPT = ("chosen_metric", "token_scores", "curve_points", "mean_curves", "latest_expert_ranks")

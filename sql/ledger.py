@@ -15,8 +15,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from sql.connection import connect
-from sql.definitions import FOLDER
+from dreamer_study.sql.connection import connect
+from dreamer_study.sql.definitions import FOLDER
 
 Outputs = Sequence[Mapping[str, Any]]
 # The tables that hold the rows of an output, by the columns that both have in common, and by its task ('' for none).

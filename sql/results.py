@@ -11,10 +11,10 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.errors import InputError
-from sql.connection import Busy, Damaged, OutOfDate, connect, one_line
-from sql.definitions import FOLDER
-from sql.ingest import ingest
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.sql.connection import Busy, Damaged, OutOfDate, connect, one_line
+from dreamer_study.sql.definitions import FOLDER
+from dreamer_study.sql.ingest import ingest
 
 __all__ = ["Busy", "Damaged", "OutOfDate", "ask", "connect", "ingest", "query", "read_all"]
 

@@ -28,7 +28,7 @@ def imported() -> dict[str, str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
-            for name in {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names) - set(OURS):
+            for name in {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names) - {"dreamer_study"}:
                 for owner in known.get(name, [name]):
                     found.setdefault(distribution(owner), str(path.relative_to(ROOT)))
     return found

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-import flows
+import dreamer_study
 from tests.docs.test_your_own import FILES, STUDIES
 from tests.flows.small_study import PROJECT
 from tests.pipeline.documents import lines
@@ -46,7 +46,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("setuptools")
     folder = tmp_path_factory.mktemp("wheel")
     for name in subprocess.check_output(["git", "ls-files"], cwd=PROJECT, text=True).splitlines():
-        if (PROJECT / name).exists() and name.startswith((*OURS, "pyproject", "README", "LICENSE")):
+        if (PROJECT / name).exists() and name.startswith((*OURS, "src", "pyproject", "README", "LICENSE")):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(PROJECT / name, folder / name)
     options = ["--no-deps", "--no-build-isolation", "-q", "-w", str(folder)]
@@ -56,9 +56,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_version_is_said_once() -> None:
-    assert flows.__version__ == importlib.metadata.version("dreamer-study")
-    assert f"version: {flows.__version__}\n" in (PROJECT / "CITATION.cff").read_text()
-    assert f"\n## [{flows.__version__}]" in (PROJECT / "CHANGELOG.md").read_text()
+    assert dreamer_study.__version__ == importlib.metadata.version("dreamer-study")
+    assert f"version: {dreamer_study.__version__}\n" in (PROJECT / "CITATION.cff").read_text()
+    assert f"\n## [{dreamer_study.__version__}]" in (PROJECT / "CHANGELOG.md").read_text()
     assert yaml.safe_load((PROJECT / "CITATION.cff").read_text())["cff-version"] == "1.2.0"
 
 
@@ -67,7 +67,7 @@ def test_a_wheel_holds_nothing_of_this_machine(wheel: Path) -> None:
     assert wheel.name.endswith("-py3-none-any.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert not [name for name in names if name.endswith(".so")]
-    assert {f"{package}/py.typed" for package in OURS} | {"model/ops/native/source/native.c"} <= {*names}
+    assert {"dreamer_study/py.typed", "dreamer_study/model/ops/native/source/native.c"} <= {*names}
 
 
 @pytest.fixture(scope="module")

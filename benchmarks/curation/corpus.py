@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
+from dreamer_study.pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 
 LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
 MEAN_WORDS = 150

@@ -23,11 +23,11 @@ import pyarrow as pa
 
 from benchmarks.curation.corpus import Corpus, corpus, texts_of
 from benchmarks.tables import print_table
-from pipeline.dedup.settings import DedupSettings
-from pipeline.dedup.stage import deduplicate
-from pipeline.storage.documents import KEPT, read_documents
-from pipeline.text.arrays import distinct, jaccard
-from pipeline.text.words import text_column, word_blocks
+from dreamer_study.pipeline.dedup.settings import DedupSettings
+from dreamer_study.pipeline.dedup.stage import deduplicate
+from dreamer_study.pipeline.storage.documents import KEPT, read_documents
+from dreamer_study.pipeline.text.arrays import distinct, jaccard
+from dreamer_study.pipeline.text.words import text_column, word_blocks
 
 SETTINGS = DedupSettings()
 BORDERS = (0.0, 0.6, SETTINGS.threshold, 0.8, 0.9, 1.01)  # of ranges of similarity

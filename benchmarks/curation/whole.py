@@ -27,16 +27,16 @@ import pyarrow.parquet as pq
 
 from benchmarks.curation.corpus import MEAN_WORDS, corpus
 from benchmarks.tables import print_table
-from flows.jobs.cluster import open_jobs
-from flows.plan import Plan
-from flows.prepare import prepare_data
-from flows.run import Shown
-from flows.study.configuration import Study
-from flows.study.loading import load_study
-from pipeline.storage.digests import digest
-from pipeline.storage.documents import SCHEMA, shards
-from pipeline.storage.files import atomic_folder
-from pipeline.storage.store import Output, Store
+from dreamer_study.flows.jobs.cluster import open_jobs
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.prepare import prepare_data
+from dreamer_study.flows.run import Shown
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.pipeline.storage.digests import digest
+from dreamer_study.pipeline.storage.documents import SCHEMA, shards
+from dreamer_study.pipeline.storage.files import atomic_folder
+from dreamer_study.pipeline.storage.store import Output, Store
 
 ITEMS = 1_000  # documents of the corpus that are benchmark items too
 POLL_SECONDS = 0.5

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from model.config import DreamerConfig, dr, dr_da, la
+from dreamer_study.model.config import DreamerConfig, dr, dr_da, la
 
 Say = Callable[..., None]  # takes one result as keywords; it is on disk when this returns
 DTYPE = torch.bfloat16

@@ -23,14 +23,14 @@ from benchmarks.gpu.device_timing import (
     milliseconds,
     random_tensor,
 )
-from model.config import DreamerConfig
-from model.dreamer import Dreamer
-from model.ops import Documents, Factors, Routing, attend_depth, cross_entropy_sum, route, swiglu_experts
-from model.ops.gpu import as_on_gpu
-from model.ops.torch_kernels.attention import attend_packed, takes_packed
-from model.ops.torch_kernels.products import grouped_outer
-from model.ops.torch_kernels.recurrent_experts import gradient_taps
-from model.ops.torch_kernels.routing import dispatch
+from dreamer_study.model.config import DreamerConfig
+from dreamer_study.model.dreamer import Dreamer
+from dreamer_study.model.ops import Documents, Factors, Routing, attend_depth, cross_entropy_sum, route, swiglu_experts
+from dreamer_study.model.ops.gpu import as_on_gpu
+from dreamer_study.model.ops.torch_kernels.attention import attend_packed, takes_packed
+from dreamer_study.model.ops.torch_kernels.products import grouped_outer
+from dreamer_study.model.ops.torch_kernels.recurrent_experts import gradient_taps
+from dreamer_study.model.ops.torch_kernels.routing import dispatch
 
 
 def routed(config: DreamerConfig, tokens: int, sizes: Sizes) -> Tensor:

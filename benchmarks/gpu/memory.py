@@ -29,11 +29,11 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
 from benchmarks.random_stream import write_random_stream, write_run
-from flows.models import plan_models
-from flows.study.loading import load_study
-from model.config import DreamerConfig
-from model.ops.gpu import as_on_gpu
-from model.training import trainer as training
+from dreamer_study.flows.models import plan_models
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.model.config import DreamerConfig
+from dreamer_study.model.ops.gpu import as_on_gpu
+from dreamer_study.model.training import trainer as training
 
 PRESETS = ("gpu-small", "paper-mini", "paper-16", "paper-32")
 SETTINGS = ("micro_batch_tokens", "checkpointing", "averaging", "loss_on")  # of a study's training

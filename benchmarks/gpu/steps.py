@@ -15,10 +15,10 @@ import torch
 
 from benchmarks.gpu.device_timing import DTYPE, Say, Sizes, forget_peak, milliseconds, peak_gigabytes
 from benchmarks.random_stream import write_random_stream, write_run
-from model.accounting import training_flops_per_token
-from model.ops.device import device_name, peak_flops
-from model.train import write_trace
-from model.training.trainer import Trainer
+from dreamer_study.model.accounting import training_flops_per_token
+from dreamer_study.model.ops.device import device_name, peak_flops
+from dreamer_study.model.train import write_trace
+from dreamer_study.model.training.trainer import Trainer
 
 TIMED_STEPS = 3
 TRACED_STEPS = 2

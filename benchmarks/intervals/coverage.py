@@ -14,8 +14,8 @@ import argparse
 import numpy as np
 
 from benchmarks.intervals.simulated_studies import Design, population, scores
-from sql.statistics.bootstrap import resample
-from sql.statistics.mean_factors import PARTS, MeanFactor, SeedCurves, log_factors, mean_factor_interval
+from dreamer_study.sql.statistics.bootstrap import resample
+from dreamer_study.sql.statistics.mean_factors import PARTS, MeanFactor, SeedCurves, log_factors, mean_factor_interval
 
 REPLICATES = 200
 NAMES = ("mean factor", "bound", "first target", "third", "middle", "third last", "last target")

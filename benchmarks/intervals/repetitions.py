@@ -19,8 +19,8 @@ import pandas as pd
 import yaml
 from scipy.special import stdtrit
 
-from flows.study.loading import load_study
-from sql.results import query
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.sql.results import query
 
 # Over the whole of LA's range: where a variant reaches all of it the bound is the factor.
 INTERVALS = """
@@ -98,7 +98,7 @@ def main() -> None:
     for number in range(options.times):
         path, root = options.folder / f"repetition{number}.yaml", options.folder / f"repetition{number}"
         path.write_text(yaml.safe_dump(repetition(content, number), sort_keys=False))
-        command = [sys.executable, "-m", "flows.commands.cli", "run", str(path), "--root", str(root)]
+        command = [sys.executable, "-m", "dreamer_study.flows.commands.cli", "run", str(path), "--root", str(root)]
         with path.with_suffix(".log").open("ab") as log:
             subprocess.run(command, stdout=log, stderr=log, check=True)
         intervals.append(query(root / "results.duckdb", INTERVALS).assign(repetition=number))

@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks.intervals.coverage import curves_of, truth
 from benchmarks.intervals.simulated_studies import population, scores
-from sql.statistics.mean_factors import mean_factor_interval
-from sql.statistics.sequential import LOOKS, NOMINAL
+from dreamer_study.sql.statistics.mean_factors import mean_factor_interval
+from dreamer_study.sql.statistics.sequential import LOOKS, NOMINAL
 
 
 def main() -> None:

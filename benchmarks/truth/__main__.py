@@ -22,21 +22,21 @@ import pyarrow as pa
 
 from benchmarks.tables import print_table
 from benchmarks.truth.documents import read_dropped, write_documents
-from pipeline.decontaminate.settings import DecontaminationSettings
-from pipeline.decontaminate.stage import decontaminate
-from pipeline.dedup.settings import DedupSettings
-from pipeline.dedup.stage import deduplicate
-from pipeline.sources.repositories.splits import find_split
-from pipeline.sources.stage import read_source
-from pipeline.sources.table import resolve_source
-from pipeline.storage.documents import read_documents
-from pipeline.text.number_words import NUMBER_WORDS
-from pipeline.text.words import text_column, word_blocks
-from pipeline.traces.stage import strip_traces
-from pipeline.worlds.planting import EDITS
-from pipeline.worlds.settings import WorldSettings
-from pipeline.worlds.tasks import world_items
-from pipeline.worlds.world import WORLD_SOURCES, write_world
+from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
+from dreamer_study.pipeline.decontaminate.stage import decontaminate
+from dreamer_study.pipeline.dedup.settings import DedupSettings
+from dreamer_study.pipeline.dedup.stage import deduplicate
+from dreamer_study.pipeline.sources.repositories.splits import find_split
+from dreamer_study.pipeline.sources.stage import read_source
+from dreamer_study.pipeline.sources.table import resolve_source
+from dreamer_study.pipeline.storage.documents import read_documents
+from dreamer_study.pipeline.text.number_words import NUMBER_WORDS
+from dreamer_study.pipeline.text.words import text_column, word_blocks
+from dreamer_study.pipeline.traces.stage import strip_traces
+from dreamer_study.pipeline.worlds.planting import EDITS
+from dreamer_study.pipeline.worlds.settings import WorldSettings
+from dreamer_study.pipeline.worlds.tasks import world_items
+from dreamer_study.pipeline.worlds.world import WORLD_SOURCES, write_world
 
 SIMILARITIES = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)  # lower ends of ranges; duplicates are those from 0.7
 WIDTH = 0.05

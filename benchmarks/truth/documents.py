@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
+from dreamer_study.pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 
 
 def write_documents(folder: Path, documents: Iterable[tuple[str, ...]]) -> Path:

@@ -24,11 +24,11 @@ import pyarrow as pa
 
 from benchmarks.tables import print_table
 from benchmarks.truth.documents import read_dropped, write_documents
-from pipeline.benchmarks.items import benchmark_items
-from pipeline.benchmarks.table import resolve_benchmark
-from pipeline.decontaminate.settings import DecontaminationSettings
-from pipeline.decontaminate.stage import decontaminate
-from pipeline.text.number_words import CARDINALS
+from dreamer_study.pipeline.benchmarks.items import benchmark_items
+from dreamer_study.pipeline.benchmarks.table import resolve_benchmark
+from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
+from dreamer_study.pipeline.decontaminate.stage import decontaminate
+from dreamer_study.pipeline.text.number_words import CARDINALS
 
 BENCHMARKS = ("gsm8k", "mathqa", "mmlu_math")
 EXCHANGED_FROM = 8  # words: a word exchanged in a shorter item makes another problem as often as not

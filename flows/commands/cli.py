@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 
-from flows.commands.parser import parser
-from flows.jobs import BAD_INPUT, Failed, Stopped
-from flows.watching.progress import end_now, printable
-from pipeline.errors import InputError
+from dreamer_study.flows.commands.parser import parser
+from dreamer_study.flows.jobs import BAD_INPUT, Failed, Stopped
+from dreamer_study.flows.watching.progress import end_now, printable
+from dreamer_study.pipeline.errors import InputError
 
 BAD_PLACES = (errno.EROFS, errno.ENAMETOOLONG)
 BAD_PATHS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
@@ -48,7 +48,7 @@ def _run(given: list[str]) -> int:
     options = parser().parse_args(given)
     module, function = options.command.split(":")
     with handling(_end_at_once):  # a compiled library that is being imported answers an exception by a crash
-        command = getattr(import_module(f"flows.commands.{module}"), function)
+        command = getattr(import_module(f"dreamer_study.flows.commands.{module}"), function)
     signals: list[int] = []
     grace = LONG_GRACE if given[0] == "run" else GRACE
     with handling(partial(_note, signals, grace)):
@@ -74,7 +74,7 @@ def _status_of(error: BaseException, *, only_prints: bool) -> int:
             return 0
     reaches = type(error).__name__ == "PermissionException"  # a view or query that is to read or write another file
     if "duckdb" in type(error).__module__ and (reaches or "Corrupt" in str(error)):  # in whatever query has met it
-        from sql.connection import one_line
+        from dreamer_study.sql.connection import one_line
 
         error = InputError(one_line(error))
     if not isinstance(error, InputError | Failed | Stopped | OSError):

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any, NoReturn
 
-from flows import __version__
+from dreamer_study import __version__
 
 DESCRIPTION = """\
 How many training tokens does each architecture need to reach the same accuracy?

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from flows.jobs import Event, Failed, Job, Jobs, Stopped, teller
-from flows.jobs.devices import cores, lock_gpus, share_ranks, visible_gpus
-from flows.jobs.local import LocalJobs, check_status, started
-from flows.study.configuration import Study
-from model.training.ranks.bound import GRACE_SECONDS, TICK_SECONDS, stop
-from pipeline.errors import InputError
-from pipeline.storage.locks import try_lock
-from pipeline.storage.parallel import LOST, scheduler
+from dreamer_study.flows.jobs import Event, Failed, Job, Jobs, Stopped, teller
+from dreamer_study.flows.jobs.devices import cores, lock_gpus, share_ranks, visible_gpus
+from dreamer_study.flows.jobs.local import LocalJobs, check_status, started
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.model.training.ranks.bound import GRACE_SECONDS, TICK_SECONDS, stop
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.locks import try_lock
+from dreamer_study.pipeline.storage.parallel import LOST, scheduler
 
 if TYPE_CHECKING:
     from distributed import Client, Future

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from flows.jobs.private import open_private, private_folder
-from flows.study.configuration import Study
-from pipeline.errors import InputError
-from pipeline.storage.locks import try_lock
+from dreamer_study.flows.jobs.private import open_private, private_folder
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.locks import try_lock
 
 POLL_SECONDS = 0.5
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TextIO
 
-from pipeline.errors import InputError
+from dreamer_study.pipeline.errors import InputError
 
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 

@@ -11,19 +11,19 @@ from prefect.states import Cancelled
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
-from flows.checks import check_study, study_warnings
-from flows.jobs import Stopped
-from flows.jobs.cluster import open_jobs
-from flows.losses import say
-from flows.plan import Plan
-from flows.prefect.logs import outlive_readers, plain_errors
-from flows.prefect.shown import InPrefect
-from flows.run import Options, Until, run_study
-from flows.study.configuration import Study
-from flows.study.loading import as_file, load_study, presets
-from flows.watching.record import recorded
-from flows.watching.single import only_run
-from pipeline.errors import InputError
+from dreamer_study.flows.checks import check_study, study_warnings
+from dreamer_study.flows.jobs import Stopped
+from dreamer_study.flows.jobs.cluster import open_jobs
+from dreamer_study.flows.losses import say
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.prefect.logs import outlive_readers, plain_errors
+from dreamer_study.flows.prefect.shown import InPrefect
+from dreamer_study.flows.run import Options, Until, run_study
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.loading import as_file, load_study, presets
+from dreamer_study.flows.watching.record import recorded
+from dreamer_study.flows.watching.single import only_run
+from dreamer_study.pipeline.errors import InputError
 
 Preset = Literal[tuple(presets())]  # type: ignore[valid-type]
 Chosen = (  # three forms in Prefect's UI

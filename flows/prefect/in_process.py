@@ -14,13 +14,21 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
-from flows.jobs import Failed
-from flows.prefect.logs import outlive_readers, plain_errors
-from flows.prefect.lost import say_lost_runs
-from flows.prefect.server import NoServer, allow_loopback, await_server, healthy, own_server, secret, secret_of
-from flows.run import Options
-from flows.study.configuration import Study
-from flows.watching import progress
+from dreamer_study.flows.jobs import Failed
+from dreamer_study.flows.prefect.logs import outlive_readers, plain_errors
+from dreamer_study.flows.prefect.lost import say_lost_runs
+from dreamer_study.flows.prefect.server import (
+    NoServer,
+    allow_loopback,
+    await_server,
+    healthy,
+    own_server,
+    secret,
+    secret_of,
+)
+from dreamer_study.flows.run import Options
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.watching import progress
 
 LABEL = "Prefect's server"
 HEAR_SECONDS = 10.0  # for the server to hear that the flow run has ended; one that hangs never does
@@ -74,7 +82,7 @@ def run_in_process(study: Study, options: Options, parameters: Mapping[str, Any]
             temporary_settings,
         )
 
-        from flows.prefect.flow import full_study, show_run
+        from dreamer_study.flows.prefect.flow import full_study, show_run
 
         gc.freeze()  # what is imported stays: the collector need not look through it again and again
         stack.callback(gc.unfreeze)

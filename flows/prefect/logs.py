@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from flows.jobs import Failed, Stopped
-from pipeline.errors import InputError
+from dreamer_study.flows.jobs import Failed, Stopped
+from dreamer_study.pipeline.errors import InputError
 
 
 def outlive_readers() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from flows.study.loading import load_study
-from flows.watching.single import runs_elsewhere
-from pipeline.errors import InputError
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.flows.watching.single import runs_elsewhere
+from dreamer_study.pipeline.errors import InputError
 
 
 def say_lost_runs(*, every: bool = False) -> None:

@@ -20,7 +20,7 @@ PREFECT_PLUGIN_API_REQUIRES = ">=0.1,<1"
 def setup_environment(*, ctx: Any) -> SetupResult | None:
     """Replace the client's look-up, and set the secret of this user's server unless another one is set."""
     _find_bare_names()
-    from flows.prefect.server import secret_of
+    from dreamer_study.flows.prefect.server import secret_of
 
     found = secret_of(ctx.api_url or "")
     if not found or os.environ.get("PREFECT_API_AUTH_STRING"):

@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from threading import Thread
 
-from flows.jobs.private import open_private, private_folder
-from flows.prefect.server import secret
-from flows.study.configuration import Study
-from pipeline.storage.digests import digest
-from reports.page.serving import server
+from dreamer_study.flows.jobs.private import open_private, private_folder
+from dreamer_study.flows.prefect.server import secret
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.pipeline.storage.digests import digest
+from dreamer_study.reports.page.serving import server
 
 ADDRESS = "DREAMER_REPORTS"  # an environment variable: where reports are served, for the flow runs of `make up`
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from flows.jobs import BAD_INPUT, Failed
-from flows.jobs.private import open_private, private_folder
-from flows.prefect.lost import say_lost_runs
-from flows.prefect.report_links import serving_reports
-from flows.prefect.server import allow_loopback, healthy, kept_alive, ours, secret
-from flows.study.loading import read_yaml
-from pipeline.errors import InputError
-from pipeline.storage.locks import try_lock
+from dreamer_study.flows.jobs import BAD_INPUT, Failed
+from dreamer_study.flows.jobs.private import open_private, private_folder
+from dreamer_study.flows.prefect.lost import say_lost_runs
+from dreamer_study.flows.prefect.report_links import serving_reports
+from dreamer_study.flows.prefect.server import allow_loopback, healthy, kept_alive, ours, secret
+from dreamer_study.flows.study.loading import read_yaml
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.locks import try_lock
 
 DEPLOYMENTS = Path("prefect.yaml")
 
@@ -93,7 +93,7 @@ def only_one(address: str) -> Iterator[None]:
 
 def deployments(path: Path = DEPLOYMENTS) -> list[Any]:
     """Build the deployments that `prefect.yaml` lists."""
-    from flows.prefect.flow import full_study
+    from dreamer_study.flows.prefect.flow import full_study
 
     known = ("name", "description", "parameters", "tags")
     listed = read_yaml(str(path), path.read_text())["deployments"]

@@ -28,14 +28,14 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import StateType
 from prefect.futures import PrefectFuture
 
-from flows.following import training_words
-from flows.jobs import Event, Job, Stopped
-from flows.prefect.report_links import link_to_report
-from flows.run import Shown
-from flows.study.configuration import Study
-from flows.watching import progress
-from reports.data import StudyData
-from reports.page.summary import summary
+from dreamer_study.flows.following import training_words
+from dreamer_study.flows.jobs import Event, Job, Stopped
+from dreamer_study.flows.prefect.report_links import link_to_report
+from dreamer_study.flows.run import Shown
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.watching import progress
+from dreamer_study.reports.data import StudyData
+from dreamer_study.reports.page.summary import summary
 
 TELL_SECONDS = 5.0  # between two updates of a progress artifact
 LOOK_SECONDS = 5.0  # between two looks whether the run was cancelled

@@ -12,22 +12,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
-from flows.study.data_section import BUILTIN, Data, HomePath
-from flows.study.section import Section, check_keys, distinct, settings_section
-from model.architectures.code import digests
-from model.evaluation.job import INTROSPECTION, EvaluationSettings
-from model.training.config import HOW_FAR, HOW_IT_RUNS, NotNegative, Positive, TrainingConfig
-from pipeline.benchmarks.benchmark import Benchmark
-from pipeline.benchmarks.table import resolve_benchmark
-from pipeline.errors import placing
-from pipeline.sources.source import Source
-from pipeline.sources.table import resolve_source
-from pipeline.storage.digests import digest
-from pipeline.tokens.validation import TUNING, VALIDATION
-from pipeline.worlds.tasks import WORLD_BENCHMARKS
-from sql.names import AVERAGE
-from sql.statistics.expectations import Expectation
-from sql.statistics.sequential import LOOKS
+from dreamer_study.flows.study.data_section import BUILTIN, Data, HomePath
+from dreamer_study.flows.study.section import Section, check_keys, distinct, settings_section
+from dreamer_study.model.architectures.code import digests
+from dreamer_study.model.evaluation.job import INTROSPECTION, EvaluationSettings
+from dreamer_study.model.training.config import HOW_FAR, HOW_IT_RUNS, NotNegative, Positive, TrainingConfig
+from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
+from dreamer_study.pipeline.benchmarks.table import resolve_benchmark
+from dreamer_study.pipeline.errors import placing
+from dreamer_study.pipeline.sources.source import Source
+from dreamer_study.pipeline.sources.table import resolve_source
+from dreamer_study.pipeline.storage.digests import digest
+from dreamer_study.pipeline.tokens.validation import TUNING, VALIDATION
+from dreamer_study.pipeline.worlds.tasks import WORLD_BENCHMARKS
+from dreamer_study.sql.names import AVERAGE
+from dreamer_study.sql.statistics.expectations import Expectation
+from dreamer_study.sql.statistics.sequential import LOOKS
 
 VARIANTS = ("LA", "DR", "DR+DA")
 TAKEN = {  # names that stand for a benchmark in the results

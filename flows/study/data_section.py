@@ -7,15 +7,15 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from flows.study.section import Section
-from pipeline.clean import CleanSettings
-from pipeline.decontaminate.settings import DecontaminationSettings
-from pipeline.dedup.settings import DedupSettings
-from pipeline.sources.source import Source
-from pipeline.sources.table import SOURCES, resolve_source
-from pipeline.storage.parallel import memory_bytes
-from pipeline.worlds.settings import WorldSettings
-from pipeline.worlds.world import WORLD_SOURCES, world_sources
+from dreamer_study.flows.study.section import Section
+from dreamer_study.pipeline.clean import CleanSettings
+from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
+from dreamer_study.pipeline.dedup.settings import DedupSettings
+from dreamer_study.pipeline.sources.source import Source
+from dreamer_study.pipeline.sources.table import SOURCES, resolve_source
+from dreamer_study.pipeline.storage.parallel import memory_bytes
+from dreamer_study.pipeline.worlds.settings import WorldSettings
+from dreamer_study.pipeline.worlds.world import WORLD_SOURCES, world_sources
 
 LEAST_MEMORY = 10**8
 PAPER = "paper"  # names the paper's fifteen sources in a study file

@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from flows.study.configuration import PRESETS, Study
-from pipeline.errors import InputError
-from pipeline.storage.files import write_text_atomically
+from dreamer_study.flows.study.configuration import PRESETS, Study
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.files import write_text_atomically
 
 
 def presets() -> list[str]:

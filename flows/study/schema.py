@@ -7,14 +7,14 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from flows.study.configuration import OF_ALL, Study
-from flows.study.data_section import BUILTIN, PAPER
-from model.architecture import DreamerConfig
-from model.training.config import TrainingConfig
-from pipeline.benchmarks.benchmark import Benchmark
-from pipeline.benchmarks.table import BENCHMARKS, SHORT_KEYS
-from pipeline.sources.source import Source
-from pipeline.sources.table import SOURCES
+from dreamer_study.flows.study.configuration import OF_ALL, Study
+from dreamer_study.flows.study.data_section import BUILTIN, PAPER
+from dreamer_study.model.architecture import DreamerConfig
+from dreamer_study.model.training.config import TrainingConfig
+from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
+from dreamer_study.pipeline.benchmarks.table import BENCHMARKS, SHORT_KEYS
+from dreamer_study.pipeline.sources.source import Source
+from dreamer_study.pipeline.sources.table import SOURCES
 
 
 def study_schema() -> dict[str, Any]:

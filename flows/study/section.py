@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, create_model, field_validator, model_validator
 
-from pipeline.errors import nearest
+from dreamer_study.pipeline.errors import nearest
 
 
 class Section(BaseModel):

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.study.configuration import Study
-from flows.watching import progress
-from flows.watching.progress import read_progress
-from pipeline.storage.files import write_text_atomically
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.watching import progress
+from dreamer_study.flows.watching.progress import read_progress
+from dreamer_study.pipeline.storage.files import write_text_atomically
 
 FILE = ".progress.json"
 EVERY_SECONDS = 1.0

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from flows.study.configuration import Study
-from pipeline.errors import InputError
-from pipeline.storage.locks import holder, sign, try_lock
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.locks import holder, sign, try_lock
 
 LOCK = ".running.lock"
 LOOKS = 5  # tries before a lock counts as held

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from model.architectures.module import TRANSFORMERS, ModuleConfig
-from pipeline.errors import InputError
+from dreamer_study.model.architectures.module import TRANSFORMERS, ModuleConfig
+from dreamer_study.pipeline.errors import InputError
 
 TRUSTED = "trusted_"  # begins the names of modules that are loaded from files
 FOLDER = "code"  # of a run, and of a checkpoint: the files of its model's class
@@ -45,7 +45,7 @@ def load_class(config: ModuleConfig, folder: Path | None, *, trust_code: bool) -
     """Load the class of a model. Raises InputError where code is not trusted, has changed or has no such class."""
     file, _, name = config.module.rpartition(":")
     if file == TRANSFORMERS:
-        from model.architectures.transformers_model import TransformersModel
+        from dreamer_study.model.architectures.transformers_model import TransformersModel
 
         return TransformersModel.of_type(name)
     if not trust_code:

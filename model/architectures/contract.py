@@ -28,10 +28,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.architectures.code import described
-from model.architectures.module import Architecture, ModuleConfig
-from model.ops import Documents
-from pipeline.errors import InputError
+from dreamer_study.model.architectures.code import described
+from dreamer_study.model.architectures.module import Architecture, ModuleConfig
+from dreamer_study.model.ops import Documents
+from dreamer_study.pipeline.errors import InputError
 
 OPTIONAL = ("states", "logits", "decayed_parameters", "counts", "update_balance", "new_cache", "flops_per_token")
 

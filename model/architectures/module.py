@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import Field
 
-from model.accounting import training_flops_per_token
-from model.architecture import DreamerConfig, Size
-from model.checked import checked
+from dreamer_study.model.accounting import training_flops_per_token
+from dreamer_study.model.architecture import DreamerConfig, Size
+from dreamer_study.model.checked import checked
 
 TRANSFORMERS = "transformers"  # stands for the file of a model of that library: transformers:llama
 

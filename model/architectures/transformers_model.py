@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pipeline.errors import InputError, nearest
+from dreamer_study.pipeline.errors import InputError, nearest
 
 try:
     from transformers import AutoConfig, AutoModelForCausalLM

@@ -12,8 +12,8 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
-from model.evaluation.language_model import MAX_NEW_TOKENS, Generation, LanguageModel, load_language_model
-from model.evaluation.tokenizer import find_tokenizer
+from dreamer_study.model.evaluation.language_model import MAX_NEW_TOKENS, Generation, LanguageModel, load_language_model
+from dreamer_study.model.evaluation.tokenizer import find_tokenizer
 
 
 @register_model("dreamer")

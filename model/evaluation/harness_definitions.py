@@ -10,9 +10,9 @@ from typing import Any
 import datasets
 from lm_eval.api.task import ConfigurableTask, Task
 
-from model.evaluation.harness_files import find_task, read_task
-from model.evaluation.trust import check_overrides, sandbox_templates
-from pipeline.errors import InputError
+from dreamer_study.model.evaluation.harness_files import find_task, read_task
+from dreamer_study.model.evaluation.trust import check_overrides, sandbox_templates
+from dreamer_study.pipeline.errors import InputError
 
 _FEWSHOT_SEED = 1234  # lm-eval's own default
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from model.evaluation.trust import TRUST, RunsCode, check_definition
-from pipeline.errors import InputError
-from pipeline.storage.digests import file_digest
+from dreamer_study.model.evaluation.trust import TRUST, RunsCode, check_definition
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.digests import file_digest
 
 TASKS = Path(importlib.util.find_spec("lm_eval").origin).resolve().parent / "tasks"
 # Folders of the tasks in `pipeline/benchmarks/table.py` that call Python; a test checks that they execute no answer.

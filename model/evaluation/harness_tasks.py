@@ -16,9 +16,9 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.metrics import mean
 from lm_eval.api.task import Task
 
-from model.evaluation.harness_definitions import build_task, one_line
-from model.evaluation.language_model import MAX_NEW_TOKENS, Generation
-from model.evaluation.metrics import (
+from dreamer_study.model.evaluation.harness_definitions import build_task, one_line
+from dreamer_study.model.evaluation.language_model import MAX_NEW_TOKENS, Generation
+from dreamer_study.model.evaluation.metrics import (
     Answer,
     MetricValues,
     TaskScores,
@@ -26,7 +26,7 @@ from model.evaluation.metrics import (
     gold_bits_per_byte,
     token_perplexity,
 )
-from pipeline.errors import InputError
+from dreamer_study.pipeline.errors import InputError
 
 # Aggregations over a corpus that are also defined for one document.
 _SINGLE = ("perplexity", "weighted_perplexity", "bits_per_byte")

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from model.checked import Count, FileName, checked, parse_file
-from pipeline.errors import InputError
+from dreamer_study.model.checked import Count, FileName, checked, parse_file
+from dreamer_study.pipeline.errors import InputError
 
 INTROSPECTION = "introspection"  # stands for a benchmark: what is observed of a model's attention and experts
 

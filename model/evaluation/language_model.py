@@ -15,14 +15,14 @@ from typing import Any
 
 import torch
 
-from model.architectures.contract import Network
-from model.checkpoint import load_model, weights_in
-from model.evaluation.scoring import Scoring, rolling_windows
-from model.evaluation.tokenizer import Tokenizer, load_tokenizer
-from model.generate import AfterPrompts, generate, nothing
-from model.ops.device import choose_device
-from model.ops.gpu import on_gpu, set_up
-from pipeline.errors import InputError
+from dreamer_study.model.architectures.contract import Network
+from dreamer_study.model.checkpoint import load_model, weights_in
+from dreamer_study.model.evaluation.scoring import Scoring, rolling_windows
+from dreamer_study.model.evaluation.tokenizer import Tokenizer, load_tokenizer
+from dreamer_study.model.generate import AfterPrompts, generate, nothing
+from dreamer_study.model.ops.device import choose_device
+from dreamer_study.model.ops.gpu import on_gpu, set_up
+from dreamer_study.pipeline.errors import InputError
 
 # Tokens generated where neither task nor job sets a number: lm-eval's default.
 MAX_NEW_TOKENS = 256

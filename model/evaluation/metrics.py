@@ -16,8 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from model.training.origins.provenance import evaluation_code, packages
-from pipeline.errors import InputError
+from dreamer_study.model.training.origins.provenance import evaluation_code, packages
+from dreamer_study.pipeline.errors import InputError
 
 KEYS = ("run_id", "tokens", "task", "metric", "filter")
 COLUMNS = {

@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from model.evaluation.job import INTROSPECTION, Checkpoint
-from model.evaluation.language_model import LanguageModel
-from model.evaluation.metrics import COLUMNS, TaskScores, rows_beside, schema, tables
-from model.introspect import Sample, observe
-from pipeline.storage.files import atomic_folder
-from pipeline.storage.integrity import write_manifest
+from dreamer_study.model.evaluation.job import INTROSPECTION, Checkpoint
+from dreamer_study.model.evaluation.language_model import LanguageModel
+from dreamer_study.model.evaluation.metrics import COLUMNS, TaskScores, rows_beside, schema, tables
+from dreamer_study.model.introspect import Sample, observe
+from dreamer_study.pipeline.storage.files import atomic_folder
+from dreamer_study.pipeline.storage.integrity import write_manifest
 
 Rows = Mapping[str, pa.Table]  # by table
 Task = Any  # a HarnessTask or a PlainTask: `specification`, `requests` by kind, and `score(answers)`

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from model.architectures.contract import Network, Rows
-from model.generate import nothing, right_padded
-from pipeline.errors import InputError
+from dreamer_study.model.architectures.contract import Network, Rows
+from dreamer_study.model.generate import nothing, right_padded
+from dreamer_study.pipeline.errors import InputError
 
 # Logits of at most this many values at once: 256 MiB in float32, however long the continuations are.
 LOGIT_VALUES = 2**26

@@ -19,9 +19,9 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from model.checked import Count, checked
-from model.evaluation.language_model import MAX_NEW_TOKENS, Generation
-from model.evaluation.metrics import (
+from dreamer_study.model.checked import Count, checked
+from dreamer_study.model.evaluation.language_model import MAX_NEW_TOKENS, Generation
+from dreamer_study.model.evaluation.metrics import (
     Answer,
     MetricValues,
     TaskScores,
@@ -31,7 +31,7 @@ from model.evaluation.metrics import (
     perplexity,
     token_perplexity,
 )
-from pipeline.errors import InputError
+from dreamer_study.pipeline.errors import InputError
 
 Words = Annotated[str, Field(min_length=1)]
 

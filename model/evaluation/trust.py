@@ -10,7 +10,7 @@ import functools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from pipeline.errors import InputError, nearest
+from dreamer_study.pipeline.errors import InputError, nearest
 
 # What a definition may say; lm-eval reads nothing of these as code. Its other keys take functions, or files of prompts.
 # fmt: off

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import torch
 
-from model.architectures.code import described, load_class
-from model.architectures.contract import Network, Wrapped
-from model.architectures.module import Architecture, DreamerConfig
-from model.dreamer import Dreamer
-from pipeline.errors import InputError
+from dreamer_study.model.architectures.code import described, load_class
+from dreamer_study.model.architectures.contract import Network, Wrapped
+from dreamer_study.model.architectures.module import Architecture, DreamerConfig
+from dreamer_study.model.dreamer import Dreamer
+from dreamer_study.pipeline.errors import InputError
 
 
 def build(

@@ -8,11 +8,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from model.architectures.contract import Network, Rows
-from model.architectures.module import ModuleConfig
-from model.networks import build
-from model.ops import Documents
-from pipeline.errors import InputError
+from dreamer_study.model.architectures.contract import Network, Rows
+from dreamer_study.model.architectures.module import ModuleConfig
+from dreamer_study.model.networks import build
+from dreamer_study.model.ops import Documents
+from dreamer_study.pipeline.errors import InputError
 
 NEAR = 2e-5  # relative to the largest logit: fresh weights make later tokens count for a thousandth
 

@@ -20,12 +20,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from model.accounting import ELEMENT_BYTES, Resources, resources
-from model.architectures.code import forget_loaded
-from model.architectures.contract import Wrapped
-from model.architectures.module import Architecture, DreamerConfig, ModuleConfig
-from model.networks import build
-from pipeline.errors import InputError
+from dreamer_study.model.accounting import ELEMENT_BYTES, Resources, resources
+from dreamer_study.model.architectures.code import forget_loaded
+from dreamer_study.model.architectures.contract import Wrapped
+from dreamer_study.model.architectures.module import Architecture, DreamerConfig, ModuleConfig
+from dreamer_study.model.networks import build
+from dreamer_study.pipeline.errors import InputError
 
 MOVING = {"cat", "stack", "copy", "index_put", "index_add", "index_copy", "scatter", "scatter_add", "masked_scatter"}
 """Operations that take several matrices, and move numbers without multiplying any."""

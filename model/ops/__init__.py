@@ -17,10 +17,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from model.ops import reference, torch_kernels
-from model.ops.gpu import on_gpu
-from model.ops.native import engine as native
-from model.ops.types import Attended, AttentionOperands, Documents, ExpertOperands, Factors, Routing, Visible
+from dreamer_study.model.ops import reference, torch_kernels
+from dreamer_study.model.ops.gpu import on_gpu
+from dreamer_study.model.ops.native import engine as native
+from dreamer_study.model.ops.types import (
+    Attended,
+    AttentionOperands,
+    Documents,
+    ExpertOperands,
+    Factors,
+    Routing,
+    Visible,
+)
 
 ENGINES: dict[str, ModuleType] = {"reference": reference, "torch": torch_kernels, "native": native}
 _forced: dict[object, str] = {}  # by the open blocks of `engine`, of whatever thread; the newest decides

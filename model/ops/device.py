@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import torch
 
-from pipeline.errors import InputError
+from dreamer_study.pipeline.errors import InputError
 
 # Dense bfloat16 FLOP/s by a part of the name CUDA reports, the more special name first (the makers' data sheets).
 PEAKS = (

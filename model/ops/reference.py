@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from model.ops.types import Factors, Routing, Visible
+from dreamer_study.model.ops.types import Factors, Routing, Visible
 
 
 def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from model.architectures.code import FOLDER as CODE
-from model.checkpoint import State, save_state, save_weights
-from model.training.config import Run
+from dreamer_study.model.architectures.code import FOLDER as CODE
+from dreamer_study.model.checkpoint import State, save_state, save_weights
+from dreamer_study.model.training.config import Run
 
 
 def write_state(run: Run, state: State) -> None:

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.training.config import Run
-from pipeline.errors import InputError
+from dreamer_study.model.training.config import Run
+from dreamer_study.pipeline.errors import InputError
 
 IGNORED = -100
 """Target of a position without a loss, as in torch's cross entropy."""

@@ -14,21 +14,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from model import ops
-from model.architectures.code import FOLDER as CODE
-from model.checkpoint import State, load_tensors, newest_state
-from model.networks import build
-from model.ops.device import choose_device, choose_precision, use_one_core
-from model.ops.gpu import on_gpu, set_up
-from model.training.config import Run
-from model.training.origins.provenance import find_code_change, source_digests
-from model.training.ranks.distributed import Ranks, TrainingFailed
-from model.training.saving import part_of, write_state
-from model.training.step.averaging import WeightAverage
-from model.training.step.optimizer import AdamW, scheduled_rate
-from model.training.step.wrapping import compile_parts, compiles, recompute_activations
-from model.training.stream import IGNORED, START_HASH, Batch, data_digest, extend_hash, open_stream
-from pipeline.errors import InputError
+from dreamer_study.model import ops
+from dreamer_study.model.architectures.code import FOLDER as CODE
+from dreamer_study.model.checkpoint import State, load_tensors, newest_state
+from dreamer_study.model.networks import build
+from dreamer_study.model.ops.device import choose_device, choose_precision, use_one_core
+from dreamer_study.model.ops.gpu import on_gpu, set_up
+from dreamer_study.model.training.config import Run
+from dreamer_study.model.training.origins.provenance import find_code_change, source_digests
+from dreamer_study.model.training.ranks.distributed import Ranks, TrainingFailed
+from dreamer_study.model.training.saving import part_of, write_state
+from dreamer_study.model.training.step.averaging import WeightAverage
+from dreamer_study.model.training.step.optimizer import AdamW, scheduled_rate
+from dreamer_study.model.training.step.wrapping import compile_parts, compiles, recompute_activations
+from dreamer_study.model.training.stream import IGNORED, START_HASH, Batch, data_digest, extend_hash, open_stream
+from dreamer_study.pipeline.errors import InputError
 
 LOSS_WINDOW = 100
 """Steps over which a checkpoint's loss is averaged: the loss of one batch is too noisy."""
@@ -67,7 +67,7 @@ class Trainer:
         self.origin = {
             **run.settings(),
             "data": data_digest(run.data),
-            "code": {**source_digests("model.train"), "torch": torch.__version__},
+            "code": {**source_digests("dreamer_study.model.train"), "torch": torch.__version__},
             "computed_on": f"{self.device.type} in {self.precision}",
         }
         self.step = self.tokens = 0

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from pipeline.errors import InputError
-from pipeline.sources.entries import CONFIG, Column, Name, Repository, Revision, Texts
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.entries import CONFIG, Column, Name, Repository, Revision, Texts
 
 PERPLEXITIES = ("word_perplexity", "byte_perplexity", "bits_per_byte", "token_perplexity")
 Text = Annotated[str, Field(coerce_numbers_to_str=True)]

@@ -13,15 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.benchmarks.benchmark import Benchmark
-from pipeline.errors import InputError, placing
-from pipeline.sources.columns.sql import bind, evaluate, named_columns
-from pipeline.sources.files.readers import open_rows
-from pipeline.sources.files.table_rows import CsvRows
-from pipeline.sources.repositories.splits import find_split, has_splits
-from pipeline.storage.digests import digest, file_digest
-from pipeline.storage.files import atomic_file, write_text_atomically
-from pipeline.storage.integrity import read_sealed, sealed
+from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
+from dreamer_study.pipeline.errors import InputError, placing
+from dreamer_study.pipeline.sources.columns.sql import bind, evaluate, named_columns
+from dreamer_study.pipeline.sources.files.readers import open_rows
+from dreamer_study.pipeline.sources.files.table_rows import CsvRows
+from dreamer_study.pipeline.sources.repositories.splits import find_split, has_splits
+from dreamer_study.pipeline.storage.digests import digest, file_digest
+from dreamer_study.pipeline.storage.files import atomic_file, write_text_atomically
+from dreamer_study.pipeline.storage.integrity import read_sealed, sealed
 
 TEXT_TASK = Path(__file__).with_name("text_perplexity.yaml")
 LOADERS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv"}  # builders of `datasets`; all else is "json"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.benchmarks.benchmark import PERPLEXITIES, Benchmark
-from pipeline.errors import InputError
-from pipeline.sources.entries import build, read_table, resolve
+from dreamer_study.pipeline.benchmarks.benchmark import PERPLEXITIES, Benchmark
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.entries import build, read_table, resolve
 
 BENCHMARKS = read_table(Benchmark, Path(__file__).with_name("table.yaml"))
 

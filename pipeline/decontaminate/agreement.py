@@ -4,8 +4,8 @@ An edited copy differs from the passage in a few places. Another problem of like
 something else, or goes on in another way:
 
 >>> import pyarrow as pa
->>> from pipeline.text.number_words import read_numbers
->>> from pipeline.text.words import text_column, word_blocks
+>>> from dreamer_study.pipeline.text.number_words import read_numbers
+>>> from dreamer_study.pipeline.text.words import text_column, word_blocks
 >>> def parts(text):
 ...     return read_numbers(next(word_blocks(text_column(pa.array([text]))))[1])
 >>> item = parts("Ann has 3 red pens and 4 blue cups in her bag, and Ben has none. How many has Ann?")
@@ -29,10 +29,10 @@ from itertools import pairwise, zip_longest
 
 import numpy as np
 
-from pipeline.text.deciding import asks_otherwise
-from pipeline.text.ngrams import word_id
-from pipeline.text.number_words import NUMBER_WORDS, ONE
-from pipeline.text.words import LETTERS, NUMBER, SIGN, Words
+from dreamer_study.pipeline.text.deciding import asks_otherwise
+from dreamer_study.pipeline.text.ngrams import word_id
+from dreamer_study.pipeline.text.number_words import NUMBER_WORDS, ONE
+from dreamer_study.pipeline.text.words import LETTERS, NUMBER, SIGN, Words
 
 _NUMBER_WORDS = frozenset([*map(word_id, NUMBER_WORDS), ONE])
 VARIABLES = frozenset(

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline.decontaminate.agreement import Target
-from pipeline.decontaminate.passages import Options
-from pipeline.decontaminate.settings import OVERLAP, TEMPLATE, DecontaminationSettings
-from pipeline.text.ngrams import windows
-from pipeline.text.words import Words, mask_numbers
+from dreamer_study.pipeline.decontaminate.agreement import Target
+from dreamer_study.pipeline.decontaminate.passages import Options
+from dreamer_study.pipeline.decontaminate.settings import OVERLAP, TEMPLATE, DecontaminationSettings
+from dreamer_study.pipeline.text.ngrams import windows
+from dreamer_study.pipeline.text.words import Words, mask_numbers
 
 _SLACK = 4  # words that may be added before the first n-gram found, or behind the last one
 _OPTION_WORDS = 40  # that may stand between a stem and its options, or between options

@@ -5,8 +5,8 @@ therefore not counted for the n-grams of a passage: documents that hold the whol
 edited copies and texts from one template hold half of the n-grams. But texts from a template all lack the same
 n-grams, while copies, each edited in another place, lack each n-gram only here and there:
 
->>> from pipeline.decontaminate.settings import DecontaminationSettings
->>> from pipeline.text.words import text_column
+>>> from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
+>>> from dreamer_study.pipeline.text.words import text_column
 >>> words = "the cat sat on a mat and saw nine black birds fly over her old garden wall at noon".split()
 >>> index = ItemIndex(pa.table({"question": [" ".join(words)], "answer": [""]}), DecontaminationSettings())
 >>> def most_frequent(documents):
@@ -24,11 +24,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pipeline.decontaminate.item_index import InvertedIndex, ItemIndex
-from pipeline.text.arrays import ranges, unique
-from pipeline.text.ngrams import gathered_ids
-from pipeline.text.number_words import read_numbers
-from pipeline.text.words import word_blocks
+from dreamer_study.pipeline.decontaminate.item_index import InvertedIndex, ItemIndex
+from dreamer_study.pipeline.text.arrays import ranges, unique
+from dreamer_study.pipeline.text.ngrams import gathered_ids
+from dreamer_study.pipeline.text.number_words import read_numbers
+from dreamer_study.pipeline.text.words import word_blocks
 
 _FEW_PASSAGES = 16  # that hold an n-gram; those of more passages tell nothing about one of them
 _ALIKE = 0.5  # of a passage's n-grams of few passages, held as they are: the document may be an edited copy

@@ -11,13 +11,13 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from pipeline.decontaminate.coverage import Passage
-from pipeline.decontaminate.judgement import Problem
-from pipeline.decontaminate.passages import QUESTION, read_passages
-from pipeline.decontaminate.settings import DecontaminationSettings
-from pipeline.text.arrays import IdTable, bounds, ranges, unique
-from pipeline.text.ngrams import gathered_ids, ngrams, sequence_ids, windows
-from pipeline.text.words import LETTERS, NUMBER, Words, mask_numbers, number_sums
+from dreamer_study.pipeline.decontaminate.coverage import Passage
+from dreamer_study.pipeline.decontaminate.judgement import Problem
+from dreamer_study.pipeline.decontaminate.passages import QUESTION, read_passages
+from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
+from dreamer_study.pipeline.text.arrays import IdTable, bounds, ranges, unique
+from dreamer_study.pipeline.text.ngrams import gathered_ids, ngrams, sequence_ids, windows
+from dreamer_study.pipeline.text.words import LETTERS, NUMBER, Words, mask_numbers, number_sums
 
 _FEW_PASSAGES = 64  # with the same numbers; what more have in common says nothing of one of them
 _LEAST_LETTER_WORDS = 2  # that an n-gram must hold to be particular

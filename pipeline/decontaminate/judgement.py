@@ -14,14 +14,14 @@ from functools import cached_property
 
 import numpy as np
 
-from pipeline.decontaminate.agreement import VARIABLES
-from pipeline.decontaminate.omissions import figures, without_figures
-from pipeline.decontaminate.settings import EXACT, FORMULA, OVERLAP, REPHRASED, TEMPLATE
-from pipeline.text.answers import answer_key
-from pipeline.text.ngrams import word_id
-from pipeline.text.normal_form import fold
-from pipeline.text.number_words import ONE
-from pipeline.text.words import LETTERS, NUMBER
+from dreamer_study.pipeline.decontaminate.agreement import VARIABLES
+from dreamer_study.pipeline.decontaminate.omissions import figures, without_figures
+from dreamer_study.pipeline.decontaminate.settings import EXACT, FORMULA, OVERLAP, REPHRASED, TEMPLATE
+from dreamer_study.pipeline.text.answers import answer_key
+from dreamer_study.pipeline.text.ngrams import word_id
+from dreamer_study.pipeline.text.normal_form import fold
+from dreamer_study.pipeline.text.number_words import ONE
+from dreamer_study.pipeline.text.words import LETTERS, NUMBER
 
 _LAYOUT = re.compile(r"\\(?:left|right|[dtc]?frac)|[\s\\$/]")
 _IN_BRACKETS = re.compile(r"[({]([^(){}]*[-+*^=<>][^(){}]*)[)}]")

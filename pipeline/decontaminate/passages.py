@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.decontaminate.omissions import column_without_figures, sentences, without_closing
-from pipeline.decontaminate.settings import DecontaminationSettings
-from pipeline.text.arrays import bounds, ranges
-from pipeline.text.ngrams import sequence_ids
-from pipeline.text.number_words import read_numbers
-from pipeline.text.words import NUMBER, text_column, word_blocks
+from dreamer_study.pipeline.decontaminate.omissions import column_without_figures, sentences, without_closing
+from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
+from dreamer_study.pipeline.text.arrays import bounds, ranges
+from dreamer_study.pipeline.text.ngrams import sequence_ids
+from dreamer_study.pipeline.text.number_words import read_numbers
+from dreamer_study.pipeline.text.words import NUMBER, text_column, word_blocks
 
 QUESTION, ANSWER, SOLUTION = range(3)
 ITEM_COLUMNS = ("id", "benchmark", "question", "answer")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.storage.documents import Shard, open_shard, read_shard
+from dreamer_study.pipeline.storage.documents import Shard, open_shard, read_shard
 
 _MOST_GROUPS = 256  # row groups to decode: 2 GB of text
 _LEAST_OF_SOURCE = 500  # documents

@@ -4,7 +4,7 @@ A passage is found in one of the grades that `DecontaminationSettings` explains:
 edited (`agreement`), or by its numbers and final answer (`judgement`). Documents are compared where they hold
 particular n-grams of a passage, or where their question has exactly the numbers of a passage and about its length.
 
->>> from pipeline.decontaminate.settings import DecontaminationSettings
+>>> from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
 >>> item = "Ann has 3 red pens and 4 blue cups in her bag, and Ben has none at all"
 >>> index = ItemIndex(pa.table({"question": [item], "answer": [""]}), DecontaminationSettings())
 >>> index.settle(np.zeros(index.masked.size, np.int64), common=20)
@@ -27,16 +27,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.decontaminate.agreement import stands_alone
-from pipeline.decontaminate.item_index import ItemIndex
-from pipeline.decontaminate.judgement import Problem, judge
-from pipeline.decontaminate.omissions import column_without_figures
-from pipeline.decontaminate.passages import QUESTION, SOLUTION
-from pipeline.decontaminate.settings import EXACT, OVERLAP, TEMPLATE
-from pipeline.decontaminate.settings import SOLUTION as GRADE_OF_SOLUTIONS
-from pipeline.text.ngrams import gathered_ids
-from pipeline.text.number_words import read_numbers
-from pipeline.text.words import Words, number_sums, text_column, word_blocks
+from dreamer_study.pipeline.decontaminate.agreement import stands_alone
+from dreamer_study.pipeline.decontaminate.item_index import ItemIndex
+from dreamer_study.pipeline.decontaminate.judgement import Problem, judge
+from dreamer_study.pipeline.decontaminate.omissions import column_without_figures
+from dreamer_study.pipeline.decontaminate.passages import QUESTION, SOLUTION
+from dreamer_study.pipeline.decontaminate.settings import EXACT, OVERLAP, TEMPLATE
+from dreamer_study.pipeline.decontaminate.settings import SOLUTION as GRADE_OF_SOLUTIONS
+from dreamer_study.pipeline.text.ngrams import gathered_ids
+from dreamer_study.pipeline.text.number_words import read_numbers
+from dreamer_study.pipeline.text.words import Words, number_sums, text_column, word_blocks
 
 _LENGTHS_APART = 0.3  # of a passage's words, by which a question with its numbers may be longer or shorter
 BLOCK_BYTES = 1 << 19  # of text; few documents of a block have anything in common with an item

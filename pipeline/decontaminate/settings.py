@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.errors import InputError
+from dreamer_study.pipeline.errors import InputError
 
 Grade = Literal["exact", "overlap", "solution", "rephrased", "rephrased_formula", "template"]
 EXACT, OVERLAP, SOLUTION, REPHRASED, FORMULA, TEMPLATE = GRADES = get_args(Grade)

@@ -22,16 +22,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.decontaminate.frequencies import Frequencies
-from pipeline.decontaminate.item_index import ItemIndex
-from pipeline.decontaminate.passages import FURTHER_COLUMNS, ITEM_COLUMNS
-from pipeline.decontaminate.sample import sample_documents
-from pipeline.decontaminate.scan import Match, search, searched_text
-from pipeline.decontaminate.settings import GRADES, DecontaminationSettings
-from pipeline.storage.documents import DocumentWriter, Shard, find_shards, numbered_batches, sum_counts
-from pipeline.storage.files import atomic_file
-from pipeline.storage.parallel import Progress, quiet, workers
-from pipeline.storage.resumable import make_once, resumable_parts, save_arrays, write_document_shard
+from dreamer_study.pipeline.decontaminate.frequencies import Frequencies
+from dreamer_study.pipeline.decontaminate.item_index import ItemIndex
+from dreamer_study.pipeline.decontaminate.passages import FURTHER_COLUMNS, ITEM_COLUMNS
+from dreamer_study.pipeline.decontaminate.sample import sample_documents
+from dreamer_study.pipeline.decontaminate.scan import Match, search, searched_text
+from dreamer_study.pipeline.decontaminate.settings import GRADES, DecontaminationSettings
+from dreamer_study.pipeline.storage.documents import DocumentWriter, Shard, find_shards, numbered_batches, sum_counts
+from dreamer_study.pipeline.storage.files import atomic_file
+from dreamer_study.pipeline.storage.parallel import Progress, quiet, workers
+from dreamer_study.pipeline.storage.resumable import make_once, resumable_parts, save_arrays, write_document_shard
 
 MATCHES = pa.schema({name: pa.string() for name in ("id", "source", "item", "benchmark", "grade")})
 MATCHES = MATCHES.append(pa.field("coverage", pa.float64()))

@@ -13,7 +13,7 @@ problem, whatever their Jaccard similarity. So near duplicates must also agree i
 
 Copies with a corrected number, a renamed person or reordered sentences are therefore kept as different documents.
 
->>> from pipeline.text.words import text_column, word_blocks
+>>> from dreamer_study.pipeline.text.words import text_column, word_blocks
 >>> texts = ["When he has 3 pens, Tom buys 4.", "When he owns 3 pens, Tom buys 4.", "When he has 3 pens, Ann buys 4."]
 >>> _, words = next(word_blocks(text_column(pa.array(texts))))
 >>> found = contradictions(facts(words, *np.zeros((2, 3), np.uint64)), np.array([0, 0]), np.array([1, 2]))
@@ -31,14 +31,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.dedup.settings import GUARDS
-from pipeline.text.answers import answer_key
-from pipeline.text.arrays import IdTable, bounds, distinct, intersections, ranges
-from pipeline.text.deciding import DECIDING
-from pipeline.text.ngrams import sequence_ids, word_id
-from pipeline.text.normal_form import SIGNS
-from pipeline.text.number_words import NUMBER_WORDS
-from pipeline.text.words import LETTERS, NUMBER, SIGN, Words, byte_blocks
+from dreamer_study.pipeline.dedup.settings import GUARDS
+from dreamer_study.pipeline.text.answers import answer_key
+from dreamer_study.pipeline.text.arrays import IdTable, bounds, distinct, intersections, ranges
+from dreamer_study.pipeline.text.deciding import DECIDING
+from dreamer_study.pipeline.text.ngrams import sequence_ids, word_id
+from dreamer_study.pipeline.text.normal_form import SIGNS
+from dreamer_study.pipeline.text.number_words import NUMBER_WORDS
+from dreamer_study.pipeline.text.words import LETTERS, NUMBER, SIGN, Words, byte_blocks
 
 # Names of functions, and single letters before a parenthesis; for Python, and for Arrow, which finds texts with any.
 # Letters are those of ASCII: beyond them, the two disagree on upper and lower case (the i without a dot, K of kelvin).

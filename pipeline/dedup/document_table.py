@@ -18,7 +18,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from pipeline.storage.documents import Shard
+from dreamer_study.pipeline.storage.documents import Shard
 
 EXACT, NEAR, TOO_MANY = REASONS = ("exact_duplicate", "near_duplicate", "too_many_responses")
 

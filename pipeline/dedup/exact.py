@@ -1,6 +1,6 @@
 """Hash whole texts so that texts equal but for case, white space and typography have one key.
 
->>> from pipeline.text.words import text_column
+>>> from dreamer_study.pipeline.text.words import text_column
 >>> keys, lengths = exact_keys(text_column(pa.array(["A b.", "a  B .", "ab."])))
 >>> (keys[0] == keys[1]).all(), (keys[0] == keys[2]).all(), lengths.tolist()
 (np.True_, np.False_, [4, 4, 3])
@@ -14,7 +14,7 @@ from hashlib import blake2b
 import numpy as np
 import pyarrow as pa
 
-from pipeline.text.words import byte_blocks
+from dreamer_study.pipeline.text.words import byte_blocks
 
 SHORT = 20  # bytes: a row of a formula or a few words
 _UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"

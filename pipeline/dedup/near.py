@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.dedup.contradictions import Facts, answer_ids, contradictions, facts, function_ids
-from pipeline.dedup.document_table import DocumentTable
-from pipeline.dedup.settings import GUARDS, DedupSettings
-from pipeline.dedup.signing import words_of_documents, write_bands
-from pipeline.storage.documents import Shard
-from pipeline.storage.parallel import Progress, Run
-from pipeline.storage.resumable import make_once, save_arrays
-from pipeline.text.arrays import bounds, distinct, jaccard
+from dreamer_study.pipeline.dedup.contradictions import Facts, answer_ids, contradictions, facts, function_ids
+from dreamer_study.pipeline.dedup.document_table import DocumentTable
+from dreamer_study.pipeline.dedup.settings import GUARDS, DedupSettings
+from dreamer_study.pipeline.dedup.signing import words_of_documents, write_bands
+from dreamer_study.pipeline.storage.documents import Shard
+from dreamer_study.pipeline.storage.parallel import Progress, Run
+from dreamer_study.pipeline.storage.resumable import make_once, save_arrays
+from dreamer_study.pipeline.text.arrays import bounds, distinct, jaccard
 
 AUDIT = "near_duplicates.parquet"
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.dedup.minhash import choose_bands
+from dreamer_study.pipeline.dedup.minhash import choose_bands
 
 Guard = Literal["numbers", "signs", "names", "answers", "functions"]
 GUARDS: tuple[Guard, ...] = get_args(Guard)

@@ -22,14 +22,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.dedup.contradictions import digit_sequences
-from pipeline.dedup.exact import SHORT, exact_keys
-from pipeline.dedup.minhash import band_hashes, signatures
-from pipeline.dedup.settings import Signing
-from pipeline.storage.documents import Shard, batches_of, find_shards, numbered_batches
-from pipeline.storage.parallel import Progress, Run, quiet, serial
-from pipeline.storage.resumable import make_once, save_arrays, within_means
-from pipeline.text.words import Words, text_column, word_blocks
+from dreamer_study.pipeline.dedup.contradictions import digit_sequences
+from dreamer_study.pipeline.dedup.exact import SHORT, exact_keys
+from dreamer_study.pipeline.dedup.minhash import band_hashes, signatures
+from dreamer_study.pipeline.dedup.settings import Signing
+from dreamer_study.pipeline.storage.documents import Shard, batches_of, find_shards, numbered_batches
+from dreamer_study.pipeline.storage.parallel import Progress, Run, quiet, serial
+from dreamer_study.pipeline.storage.resumable import make_once, save_arrays, within_means
+from dreamer_study.pipeline.text.words import Words, text_column, word_blocks
 
 _KEYS = pa.schema(
     {

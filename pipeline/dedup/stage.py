@@ -28,13 +28,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.dedup.document_table import REASONS, DocumentTable
-from pipeline.dedup.near import find_near
-from pipeline.dedup.settings import DedupSettings
-from pipeline.dedup.signing import sign_source
-from pipeline.storage.documents import DocumentWriter, Shard, find_shards, numbered_batches, sum_counts
-from pipeline.storage.parallel import Progress, Run, memory_bytes, quiet, workers
-from pipeline.storage.resumable import resumable_parts, write_document_shard
+from dreamer_study.pipeline.dedup.document_table import REASONS, DocumentTable
+from dreamer_study.pipeline.dedup.near import find_near
+from dreamer_study.pipeline.dedup.settings import DedupSettings
+from dreamer_study.pipeline.dedup.signing import sign_source
+from dreamer_study.pipeline.storage.documents import DocumentWriter, Shard, find_shards, numbered_batches, sum_counts
+from dreamer_study.pipeline.storage.parallel import Progress, Run, memory_bytes, quiet, workers
+from dreamer_study.pipeline.storage.resumable import resumable_parts, write_document_shard
 
 
 def deduplicate(

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import yaml
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 
-from pipeline.errors import InputError, nearest
-from pipeline.sources.columns.sql import parse
+from dreamer_study.pipeline.errors import InputError, nearest
+from dreamer_study.pipeline.sources.columns.sql import parse
 
 Entry = TypeVar("Entry")
 CONFIG = ConfigDict(extra="forbid")

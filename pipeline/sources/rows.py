@@ -9,12 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import InputError, placing
-from pipeline.sources.columns.sql import bind, check_turns, evaluate, named_columns, quoted, takes_elements
-from pipeline.sources.files.blocks import Block
-from pipeline.sources.files.readers import Reader
-from pipeline.sources.source import Source
-from pipeline.storage.documents import DocumentWriter
+from dreamer_study.pipeline.errors import InputError, placing
+from dreamer_study.pipeline.sources.columns.sql import (
+    bind,
+    check_turns,
+    evaluate,
+    named_columns,
+    quoted,
+    takes_elements,
+)
+from dreamer_study.pipeline.sources.files.blocks import Block
+from dreamer_study.pipeline.sources.files.readers import Reader
+from dreamer_study.pipeline.sources.source import Source
+from dreamer_study.pipeline.storage.documents import DocumentWriter
 
 MALFORMED = "malformed row"
 NO_QUESTION = "empty question"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.sources.files.readers import COMPRESSIONS, open_rows
-from pipeline.sources.source import Source
+from dreamer_study.pipeline.sources.files.readers import COMPRESSIONS, open_rows
+from dreamer_study.pipeline.sources.source import Source
 
 COMPRESSED = (".parquet", *COMPRESSIONS)
 COMPRESSION = 2.2  # of text in public Parquet and gzip files: 18.5 GB in 8.3 GB (OpenThoughts2), 5.0 in 2.1 (DeepMath)

@@ -7,10 +7,20 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from pipeline.errors import InputError
-from pipeline.sources.columns.sql import takes_elements
-from pipeline.sources.entries import CONFIG, Column, ColumnList, Flag, Name, Patterns, Repository, Revision, Texts
-from pipeline.sources.files.text_files import LONGEST
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.columns.sql import takes_elements
+from dreamer_study.pipeline.sources.entries import (
+    CONFIG,
+    Column,
+    ColumnList,
+    Flag,
+    Name,
+    Patterns,
+    Repository,
+    Revision,
+    Texts,
+)
+from dreamer_study.pipeline.sources.files.text_files import LONGEST
 
 Trace = Literal["none", "paired", "thought", "closing", "unmarked"]
 

@@ -13,14 +13,14 @@ from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import InputError
-from pipeline.sources.files.readers import open_rows
-from pipeline.sources.rows import RowConverter
-from pipeline.sources.source import Source
-from pipeline.storage.documents import DocumentWriter, sum_counts
-from pipeline.storage.files import sync
-from pipeline.storage.parallel import Progress, Run, quiet, serial
-from pipeline.storage.resumable import do_once, resumable_parts
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.files.readers import open_rows
+from dreamer_study.pipeline.sources.rows import RowConverter
+from dreamer_study.pipeline.sources.source import Source
+from dreamer_study.pipeline.storage.documents import DocumentWriter, sum_counts
+from dreamer_study.pipeline.storage.files import sync
+from dreamer_study.pipeline.storage.parallel import Progress, Run, quiet, serial
+from dreamer_study.pipeline.storage.resumable import do_once, resumable_parts
 
 FIRST_ROWS = 100  # that are looked at before any work
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.sources.entries import build, read_table, resolve
-from pipeline.sources.source import Source
+from dreamer_study.pipeline.sources.entries import build, read_table, resolve
+from dreamer_study.pipeline.sources.source import Source
 
 SOURCES = read_table(Source, Path(__file__).with_name("table.yaml"))
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.errors import InputError
-from pipeline.storage.integrity import REPAIR
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.integrity import REPAIR
 
 SCHEMA = pa.schema(
     [

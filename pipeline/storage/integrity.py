@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import InputError
-from pipeline.storage.digests import canonical, digest, file_digest
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.digests import canonical, digest, file_digest
 
 MANIFEST = "manifest.json"
 SEAL = "seal"

@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
-from pipeline.errors import InputError
+from dreamer_study.pipeline.errors import InputError
 
 Run = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
 Progress = Callable[[float, str], None]  # stages call one with the fraction done (0 to 1) and a few words

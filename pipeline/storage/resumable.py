@@ -22,11 +22,11 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from pipeline.errors import InputError
-from pipeline.storage.digests import digest
-from pipeline.storage.documents import DocumentWriter, find_shards, shards, sum_counts
-from pipeline.storage.files import atomic_file, sync, write_text_atomically
-from pipeline.storage.parallel import Progress, Run, serial
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.digests import digest
+from dreamer_study.pipeline.storage.documents import DocumentWriter, find_shards, shards, sum_counts
+from dreamer_study.pipeline.storage.files import atomic_file, sync, write_text_atomically
+from dreamer_study.pipeline.storage.parallel import Progress, Run, serial
 
 UNFINISHED = "unfinished"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -16,12 +16,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import InputError
-from pipeline.storage.digests import digest, file_digest
-from pipeline.storage.files import PARTIAL, replace_folder, write_text_atomically
-from pipeline.storage.integrity import MANIFEST, check, read_manifest, write_manifest
-from pipeline.storage.locks import hold
-from pipeline.storage.resumable import within_means
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.digests import digest, file_digest
+from dreamer_study.pipeline.storage.files import PARTIAL, replace_folder, write_text_atomically
+from dreamer_study.pipeline.storage.integrity import MANIFEST, check, read_manifest, write_manifest
+from dreamer_study.pipeline.storage.locks import hold
+from dreamer_study.pipeline.storage.resumable import within_means
 
 
 @dataclass(frozen=True)

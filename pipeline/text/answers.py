@@ -10,7 +10,7 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
-from pipeline.text.normal_form import COMMANDS, fold
+from dreamer_study.pipeline.text.normal_form import COMMANDS, fold
 
 _LONGEST = 8  # words; a longer answer is prose, which may be worded in many ways
 _WORD = re.compile(r"(\\?)([a-z]+)|\d+(?:\.\d+)?|[-+*/^<=>()\[\]]")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pipeline.text.ngrams import word_id
+from dreamer_study.pipeline.text.ngrams import word_id
 
 _WORDS = """
 not never cannot don doesn didn isn aren|sin sine|cos cosine|tan tangent|cot|sec|csc|arcsin asin|arccos acos|arctan atan

@@ -15,7 +15,7 @@ from functools import cache
 
 import numpy as np
 
-from pipeline.text.arrays import ranges
+from dreamer_study.pipeline.text.arrays import ranges
 
 MASK = (1 << 64) - 1
 BYTES_BASE = 0x9E3779B97F4A7C15  # of eight bytes of a word; odd, so that powers have inverses modulo 2^64

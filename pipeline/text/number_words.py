@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pipeline.text.arrays import IdTable, bounds
-from pipeline.text.ngrams import word_id
-from pipeline.text.words import LETTERS, NUMBER, Words
+from dreamer_study.pipeline.text.arrays import IdTable, bounds
+from dreamer_study.pipeline.text.ngrams import word_id
+from dreamer_study.pipeline.text.words import LETTERS, NUMBER, Words
 
 _TO_TWELVE = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 CARDINALS: dict[str, int] = {

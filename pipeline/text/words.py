@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.text.arrays import IdTable
-from pipeline.text.ngrams import BYTES_BASE, MASK, MIX, ngrams, sequence_ids, word_id
-from pipeline.text.normal_form import COMMANDS, SIGNS, fold
+from dreamer_study.pipeline.text.arrays import IdTable
+from dreamer_study.pipeline.text.ngrams import BYTES_BASE, MASK, MIX, ngrams, sequence_ids, word_id
+from dreamer_study.pipeline.text.normal_form import COMMANDS, SIGNS, fold
 
 BLANK, LETTERS, NUMBER, SIGN = range(4)  # kinds of words, and of bytes, where each sign is a kind from SIGN on
 _DIVISION = SIGN + len(SIGNS)  # a division line `}{`; a separate kind, so that `/}{` is two words

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.storage.documents import KEPT, count_documents, read_shard, shards, sum_counts
-from pipeline.storage.parallel import Progress, quiet
-from pipeline.tokens.tokenizer import encode_documents, read_tokenizer
+from dreamer_study.pipeline.storage.documents import KEPT, count_documents, read_shard, shards, sum_counts
+from dreamer_study.pipeline.storage.parallel import Progress, quiet
+from dreamer_study.pipeline.tokens.tokenizer import encode_documents, read_tokenizer
 
 EXACT_CHARACTERS = 2_000_000
 LEAST_SAMPLED = 300  # documents: of ten documents too long for the clean text, a sample by characters may hold none

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.errors import InputError
-from pipeline.storage.resumable import save_array
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.resumable import save_array
 
 LOOK_AHEAD = 4096
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from pipeline.text.arrays import bounds, ranges
+from dreamer_study.pipeline.text.arrays import bounds, ranges
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.errors import InputError
-from pipeline.storage.documents import (
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.documents import (
     KEPT,
     SCHEMA,
     Shard,
@@ -34,12 +34,12 @@ from pipeline.storage.documents import (
     read_shard,
     sum_counts,
 )
-from pipeline.storage.parallel import Progress, quiet, workers
-from pipeline.storage.resumable import UNFINISHED, do_once, resumable_parts, save_array
-from pipeline.tokens.packing import shard_files, write_token_shard
-from pipeline.tokens.random_numbers import LEFT_OUT, copies_of, random_numbers, repeat
-from pipeline.tokens.tokenizer import MARK, encode_documents, read_meta, read_tokenizer
-from pipeline.tokens.validation import TUNING, VALIDATION, hash_bounds, hold_out, write_held_out
+from dreamer_study.pipeline.storage.parallel import Progress, quiet, workers
+from dreamer_study.pipeline.storage.resumable import UNFINISHED, do_once, resumable_parts, save_array
+from dreamer_study.pipeline.tokens.packing import shard_files, write_token_shard
+from dreamer_study.pipeline.tokens.random_numbers import LEFT_OUT, copies_of, random_numbers, repeat
+from dreamer_study.pipeline.tokens.tokenizer import MARK, encode_documents, read_meta, read_tokenizer
+from dreamer_study.pipeline.tokens.validation import TUNING, VALIDATION, hash_bounds, hold_out, write_held_out
 
 CHUNK_BYTES = 2**27
 SHARD_BYTES = 2**27

@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import InputError
-from pipeline.storage.documents import read_documents
-from pipeline.storage.parallel import Progress, quiet
-from pipeline.tokens.pieces import WORDS, encode_texts
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.documents import read_documents
+from dreamer_study.pipeline.storage.parallel import Progress, quiet
+from dreamer_study.pipeline.tokens.pieces import WORDS, encode_texts
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

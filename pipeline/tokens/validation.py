@@ -27,11 +27,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.storage.documents import DROPPED, SCHEMA
-from pipeline.text.ngrams import sequence_ids
-from pipeline.text.words import text_column, word_blocks
-from pipeline.tokens.random_numbers import scattered
-from pipeline.tokens.tokenizer import MARK, training_parts
+from dreamer_study.pipeline.storage.documents import DROPPED, SCHEMA
+from dreamer_study.pipeline.text.ngrams import sequence_ids
+from dreamer_study.pipeline.text.words import text_column, word_blocks
+from dreamer_study.pipeline.tokens.random_numbers import scattered
+from dreamer_study.pipeline.tokens.tokenizer import MARK, training_parts
 
 VALIDATION = "validation"  # the task and the benchmark in the results, and the reason in the counts
 TUNING = "tuning"

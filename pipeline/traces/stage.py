@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.storage.documents import DocumentWriter, read_shard
-from pipeline.storage.parallel import Progress, Run, quiet, serial
-from pipeline.storage.resumable import shard_by_shard
-from pipeline.traces.strip import DECLARED, NONE, STRIPPED, UNCLOSED, UNMARKED, strip_trace
+from dreamer_study.pipeline.storage.documents import DocumentWriter, read_shard
+from dreamer_study.pipeline.storage.parallel import Progress, Run, quiet, serial
+from dreamer_study.pipeline.storage.resumable import shard_by_shard
+from dreamer_study.pipeline.traces.strip import DECLARED, NONE, STRIPPED, UNCLOSED, UNMARKED, strip_trace
 
 BATCH_ROWS = 1024  # traces are long
 DROP_UNCLOSED = "trace never closed"

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from itertools import chain
 from random import Random
 
-from pipeline.errors import InputError
-from pipeline.worlds.drawing import GRAM, grams, pick
-from pipeline.worlds.stories import Story, draw
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.worlds.drawing import GRAM, grams, pick
+from dreamer_study.pipeline.worlds.stories import Story, draw
 
 COVERAGE = 0.4
 TRIES = 10_000

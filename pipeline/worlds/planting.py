@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal, get_args
 
-from pipeline.worlds.crowd import Crowd
-from pipeline.worlds.drawing import GRAM, grams, jaccard, pick, words
-from pipeline.worlds.stories import Story
+from dreamer_study.pipeline.worlds.crowd import Crowd
+from dreamer_study.pipeline.worlds.drawing import GRAM, grams, jaccard, pick, words
+from dreamer_study.pipeline.worlds.stories import Story
 
 TRACES = {
     "paired": "<think>\n{thoughts}\n</think>\n\n{answer}",

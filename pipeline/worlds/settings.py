@@ -10,10 +10,10 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from pipeline.errors import InputError
-from pipeline.worlds import sheets, stories
-from pipeline.worlds.planting import Edit
-from pipeline.worlds.sheets import HOPS, KINDS, Sheet
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.worlds import sheets, stories
+from dreamer_study.pipeline.worlds.planting import Edit
+from dreamer_study.pipeline.worlds.sheets import HOPS, KINDS, Sheet
 
 Item = TypeVar("Item")
 Several = Annotated[tuple[Item, ...], Field(min_length=1)]

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from random import Random
 from string import ascii_lowercase, ascii_uppercase
 
-from pipeline.tokens.tokenizer import MARK
-from pipeline.worlds.drawing import pick, shuffled
+from dreamer_study.pipeline.tokens.tokenizer import MARK
+from dreamer_study.pipeline.worlds.drawing import pick, shuffled
 
 KINDS = 10  # letters of an alphabet
 ALPHABETS = tuple(case[start : start + KINDS] for case in (ascii_lowercase, ascii_uppercase) for start in (0, KINDS))

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from random import Random
 
-from pipeline.worlds.drawing import HIGHEST, STARTS, pick, words
+from dreamer_study.pipeline.worlds.drawing import HIGHEST, STARTS, pick, words
 
 WOMEN = ("Ann", "Mia", "Eva", "Zoe", "Lily", "Rosa", "Ella", "Nora", "Ruth", "Jane", "Kate", "Lucy", "Mary", "Sara")
 MEN = ("Ben", "Tom", "Sam", "Max", "Leo", "Dan", "Paul", "Jack", "Mark", "Hugo", "Noah", "Omar", "Eric", "Adam")

@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from pipeline.errors import InputError
-from pipeline.tokens.tokenizer import PROMPT
-from pipeline.worlds.drawing import DIGITS, shuffled
-from pipeline.worlds.settings import STORIES
-from pipeline.worlds.sheets import Sheet
-from pipeline.worlds.stories import Story
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.tokens.tokenizer import PROMPT
+from dreamer_study.pipeline.worlds.drawing import DIGITS, shuffled
+from dreamer_study.pipeline.worlds.settings import STORIES
+from dreamer_study.pipeline.worlds.sheets import Sheet
+from dreamer_study.pipeline.worlds.stories import Story
 
 REPOSITORY = "builtin/world"
 LEVELS = "tasks/levels.json"

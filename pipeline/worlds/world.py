@@ -18,14 +18,32 @@ from typing import Any
 
 import yaml
 
-from pipeline.errors import InputError
-from pipeline.storage.parallel import Progress, quiet
-from pipeline.worlds.crowd import Crowd
-from pipeline.worlds.drawing import pick, shuffled
-from pipeline.worlds.planting import BROKEN, TRACES, Row, columns, edited, repeat_nearly, similarity, vary_numbers
-from pipeline.worlds.settings import STORIES, WorldSettings
-from pipeline.worlds.stories import Story
-from pipeline.worlds.tasks import LEVELS, REPOSITORY, WORLD_BENCHMARKS, benchmark_row, card, data_file, levels, task
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.parallel import Progress, quiet
+from dreamer_study.pipeline.worlds.crowd import Crowd
+from dreamer_study.pipeline.worlds.drawing import pick, shuffled
+from dreamer_study.pipeline.worlds.planting import (
+    BROKEN,
+    TRACES,
+    Row,
+    columns,
+    edited,
+    repeat_nearly,
+    similarity,
+    vary_numbers,
+)
+from dreamer_study.pipeline.worlds.settings import STORIES, WorldSettings
+from dreamer_study.pipeline.worlds.stories import Story
+from dreamer_study.pipeline.worlds.tasks import (
+    LEVELS,
+    REPOSITORY,
+    WORLD_BENCHMARKS,
+    benchmark_row,
+    card,
+    data_file,
+    levels,
+    task,
+)
 
 WORLD_SOURCES: dict[str, dict[str, Any]] = {
     "stories": {

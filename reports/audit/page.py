@@ -8,7 +8,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from reports.audit.removals import differences
+from dreamer_study.reports.audit.removals import differences
 
 FACTS = ("stage", "id", "source", "reason", "because", "grade", "score")
 

@@ -12,7 +12,7 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from sql.definitions import FOLDER
+from dreamer_study.sql.definitions import FOLDER
 
 COMPARED = 6_000  # characters of a text: longer ones are cut off, as aligning takes time with their square
 # What the query reads, and the columns of what a study does not have yet.

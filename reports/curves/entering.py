@@ -8,12 +8,12 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.errors import InputError, nearest
-from reports.curves.lm_eval import read_lm_eval
-from reports.curves.points import Curves, read_curves
-from sql.results import connect, ingest, query
-from sql.statistics.bootstrap import without
-from sql.statistics.compute import compute_statistics
+from dreamer_study.pipeline.errors import InputError, nearest
+from dreamer_study.reports.curves.lm_eval import read_lm_eval
+from dreamer_study.reports.curves.points import Curves, read_curves
+from dreamer_study.sql.results import connect, ingest, query
+from dreamer_study.sql.statistics.bootstrap import without
+from dreamer_study.sql.statistics.compute import compute_statistics
 
 STUDY = "curves"
 EXAMPLE = Path(__file__).with_name("example.csv")

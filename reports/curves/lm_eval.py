@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.errors import InputError
-from reports.curves.points import Curves, check_curves
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.reports.curves.points import Curves, check_curves
 
 FIELDS = {"variant": r"(?P<variant>[^/]+)", "seed": r"(?P<seed>\d+)", "tokens": r"(?P<tokens>\d+)"}
 EXAMPLE = "'{variant}/seed{seed}/{tokens}'"

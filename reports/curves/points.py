@@ -16,8 +16,8 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 
-from pipeline.errors import InputError, nearest
-from sql.names import AVERAGE
+from dreamer_study.pipeline.errors import InputError, nearest
+from dreamer_study.sql.names import AVERAGE
 
 POINT = ["variant", "seed", "tokens", "task"]
 VALUES = ("score", "loss")

@@ -9,12 +9,12 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from reports.data import baseline_of, mean_of_runs, without_baseline
-from reports.figures import chart
-from reports.figures.rendering import Figure, figure, panel
-from reports.style.theme import LIGHT, Style, ordered, present
-from reports.text.names import depth_name, measure_label, task_name, task_order
-from reports.text.numbers import bests, number, percent, tokens
+from dreamer_study.reports.data import baseline_of, mean_of_runs, without_baseline
+from dreamer_study.reports.figures import chart
+from dreamer_study.reports.figures.rendering import Figure, figure, panel
+from dreamer_study.reports.style.theme import LIGHT, Style, ordered, present
+from dreamer_study.reports.text.names import depth_name, measure_label, task_name, task_order
+from dreamer_study.reports.text.numbers import bests, number, percent, tokens
 
 ACCURACY_TOOLTIP = (("accuracy:Q", ".2%"), ("stderr:Q", ".2%", "standard error of items"), ("items:Q", ","))
 

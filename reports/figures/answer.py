@@ -10,13 +10,13 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from reports.data import baseline_of
-from reports.figures import chart
-from reports.figures.rendering import Figure, figure, panel
-from reports.style.theme import LIGHT, Style, ordered, present
-from reports.text.mean_factors import headline, never_reached
-from reports.text.names import depth_name, measure_label, measure_name
-from reports.text.numbers import as_many, interval, listed, ratio, tokens
+from dreamer_study.reports.data import baseline_of
+from dreamer_study.reports.figures import chart
+from dreamer_study.reports.figures.rendering import Figure, figure, panel
+from dreamer_study.reports.style.theme import LIGHT, Style, ordered, present
+from dreamer_study.reports.text.mean_factors import headline, never_reached
+from dreamer_study.reports.text.names import depth_name, measure_label, measure_name
+from dreamer_study.reports.text.numbers import as_many, interval, listed, ratio, tokens
 
 HEIGHT = 250
 APART = 0.08  # of the range of the curves, between the heights of two arrows

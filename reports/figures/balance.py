@@ -8,12 +8,12 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from reports.data import baseline_of, without_baseline
-from reports.figures import chart
-from reports.figures.rendering import Figure, Panel, figure, panel
-from reports.style.theme import LIGHT, RAMP, Style, present
-from reports.text.names import depth_name
-from reports.text.numbers import listed, number
+from dreamer_study.reports.data import baseline_of, without_baseline
+from dreamer_study.reports.figures import chart
+from dreamer_study.reports.figures.rendering import Figure, Panel, figure, panel
+from dreamer_study.reports.style.theme import LIGHT, RAMP, Style, present
+from dreamer_study.reports.text.names import depth_name
+from dreamer_study.reports.text.numbers import listed, number
 
 HEIGHT = 250
 

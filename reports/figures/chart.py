@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit  # scipy.stats takes a second to be imported
 
-from reports.style.theme import LIGHT, RAMP, Style, ordered
-from reports.text.names import depth_name
+from dreamer_study.reports.style.theme import LIGHT, RAMP, Style, ordered
+from dreamer_study.reports.text.names import depth_name
 
 WIDTH, HEIGHT = 300, 190  # of a panel in pixels
 WIDE = 640

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import altair as alt
 import pandas as pd
 
-from reports.figures import chart
-from reports.figures.rendering import Figure, figure, panel
-from reports.style.theme import LIGHT, Style
-from reports.text.numbers import counted, listed, percent
+from dreamer_study.reports.figures import chart
+from dreamer_study.reports.figures.rendering import Figure, figure, panel
+from dreamer_study.reports.style.theme import LIGHT, Style
+from dreamer_study.reports.text.numbers import counted, listed, percent
 
 DEPTHS_WITH_NUMBERS = 8  # up to this depth a map's cells have room for their numbers
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 import altair as alt
 import pandas as pd
 
-from reports.data import baseline_of, without_baseline
-from reports.figures import chart
-from reports.figures.rendering import Figure, figure, panel
-from reports.style.theme import LIGHT, Style, present
-from reports.text.mean_factors import bounded_ratio
-from reports.text.names import depth_name, measure_label
-from reports.text.numbers import counted, interval
-from sql.names import AVERAGE
+from dreamer_study.reports.data import baseline_of, without_baseline
+from dreamer_study.reports.figures import chart
+from dreamer_study.reports.figures.rendering import Figure, figure, panel
+from dreamer_study.reports.style.theme import LIGHT, Style, present
+from dreamer_study.reports.text.mean_factors import bounded_ratio
+from dreamer_study.reports.text.names import depth_name, measure_label
+from dreamer_study.reports.text.numbers import counted, interval
+from dreamer_study.sql.names import AVERAGE
 
 TICKS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 10, 20, 50)
 

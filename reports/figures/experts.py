@@ -9,10 +9,10 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from reports.figures import chart
-from reports.figures.rendering import Figure, figure, panel
-from reports.style.theme import RAMP, Style
-from reports.text.numbers import percent
+from dreamer_study.reports.figures import chart
+from dreamer_study.reports.figures.rendering import Figure, figure, panel
+from dreamer_study.reports.style.theme import RAMP, Style
+from dreamer_study.reports.text.numbers import percent
 
 STEP, TALLEST = 24, 260  # pixels of one row of a map, and of all rows
 OVERLAP = 0.4  # of a column, under the next one: no seam shows between two cells

@@ -18,8 +18,8 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
-from reports.figures.chart import Specification, colour, layered, plain, records, shape
-from reports.style.theme import LIGHT, Style, themed, vega_config
+from dreamer_study.reports.figures.chart import Specification, colour, layered, plain, records, shape
+from dreamer_study.reports.style.theme import LIGHT, Style, themed, vega_config
 
 ENDINGS = ("svg", "pdf", "png")  # of the files of a figure for papers
 # Panels have their scales for themselves in a composed figure, as in the page.

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import altair as alt
 import pandas as pd
 
-from reports.data import without_baseline
-from reports.figures import chart
-from reports.figures.efficiency import direction, ratio_axis
-from reports.figures.rendering import Figure, figure, panel
-from reports.style.theme import LIGHT, Style, present
-from reports.text.names import depth_name, measure_label
-from reports.text.numbers import listed, ratio
+from dreamer_study.reports.data import without_baseline
+from dreamer_study.reports.figures import chart
+from dreamer_study.reports.figures.efficiency import direction, ratio_axis
+from dreamer_study.reports.figures.rendering import Figure, figure, panel
+from dreamer_study.reports.style.theme import LIGHT, Style, present
+from dreamer_study.reports.text.names import depth_name, measure_label
+from dreamer_study.reports.text.numbers import listed, ratio
 
 
 def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:

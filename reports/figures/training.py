@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import altair as alt
 import pandas as pd
 
-from reports.figures import chart
-from reports.figures.rendering import Figure, figure, panel
-from reports.style.theme import Style, present
-from reports.text.names import depth_name, task_name
-from reports.text.numbers import counted, listed
+from dreamer_study.reports.figures import chart
+from dreamer_study.reports.figures.rendering import Figure, figure, panel
+from dreamer_study.reports.style.theme import Style, present
+from dreamer_study.reports.text.names import depth_name, task_name
+from dreamer_study.reports.text.numbers import counted, listed
 
 NOT_AT_THE_END = ("screened", "failed", "stopped", "waiting", "training")  # 'evaluating' is after the training
 

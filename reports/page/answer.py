@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pandas as pd
 
-from reports.data import StudyData, read_study, without_baseline
-from reports.page.blocks import Block, details_block, drawing_block, table_block
-from reports.style.theme import Style, ordered, styles
-from reports.tables import efficiency as factor_tables
-from reports.tables.compared import compared as compared_table
-from reports.text import answer as answer_text
-from reports.text.mean_factors import headline
-from reports.text.names import shortened, task_name
-from reports.text.standing import both_ends, standing
-from reports.text.token_stream import mismatch
-from sql.names import AVERAGE
+from dreamer_study.reports.data import StudyData, read_study, without_baseline
+from dreamer_study.reports.page.blocks import Block, details_block, drawing_block, table_block
+from dreamer_study.reports.style.theme import Style, ordered, styles
+from dreamer_study.reports.tables import efficiency as factor_tables
+from dreamer_study.reports.tables.compared import compared as compared_table
+from dreamer_study.reports.text import answer as answer_text
+from dreamer_study.reports.text.mean_factors import headline
+from dreamer_study.reports.text.names import shortened, task_name
+from dreamer_study.reports.text.standing import both_ends, standing
+from dreamer_study.reports.text.token_stream import mismatch
+from dreamer_study.sql.names import AVERAGE
 
 MOST_EXAMPLES = 4
 SAID = (  # the frames of which the answer, and what makes it weak, are said

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from reports.data import QUERIES, StudyData
-from reports.tables.cells import Table
+from dreamer_study.reports.data import QUERIES, StudyData
+from dreamer_study.reports.tables.cells import Table
 
 if TYPE_CHECKING:
-    from reports.figures.rendering import Figure
+    from dreamer_study.reports.figures.rendering import Figure
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,9 @@ def drawing_block(data: StudyData, frames: str, function: str, *arguments: Any) 
 
     def draw() -> Figure | None:
         module, name = function.split(".")
-        return getattr(import_module(f"reports.figures.{module}"), name)(*_frames(data, frames), *arguments)
+        return getattr(import_module(f"dreamer_study.reports.figures.{module}"), name)(
+            *_frames(data, frames), *arguments
+        )
 
     return Block("drawing", draw, queries=_queries(data, frames))
 

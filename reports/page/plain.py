@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from reports.data import read_study
-from reports.page.answer import first_screen
-from reports.page.blocks import Block
-from reports.page.sections import sections
-from reports.style.theme import styles
-from reports.tables.cells import Table
-from reports.text.numbers import listed
+from dreamer_study.reports.data import read_study
+from dreamer_study.reports.page.answer import first_screen
+from dreamer_study.reports.page.blocks import Block
+from dreamer_study.reports.page.sections import sections
+from dreamer_study.reports.style.theme import styles
+from dreamer_study.reports.tables.cells import Table
+from dreamer_study.reports.text.numbers import listed
 
 
 def plain_report(database: Path, study_id: str) -> Iterator[str | Table]:

@@ -22,14 +22,14 @@ import vl_convert
 from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
-from reports import style
-from reports.data import StudyData, read_study
-from reports.figures.rendering import ENDINGS, Figure, export, page_drawing, page_specifications, put
-from reports.page.answer import first_screen
-from reports.page.blocks import drawn, figures_in
-from reports.page.sections import sections, study_file
-from reports.page.toolbar import toolbar
-from reports.style.theme import MARKERS, css_variables, styles
+from dreamer_study.reports import style
+from dreamer_study.reports.data import StudyData, read_study
+from dreamer_study.reports.figures.rendering import ENDINGS, Figure, export, page_drawing, page_specifications, put
+from dreamer_study.reports.page.answer import first_screen
+from dreamer_study.reports.page.blocks import drawn, figures_in
+from dreamer_study.reports.page.sections import sections, study_file
+from dreamer_study.reports.page.toolbar import toolbar
+from dreamer_study.reports.style.theme import MARKERS, css_variables, styles
 
 TEMPLATES, STYLE = Path(__file__).resolve().parent, Path(style.__file__).resolve().parent
 SCRIPTS = ("choice", "figures", "files", "tables", "page")

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 
 import yaml
 
-from reports.data import StudyData
-from reports.page.answer import answer_blocks
-from reports.page.blocks import Block, Section, details_block, drawing_block, table_block
-from reports.style.theme import Style
-from reports.tables import curation as curation_tables
-from reports.tables import examples as example_tables
-from reports.tables import results as result_tables
-from reports.tables import runs as run_tables
-from reports.tables.hyperparameters import hyperparameters
-from reports.text import token_stream
-from reports.text.limitations import data_doubts, limitations
-from reports.text.names import depth_name, task_name
-from reports.text.numbers import counted, listed, number, tokens
+from dreamer_study.reports.data import StudyData
+from dreamer_study.reports.page.answer import answer_blocks
+from dreamer_study.reports.page.blocks import Block, Section, details_block, drawing_block, table_block
+from dreamer_study.reports.style.theme import Style
+from dreamer_study.reports.tables import curation as curation_tables
+from dreamer_study.reports.tables import examples as example_tables
+from dreamer_study.reports.tables import results as result_tables
+from dreamer_study.reports.tables import runs as run_tables
+from dreamer_study.reports.tables.hyperparameters import hyperparameters
+from dreamer_study.reports.text import token_stream
+from dreamer_study.reports.text.limitations import data_doubts, limitations
+from dreamer_study.reports.text.names import depth_name, task_name
+from dreamer_study.reports.text.numbers import counted, listed, number, tokens
 
 COMMIT = re.compile(r"\(([0-9a-f]{7,40})(\+changes)?\)")  # in a code version, where there is one
 STUDY_ORDER = ("name", "data", "models", "training", "evaluation")

@@ -11,7 +11,7 @@ from pathlib import Path
 from secrets import token_urlsafe
 from threading import Thread
 
-from pipeline.errors import InputError
+from dreamer_study.pipeline.errors import InputError
 
 EVERY = 2  # seconds between two looks at the results file, and between two questions of an open page
 RELOAD = f"""<script>

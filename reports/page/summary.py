@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from reports.data import StudyData, without_baseline
-from reports.page.answer import first_screen
-from reports.style.theme import styles
-from reports.text.names import depth_name, task_name
-from reports.text.numbers import interval, ratio, tokens
-from sql.names import AVERAGE
+from dreamer_study.reports.data import StudyData, without_baseline
+from dreamer_study.reports.page.answer import first_screen
+from dreamer_study.reports.style.theme import styles
+from dreamer_study.reports.text.names import depth_name, task_name
+from dreamer_study.reports.text.numbers import interval, ratio, tokens
+from dreamer_study.sql.names import AVERAGE
 
 ESCAPED = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>|#"})
 

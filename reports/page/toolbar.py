@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from reports.figures.rendering import Figure
-from reports.style.theme import Style
-from reports.text.names import depth_name, task_name, task_order
+from dreamer_study.reports.figures.rendering import Figure
+from dreamer_study.reports.style.theme import Style
+from dreamer_study.reports.text.names import depth_name, task_name, task_order
 
 AXES = (("flops", "training FLOPs"), ("seconds", "seconds of training"))
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reports.style.theme import Style
-from reports.text.names import depth_name
+from dreamer_study.reports.style.theme import Style
+from dreamer_study.reports.text.names import depth_name
 
 
 @dataclass(frozen=True)

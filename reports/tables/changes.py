@@ -7,13 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import UNKNOWN_DEPTH
-from reports.tables.cells import Cell, Table, left, table
-from reports.tables.results import BOUNDS
-from reports.text.names import depth_name, task_name
-from reports.text.numbers import interval, number, percent, ratio, tokens
-from sql.statistics.comparability import SIDES
-from sql.statistics.comparison import Comparison
+from dreamer_study.reports.data import UNKNOWN_DEPTH
+from dreamer_study.reports.tables.cells import Cell, Table, left, table
+from dreamer_study.reports.tables.results import BOUNDS
+from dreamer_study.reports.text.names import depth_name, task_name
+from dreamer_study.reports.text.numbers import interval, number, percent, ratio, tokens
+from dreamer_study.sql.statistics.comparability import SIDES
+from dreamer_study.sql.statistics.comparison import Comparison
 
 RULES = {"first": "the paper’s"}  # in words, where the name of the rule says little
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from reports.data import baseline_of
-from reports.style.theme import Style, ordered
-from reports.tables.cells import Table, left, model_cells, table
-from reports.text.names import architecture_in_words, layers_of
-from reports.text.numbers import NOTHING, counted, listed, tokens
+from dreamer_study.reports.data import baseline_of
+from dreamer_study.reports.style.theme import Style, ordered
+from dreamer_study.reports.tables.cells import Table, left, model_cells, table
+from dreamer_study.reports.text.names import architecture_in_words, layers_of
+from dreamer_study.reports.text.numbers import NOTHING, counted, listed, tokens
 
 
 def compared(

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from reports.tables.cells import Cell, Table, left, table
-from reports.text.names import stage_name
-from reports.text.numbers import number, percent, tokens
+from dreamer_study.reports.tables.cells import Cell, Table, left, table
+from dreamer_study.reports.text.names import stage_name
+from dreamer_study.reports.text.numbers import number, percent, tokens
 
 
 def funnel(rows: pd.DataFrame, dropped: pd.DataFrame) -> Table:

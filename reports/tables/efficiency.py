@@ -7,13 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import baseline_of, without_baseline
-from reports.style.theme import Style, ordered
-from reports.tables.cells import Cell, Table, left, table, variant_head
-from reports.text.mean_factors import bounded_ratio
-from reports.text.names import depth_name, measure_label
-from reports.text.numbers import NOTHING, interval
-from sql.names import AVERAGE
+from dreamer_study.reports.data import baseline_of, without_baseline
+from dreamer_study.reports.style.theme import Style, ordered
+from dreamer_study.reports.tables.cells import Cell, Table, left, table, variant_head
+from dreamer_study.reports.text.mean_factors import bounded_ratio
+from dreamer_study.reports.text.names import depth_name, measure_label
+from dreamer_study.reports.text.numbers import NOTHING, interval
+from dreamer_study.sql.names import AVERAGE
 
 
 def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from reports.style.theme import Style, ordered, present
-from reports.tables.cells import Cell, Table, left, table, variant_head
-from reports.text.names import depth_name, ending, task_name
-from reports.text.numbers import NOTHING, listed, percent
+from dreamer_study.reports.style.theme import Style, ordered, present
+from dreamer_study.reports.tables.cells import Cell, Table, left, table, variant_head
+from dreamer_study.reports.text.names import depth_name, ending, task_name
+from dreamer_study.reports.text.numbers import NOTHING, listed, percent
 
 USUAL = 0.1  # an answer that a model gives to this share of all questions, or more, is told
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import json_object
-from reports.style.theme import Style, ordered
-from reports.tables.cells import Cell, Row, Table, left
-from reports.text.names import depth_name
-from reports.text.numbers import NOTHING, tokens
+from dreamer_study.reports.data import json_object
+from dreamer_study.reports.style.theme import Style, ordered
+from dreamer_study.reports.tables.cells import Cell, Row, Table, left
+from dreamer_study.reports.text.names import depth_name
+from dreamer_study.reports.text.numbers import NOTHING, tokens
 
 Configuration, Styles = Mapping[str, Any], Mapping[str, Style]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import baseline_of, mean_of_runs
-from reports.style.theme import Style, ordered, present
-from reports.tables.cells import Cell, Row, Table, left, model_cell, model_cells, table
-from reports.text.names import depth_name, task_name, task_order
-from reports.text.numbers import NOTHING, THIN, number, percent, ratio
-from sql.names import AVERAGE
+from dreamer_study.reports.data import baseline_of, mean_of_runs
+from dreamer_study.reports.style.theme import Style, ordered, present
+from dreamer_study.reports.tables.cells import Cell, Row, Table, left, model_cell, model_cells, table
+from dreamer_study.reports.text.names import depth_name, task_name, task_order
+from dreamer_study.reports.text.numbers import NOTHING, THIN, number, percent, ratio
+from dreamer_study.sql.names import AVERAGE
 
 BOUNDS = {"at least": f"≤{THIN}", "at most": f"≥{THIN}"}  # of the ratio, by that of the factor
 

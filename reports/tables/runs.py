@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from reports.data import json_object
-from reports.style.theme import Style, ordered
-from reports.tables.cells import Cell, Table, left, model_cells, table
-from reports.text.names import task_name
-from reports.text.numbers import NOTHING, duration, listed, number, percent, tokens
+from dreamer_study.reports.data import json_object
+from dreamer_study.reports.style.theme import Style, ordered
+from dreamer_study.reports.tables.cells import Cell, Table, left, model_cells, table
+from dreamer_study.reports.text.names import task_name
+from dreamer_study.reports.text.numbers import NOTHING, duration, listed, number, percent, tokens
 
 
 def runs(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import StudyData, baseline_of, without_baseline
-from reports.text.crossings import crossing
-from reports.text.limitations import not_evaluated
-from reports.text.mean_factors import never_reached
-from reports.text.names import depth_name, measure_name, task_name
-from reports.text.numbers import as_many, counted, holds_one, interval, listed, tokens
-from reports.text.token_stream import mismatch, repetition
-from sql.names import AVERAGE, UNDER_WAY
+from dreamer_study.reports.data import StudyData, baseline_of, without_baseline
+from dreamer_study.reports.text.crossings import crossing
+from dreamer_study.reports.text.limitations import not_evaluated
+from dreamer_study.reports.text.mean_factors import never_reached
+from dreamer_study.reports.text.names import depth_name, measure_name, task_name
+from dreamer_study.reports.text.numbers import as_many, counted, holds_one, interval, listed, tokens
+from dreamer_study.reports.text.token_stream import mismatch, repetition
+from dreamer_study.sql.names import AVERAGE, UNDER_WAY
 
 NAMED = "95% interval "  # before the first interval of a text
 COSTS = {"flops_billion_per_token": "FLOPs a token", "parameters_billion": "parameters"}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from reports.text.names import goal_name, model_name
-from reports.text.numbers import as_many, percent, ratio, tokens
+from dreamer_study.reports.text.names import goal_name, model_name
+from dreamer_study.reports.text.numbers import as_many, percent, ratio, tokens
 
 
 def crossing(row: Mapping[str, Any]) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from reports.data import StudyData, without_baseline
-from reports.text.names import depth_name, model_name, stage_name, task_name
-from reports.text.numbers import counted, listed, number, percent, tokens
-from sql.names import AVERAGE
+from dreamer_study.reports.data import StudyData, without_baseline
+from dreamer_study.reports.text.names import depth_name, model_name, stage_name, task_name
+from dreamer_study.reports.text.numbers import counted, listed, number, percent, tokens
+from dreamer_study.sql.names import AVERAGE
 
 
 def limitations(data: StudyData) -> list[str]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import VALIDATION, without_baseline
-from reports.text.names import measure_name
-from reports.text.numbers import THIN, as_many, interval, number, percent, ratio
-from sql.names import AVERAGE
+from dreamer_study.reports.data import VALIDATION, without_baseline
+from dreamer_study.reports.text.names import measure_name
+from dreamer_study.reports.text.numbers import THIN, as_many, interval, number, percent, ratio
+from dreamer_study.sql.names import AVERAGE
 
 
 def headline(rows: pd.DataFrame) -> pd.DataFrame:

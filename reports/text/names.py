@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reports.data import VALIDATION, json_object
-from reports.text.numbers import NOTHING
-from sql.names import AVERAGE
+from dreamer_study.reports.data import VALIDATION, json_object
+from dreamer_study.reports.text.numbers import NOTHING
+from dreamer_study.sql.names import AVERAGE
 
 TASKS = {
     "gsm8k": "GSM8K",

@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import StudyData
-from reports.text.mean_factors import comparisons
-from reports.text.names import depth_name, measure_name, model_name, task_name
-from reports.text.numbers import as_many, counted, interval, listed, number, percent, ratio
-from sql.names import AVERAGE
+from dreamer_study.reports.data import StudyData
+from dreamer_study.reports.text.mean_factors import comparisons
+from dreamer_study.reports.text.names import depth_name, measure_name, model_name, task_name
+from dreamer_study.reports.text.numbers import as_many, counted, interval, listed, number, percent, ratio
+from dreamer_study.sql.names import AVERAGE
 
 
 def standing(data: StudyData) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from reports.data import StudyData
-from reports.text.numbers import counted, listed, tokens
+from dreamer_study.reports.data import StudyData
+from dreamer_study.reports.text.numbers import counted, listed, tokens
 
 SHOWN = 3  # mismatches that are listed
 # Of one corpus, as measured for language models: reading the data up to 4 times is nearly as good as new data, and

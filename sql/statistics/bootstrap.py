@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import duckdb
 import numpy as np
 
-from sql.names import AVERAGE
+from dreamer_study.sql.names import AVERAGE
 
 COUNTS_IN_MEMORY = 8_000_000  # item counts held at once
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from sql.names import AVERAGE
+from dreamer_study.sql.names import AVERAGE
 
 SIDES = ("first", "second")
 Asked = dict[str, dict[str, Any]]  # what a study asked: by task its row of compared_tasks

@@ -14,12 +14,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pipeline.errors import InputError
-from sql.connection import connect
-from sql.keeping import keep_views
-from sql.names import AVERAGE
-from sql.statistics.comparability import SIDES, Asked, average_notes, read_asked, task_notes, weights_notes
-from sql.statistics.errors import SIGNIFICANCE, holm, together
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.sql.connection import connect
+from dreamer_study.sql.keeping import keep_views
+from dreamer_study.sql.names import AVERAGE
+from dreamer_study.sql.statistics.comparability import (
+    SIDES,
+    Asked,
+    average_notes,
+    read_asked,
+    task_notes,
+    weights_notes,
+)
+from dreamer_study.sql.statistics.errors import SIGNIFICANCE, holm, together
 
 MODEL = ["depth", "variant"]
 PLACE = [*MODEL, "task", "checkpoint"]

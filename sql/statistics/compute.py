@@ -5,12 +5,12 @@ from __future__ import annotations
 import duckdb
 import pandas as pd
 
-from sql.ingest import replace_computed
-from sql.names import AVERAGE
-from sql.statistics.bootstrap import read_points, replicate_values
-from sql.statistics.errors import SIGNIFICANCE
-from sql.statistics.mean_factors import factor_rows, seed_curves
-from sql.statistics.sequential import NOMINAL
+from dreamer_study.sql.ingest import replace_computed
+from dreamer_study.sql.names import AVERAGE
+from dreamer_study.sql.statistics.bootstrap import read_points, replicate_values
+from dreamer_study.sql.statistics.errors import SIGNIFICANCE
+from dreamer_study.sql.statistics.mean_factors import factor_rows, seed_curves
+from dreamer_study.sql.statistics.sequential import NOMINAL
 
 
 def compute_statistics(

@@ -66,7 +66,7 @@ def check_expectations(path: Path | str, study_id: str, expectations: Sequence[E
     """
     import pandas as pd
 
-    from sql.results import ask
+    from dreamer_study.sql.results import ask
 
     rows = []
     for each in expectations:

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from sql.statistics.bootstrap import Checkpoint, Model
-from sql.statistics.errors import SIGNIFICANCE, jackknife, together
+from dreamer_study.sql.statistics.bootstrap import Checkpoint, Model
+from dreamer_study.sql.statistics.errors import SIGNIFICANCE, jackknife, together
 
 PARTS = 25  # of the range that both curves cover; in the middle of each is a target of view factor_by_target
 FACTOR, BOUND, TARGETS = 0, 1, slice(2, None)  # the columns of `log_factors`

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sql.statistics.errors import POWER, SIGNIFICANCE, together
+from dreamer_study.sql.statistics.errors import POWER, SIGNIFICANCE, together
 
 STUDIES = 20_000  # simulated
 

@@ -14,8 +14,8 @@ import pytest
 from benchmarks.curation.whole import mirror_of, size_of
 from benchmarks.random_stream import write_random_stream
 from benchmarks.soak import VICTIMS, _kill_one, run_study
-from flows.jobs.local import started
-from model.training.stream import TokenStream
+from dreamer_study.flows.jobs.local import started
+from dreamer_study.model.training.stream import TokenStream
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -94,9 +94,11 @@ def test_a_page_of_many_figures_is_measured():
     assert int(figures) > 10
 
 
-@pytest.mark.parametrize(("kind", "program"), [("evaluator", "model.evaluate"), ("trainer", "model.train")])
+@pytest.mark.parametrize(
+    ("kind", "program"), [("evaluator", "dreamer_study.model.evaluate"), ("trainer", "dreamer_study.model.train")]
+)
 def test_processes_that_train_and_evaluate_are_victims(tmp_path: Path, kind: str, program: str) -> None:
-    group = started("model.staying", [program, str(tmp_path)], tmp_path / "log.txt", {}, asked=True)
+    group = started("dreamer_study.model.staying", [program, str(tmp_path)], tmp_path / "log.txt", {}, asked=True)
     killed: list[str] = []
     until(lambda: killed.extend(_kill_one(tmp_path, Random(0))) or killed)  # it has its name a moment after its start
     assert killed == [kind]

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.intervals.repetitions import repetition, summary
-from flows.study.loading import load_study
+from dreamer_study.flows.study.loading import load_study
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 import torch
 
-from flows.commands.cli import main
-from flows.commands.parser import GROUPS
-from flows.plan import Plan
-from flows.prepare import prepare_data
-from flows.run import write_run
-from flows.study.loading import load_study
-from sql.results import ingest, query
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.commands.parser import GROUPS
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.prepare import prepare_data
+from dreamer_study.flows.run import write_run
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.sql.results import ingest, query
 from tests.flows.small_study import small_study
 from tests.model.evaluation.evaluation_world import save_small_model
 from tests.sql.by_hand import enter_scores

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.commands.cli import main
-from flows.models import plan_models, size
-from flows.study.loading import load_study
-from model.checkpoint import load_model
-from sql.results import query
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.models import plan_models, size
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.model.checkpoint import load_model
+from dreamer_study.sql.results import query
 from tests.faults.processes import start
 from tests.flows.test_whole_study import same_tables
 from tests.waiting import PATIENCE_SECONDS, until
@@ -59,7 +59,7 @@ def test_costs_of_the_page_are_those_of_a_count_by_hand_and_matched(tmp_path: Pa
 
 def test_the_preset_that_checks_the_instrument_has_the_models_of_the_page(tmp_path: Path) -> None:
     write(tmp_path)
-    preset = resources.files("flows.study.presets") / "my_models.py"
+    preset = resources.files("dreamer_study.flows.study.presets") / "my_models.py"
     assert preset.read_text().partition('"""\n\n')[2] == (tmp_path / "my_models.py").read_text()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from flows.prefect.server import secret
+from dreamer_study.flows.prefect.server import secret
 from tests.flows.small_study import PROJECT
 
 DREAMER, PREFECT = (Path(sys.executable).with_name(name) for name in ("dreamer", "prefect"))

@@ -15,7 +15,7 @@ import psutil
 import pytest
 import yaml
 
-from flows.commands.cli import main
+from dreamer_study.flows.commands.cli import main
 from tests.faults.processes import child, start, started_for, trains
 from tests.flows.by_hand import study_file
 from tests.flows.test_whole_study import same_tables
@@ -85,7 +85,7 @@ def said(cluster: Cluster, log: str = "log") -> str:
 
 
 def at_work(cluster: Cluster) -> bool:
-    return bool(started_for(cluster.folder, "model.train"))
+    return bool(started_for(cluster.folder, "dreamer_study.model.train"))
 
 
 def trains_with_data_of(calm: Path, cluster: Cluster) -> subprocess.Popen[bytes]:
@@ -104,7 +104,7 @@ def test_a_worker_that_dies_in_curation_or_training_has_its_work_done_again(clus
     until(lambda: list(cluster.folder.glob("run/store/*/*.partial")), command, cluster.folder / "log.txt", pause=0.01)
     os.kill(child(cluster.workers[0].pid, "spawn_main"), signal.SIGKILL)
     until(lambda: trains(cluster.folder / "run") and at_work(cluster), command, cluster.folder / "log.txt", pause=0.01)
-    os.kill(psutil.Process(started_for(cluster.folder, "model.train")[0]).ppid(), signal.SIGKILL)
+    os.kill(psutil.Process(started_for(cluster.folder, "dreamer_study.model.train")[0]).ppid(), signal.SIGKILL)
     assert command.wait(PATIENCE_SECONDS) == 0, said(cluster)
     same_tables(calm, cluster.folder / "run")
     logs = [said(cluster, f"worker-{number}") for number in range(2)]

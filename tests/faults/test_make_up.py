@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from flows.watching.single import LOCK
-from pipeline.storage.locks import holder
-from sql.results import query
+from dreamer_study.flows.watching.single import LOCK
+from dreamer_study.pipeline.storage.locks import holder
+from dreamer_study.sql.results import query
 from tests.faults.processes import PREFECT, ask, child, environment, plant, refuses_strangers, started_for, trains
 from tests.flows.jobs.programs import alive
 from tests.flows.small_study import PROJECT, small_study
@@ -37,7 +37,7 @@ class MakeUp:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "flows.prefect.serve"]
+        command = [sys.executable, "-m", "dreamer_study.flows.prefect.serve"]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 command, cwd=PROJECT, env=self.environment, stdout=output, stderr=output, start_new_session=True

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from flows.plan import Plan
-from flows.prepare import prepare_data
-from flows.study.loading import load_study
-from sql.results import query
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.prepare import prepare_data
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.sql.results import query
 from tests.faults.processes import start, started_for, trains
 from tests.flows.small_study import small_study
 from tests.waiting import PATIENCE_SECONDS, until

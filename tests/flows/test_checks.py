@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from flows import checks
-from flows.checks import bytes_written, check_benchmarks, check_study, machine_memory, study_warnings
-from flows.commands.cli import main
-from flows.losses import check_kept, repetition, unmarked, unmarked_warnings, warnings
-from flows.models import plan_models
-from flows.plan import Plan
-from flows.prepare import prepare_data
-from flows.study.loading import load_study
-from pipeline.benchmarks.table import BENCHMARKS
-from pipeline.errors import InputError
-from pipeline.sources.source import Source
-from pipeline.storage.store import Output
+from dreamer_study.flows import checks
+from dreamer_study.flows.checks import bytes_written, check_benchmarks, check_study, machine_memory, study_warnings
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.losses import check_kept, repetition, unmarked, unmarked_warnings, warnings
+from dreamer_study.flows.models import plan_models
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.prepare import prepare_data
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.pipeline.benchmarks.table import BENCHMARKS
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.source import Source
+from dreamer_study.pipeline.storage.store import Output
 from tests.flows.by_hand import BENCHMARK, at_once, entry, study_file, tiny, write_own_rows
 from tests.flows.small_study import TINY
 

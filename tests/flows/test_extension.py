@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.soak import read_tables
-from flows.commands.cli import main
-from flows.plan import Plan
-from flows.study.loading import load_study
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.study.loading import load_study
 from tests.flows.by_hand import study_file
 from tests.model.saved_files import rewrite
 from tests.pipeline.documents import lines, read

@@ -12,15 +12,15 @@ from typing import Any
 import duckdb
 import pytest
 
-from flows import live, rows
-from flows.jobs import Event
-from flows.live import Results, report_mark
-from flows.plan import Plan
-from flows.rows import compute_intervals, enter_evaluations
-from flows.run import Options, Shown, run_study
-from flows.watching import progress
-from pipeline.errors import InputError
-from sql.results import connect, query
+from dreamer_study.flows import live, rows
+from dreamer_study.flows.jobs import Event
+from dreamer_study.flows.live import Results, report_mark
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.rows import compute_intervals, enter_evaluations
+from dreamer_study.flows.run import Options, Shown, run_study
+from dreamer_study.flows.watching import progress
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.sql.results import connect, query
 from tests.flows.by_hand import Heard, JobsByHand, Planned, tiny
 from tests.sql.processes import shell
 
@@ -69,7 +69,7 @@ def test_rows_are_entered_and_the_report_is_written_while_models_train(prepared:
 @pytest.mark.slow
 def test_an_error_in_showing_results_ends_no_study(prepared: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     broken: list[int] = []
-    monkeypatch.setattr("reports.page.report.write_data", lambda *_, **__: broken.append(1) or 1 / 0)
+    monkeypatch.setattr("dreamer_study.reports.page.report.write_data", lambda *_, **__: broken.append(1) or 1 / 0)
     plan = prepared(**TWO)
     run_study(plan, JobsByHand(), Shown(), Options(until="evaluate"))
     assert broken

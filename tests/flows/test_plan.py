@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from flows.commands.cli import main
-from flows.plan import Checkpoint, Plan
-from flows.states import read_states
-from flows.study.loading import load_study
-from flows.watching.single import LOCK
-from pipeline.storage.integrity import sealed
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.plan import Checkpoint, Plan
+from dreamer_study.flows.states import read_states
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.flows.watching.single import LOCK
+from dreamer_study.pipeline.storage.integrity import sealed
 from tests.flows.by_hand import BENCHMARK, Planned, study_file, tiny, train, write_checkpoint, write_own_rows
 from tests.flows.small_study import TINY
 from tests.model.saved_files import write_values

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-import flows.prepare
-from flows.plan import Plan
-from flows.prepare import prepare_data
-from flows.study.loading import load_study
-from pipeline.errors import InputError
-from pipeline.storage.parallel import workers
-from pipeline.storage.store import Output
+import dreamer_study.flows.prepare
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.prepare import prepare_data
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.parallel import workers
+from dreamer_study.pipeline.storage.store import Output
 from tests.flows.by_hand import BENCHMARK, Planned, at_once, entry, prepared_of, study_file, tiny, write_own_rows
 from tests.pipeline.decontaminate.items import WORDS
 from tests.pipeline.documents import read
@@ -122,9 +122,11 @@ def test_a_new_source_is_signed_alone(tmp_path: Path, monkeypatch: pytest.Monkey
     for name, questions in (("first", texts), ("second", copies), ("items", ["What is 3 and 4 and 5?"] * 20)):
         write_own_rows(mirror, name, ({"q": question, "r": "It is so."} for question in questions))
     signed = []
-    sign = flows.prepare.sign_source
+    sign = dreamer_study.flows.prepare.sign_source
     monkeypatch.setattr(
-        flows.prepare, "sign_source", lambda source, *rest, **named: (signed.append(1), sign(source, *rest, **named))[1]
+        dreamer_study.flows.prepare,
+        "sign_source",
+        lambda source, *rest, **named: (signed.append(1), sign(source, *rest, **named))[1],
     )
 
     def kept(root: str, *names: str) -> list[str]:
@@ -155,7 +157,7 @@ def test_a_study_prepared_on_a_running_cluster_is_the_same_study(
         answers = (f"<think>{'hm ' * 20}</think>It is {2 * i}." if i % 9 else "" for i in range(400))
         rows = ({"q": f"{name}: what is {i * 37} and {i}?", "r": answer} for i, answer in enumerate(answers))
         write_own_rows(mirror, name, rows)
-    monkeypatch.setattr(flows.prepare, "WORTH_PROCESSES", 0)
+    monkeypatch.setattr(dreamer_study.flows.prepare, "WORTH_PROCESSES", 0)
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         there = {"cluster": cluster.scheduler_address}
         spread = prepared_of(mirror, tmp_path / "there", *sources, **there)

@@ -8,11 +8,11 @@ from contextlib import closing
 import duckdb
 import pytest
 
-from flows.jobs.local import LocalJobs
-from flows.plan import Plan
-from flows.rows import enter_evaluations, enter_study
-from flows.run import Options, Shown, run_study
-from flows.watching import progress
+from dreamer_study.flows.jobs.local import LocalJobs
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.rows import enter_evaluations, enter_study
+from dreamer_study.flows.run import Options, Shown, run_study
+from dreamer_study.flows.watching import progress
 from tests.flows.by_hand import Heard, tiny
 
 pytestmark = pytest.mark.slow

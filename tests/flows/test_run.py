@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 from scipy.stats import t
 
-from flows.commands.cli import main
-from flows.jobs import Failed, Stopped
-from flows.plan import Plan
-from flows.rows import enter_study
-from flows.run import Options, Shown, is_complete, run_study, write_run
-from flows.study.configuration import Study
-from flows.usage import users_of
-from pipeline.errors import InputError
-from reports.page.report import write_report
-from sql.results import Busy, connect, query
-from sql.statistics.sequential import NOMINAL
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.jobs import Failed, Stopped
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.rows import enter_study
+from dreamer_study.flows.run import Options, Shown, is_complete, run_study, write_run
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.usage import users_of
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.reports.page.report import write_report
+from dreamer_study.sql.results import Busy, connect, query
+from dreamer_study.sql.statistics.sequential import NOMINAL
 from tests.flows.by_hand import ONE, JobsByHand, Planned, study_file, write_state
 from tests.model.saved_files import write_values
 
@@ -131,7 +131,7 @@ def test_a_complete_study_says_who_holds_its_results(
             raise held.pop()
         return []
 
-    monkeypatch.setattr("flows.run.differing", busy_once)
+    monkeypatch.setattr("dreamer_study.flows.run.differing", busy_once)
     assert main(["run", str(study_file(tmp_path)), "--root", str(plan.study.folder), "--plain"]) == 0
     said = capsys.readouterr().err
     assert "in use by a shell" in said
@@ -393,7 +393,7 @@ def test_two_studies_of_a_store_may_describe_a_run_at_once(prepared: Planned, mo
             threads[0].start()
             time.sleep(0.5)  # in which the other study comes as far as it may
 
-    monkeypatch.setattr("flows.run.copy_code", copy_code)
+    monkeypatch.setattr("dreamer_study.flows.run.copy_code", copy_code)
     write_run(plans[0], one)
     threads[0].join()
     assert one.folder == other.folder

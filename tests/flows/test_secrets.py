@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from sql.export import export
+from dreamer_study.sql.export import export
 from tests.faults.processes import DREAMER, environment, plant
 from tests.flows.small_study import small_study
 

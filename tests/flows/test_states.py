@@ -12,17 +12,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from flows.commands.cli import main
-from flows.following import Followed
-from flows.jobs import Event, Failed
-from flows.plan import Plan
-from flows.run import decide
-from flows.states import State, overall, read_states
-from flows.study.configuration import Study
-from flows.study.loading import load_study
-from flows.watching import progress
-from flows.watching.record import recorded
-from flows.watching.single import only_run, runs_elsewhere
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.following import Followed
+from dreamer_study.flows.jobs import Event, Failed
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.run import decide
+from dreamer_study.flows.states import State, overall, read_states
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.flows.watching import progress
+from dreamer_study.flows.watching.record import recorded
+from dreamer_study.flows.watching.single import only_run, runs_elsewhere
 from tests.faults.processes import start
 from tests.flows.by_hand import Planned, train, write_checkpoint
 from tests.flows.small_study import TINY, small_study

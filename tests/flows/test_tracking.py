@@ -13,11 +13,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from flows.checks import check_study
-from flows.plan import Plan
-from flows.run import Shown, run_study
-from pipeline.errors import InputError
-from sql.results import Busy, ask, query
+from dreamer_study.flows.checks import check_study
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.run import Shown, run_study
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.sql.results import Busy, ask, query
 from tests.flows.by_hand import ONE, JobsByHand, Planned, tiny
 
 Point = tuple[str, int, str, float]  # run, training tokens, name, value
@@ -122,7 +122,7 @@ def test_a_results_file_in_use_is_waited_for(prepared: Planned, monkeypatch: pyt
             raise Busy("in use")
         return ask(*arguments, **parameters)
 
-    monkeypatch.setattr("flows.tracking.ask", ask_again)
+    monkeypatch.setattr("dreamer_study.flows.tracking.ask", ask_again)
     run_study(plan, JobsByHand(), Shown())
     assert len(list(of_tensorboard(plan.study.folder))) == len(results(plan))
 

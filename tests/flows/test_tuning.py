@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from flows.commands.cli import main
-from flows.jobs import Failed
-from flows.plan import Plan
-from flows.prepare import prepare_data
-from flows.run import Options, Shown, choose_rates, run_study, work_left, write_runs
-from flows.states import read_states
-from pipeline.errors import InputError
-from sql.results import query
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.jobs import Failed
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.prepare import prepare_data
+from dreamer_study.flows.run import Options, Shown, choose_rates, run_study, work_left, write_runs
+from dreamer_study.flows.states import read_states
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.sql.results import query
 from tests.flows.by_hand import ONE, JobsByHand, Planned, at_once, evaluate, study_file, tiny, train
 
 GRID = [1e-3, 2e-3, 4e-3]

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 from benchmarks.soak import read_tables
-from flows.plan import Plan
-from flows.study.loading import load_study
-from sql.results import connect
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.sql.results import connect
 from tests.faults.processes import start
 from tests.flows.by_hand import study_file
 from tests.flows.small_study import small_study

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from benchmarks.gpu.memory import PRESETS, read_preset
 from benchmarks.random_stream import write_random_stream
-from model.config import DreamerConfig
-from model.generate import generate
-from model.ops import Routing, cross_entropy_sum, swiglu_experts
-from model.ops.torch_kernels.routing import dispatch
-from model.train import train
-from model.training.config import read_run
-from model.training.step.wrapping import compile_parts
-from model.training.trainer import Trainer
+from dreamer_study.model.config import DreamerConfig
+from dreamer_study.model.generate import generate
+from dreamer_study.model.ops import Routing, cross_entropy_sum, swiglu_experts
+from dreamer_study.model.ops.torch_kernels.routing import dispatch
+from dreamer_study.model.train import train
+from dreamer_study.model.training.config import read_run
+from dreamer_study.model.training.step.wrapping import compile_parts
+from dreamer_study.model.training.trainer import Trainer
 from tests.model.conftest import as_gpu  # noqa: F401  a fixture
 from tests.model.packed_folder import write_run
 from tests.model.tiny_network import (
@@ -47,7 +47,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     else:
         request.getfixturevalue("as_gpu")
         chosen = torch.device("cpu")
-    monkeypatch.setattr("model.training.trainer.choose_device", lambda *_: chosen)
+    monkeypatch.setattr("dreamer_study.model.training.trainer.choose_device", lambda *_: chosen)
     yield chosen
     torch.cuda.empty_cache()  # nothing without a GPU
 

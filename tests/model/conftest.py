@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from model import ops
-from model.ops.gpu import as_on_gpu
-from model.ops.torch_kernels import attention
+from dreamer_study.model import ops
+from dreamer_study.model.ops.gpu import as_on_gpu
+from dreamer_study.model.ops.torch_kernels import attention
 
 # The C engine's tests run everywhere but without a C compiler. A library that is missing makes them fail.
 COMPILER = os.environ.get("DREAMER_NATIVE") != "0" and shutil.which(shlex.split(os.environ.get("CC") or "cc")[0])

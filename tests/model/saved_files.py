@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from model.checkpoint import save_weights
-from model.checksums import write_checksums
-from model.dreamer import Dreamer
-from model.training.recording.records import StepLog
+from dreamer_study.model.checkpoint import save_weights
+from dreamer_study.model.checksums import write_checksums
+from dreamer_study.model.dreamer import Dreamer
+from dreamer_study.model.training.recording.records import StepLog
 
 
 def save_model(folder: Path, model: Dreamer, *content: Any, **options: Any) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from model import checksums
-from model.checkpoint import State, load_model, load_tensors, newest_state, save_state, weights_in
-from model.checksums import damaged_files, damaged_state, newest_values, read_checkpoint, write_checksums
-from model.config import DreamerConfig
-from model.dreamer import Dreamer
-from pipeline.errors import InputError
+from dreamer_study.model import checksums
+from dreamer_study.model.checkpoint import State, load_model, load_tensors, newest_state, save_state, weights_in
+from dreamer_study.model.checksums import damaged_files, damaged_state, newest_values, read_checkpoint, write_checksums
+from dreamer_study.model.config import DreamerConfig
+from dreamer_study.model.dreamer import Dreamer
+from dreamer_study.pipeline.errors import InputError
 from tests.full_disk import no_space
 from tests.model.packed_folder import SMALL
 from tests.model.saved_files import rewrite, save_model

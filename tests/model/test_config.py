@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from model.config import DreamerConfig, dr, dr_da, la
-from pipeline.errors import InputError
+from dreamer_study.model.config import DreamerConfig, dr, dr_da, la
+from dreamer_study.pipeline.errors import InputError
 
 
 @pytest.mark.parametrize(

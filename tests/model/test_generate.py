@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 import torch
 
-from model.generate import generate
-from model.introspect import observe
-from pipeline.errors import InputError
+from dreamer_study.model.generate import generate
+from dreamer_study.model.introspect import observe
+from dreamer_study.pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import plain_generation, prompts_of, small_model
 from tests.model.tiny_network import DR, DR_DA, LA, VARIANTS, build, by_reference, random_documents, random_tokens
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from model import ops
-from model.accounting import (
+from dreamer_study.model import ops
+from dreamer_study.model.accounting import (
     flops_by_component,
     flops_per_token,
     memory_by_component,
@@ -20,10 +20,10 @@ from model.accounting import (
     parameters_by_component,
     training_flops_per_token,
 )
-from model.config import DreamerConfig, dr, dr_da, la
-from model.dreamer import Dreamer
-from model.matching import match, match_fields
-from pipeline.errors import InputError
+from dreamer_study.model.config import DreamerConfig, dr, dr_da, la
+from dreamer_study.model.dreamer import Dreamer
+from dreamer_study.model.matching import match, match_fields
+from dreamer_study.pipeline.errors import InputError
 from tests.model.tiny_network import DR_DA, VARIANTS
 
 # Table 1 (parameters in billions, FLOPs in billions per token, memory in GB) with the sizes of Table 3.

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from model.checkpoint import newest_state
-from model.training.recording.records import read_record
+from dreamer_study.model.checkpoint import newest_state
+from dreamer_study.model.training.recording.records import read_record
 from tests.model.evaluation.evaluation_world import evaluated, plain_specifications, rows, write_job, write_place
 from tests.model.packed_folder import write_run
 from tests.waiting import PATIENCE_SECONDS, until
@@ -25,11 +25,11 @@ LA = {"recurrent": False, "depth_attention": False}
 
 
 class Process:
-    """Run `python -m model.staying`."""
+    """Run `python -m dreamer_study.model.staying`."""
 
-    def __init__(self, program: str = "model.train") -> None:
+    def __init__(self, program: str = "dreamer_study.model.train") -> None:
         pipe = subprocess.PIPE
-        command = [sys.executable, "-m", "model.staying", program, "somewhere"]
+        command = [sys.executable, "-m", "dreamer_study.model.staying", program, "somewhere"]
         self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
     def send(self, arguments: Any, log: Path) -> None:
@@ -79,7 +79,7 @@ def test_runs_in_one_process_are_those_of_processes_of_their_own(tmp_path: Path,
         for place in ("alone", "asked")
     )
     for folder in alone.values():
-        subprocess.run([sys.executable, "-m", "model.train", folder], check=True)
+        subprocess.run([sys.executable, "-m", "dreamer_study.model.train", folder], check=True)
     assert process.train(asked["dr+da"], "--stop-at", "800") == "0\n"
     assert [process.train(folder) for folder in asked.values()] == ["0\n"] * len(kinds)
     assert process.end() == (0, "", "")
@@ -90,7 +90,7 @@ def test_runs_in_one_process_are_those_of_processes_of_their_own(tmp_path: Path,
 
 
 def test_evaluations_in_one_process_are_those_of_processes_of_their_own(tmp_path: Path) -> None:
-    place, process = write_place(tmp_path / "place"), Process("model.evaluate")
+    place, process = write_place(tmp_path / "place"), Process("dreamer_study.model.evaluate")
     tasks = plain_specifications(place)
     asked = [write_job(place, f"asked-{number}", tasks=tasks) for number in range(2)]
     for path in (*asked, asked[0]):

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from model import ops
-from model.config import DreamerConfig
-from model.dreamer import Dreamer
+from dreamer_study.model import ops
+from dreamer_study.model.config import DreamerConfig
+from dreamer_study.model.dreamer import Dreamer
 
 TINY = DreamerConfig(
     depth=3,

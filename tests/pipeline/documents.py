@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
+from dreamer_study.pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 
 
 def table(texts: Iterable[tuple[str | None, ...]], source: str = "s", first: int = 0) -> pa.Table:

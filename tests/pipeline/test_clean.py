@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pipeline
-from pipeline.clean import CleanSettings, clean
-from pipeline.sources.stage import read_source
-from pipeline.sources.table import resolve_source
-from pipeline.storage.documents import DocumentWriter, read_documents, shards
-from pipeline.traces.stage import strip_traces
+import dreamer_study.pipeline
+from dreamer_study.pipeline.clean import CleanSettings, clean
+from dreamer_study.pipeline.sources.stage import read_source
+from dreamer_study.pipeline.sources.table import resolve_source
+from dreamer_study.pipeline.storage.documents import DocumentWriter, read_documents, shards
+from dreamer_study.pipeline.traces.stage import strip_traces
 from tests.pipeline.documents import read, table, write
 
 OFF = CleanSettings(**{name: False if value is True else None for name, value in vars(CleanSettings()).items()})
@@ -186,7 +186,7 @@ def test_parts_of_other_files_are_not_used(files: list[Path], tmp_path: Path) ->
     assert written(tmp_path / "out")[0]["question"] == "question 1 1"
 
 
-ROOT = Path(pipeline.__path__[0])
+ROOT = Path(dreamer_study.pipeline.__path__[0])
 MODULES = [path.relative_to(ROOT) for path in sorted(ROOT.rglob("*.py")) if "\n>>> " in path.read_text()]
 
 

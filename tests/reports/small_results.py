@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from sql.results import connect, ingest
-from sql.statistics.compute import compute_statistics
+from dreamer_study.sql.results import connect, ingest
+from dreamer_study.sql.statistics.compute import compute_statistics
 from tests.sql.by_hand import PLACES
 from tests.sql.empty import empty_file
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from sql import results
+from dreamer_study.sql import results
 
 PLACES = {"LA": 1, "DR": 2, "DR+DA": 3}  # LA is the baseline
 

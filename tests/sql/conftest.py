@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sql import results
+from dreamer_study.sql import results
 from tests.sql.empty import empty_file
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sql import results
+from dreamer_study.sql import results
 
 
 def empty_file(path: Path) -> Path:

@@ -12,10 +12,10 @@ import duckdb
 import pandas as pd
 import pytest
 
-from pipeline.errors import InputError
-from sql import results
-from sql.definitions import views
-from sql.export import export
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.sql import results
+from dreamer_study.sql.definitions import views
+from dreamer_study.sql.export import export
 from tests.full_disk import no_space
 from tests.sql.by_hand import count, items, one_line, rows
 from tests.sql.processes import shell

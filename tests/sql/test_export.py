@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.errors import InputError
-from sql import results
-from sql.export import copy_afresh, export
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.sql import results
+from dreamer_study.sql.export import copy_afresh, export
 from tests.reports.small_results import ITEMS, POINTS, TASKS, curation, entered, trained
 from tests.sql.empty import empty_file
 

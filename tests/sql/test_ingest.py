@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.errors import InputError
-from sql import results
-from sql.ingest import forget_differing, replace_computed
-from sql.ledger import TABLES, differing
-from sql.results import connect, ingest, query
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.sql import results
+from dreamer_study.sql.ingest import forget_differing, replace_computed
+from dreamer_study.sql.ledger import TABLES, differing
+from dreamer_study.sql.results import connect, ingest, query
 from tests.full_disk import no_space
 from tests.sql.by_hand import ITEM, count, items, one_line, rows
 from tests.sql.empty import empty_file
@@ -129,8 +129,8 @@ ITEMS = 2000
 ENTER = """
     import sys
     import pyarrow as pa
-    from pipeline.errors import InputError
-    from sql import results
+    from dreamer_study.pipeline.errors import InputError
+    from dreamer_study.sql import results
 
     file, run, checkpoints, wait = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
     for tokens in range(1, checkpoints + 1):

@@ -16,7 +16,7 @@ import pandas as pd
 import vl_convert
 import yaml
 
-from sql.results import query
+from dreamer_study.sql.results import query
 
 HERE = Path(__file__).parent
 WORLDS = {  # problems, and training tokens of each run and of each training of the search
@@ -48,7 +48,7 @@ def run(world: str, folder: Path) -> Path:
     file = folder / f"{name}.yaml"
     folder.mkdir(parents=True, exist_ok=True)
     file.write_text(yaml.safe_dump(study, sort_keys=False))
-    subprocess.run([sys.executable, "-m", "flows.commands.cli", "run", file, "--plain"], check=True)
+    subprocess.run([sys.executable, "-m", "dreamer_study.flows.commands.cli", "run", file, "--plain"], check=True)
     return folder / name
 
 

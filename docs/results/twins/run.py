@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from sql.results import query
+from dreamer_study.sql.results import query
 
 KINDS = {"B": "twin", "S": "slow"}
 MEASURES = {
@@ -33,7 +33,7 @@ def factors(study: dict, models: dict[str, dict], place: Path, store: Path) -> p
     file = place.with_suffix(".yaml")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(yaml.safe_dump(part))
-    command = [sys.executable, "-m", "flows.commands.cli", "run", file, "--plain", "--until", "evaluate"]
+    command = [sys.executable, "-m", "dreamer_study.flows.commands.cli", "run", file, "--plain", "--until", "evaluate"]
     subprocess.run(command, check=True)
     return pd.concat(
         query(place / "results.duckdb", f"from mean_factors_against('A{name[1:]}') where variant = '{name}'")

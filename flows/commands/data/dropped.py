@@ -10,18 +10,18 @@ from typing import Any
 
 import pandas as pd
 
-from flows.commands.tables import console, print_table, printable
-from flows.data import DataPlan
-from flows.plan import Plan
-from flows.study.loading import load_study
-from pipeline.decontaminate.settings import GRADES
-from pipeline.errors import InputError
-from pipeline.storage.documents import KEPT
-from pipeline.storage.files import write_text_atomically
-from pipeline.storage.store import Output
-from reports.audit.page import audit_page
-from reports.audit.removals import read_removals
-from sql.export import plain_cells
+from dreamer_study.flows.commands.tables import console, print_table, printable
+from dreamer_study.flows.data import DataPlan
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.pipeline.decontaminate.settings import GRADES
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.documents import KEPT
+from dreamer_study.pipeline.storage.files import write_text_atomically
+from dreamer_study.pipeline.storage.store import Output
+from dreamer_study.reports.audit.page import audit_page
+from dreamer_study.reports.audit.removals import read_removals
+from dreamer_study.sql.export import plain_cells
 
 SHOWN = 400  # characters of a text
 FILTERS = ("stage", "source", "reason")

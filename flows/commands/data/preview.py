@@ -12,13 +12,13 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from flows.commands.tables import printable
-from flows.plan import Plan
-from flows.study.loading import load_study
-from pipeline.errors import InputError
-from pipeline.storage.documents import shards
-from pipeline.tokens.tokenizer import read_tokenizer
-from sql.definitions import FOLDER
+from dreamer_study.flows.commands.tables import printable
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.documents import shards
+from dreamer_study.pipeline.tokens.tokenizer import read_tokenizer
+from dreamer_study.sql.definitions import FOLDER
 
 
 def preview(options: argparse.Namespace) -> None:
@@ -56,7 +56,7 @@ def _decoded_rows(
 
     A document, or the part of a document in the row, is its number of tokens, its text, and its text with marks.
     """
-    from model.training.stream import TokenStream
+    from dreamer_study.model.training.stream import TokenStream
 
     stream = TokenStream(packed, seed, 1, loss_on)
     for number in range(rows):

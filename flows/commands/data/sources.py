@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from flows.commands.tables import console, print_table
-from flows.study.loading import load_study, presets
-from flows.watching import progress
-from pipeline.benchmarks.benchmark import Benchmark
-from pipeline.benchmarks.table import BENCHMARKS
-from pipeline.errors import InputError
-from pipeline.sources.repositories import folders
-from pipeline.sources.repositories.hub import resolve_commit
-from pipeline.sources.source import Source, notices
-from pipeline.sources.table import SOURCES, resolve_source
+from dreamer_study.flows.commands.tables import console, print_table
+from dreamer_study.flows.study.loading import load_study, presets
+from dreamer_study.flows.watching import progress
+from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
+from dreamer_study.pipeline.benchmarks.table import BENCHMARKS
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.repositories import folders
+from dreamer_study.pipeline.sources.repositories.hub import resolve_commit
+from dreamer_study.pipeline.sources.source import Source, notices
+from dreamer_study.pipeline.sources.table import SOURCES, resolve_source
 
 
 def sources(options: argparse.Namespace) -> None:

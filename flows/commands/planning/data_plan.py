@@ -9,18 +9,18 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from flows.commands.planning.time_plan import BYTES_PER_TOKEN
-from flows.jobs.devices import cores
-from flows.losses import repetition
-from flows.plan import Plan
-from flows.prepare import PROCESS_MEMORY
-from flows.study.configuration import Study
-from pipeline.errors import InputError
-from pipeline.sources.repositories.folders import source_files
-from pipeline.sources.sizes import Size, size_of, stripped_text
-from pipeline.sources.source import Source
-from pipeline.storage.parallel import memory_bytes
-from pipeline.worlds.tasks import REPOSITORY
+from dreamer_study.flows.commands.planning.time_plan import BYTES_PER_TOKEN
+from dreamer_study.flows.jobs.devices import cores
+from dreamer_study.flows.losses import repetition
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.prepare import PROCESS_MEMORY
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.repositories.folders import source_files
+from dreamer_study.pipeline.sources.sizes import Size, size_of, stripped_text
+from dreamer_study.pipeline.sources.source import Source
+from dreamer_study.pipeline.storage.parallel import memory_bytes
+from dreamer_study.pipeline.worlds.tasks import REPOSITORY
 
 # Megabytes of text that one core processes per second, as measured on rows of reasoning-gym, deduplication on a million
 # documents of 830 bytes, decontamination on 500,000 against 23,000 items (docs/log.md).

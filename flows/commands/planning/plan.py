@@ -8,23 +8,30 @@ from functools import partial
 
 import pandas as pd
 
-from flows.checks import bytes_written, check_data, phases, state_bytes, study_warnings
-from flows.commands.planning.data_plan import amount, data_sizes
-from flows.commands.planning.time_plan import CPU_CORE, GPU, Times, estimate_times, scored_by, unknown_benchmarks
-from flows.commands.tables import console, print_table
-from flows.jobs.devices import gpus
-from flows.models import PlannedModel, check_trusted, plan_models, size
-from flows.plan import Plan
-from flows.study.configuration import Study
-from flows.study.loading import load_study
-from flows.watching.looks import free_bytes
-from flows.watching.single import LOCK
-from pipeline.errors import InputError
-from pipeline.sources.source import notices
-from reports.text.numbers import duration
-from sql.statistics.errors import SIGNIFICANCE
-from sql.statistics.resolution import Noise, smallest_factor
-from sql.statistics.sequential import NOMINAL
+from dreamer_study.flows.checks import bytes_written, check_data, phases, state_bytes, study_warnings
+from dreamer_study.flows.commands.planning.data_plan import amount, data_sizes
+from dreamer_study.flows.commands.planning.time_plan import (
+    CPU_CORE,
+    GPU,
+    Times,
+    estimate_times,
+    scored_by,
+    unknown_benchmarks,
+)
+from dreamer_study.flows.commands.tables import console, print_table
+from dreamer_study.flows.jobs.devices import gpus
+from dreamer_study.flows.models import PlannedModel, check_trusted, plan_models, size
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.flows.watching.looks import free_bytes
+from dreamer_study.flows.watching.single import LOCK
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.source import notices
+from dreamer_study.reports.text.numbers import duration
+from dreamer_study.sql.statistics.errors import SIGNIFICANCE
+from dreamer_study.sql.statistics.resolution import Noise, smallest_factor
+from dreamer_study.sql.statistics.sequential import NOMINAL
 
 DEMO_NOISE = Noise(0.146, 0.042, measured_on="the demo (average accuracy, 2026-11-26)", items=400)
 SIZES = {

@@ -6,12 +6,12 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from flows.checks import Training, phases
-from flows.jobs.devices import cores, gpus, share_ranks
-from flows.models import PlannedModel
-from flows.study.configuration import Study
-from flows.study.data_section import BUILTIN
-from pipeline.worlds.tasks import WORLD_BENCHMARKS
+from dreamer_study.flows.checks import Training, phases
+from dreamer_study.flows.jobs.devices import cores, gpus, share_ranks
+from dreamer_study.flows.models import PlannedModel
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.data_section import BUILTIN
+from dreamer_study.pipeline.worlds.tasks import WORLD_BENCHMARKS
 
 BYTES_PER_TOKEN = 3.5
 WORLD_BYTES_PER_TOKEN = 3.3  # vocabulary of 512: 3.36, 3.31 and 3.31 in three studies (docs/log.md)

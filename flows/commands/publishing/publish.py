@@ -14,22 +14,22 @@ from typing import Any
 import jinja2
 import yaml
 
-from flows.commands.publishing.records import write_records
-from flows.plan import Checkpoint, Plan, Run
-from flows.rows import COMPLETE, status_of
-from flows.study.configuration import OF_THE_MACHINE, Study
-from flows.study.data_section import BUILTIN
-from flows.study.loading import load_study
-from flows.watching.progress import write_line
-from flows.watching.single import only_run
-from model.evaluation.harness_files import read_task
-from model.evaluation.tokenizer import find_tokenizer
-from pipeline.errors import InputError
-from pipeline.storage.files import atomic_folder
-from pipeline.worlds.tasks import REPOSITORY
-from pipeline.worlds.world import WORLD_LICENCE
-from sql.export import copy_afresh, export
-from sql.results import ask, query
+from dreamer_study.flows.commands.publishing.records import write_records
+from dreamer_study.flows.plan import Checkpoint, Plan, Run
+from dreamer_study.flows.rows import COMPLETE, status_of
+from dreamer_study.flows.study.configuration import OF_THE_MACHINE, Study
+from dreamer_study.flows.study.data_section import BUILTIN
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.flows.watching.progress import write_line
+from dreamer_study.flows.watching.single import only_run
+from dreamer_study.model.evaluation.harness_files import read_task
+from dreamer_study.model.evaluation.tokenizer import find_tokenizer
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.files import atomic_folder
+from dreamer_study.pipeline.worlds.tasks import REPOSITORY
+from dreamer_study.pipeline.worlds.world import WORLD_LICENCE
+from dreamer_study.sql.export import copy_afresh, export
+from dreamer_study.sql.results import ask, query
 
 OWNER = "OWNER"  # stands for a name on the hub
 CARDS = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent), trim_blocks=True)
@@ -67,8 +67,8 @@ def _chosen(study: Study, wanted: str) -> list[tuple[Run, Checkpoint]]:
 
 def _write(study: Study, chosen: list[tuple[Run, Checkpoint]], made: Path, place: str, owner: str) -> None:
     """Fill a new folder: results first, as all that the cards say is read from them."""
-    from reports.page.answer import read_answer  # takes a second, which a refusal need not wait for
-    from reports.page.report import write_report
+    from dreamer_study.reports.page.answer import read_answer  # takes a second, which a refusal need not wait for
+    from dreamer_study.reports.page.report import write_report
 
     database = made / "results.duckdb"
     copy_afresh(study.database, database)

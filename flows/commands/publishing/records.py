@@ -15,8 +15,8 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import pandas as pd
 
-from flows.study.configuration import Study
-from pipeline.benchmarks.benchmark import Benchmark
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 
 FACTS = ("run_id", "tokens", "variant", "depth", "seed", "parameters", "weights")
 ASKED = ("filter", "chance", "harness_version")

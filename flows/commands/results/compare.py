@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from flows.commands.results.printing import print_part
-from flows.commands.results.query import find_results
-from flows.commands.tables import console
-from reports.tables.changes import changes
-from sql.names import AVERAGE
-from sql.statistics.comparability import SIDES
-from sql.statistics.comparison import Comparison, compare, study_of
+from dreamer_study.flows.commands.results.printing import print_part
+from dreamer_study.flows.commands.results.query import find_results
+from dreamer_study.flows.commands.tables import console
+from dreamer_study.reports.tables.changes import changes
+from dreamer_study.sql.names import AVERAGE
+from dreamer_study.sql.statistics.comparability import SIDES
+from dreamer_study.sql.statistics.comparison import Comparison, compare, study_of
 
 
 def compare_studies(options: argparse.Namespace) -> None:

@@ -7,12 +7,12 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from flows.commands.results.printing import print_answer
-from flows.commands.tables import console, print_table
-from pipeline.errors import InputError
-from pipeline.storage.files import naming, write_text_atomically
-from reports.curves.entering import EXAMPLE, STUDY, enter_curves, read, within_intervals
-from sql.results import ask, connect, query
+from dreamer_study.flows.commands.results.printing import print_answer
+from dreamer_study.flows.commands.tables import console, print_table
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.files import naming, write_text_atomically
+from dreamer_study.reports.curves.entering import EXAMPLE, STUDY, enter_curves, read, within_intervals
+from dreamer_study.sql.results import ask, connect, query
 
 
 def factors(options: argparse.Namespace) -> None:
@@ -28,7 +28,9 @@ def factors(options: argparse.Namespace) -> None:
         with closing(connect(database)):  # all the time: to open a file again takes as long as a query
             enter_curves(database, curves, baseline=options.baseline)
             if options.report:  # before the reader of what is printed may leave
-                from reports.page.report import write_report  # takes a second, which a table alone need not wait for
+                from dreamer_study.reports.page.report import (
+                    write_report,  # takes a second, which a table alone need not wait for
+                )
 
                 page = write_report(database, STUDY, Path(folder) / "report", papers=False)
                 with naming(options.report):

@@ -9,10 +9,10 @@ from textwrap import wrap
 
 from rich.text import Text
 
-from flows.commands.tables import console, empty_table, print_table, printable
-from reports.page.answer import read_answer
-from reports.tables.cells import Cell, Table
-from sql.results import ask
+from dreamer_study.flows.commands.tables import console, empty_table, print_table, printable
+from dreamer_study.reports.page.answer import read_answer
+from dreamer_study.reports.tables.cells import Cell, Table
+from dreamer_study.sql.results import ask
 
 WIDTH = 100  # columns, at most
 MARKS = {"strong": "bold", "best": "bold", "second": "underline"}  # of the kinds of cells

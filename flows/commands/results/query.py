@@ -7,10 +7,10 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from flows.commands.tables import print_table
-from pipeline.errors import InputError
-from sql import export as tables
-from sql.results import ask, connect, query
+from dreamer_study.flows.commands.tables import print_table
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.sql import export as tables
+from dreamer_study.sql.results import ask, connect, query
 
 
 def sql(options: argparse.Namespace) -> None:
@@ -35,7 +35,7 @@ def intervals(options: argparse.Namespace) -> None:
     chosen = {study: int(replicates) for study, replicates in asked.items() if wanted in (None, study)}
     if not chosen:
         raise InputError(f"{database}: holds no models of {wanted or 'any study'}")
-    from sql.statistics.compute import compute_statistics  # with scipy, for which a query need not wait
+    from dreamer_study.sql.statistics.compute import compute_statistics  # with scipy, for which a query need not wait
 
     with closing(connect(database)) as connection:
         for study, replicates in chosen.items():
@@ -52,7 +52,7 @@ def find_results(name: str, root: Path | None) -> tuple[Path, str | None]:
         if not Path(name).exists():
             raise InputError(f"{name}: no such results file")
         return Path(name), None
-    from flows.study.loading import load_study, presets  # takes longer to be imported than a query
+    from dreamer_study.flows.study.loading import load_study, presets  # takes longer to be imported than a query
 
     if name not in presets() and (published := Path(name) / "results.duckdb").exists():
         return published, None

@@ -6,12 +6,12 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from flows.commands.results.printing import print_part
-from flows.commands.results.query import find_results
-from flows.watching.progress import write_line
-from pipeline.errors import InputError
-from pipeline.storage.files import naming
-from sql.results import query
+from dreamer_study.flows.commands.results.printing import print_part
+from dreamer_study.flows.commands.results.query import find_results
+from dreamer_study.flows.watching.progress import write_line
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.files import naming
+from dreamer_study.sql.results import query
 
 
 def report(options: argparse.Namespace) -> None:
@@ -19,19 +19,19 @@ def report(options: argparse.Namespace) -> None:
     database, wanted = find_results(options.study, options.root)
     study_id = _study_id(database, wanted)
     if options.text:
-        from reports.page.plain import plain_report
+        from dreamer_study.reports.page.plain import plain_report
 
         for part in plain_report(database, study_id):
             print_part(part)
         return
-    from reports.page.report import write_report  # takes a second, which a query need not wait for
+    from dreamer_study.reports.page.report import write_report  # takes a second, which a query need not wait for
 
     drawn = database.stat().st_mtime_ns  # before reading: rows that enter meanwhile are shown by the next page
     with naming(database.parent / "report"):
         page = write_report(database, study_id, database.parent / "report")
     print(page)
     if options.watch:
-        from reports.page.serving import watch
+        from dreamer_study.reports.page.serving import watch
 
         write = partial(write_report, database, study_id, page.parent, papers=False)
         watch(database, page, drawn, write, partial(print, flush=True))

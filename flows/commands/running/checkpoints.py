@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from flows.plan import Plan
-from flows.rows import COMPLETE, EVALUATING, status_of
-from flows.study.loading import load_study
-from pipeline.errors import InputError
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.rows import COMPLETE, EVALUATING, status_of
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.pipeline.errors import InputError
 
 
 def checkpoints(options: argparse.Namespace) -> None:

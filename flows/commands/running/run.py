@@ -14,25 +14,25 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from flows.checks import check_study, study_warnings
-from flows.commands.data.sources import print_notices
-from flows.commands.results.printing import print_answer
-from flows.commands.running.status import A_SECOND, Watch
-from flows.commands.tables import console, print_table
-from flows.jobs.cluster import open_jobs
-from flows.live import patiently
-from flows.losses import say
-from flows.plan import Plan
-from flows.run import Options, Shown, is_complete, run_study
-from flows.states import DATA_STAGES
-from flows.study.configuration import Study
-from flows.study.loading import lasting_name, load_study
-from flows.watching import progress
-from flows.watching.record import recorded
-from flows.watching.single import only_run
-from pipeline.errors import InputError
-from pipeline.storage.files import naming
-from sql.statistics.expectations import check_expectations
+from dreamer_study.flows.checks import check_study, study_warnings
+from dreamer_study.flows.commands.data.sources import print_notices
+from dreamer_study.flows.commands.results.printing import print_answer
+from dreamer_study.flows.commands.running.status import A_SECOND, Watch
+from dreamer_study.flows.commands.tables import console, print_table
+from dreamer_study.flows.jobs.cluster import open_jobs
+from dreamer_study.flows.live import patiently
+from dreamer_study.flows.losses import say
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.run import Options, Shown, is_complete, run_study
+from dreamer_study.flows.states import DATA_STAGES
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.loading import lasting_name, load_study
+from dreamer_study.flows.watching import progress
+from dreamer_study.flows.watching.record import recorded
+from dreamer_study.flows.watching.single import only_run
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.files import naming
+from dreamer_study.sql.statistics.expectations import check_expectations
 
 STAGES = (*DATA_STAGES, "tune ", "screen ", "train ", "evaluate ", "write ")  # their reports begin so
 PARAMETERS = ("study", "mirror", "root", "accept_code_change", "trust_code", "until")  # of the flow
@@ -83,8 +83,8 @@ def run(options: argparse.Namespace) -> int:
 def _run(study: Study, options: Options, parameters: Mapping[str, Any] | None) -> bool:
     """Run a study, with parameters as a flow of Prefect; returns whether its server was lost, or none was there."""
     if parameters:
-        from flows.prefect.in_process import run_in_process
-        from flows.prefect.server import NoServer
+        from dreamer_study.flows.prefect.in_process import run_in_process
+        from dreamer_study.flows.prefect.server import NoServer
 
         try:
             return run_in_process(study, options, parameters)

@@ -14,13 +14,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from flows.commands.tables import console, empty_table, printable
-from flows.plan import Plan
-from flows.states import DATA_STAGES, RUNNING, State, overall, read_states
-from flows.study.configuration import Study
-from flows.study.loading import load_study
-from flows.watching.single import runs_elsewhere
-from reports.text.numbers import duration
+from dreamer_study.flows.commands.tables import console, empty_table, printable
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.states import DATA_STAGES, RUNNING, State, overall, read_states
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.flows.watching.single import runs_elsewhere
+from dreamer_study.reports.text.numbers import duration
 
 A_SECOND = 1 / 3  # looks: one at a hundred models and seeds takes a hundredth of its time
 AROUND = 11  # lines of a page besides its rows, at most

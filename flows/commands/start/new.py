@@ -14,15 +14,15 @@ from typing import Any
 
 import yaml
 
-from flows.commands.planning.time_plan import BYTES_PER_TOKEN
-from flows.commands.tables import printable
-from flows.study.loading import load_study
-from flows.study.schema import study_schema
-from pipeline.errors import InputError
-from pipeline.sources.columns.guess import guess_columns
-from pipeline.sources.columns.sql import bind, evaluate
-from pipeline.sources.files.readers import open_rows
-from pipeline.storage.files import write_text_atomically
+from dreamer_study.flows.commands.planning.time_plan import BYTES_PER_TOKEN
+from dreamer_study.flows.commands.tables import printable
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.flows.study.schema import study_schema
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.columns.guess import guess_columns
+from dreamer_study.pipeline.sources.columns.sql import bind, evaluate
+from dreamer_study.pipeline.sources.files.readers import open_rows
+from dreamer_study.pipeline.storage.files import write_text_atomically
 
 SCHEMA = "study.schema.json"  # beside the study: the link in its first line holds wherever the folder goes
 SHOWN, WIDTH = 3, 90  # rows, characters of a text

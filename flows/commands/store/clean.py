@@ -12,15 +12,15 @@ from uuid import uuid4
 
 import pandas as pd
 
-from flows.commands.planning.data_plan import amount
-from flows.commands.tables import console, print_table
-from flows.plan import Plan
-from flows.study.configuration import Study
-from flows.study.loading import load_study
-from flows.usage import Stored, register_user, stored, users_of
-from flows.watching.single import only_run
-from pipeline.errors import InputError
-from pipeline.storage.files import PARTIAL
+from dreamer_study.flows.commands.planning.data_plan import amount
+from dreamer_study.flows.commands.tables import console, print_table
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.flows.usage import Stored, register_user, stored, users_of
+from dreamer_study.flows.watching.single import only_run
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.files import PARTIAL
 
 
 def clean(options: argparse.Namespace) -> int:

@@ -11,22 +11,22 @@ from pathlib import Path
 
 import pandas as pd
 
-from flows.commands.tables import console, print_table
-from flows.data import VERSIONS
-from flows.live import report_mark
-from flows.plan import Plan
-from flows.rows import outputs_of
-from flows.study.configuration import Study
-from flows.study.loading import load_study
-from flows.watching import progress
-from flows.watching.single import only_run
-from model.checksums import damaged_files, damaged_state
-from model.training.recording.records import read_record
-from pipeline.errors import InputError
-from pipeline.storage.files import PARTIAL
-from pipeline.storage.integrity import damage, read_sealed
-from sql.ledger import differing
-from sql.results import Damaged, read_all
+from dreamer_study.flows.commands.tables import console, print_table
+from dreamer_study.flows.data import VERSIONS
+from dreamer_study.flows.live import report_mark
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.rows import outputs_of
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.flows.watching import progress
+from dreamer_study.flows.watching.single import only_run
+from dreamer_study.model.checksums import damaged_files, damaged_state
+from dreamer_study.model.training.recording.records import read_record
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.files import PARTIAL
+from dreamer_study.pipeline.storage.integrity import damage, read_sealed
+from dreamer_study.sql.ledger import differing
+from dreamer_study.sql.results import Damaged, read_all
 
 
 def verify(options: argparse.Namespace) -> int:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from model.ops import torch_kernels
-from model.ops.native.functions import (
+from dreamer_study.model.ops import torch_kernels
+from dreamer_study.model.ops.native.functions import (
     NativeAttendDepth,
     NativeAttendSequence,
     NativeHeads,
@@ -20,12 +20,12 @@ from model.ops.native.functions import (
     NativeRMSNorm,
     NativeRoute,
 )
-from model.ops.native.fused import NativeAttention, NativeExperts
-from model.ops.native.library import available
-from model.ops.native.shared_gradient import SharedWeights
-from model.ops.torch_kernels import cross_entropy_sum, gradient_taps, swiglu_experts
-from model.ops.torch_kernels.routing import dispatch
-from model.ops.types import Attended, AttentionOperands, Documents, ExpertOperands, Routing, Visible
+from dreamer_study.model.ops.native.fused import NativeAttention, NativeExperts
+from dreamer_study.model.ops.native.library import available
+from dreamer_study.model.ops.native.shared_gradient import SharedWeights
+from dreamer_study.model.ops.torch_kernels import cross_entropy_sum, gradient_taps, swiglu_experts
+from dreamer_study.model.ops.torch_kernels.routing import dispatch
+from dreamer_study.model.ops.types import Attended, AttentionOperands, Documents, ExpertOperands, Routing, Visible
 
 LONG = 1024  # tokens of a row without documents: torch's attention in blocks is faster on longer ones
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from model.ops.native.library import call
-from model.ops.native.shared_gradient import gradient_of, transpose
+from dreamer_study.model.ops.native.library import call
+from dreamer_study.model.ops.native.shared_gradient import gradient_of, transpose
 
 
 def contiguous(*tensors: Tensor | None) -> list[Tensor | None]:

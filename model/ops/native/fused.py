@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from model.ops.native.functions import SavedRouting, contiguous, empty_like, rotation_rows
-from model.ops.native.library import call
-from model.ops.native.shared_gradient import gradient_of, transpose
+from dreamer_study.model.ops.native.functions import SavedRouting, contiguous, empty_like, rotation_rows
+from dreamer_study.model.ops.native.library import call
+from dreamer_study.model.ops.native.shared_gradient import gradient_of, transpose
 
 
 class Given(NamedTuple):

@@ -14,8 +14,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from model.ops.native.build import compile_library, library_path
-from model.ops.native.signatures import signatures
+from dreamer_study.model.ops.native.build import compile_library, library_path
+from dreamer_study.model.ops.native.signatures import signatures
 
 REALS = {torch.float32: "float", torch.float64: "double"}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from model.ops.native.library import call
+from dreamer_study.model.ops.native.library import call
 
 
 class SharedWeights(torch.autograd.Function):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from model.ops.native.build import SOURCE
+from dreamer_study.model.ops.native.build import SOURCE
 
 FUNCTION = re.compile(r"^int (\w+)\((.*?)\) \{$", re.MULTILINE | re.DOTALL)
 PARAMETER = re.compile(r"(int64|double) (\w+)|(?:in|out)(\w*)\((\w+), ((?:[^()]|\([^()]*\))*)\)")

@@ -3,12 +3,12 @@
 May import model.ops.types.
 """
 
-from model.ops.torch_kernels.attention import attend_depth, attend_sequence
-from model.ops.torch_kernels.loss import cross_entropy_sum
-from model.ops.torch_kernels.norms import rms_norm, split_heads
-from model.ops.torch_kernels.products import expert_weights, mixed_product, mixed_weights, swiglu_experts
-from model.ops.torch_kernels.recurrent_experts import gradient_taps
-from model.ops.torch_kernels.routing import route, routing_keys
+from dreamer_study.model.ops.torch_kernels.attention import attend_depth, attend_sequence
+from dreamer_study.model.ops.torch_kernels.loss import cross_entropy_sum
+from dreamer_study.model.ops.torch_kernels.norms import rms_norm, split_heads
+from dreamer_study.model.ops.torch_kernels.products import expert_weights, mixed_product, mixed_weights, swiglu_experts
+from dreamer_study.model.ops.torch_kernels.recurrent_experts import gradient_taps
+from dreamer_study.model.ops.torch_kernels.routing import route, routing_keys
 
 __all__ = [
     "attend_depth",

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from model.ops.gpu import capability, on_gpu
-from model.ops.types import Documents, Visible
+from dreamer_study.model.ops.gpu import capability, on_gpu
+from dreamer_study.model.ops.types import Documents, Visible
 
 
 def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:

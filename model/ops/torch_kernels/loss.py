@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from model.ops.gpu import compile_for_many_shapes, on_gpu
+from dreamer_study.model.ops.gpu import compile_for_many_shapes, on_gpu
 
 CHUNK_ELEMENTS = 2**26
 """Logits held at a time: 256 MiB in float32."""

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from model.ops.gpu import on_gpu
+from dreamer_study.model.ops.gpu import on_gpu
 
 
 def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:

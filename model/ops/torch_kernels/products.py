@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from model.ops.gpu import on_gpu, writes_empty_groups
-from model.ops.types import Dispatch, Factors, Routing
+from dreamer_study.model.ops.gpu import on_gpu, writes_empty_groups
+from dreamer_study.model.ops.types import Dispatch, Factors, Routing
 
 GROUPS = 1023
 """The most matrices that torch's grouped product takes at once on CUDA."""

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from model.ops.gpu import on_gpu
-from model.ops.torch_kernels.products import grouped_outer
-from model.ops.torch_kernels.routing import dispatch
-from model.ops.types import Factors
+from dreamer_study.model.ops.gpu import on_gpu
+from dreamer_study.model.ops.torch_kernels.products import grouped_outer
+from dreamer_study.model.ops.torch_kernels.routing import dispatch
+from dreamer_study.model.ops.types import Factors
 
 ELEMENTS = 2**29
 """Elements of the rows that are multiplied at once: 1 GiB in bfloat16, and as much for the gradients."""

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from model.ops.gpu import on_gpu
-from model.ops.torch_kernels.norms import rms_norm, rotate
-from model.ops.types import Dispatch, Routing
+from dreamer_study.model.ops.gpu import on_gpu
+from dreamer_study.model.ops.torch_kernels.norms import rms_norm, rotate
+from dreamer_study.model.ops.types import Dispatch, Routing
 
 MOST_ROUNDS = 16
 """The most experts chosen by one maximum after the other; torch's topk finds the last value to be chosen by 2 of its 32

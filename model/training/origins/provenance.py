@@ -17,9 +17,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from model.training.config import Run
-from pipeline.errors import InputError
-from pipeline.storage.files import write_text_atomically
+from dreamer_study.model.training.config import Run
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.files import write_text_atomically
 
 CODE_CHANGES = "code_changes.json"
 PROJECT = Path(__file__).resolve().parents[3]
@@ -45,19 +45,19 @@ def source_digests(module: str) -> dict[str, str]:
     The C files in the folder `source/` beside a module belong to that module. Files are read once: a process that has
     imported a module runs what the files were then.
 
-    Example: `source_digests("model.train")` is `{"model/accounting.py": "5c0e...", ..., "model/train.py": "91ab..."}`.
+    Example: `source_digests("dreamer_study.model.train")` is `{"model/accounting.py": "5c0e...", ..., "model/train.py": "91ab..."}`.
     """
     found: dict[str, str] = {}
     waiting = [module]
     while waiting:
-        place = PROJECT / waiting.pop().replace(".", "/")
+        place = PROJECT / waiting.pop().removeprefix("dreamer_study.").replace(".", "/")
         source = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
         if not source.is_file() or str(source.relative_to(PROJECT)) in found:
             continue
         for path in (source, *source.parent.glob("source/*.[ch]")):
             digest = hashlib.blake2b(path.read_bytes(), digest_size=8)
             found[str(path.relative_to(PROJECT))] = digest.hexdigest()
-        waiting += [name for name in _imports(source.read_bytes()) if name.startswith("model.")]
+        waiting += [name for name in _imports(source.read_bytes()) if name.startswith("dreamer_study.model.")]
     return dict(sorted(found.items()))
 
 
@@ -145,7 +145,7 @@ def package_version() -> str:
 @functools.cache
 def evaluation_code() -> str:
     """Return `package_version` and a digest of evaluation's source files, which tells edited checkouts apart."""
-    return f"{package_version()}, sources {code_digest(source_digests('model.evaluate'))}"
+    return f"{package_version()}, sources {code_digest(source_digests('dreamer_study.model.evaluate'))}"
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Start the ranks of one run on this machine: `python -m model.training.ranks.agent 2 model.train <folder> ...`.
+"""Start the ranks of one run on this machine: `python -m dreamer_study.model.training.ranks.agent 2 dreamer_study.model.train <folder> ...`.
 
 torchrun's agent does the work: meeting of the ranks, their ends, signals. Beyond `torchrun --standalone` this command
 says nothing itself, ends with the status of the rank that failed first, and takes its ranks along when it is killed.
@@ -19,7 +19,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalEx
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from model.training.ranks.bound import bound_command
+from dreamer_study.model.training.ranks.bound import bound_command
 
 
 def main() -> int:

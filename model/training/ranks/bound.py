@@ -64,7 +64,7 @@ class Child:
         self.log = log
         log.parent.mkdir(exist_ok=True)  # without parents: a study whose folder was moved must not go on
         if ranks > 1:
-            module, arguments = "model.training.ranks.agent", (str(ranks), module, *arguments)
+            module, arguments = "dreamer_study.model.training.ranks.agent", (str(ranks), module, *arguments)
         outside = {name: value for name, value in os.environ.items() if name not in TORCHRUN}
         with log.open("ab") as output:
             self._process = subprocess.Popen(

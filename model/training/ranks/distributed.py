@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pipeline.errors import InputError
+from dreamer_study.pipeline.errors import InputError
 
 SILENCE = timedelta(minutes=10)
 """Longest wait in a collective operation: longer than the first rank takes to write a state before the next."""

@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from model.architectures.module import training_flops
-from model.ops.device import device_name, peak_flops
-from model.training.config import read_run
-from model.training.recording.records import StepLog
-from model.training.trainer import Trainer
-from pipeline.errors import InputError
-from pipeline.storage.files import write_text_atomically
+from dreamer_study.model.architectures.module import training_flops
+from dreamer_study.model.ops.device import device_name, peak_flops
+from dreamer_study.model.training.config import read_run
+from dreamer_study.model.training.recording.records import StepLog
+from dreamer_study.model.training.trainer import Trainer
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.files import write_text_atomically
 
 FLUSH_SECONDS = 1.0
 LINE_SECONDS = 5.0

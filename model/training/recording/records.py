@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from model.checksums import newest_values
-from pipeline.errors import InputError
+from dreamer_study.model.checksums import newest_values
+from dreamer_study.pipeline.errors import InputError
 
 STEP_TYPES = {
     "step": "int64",

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
-from model.training.config import TrainingConfig
+from dreamer_study.model.training.config import TrainingConfig
 
 
 def scheduled_rate(config: TrainingConfig, step: int, tokens: int) -> float:

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from model import ops
-from model.architectures.contract import Network
-from model.dreamer import (
+from dreamer_study.model import ops
+from dreamer_study.model.architectures.contract import Network
+from dreamer_study.model.dreamer import (
     Block,
     Context,
     DepthAttention,
@@ -28,8 +28,8 @@ from model.dreamer import (
     SequenceAttention,
     Weights,
 )
-from model.ops import Attended, Routing
-from model.ops.gpu import compile_for_many_shapes, on_gpu
+from dreamer_study.model.ops import Attended, Routing
+from dreamer_study.model.ops.gpu import compile_for_many_shapes, on_gpu
 
 KNOWN = (SequenceAttention, DepthAttention, ExpertAttention)
 

@@ -6,8 +6,8 @@ import re
 
 import pyarrow as pa
 
-from pipeline.errors import InputError
-from pipeline.sources.columns.sql import parse, quoted
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.columns.sql import parse, quoted
 
 # Names in public data sets, the most telling first; compared without case.
 _NAMES = {

@@ -30,7 +30,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import InputError
+from dreamer_study.pipeline.errors import InputError
 
 _NAME = r'(?:"[^"]+"|[A-Za-z_]\w*)'
 _COALESCE = re.compile(rf"\bcoalesce\(\s*({_NAME}(?:\s*,\s*{_NAME})+)\s*\)", re.IGNORECASE)

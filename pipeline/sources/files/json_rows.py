@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.errors import InputError, placing
-from pipeline.sources.columns.sql import evaluate, quoted
-from pipeline.sources.files.blocks import LONGEST_SHOWN, Block, batches
-from pipeline.sources.files.text_files import TextFile
+from dreamer_study.pipeline.errors import InputError, placing
+from dreamer_study.pipeline.sources.columns.sql import evaluate, quoted
+from dreamer_study.pipeline.sources.files.blocks import LONGEST_SHOWN, Block, batches
+from dreamer_study.pipeline.sources.files.text_files import TextFile
 
 # A raw tab inside a text is bad JSON and good data; NaN is what Python writes for a missing value.
 _DECODER = json.JSONDecoder(strict=False, parse_constant=lambda name: None if name == "NaN" else float(name))

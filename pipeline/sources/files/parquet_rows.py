@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.errors import InputError
-from pipeline.sources.files.blocks import BLOCK_BYTES, Block
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.files.blocks import BLOCK_BYTES, Block
 
 
 class ParquetRows:

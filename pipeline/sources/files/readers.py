@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.errors import InputError
-from pipeline.sources.files.json_rows import JsonRows
-from pipeline.sources.files.parquet_rows import ParquetRows
-from pipeline.sources.files.table_rows import CsvRows, WholeText
-from pipeline.sources.files.text_files import COMPRESSIONS, LONGEST
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.files.json_rows import JsonRows
+from dreamer_study.pipeline.sources.files.parquet_rows import ParquetRows
+from dreamer_study.pipeline.sources.files.table_rows import CsvRows, WholeText
+from dreamer_study.pipeline.sources.files.text_files import COMPRESSIONS, LONGEST
 
 Reader = ParquetRows | JsonRows | CsvRows | WholeText
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.errors import InputError
-from pipeline.sources.files.blocks import LONGEST_SHOWN, Block, batches
-from pipeline.sources.files.text_files import TextFile
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.files.blocks import LONGEST_SHOWN, Block, batches
+from dreamer_study.pipeline.sources.files.text_files import TextFile
 
 _DELIMITERS = ",;\t|"
 

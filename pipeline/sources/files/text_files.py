@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from pipeline.errors import InputError
+from dreamer_study.pipeline.errors import InputError
 
 LONGEST = 64 * 2**20  # bytes of one row
 _READ = 2**18  # bytes that are decompressed at once

@@ -12,11 +12,11 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import InputError
-from pipeline.sources.repositories import hub
-from pipeline.sources.repositories.splits import Part, find_split, has_splits, natural
-from pipeline.sources.source import Source
-from pipeline.storage.parallel import Progress, quiet
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.repositories import hub
+from dreamer_study.pipeline.sources.repositories.splits import Part, find_split, has_splits, natural
+from dreamer_study.pipeline.sources.source import Source
+from dreamer_study.pipeline.storage.parallel import Progress, quiet
 
 
 class Absent(InputError):

@@ -18,8 +18,8 @@ from typing import Any
 import yaml
 from tenacity import Retrying, retry_if_not_exception_type, stop_after_attempt, wait_exponential_jitter
 
-from pipeline.errors import InputError
-from pipeline.sources.repositories.splits import (
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.repositories.splits import (
     CARD,
     Part,
     card_configurations,
@@ -28,8 +28,8 @@ from pipeline.sources.repositories.splits import (
     select_files,
     summary,
 )
-from pipeline.storage.files import write_text_atomically
-from pipeline.storage.parallel import Progress, quiet
+from dreamer_study.pipeline.storage.files import write_text_atomically
+from dreamer_study.pipeline.storage.parallel import Progress, quiet
 
 RECORD = ".download.json"
 TIMEOUT_SECONDS = 5

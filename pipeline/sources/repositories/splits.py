@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from pipeline.errors import InputError
-from pipeline.sources.files.readers import SUFFIXES
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.files.readers import SUFFIXES
 
 CARD = "README.md"
 METADATA = ("config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")

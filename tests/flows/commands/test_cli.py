@@ -14,18 +14,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.commands import cli
-from flows.commands.cli import main
-from flows.commands.parser import GROUPS, parser
-from flows.commands.planning.data_plan import data_sizes
-from flows.commands.planning.time_plan import Device, estimate_times, scored_by, unknown_benchmarks
-from flows.models import PlannedModel, plan_models
-from flows.plan import Plan
-from flows.prepare import prepare_data
-from flows.study.configuration import Study
-from flows.study.loading import presets
-from pipeline.sources.sizes import SIZES
-from pipeline.sources.table import SOURCES
+from dreamer_study.flows.commands import cli
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.commands.parser import GROUPS, parser
+from dreamer_study.flows.commands.planning.data_plan import data_sizes
+from dreamer_study.flows.commands.planning.time_plan import Device, estimate_times, scored_by, unknown_benchmarks
+from dreamer_study.flows.models import PlannedModel, plan_models
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.prepare import prepare_data
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.loading import presets
+from dreamer_study.pipeline.sources.sizes import SIZES
+from dreamer_study.pipeline.sources.table import SOURCES
 from tests.flows.by_hand import at_once, tiny
 from tests.flows.small_study import TINY
 from tests.sql.empty import empty_file
@@ -89,7 +89,9 @@ def test_no_results_yet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("given", ["sources", "schema", "factors example --report {}/page.html"])  # schema: at the end
 def test_a_reader_that_leaves_early_is_no_failure(given: str, tmp_path: Path) -> None:
-    command = f"set -o pipefail; '{sys.executable}' -m flows.commands.cli {given.format(tmp_path)} | head -c 0"
+    command = (
+        f"set -o pipefail; '{sys.executable}' -m dreamer_study.flows.commands.cli {given.format(tmp_path)} | head -c 0"
+    )
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert (tmp_path / "page.html").exists() == ("--report" in given)

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.commands.cli import main
-from flows.study.loading import read_yaml
-from flows.study.schema import study_schema
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.study.loading import read_yaml
+from dreamer_study.flows.study.schema import study_schema
 from tests.docs.test_own_architecture import write
 from tests.flows.small_study import PROJECT
 

@@ -15,17 +15,17 @@ import psutil
 import pytest
 from rich.console import Console
 
-import flows.commands.running.run
-from flows.commands import tables
-from flows.commands.cli import main
-from flows.commands.results import report as command
-from flows.commands.results.printing import print_part
-from flows.commands.running.status import table as states
-from flows.plan import Plan
-from flows.states import State
-from flows.watching.progress import write_line
-from pipeline.errors import InputError
-from reports.tables.cells import left, table
+import dreamer_study.flows.commands.running.run
+from dreamer_study.flows.commands import tables
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.commands.results import report as command
+from dreamer_study.flows.commands.results.printing import print_part
+from dreamer_study.flows.commands.running.status import table as states
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.states import State
+from dreamer_study.flows.watching.progress import write_line
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.reports.tables.cells import left, table
 from tests.flows.small_study import PROJECT, small_study
 from tests.full_disk import no_space
 from tests.reports.small_results import RIGHT, STUDY, curation, entered, evaluations, models_and_runs, study
@@ -59,8 +59,8 @@ def test_rows_that_enter_while_the_first_page_is_written_are_drawn_again(
         os.utime(database, ns=(before + 1, before + 1))
         return tmp_path / "report" / "index.html"
 
-    monkeypatch.setattr("reports.page.report.write_report", rows_enter)
-    monkeypatch.setattr("reports.page.serving.watch", lambda *given: watched.append(given))
+    monkeypatch.setattr("dreamer_study.reports.page.report.write_report", rows_enter)
+    monkeypatch.setattr("dreamer_study.reports.page.serving.watch", lambda *given: watched.append(given))
     assert main(["report", str(database), "--watch"]) == 0
     assert watched[0][2] == before < database.stat().st_mtime_ns
 
@@ -166,7 +166,7 @@ ENDLESS = "select count(*) from range(1000000000000) as numbers where (range * r
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_duckdb_works_is_one_line(tmp_path: Path, number: signal.Signals) -> None:
     database = empty_file(tmp_path / "results.duckdb")
-    command = [sys.executable, "-m", "flows.commands.cli", "sql", str(database), ENDLESS]
+    command = [sys.executable, "-m", "dreamer_study.flows.commands.cli", "sql", str(database), ENDLESS]
     process = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True)
     looked_at = psutil.Process(process.pid)
     try:
@@ -193,7 +193,7 @@ def test_a_folder_that_was_moved_is_said_whatever_fails(
             chosen.folder.mkdir()
         raise error
 
-    monkeypatch.setattr(flows.commands.running.run, "run_study", moves)
+    monkeypatch.setattr(dreamer_study.flows.commands.running.run, "run_study", moves)
     root = tmp_path / "run"
     assert main(["run", str(small_study(tmp_path)), "--root", str(root), "--plain"]) == 2
     said = capsys.readouterr().err
@@ -207,6 +207,6 @@ def test_an_error_in_a_folder_that_stays_is_said_as_it_is(
     def fails(*_: object) -> None:
         raise InputError("a shard is gone")
 
-    monkeypatch.setattr(flows.commands.running.run, "run_study", fails)
+    monkeypatch.setattr(dreamer_study.flows.commands.running.run, "run_study", fails)
     assert main(["run", str(small_study(tmp_path)), "--root", str(tmp_path / "run"), "--plain"]) == 2
     assert "dreamer: a shard is gone\n" in capsys.readouterr().err

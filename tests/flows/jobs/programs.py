@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-import flows.jobs.local
-from flows.jobs import Event, Job, Jobs
-from flows.jobs.local import LocalJobs
+import dreamer_study.flows.jobs.local
+from dreamer_study.flows.jobs import Event, Job, Jobs
+from dreamer_study.flows.jobs.local import LocalJobs
 from tests.flows.by_hand import tiny
 
 PROGRAM = """
@@ -64,10 +64,10 @@ if __name__ == "__main__":
 
 STAYING = """
 import sys
-import model.staying
-model.staying.PROGRAMS = ("a_program",)
+import dreamer_study.model.staying
+dreamer_study.model.staying.PROGRAMS = ("a_program",)
 if __name__ == "__main__":
-    sys.exit(model.staying.main())
+    sys.exit(dreamer_study.model.staying.main())
 """
 
 
@@ -76,12 +76,12 @@ def use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "a_program.py").write_text(PROGRAM)
     (folder / "staying_for_tests.py").write_text(STAYING)
     monkeypatch.setenv("PYTHONPATH", str(folder))
-    start = flows.jobs.local.Child
+    start = dreamer_study.flows.jobs.local.Child
 
     def started(module: str, *arguments: str, **options: Any) -> Any:
-        return start("staying_for_tests" if module == "model.staying" else module, *arguments, **options)
+        return start("staying_for_tests" if module == "dreamer_study.model.staying" else module, *arguments, **options)
 
-    monkeypatch.setattr(flows.jobs.local, "Child", started)
+    monkeypatch.setattr(dreamer_study.flows.jobs.local, "Child", started)
 
 
 @contextmanager

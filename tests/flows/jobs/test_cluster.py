@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from flows.jobs import Event, Failed, Jobs
-from flows.jobs.cluster import open_jobs
-from pipeline.errors import InputError
+from dreamer_study.flows.jobs import Event, Failed, Jobs
+from dreamer_study.flows.jobs.cluster import open_jobs
+from dreamer_study.pipeline.errors import InputError
 from tests.flows.by_hand import tiny
 from tests.flows.jobs.programs import alive, events, go, job, process, said, use
 from tests.waiting import until

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.commands.cli import main
-from flows.jobs import Failed, private
-from flows.jobs.devices import lock_gpus, share_ranks, visible_gpus
-from flows.jobs.local import started
-from flows.jobs.private import private_folder
-from flows.study.configuration import Study
-from flows.study.loading import load_study
-from pipeline.errors import InputError
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.jobs import Failed, private
+from dreamer_study.flows.jobs.devices import lock_gpus, share_ranks, visible_gpus
+from dreamer_study.flows.jobs.local import started
+from dreamer_study.flows.jobs.private import private_folder
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.pipeline.errors import InputError
 from tests.flows.jobs.programs import alive, events, job, local, use
 from tests.waiting import PATIENCE_SECONDS, until
 

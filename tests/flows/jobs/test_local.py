@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-import flows.jobs.devices
-import flows.jobs.local
-from flows.jobs import Event, Failed, Stopped
-from pipeline.errors import InputError
+import dreamer_study.flows.jobs.devices
+import dreamer_study.flows.jobs.local
+from dreamer_study.flows.jobs import Event, Failed, Stopped
+from dreamer_study.pipeline.errors import InputError
 from tests.flows.jobs.programs import alive, events, go, job, local, process, said, use
 from tests.flows.small_study import PROJECT
 from tests.waiting import until
@@ -31,7 +31,7 @@ def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """GPUs as far as numbers go; the locks are the whole machine's, where the same test may run a second time."""
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    for module in (flows.jobs.devices, flows.jobs.local):
+    for module in (dreamer_study.flows.jobs.devices, dreamer_study.flows.jobs.local):
         monkeypatch.setattr(module, "gpus", lambda study: 2)
 
 
@@ -83,9 +83,9 @@ def test_a_job_that_wants_more_than_there_is_takes_all(tmp_path: Path) -> None:
 def test_evaluations_are_fewer_where_memory_is_short_and_trainings_go_past_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flows.jobs.local, "concurrency", lambda study: 3)
-    monkeypatch.setattr(flows.jobs.local, "machine_memory", lambda: 3 * 10**9)
-    monkeypatch.setattr(flows.jobs.local, "gpus", lambda study: 0)
+    monkeypatch.setattr(dreamer_study.flows.jobs.local, "concurrency", lambda study: 3)
+    monkeypatch.setattr(dreamer_study.flows.jobs.local, "machine_memory", lambda: 3 * 10**9)
+    monkeypatch.setattr(dreamer_study.flows.jobs.local, "gpus", lambda study: 0)
     started: list[str] = []
     with local(tmp_path, workers=None) as jobs:
 

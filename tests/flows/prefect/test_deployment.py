@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.prefect.in_process import environment as process_environment
-from flows.prefect.server import await_server, own_server
-from flows.study.loading import load_study
+from dreamer_study.flows.prefect.in_process import environment as process_environment
+from dreamer_study.flows.prefect.server import await_server, own_server
+from dreamer_study.flows.study.loading import load_study
 from tests.faults.processes import PREFECT, ask, started_for, trains
 from tests.faults.processes import environment as clean_environment
 from tests.flows.small_study import PROJECT, small_study

@@ -23,19 +23,19 @@ from prefect.states import Cancelling, Pending, Running
 from prefect.task_runners import ThreadPoolTaskRunner
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
-import flows.prefect.shown
-from flows.jobs import Event, Failed, Job, Stopped
-from flows.prefect.flow import full_study
-from flows.prefect.logs import outlive_readers, plain_errors
-from flows.prefect.lost import end_lost_runs, is_lost
-from flows.prefect.report_links import link_to_report, serving_reports
-from flows.prefect.serve import deployments
-from flows.prefect.shown import InPrefect, artifact_key
-from flows.study.configuration import Study
-from flows.study.loading import as_file, lasting_name, load_study, presets
-from flows.watching.single import only_run
-from pipeline.errors import InputError
-from pipeline.storage.digests import digest
+import dreamer_study.flows.prefect.shown
+from dreamer_study.flows.jobs import Event, Failed, Job, Stopped
+from dreamer_study.flows.prefect.flow import full_study
+from dreamer_study.flows.prefect.logs import outlive_readers, plain_errors
+from dreamer_study.flows.prefect.lost import end_lost_runs, is_lost
+from dreamer_study.flows.prefect.report_links import link_to_report, serving_reports
+from dreamer_study.flows.prefect.serve import deployments
+from dreamer_study.flows.prefect.shown import InPrefect, artifact_key
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.loading import as_file, lasting_name, load_study, presets
+from dreamer_study.flows.watching.single import only_run
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.digests import digest
 from tests.flows.small_study import PROJECT, TINY, small_study
 from tests.waiting import until
 
@@ -223,15 +223,15 @@ def states(client: SyncPrefectClient, run: str, expected: int) -> dict[str, str]
 
 def job(folder: Path, kind: str, name: str) -> Job:
     folder.mkdir(exist_ok=True)
-    return Job(kind, name, "model.train", (), folder, folder / "log.txt", goal=1000)  # type: ignore[arg-type]
+    return Job(kind, name, "dreamer_study.model.train", (), folder, folder / "log.txt", goal=1000)  # type: ignore[arg-type]
 
 
 def test_steps_and_jobs_are_tasks_by_name_with_their_states(
     client: SyncPrefectClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flows.prefect.shown, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(dreamer_study.flows.prefect.shown, "TELL_SECONDS", 0.0)
     good, bad = job(tmp_path / "a", "training", "train LA-2 seed 0"), job(tmp_path / "b", "evaluation", "evaluate LA-2")
-    failure = Failed("train LA-2 seed 1: python -m model.train ended with status 1; see its log")
+    failure = Failed("train LA-2 seed 1: python -m dreamer_study.model.train ended with status 1; see its log")
 
     def script(shown: InPrefect) -> None:
         assert shown.call("data", "clean world", lambda: 42) == 42
@@ -278,7 +278,7 @@ def test_tasks_of_jobs_that_never_ended_end_with_the_study(client: SyncPrefectCl
 def test_a_run_that_is_cancelled_in_prefect_is_stopped_at_the_next_event(
     client: SyncPrefectClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flows.prefect.shown, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(dreamer_study.flows.prefect.shown, "LOOK_SECONDS", 0.05)
     one, stopped = job(tmp_path / "a", "training", "train LA-2 seed 0"), []
 
     def script(shown: InPrefect) -> None:
@@ -301,7 +301,7 @@ def test_a_run_that_is_cancelled_in_prefect_is_stopped_at_the_next_event(
 def test_a_run_that_is_cancelled_while_data_are_prepared_begins_no_further_step(
     client: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flows.prefect.shown, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(dreamer_study.flows.prefect.shown, "LOOK_SECONDS", 0.05)
     called: list[str] = []
 
     def script(shown: InPrefect) -> None:
@@ -324,8 +324,8 @@ def test_a_lost_server_is_said_once_and_every_body_runs_once(
     client: SyncPrefectClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen_by: str
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(flows.prefect.shown, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(flows.prefect.shown.progress, "write_line", said.append)
+    monkeypatch.setattr(dreamer_study.flows.prefect.shown, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(dreamer_study.flows.prefect.shown.progress, "write_line", said.append)
     one, called, done = job(tmp_path / "a", "training", "train LA-2 seed 0"), [], []
 
     def body(name: str) -> str:

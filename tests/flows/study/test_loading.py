@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.study.configuration import PRESETS, Study
-from flows.study.loading import load_study, presets
-from model.training.config import TrainingConfig
-from pipeline.errors import InputError
-from pipeline.sources.table import resolve_source
+from dreamer_study.flows.study.configuration import PRESETS, Study
+from dreamer_study.flows.study.loading import load_study, presets
+from dreamer_study.model.training.config import TrainingConfig
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.table import resolve_source
 from tests.flows.by_hand import tiny, tiny_settings
 from tests.flows.small_study import TINY
 

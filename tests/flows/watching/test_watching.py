@@ -16,15 +16,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from flows.following import Followed
-from flows.jobs import Event, Job
-from flows.losses import say
-from flows.study.loading import load_study
-from flows.watching import progress
-from flows.watching.looks import folder_size
-from flows.watching.progress import silence
-from flows.watching.single import only_run, runs_elsewhere
-from pipeline.errors import InputError
+from dreamer_study.flows.following import Followed
+from dreamer_study.flows.jobs import Event, Job
+from dreamer_study.flows.losses import say
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.flows.watching import progress
+from dreamer_study.flows.watching.looks import folder_size
+from dreamer_study.flows.watching.progress import silence
+from dreamer_study.flows.watching.single import only_run, runs_elsewhere
+from dreamer_study.pipeline.errors import InputError
 from tests.flows.by_hand import Heard, tiny
 from tests.flows.small_study import PROJECT, TINY
 
@@ -119,7 +119,15 @@ def test_a_minute_without_progress_is_silence_and_an_evaluation_may_rest_longer(
 def test_a_job_is_watched_from_its_start_to_its_end(tmp_path: Path, clock: Clock) -> None:
     (tmp_path / "run").mkdir()
     clock.write(tmp_path / "run" / "progress.json", age=3600)  # what was written an hour ago says nothing
-    job = Job("training", "train LA-2 seed 0", "model.train", (), tmp_path / "run", tmp_path / "log.txt", goal=10)
+    job = Job(
+        "training",
+        "train LA-2 seed 0",
+        "dreamer_study.model.train",
+        (),
+        tmp_path / "run",
+        tmp_path / "log.txt",
+        goal=10,
+    )
     followed = Followed(SimpleNamespace(study=tiny(tmp_path), runs=[]))
     with progress.listening(Heard()) as heard:
         followed.tell(Event(job, "progress"))  # which waits still
@@ -138,8 +146,8 @@ def test_a_job_is_watched_from_its_start_to_its_end(tmp_path: Path, clock: Clock
 
 HOLD = """
 import sys, time
-from flows.watching.single import only_run
-from flows.study.loading import load_study
+from dreamer_study.flows.watching.single import only_run
+from dreamer_study.flows.study.loading import load_study
 with only_run(load_study(sys.argv[1], root=sys.argv[2])):
     print("holds", flush=True)
     time.sleep(900)

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import torch
 
-from model.architectures.code import FOLDER, copy_code, digests
-from model.architectures.contract import OPTIONAL, Network
-from model.architectures.module import ModuleConfig
-from model.checkpoint import load_model, newest_state
-from model.evaluation.scoring import Scoring
-from model.generate import generate
-from model.networks import build
-from model.networks.counting import count
-from model.train import train
-from pipeline.errors import InputError
+from dreamer_study.model.architectures.code import FOLDER, copy_code, digests
+from dreamer_study.model.architectures.contract import OPTIONAL, Network
+from dreamer_study.model.architectures.module import ModuleConfig
+from dreamer_study.model.checkpoint import load_model, newest_state
+from dreamer_study.model.evaluation.scoring import Scoring
+from dreamer_study.model.generate import generate
+from dreamer_study.model.networks import build
+from dreamer_study.model.networks.counting import count
+from dreamer_study.model.train import train
+from dreamer_study.pipeline.errors import InputError
 from tests.model import tiny_network
 from tests.model.packed_folder import write_run
 
@@ -132,7 +132,7 @@ def test_documents_and_positions_reach_a_forward_that_takes_them(tmp_path: Path)
     network = own("Attention", {})
     forward = network.module.forward
     network.module.forward = lambda tokens, **given: seen.update(given) or forward(tokens, **given)
-    from model.ops import Documents
+    from dreamer_study.model.ops import Documents
 
     labels = torch.tensor([[0, 0, 1, 1, -1]])
     network.states(random_tokens(1, 5), Documents(labels, labels))

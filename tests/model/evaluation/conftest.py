@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from model.evaluation.language_model import LanguageModel, load_language_model
+from dreamer_study.model.evaluation.language_model import LanguageModel, load_language_model
 from tests.model.evaluation.evaluation_world import save_small_model, write_tokenizer
 
 

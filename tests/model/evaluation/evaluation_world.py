@@ -12,14 +12,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import torch
 
-from model.dreamer import Dreamer
-from model.evaluate import evaluate
-from model.evaluation.job import INTROSPECTION, read_job
-from model.evaluation.tokenizer import Tokenizer, load_tokenizer
-from pipeline.tokens.tokenizer import train_tokenizer
-from pipeline.worlds.settings import WorldSettings
-from pipeline.worlds.tasks import world_specifications
-from pipeline.worlds.world import write_world
+from dreamer_study.model.dreamer import Dreamer
+from dreamer_study.model.evaluate import evaluate
+from dreamer_study.model.evaluation.job import INTROSPECTION, read_job
+from dreamer_study.model.evaluation.tokenizer import Tokenizer, load_tokenizer
+from dreamer_study.pipeline.tokens.tokenizer import train_tokenizer
+from dreamer_study.pipeline.worlds.settings import WorldSettings
+from dreamer_study.pipeline.worlds.tasks import world_specifications
+from dreamer_study.pipeline.worlds.world import write_world
 from tests.model.saved_files import save_model
 from tests.model.tiny_network import DR_DA
 from tests.pipeline.documents import table

@@ -18,15 +18,15 @@ import pytest
 import tokenizers
 import torch
 
-from model.evaluate import evaluate, main
-from model.evaluation.harness_tasks import HarnessTask
-from model.evaluation.job import read_job
-from model.evaluation.language_model import LanguageModel, load_language_model
-from model.evaluation.metrics import MetricValues, TaskScores, bits_per_unit, perplexity, tables
-from model.evaluation.tasks import PlainTask, read_items
-from pipeline.errors import InputError
-from pipeline.storage.integrity import damage, read_manifest
-from pipeline.worlds.tasks import world_specifications
+from dreamer_study.model.evaluate import evaluate, main
+from dreamer_study.model.evaluation.harness_tasks import HarnessTask
+from dreamer_study.model.evaluation.job import read_job
+from dreamer_study.model.evaluation.language_model import LanguageModel, load_language_model
+from dreamer_study.model.evaluation.metrics import MetricValues, TaskScores, bits_per_unit, perplexity, tables
+from dreamer_study.model.evaluation.tasks import PlainTask, read_items
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.integrity import damage, read_manifest
+from dreamer_study.pipeline.worlds.tasks import world_specifications
 from tests.model.evaluation.evaluation_world import (
     ITEMS,
     USERS_TASK,
@@ -90,8 +90,8 @@ def test_progress_counts_the_requests_of_the_checkpoint_in_hand(place: Path, mon
         values = json.loads(text)
         told.append((values["done"], values["total"]))
 
-    monkeypatch.setattr("model.evaluate.TELL_SECONDS", 0)
-    monkeypatch.setattr("model.evaluate.write_text_atomically", write)
+    monkeypatch.setattr("dreamer_study.model.evaluate.TELL_SECONDS", 0)
+    monkeypatch.setattr("dreamer_study.model.evaluate.write_text_atomically", write)
     tasks = plain_specifications(place)
     evaluated(write_job(place, "told", tasks=tasks, depths=[2]))
     asked = 2 * sum(len(found) for task in tasks for found in PlainTask(task).requests.values())  # at another depth too
@@ -471,7 +471,7 @@ def test_texts_are_encoded_once_for_all_checkpoints_and_depths(place: Path, monk
         return encode(codec, text, **options)
 
     monkeypatch.setattr(tokenizers.Tokenizer, "encode", counted)
-    monkeypatch.setattr("model.evaluate._kept", {})
+    monkeypatch.setattr("dreamer_study.model.evaluate._kept", {})
     for name in ("encoded", "encoded-too"):
         evaluate(read_job(write_job(place, name, tasks=plain_specifications(place), depths=[2])), keep=True)
     assert len(encoded) == len(set(encoded)) > 0

@@ -24,7 +24,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(path: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "model.evaluate", str(path)]
+    command = [sys.executable, "-m", "dreamer_study.model.evaluate", str(path)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import TemplateLM
 
-from model.evaluation import harness, harness_definitions, harness_files
-from model.evaluation.harness_definitions import build_task
-from model.evaluation.harness_tasks import HarnessTask
-from model.evaluation.language_model import Generation, LanguageModel
-from model.evaluation.scoring import Scoring, rolling_windows
-from model.evaluation.tokenizer import Tokenizer
-from pipeline.errors import InputError
+from dreamer_study.model.evaluation import harness, harness_definitions, harness_files
+from dreamer_study.model.evaluation.harness_definitions import build_task
+from dreamer_study.model.evaluation.harness_tasks import HarnessTask
+from dreamer_study.model.evaluation.language_model import Generation, LanguageModel
+from dreamer_study.model.evaluation.scoring import Scoring, rolling_windows
+from dreamer_study.model.evaluation.tokenizer import Tokenizer
+from dreamer_study.pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import (
     USERS_TASK,
     plain_generation,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from model.evaluation.language_model import load_language_model
-from model.evaluation.metrics import tables
-from model.evaluation.parts import score_tasks
-from model.evaluation.tokenizer import find_tokenizer, load_tokenizer
-from pipeline.errors import InputError
+from dreamer_study.model.evaluation.language_model import load_language_model
+from dreamer_study.model.evaluation.metrics import tables
+from dreamer_study.model.evaluation.parts import score_tasks
+from dreamer_study.model.evaluation.tokenizer import find_tokenizer, load_tokenizer
+from dreamer_study.pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import small_model, write_data, write_tokenizer
 from tests.model.saved_files import save_model
 
@@ -77,8 +77,8 @@ def test_the_plain_command_gives_the_numbers_of_a_study(
 
     Without `--device` lm-eval asks for `cuda:0`, also where no CUDA device is there.
     """
-    from model.evaluation.harness_definitions import tune_libraries
-    from model.evaluation.harness_tasks import HarnessTask
+    from dreamer_study.model.evaluation.harness_definitions import tune_libraries
+    from dreamer_study.model.evaluation.harness_tasks import HarnessTask
 
     model = study / "runs/run/checkpoints/000000000001000"
     rows = [{"question": f"Sides of shape {n}?", "answer": str(n), "number": n} for n in range(12)]

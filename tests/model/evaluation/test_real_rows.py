@@ -13,15 +13,15 @@ import pyarrow as pa
 import pytest
 from lm_eval.evaluator import evaluate
 
-from model.evaluation import harness, harness_definitions, harness_tasks
-from model.evaluation.language_model import LanguageModel
-from model.evaluation.metrics import tables
-from model.evaluation.parts import score_tasks
-from pipeline.benchmarks.items import task_specifications
-from pipeline.benchmarks.table import resolve_benchmark
-from pipeline.storage.documents import DocumentWriter
-from pipeline.tokens.stage import pack
-from pipeline.tokens.tokenizer import training_parts
+from dreamer_study.model.evaluation import harness, harness_definitions, harness_tasks
+from dreamer_study.model.evaluation.language_model import LanguageModel
+from dreamer_study.model.evaluation.metrics import tables
+from dreamer_study.model.evaluation.parts import score_tasks
+from dreamer_study.pipeline.benchmarks.items import task_specifications
+from dreamer_study.pipeline.benchmarks.table import resolve_benchmark
+from dreamer_study.pipeline.storage.documents import DocumentWriter
+from dreamer_study.pipeline.tokens.stage import pack
+from dreamer_study.pipeline.tokens.tokenizer import training_parts
 from tests.mirror import MIRROR, needs_mirror
 from tests.model.evaluation.evaluation_world import write_data, write_tokenizer
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from model.dreamer import Dreamer
-from model.dreamer_network import Cache
-from model.evaluation.language_model import Generation, LanguageModel
-from model.evaluation.scoring import Scoring
-from model.generate import generate
+from dreamer_study.model.dreamer import Dreamer
+from dreamer_study.model.dreamer_network import Cache
+from dreamer_study.model.evaluation.language_model import Generation, LanguageModel
+from dreamer_study.model.evaluation.scoring import Scoring
+from dreamer_study.model.generate import generate
 from tests.model.evaluation.evaluation_world import plain_generation, plain_log_likelihood, prompts_of, small_model
 
 END = 0

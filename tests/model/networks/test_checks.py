@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from model.networks.checks import check_contract
-from pipeline.errors import InputError
+from dreamer_study.model.networks.checks import check_contract
+from dreamer_study.pipeline.errors import InputError
 from tests.model.architectures.test_contract import HERE, OWN, described
 
 

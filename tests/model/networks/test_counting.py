@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from flows.models import Sizing, size
-from model.accounting import Resources
-from model.architectures.module import ModuleConfig
-from model.networks.counting import FORMULAS, count
-from pipeline.errors import InputError
+from dreamer_study.flows.models import Sizing, size
+from dreamer_study.model.accounting import Resources
+from dreamer_study.model.architectures.module import ModuleConfig
+from dreamer_study.model.networks.counting import FORMULAS, count
+from dreamer_study.pipeline.errors import InputError
 from tests.model.architectures.test_contract import HERE, described
 
 LENGTH = 16

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from model import ops
-from model.ops import ENGINES, Documents, engine_of, gpu, torch_kernels
-from model.ops.device import choose_device, peak_flops
-from model.ops.gpu import as_on_gpu, capability, on_gpu, slow_products
-from model.ops.torch_kernels import attention
-from model.train import train
-from pipeline.errors import InputError
+from dreamer_study.model import ops
+from dreamer_study.model.ops import ENGINES, Documents, engine_of, gpu, torch_kernels
+from dreamer_study.model.ops.device import choose_device, peak_flops
+from dreamer_study.model.ops.gpu import as_on_gpu, capability, on_gpu, slow_products
+from dreamer_study.model.ops.torch_kernels import attention
+from dreamer_study.model.train import train
+from dreamer_study.pipeline.errors import InputError
 from tests.model.conftest import needs_compiler
 from tests.model.packed_folder import write_run
 from tests.model.tiny_network import random_documents

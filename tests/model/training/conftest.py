@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from model.train import main
+from dreamer_study.model.train import main
 
 
 @pytest.fixture(autouse=True)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from model.checkpoint import load_model, newest_state
-from model.train import main, train
-from model.training.config import read_run
-from model.training.origins.provenance import source_digests
-from model.training.recording.records import read_record
-from model.training.stream import IGNORED, PADDING, START_HASH, TokenStream, extend_hash
-from model.training.trainer import Trainer
-from pipeline.errors import InputError
+from dreamer_study.model.checkpoint import load_model, newest_state
+from dreamer_study.model.train import main, train
+from dreamer_study.model.training.config import read_run
+from dreamer_study.model.training.origins.provenance import source_digests
+from dreamer_study.model.training.recording.records import read_record
+from dreamer_study.model.training.stream import IGNORED, PADDING, START_HASH, TokenStream, extend_hash
+from dreamer_study.model.training.trainer import Trainer
+from dreamer_study.pipeline.errors import InputError
 from tests.full_disk import no_space
 from tests.model.packed_folder import write_packed, write_run
 
@@ -47,7 +47,7 @@ def change_run(folder, changes):
 
 
 def test_checkpoints_that_another_study_asks_for_meanwhile_are_written(fresh, monkeypatch):
-    monkeypatch.setattr("model.training.recording.recorder.FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr("dreamer_study.model.training.recording.recorder.FLUSH_SECONDS", 0.0)
     folder = fresh()
 
     def asked():
@@ -269,7 +269,7 @@ def test_changed_data_are_refused_but_not_moved_data(fresh, tmp_path):
 
 
 def test_source_digests_cover_what_training_imports():
-    files = source_digests("model.train")
+    files = source_digests("dreamer_study.model.train")
     assert {"model/train.py", "model/training/trainer.py", "model/dreamer.py", "model/architecture.py"} <= files.keys()
     assert not {"model/evaluation/harness.py", "model/generate.py"} & files.keys()
 

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from model.evaluation.harness_definitions import build_task
-from pipeline.benchmarks.items import benchmark_items, task_file, task_specifications
-from pipeline.benchmarks.table import BENCHMARKS, resolve_benchmark
-from pipeline.errors import InputError
+from dreamer_study.model.evaluation.harness_definitions import build_task
+from dreamer_study.pipeline.benchmarks.items import benchmark_items, task_file, task_specifications
+from dreamer_study.pipeline.benchmarks.table import BENCHMARKS, resolve_benchmark
+from dreamer_study.pipeline.errors import InputError
 from tests.mirror import MIRROR, needs_mirror
 from tests.pipeline.documents import lines
 

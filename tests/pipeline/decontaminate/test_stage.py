@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.decontaminate.item_index import ItemIndex
-from pipeline.decontaminate.scan import search
-from pipeline.decontaminate.settings import DecontaminationSettings
-from pipeline.decontaminate.stage import decontaminate
+from dreamer_study.pipeline.decontaminate.item_index import ItemIndex
+from dreamer_study.pipeline.decontaminate.scan import search
+from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
+from dreamer_study.pipeline.decontaminate.stage import decontaminate
 from tests.pipeline.decontaminate.items import CLIPS, PARTS, PROSE, SHORT, WORDS, item_table
 from tests.pipeline.documents import read, table, write
 
@@ -143,7 +143,7 @@ def test_copies_of_an_item_that_begins_like_many_others(tmp_path: Path) -> None:
 @given(st.lists(st.booleans(), max_size=12))
 def test_where_a_leak_stands_decides_nothing_about_the_rest(leaks: list[bool]) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline.storage.documents.BATCH_ROWS", 2)
+        patch.setattr("dreamer_study.pipeline.storage.documents.BATCH_ROWS", 2)
         rows = [(CLIPS if leak else f"Question {i}, naïve?", "") for i, leak in enumerate(leaks)]
         dropped, results = run(Path(folder), rows, item_table([(CLIPS, "72")]))
         assert sorted(dropped) == [i for i, leak in enumerate(leaks) if leak]
@@ -179,7 +179,7 @@ def reworded(draw: random.Random, question: str, words: list[str]) -> str:
 @given(st.lists(st.lists(st.sampled_from(PARTS), max_size=4).map(" ".join), max_size=8), st.integers(1, 200))
 def test_what_is_found_in_a_document_does_not_depend_on_the_others(questions: list[str], block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline.decontaminate.scan.BLOCK_BYTES", block)
+        patch.setattr("dreamer_study.pipeline.decontaminate.scan.BLOCK_BYTES", block)
         items = item_table([(CLIPS, PROSE), (SHORT, "42"), (CLIPS.replace("Natalia", "Maria"), "")])
         index = ItemIndex(items, DecontaminationSettings())
         index.settle(np.zeros(index.masked.size, np.int64), 20)

@@ -13,16 +13,16 @@ from datasketch import MinHash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pipeline.dedup.signing as signing_stage
-from pipeline.dedup.contradictions import answer_ids, contradictions, digit_sequences, facts, function_ids
-from pipeline.dedup.document_table import DocumentTable
-from pipeline.dedup.minhash import EMPTY, band_hashes, choose_bands, detection, short_ids, signatures
-from pipeline.dedup.settings import GUARDS, DedupSettings
-from pipeline.dedup.signing import sign_source, without_labels
-from pipeline.dedup.stage import deduplicate
-from pipeline.errors import InputError
-from pipeline.storage.documents import Shard
-from pipeline.text.words import text_column, word_blocks
+import dreamer_study.pipeline.dedup.signing as signing_stage
+from dreamer_study.pipeline.dedup.contradictions import answer_ids, contradictions, digit_sequences, facts, function_ids
+from dreamer_study.pipeline.dedup.document_table import DocumentTable
+from dreamer_study.pipeline.dedup.minhash import EMPTY, band_hashes, choose_bands, detection, short_ids, signatures
+from dreamer_study.pipeline.dedup.settings import GUARDS, DedupSettings
+from dreamer_study.pipeline.dedup.signing import sign_source, without_labels
+from dreamer_study.pipeline.dedup.stage import deduplicate
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.documents import Shard
+from dreamer_study.pipeline.text.words import text_column, word_blocks
 from tests.pipeline.decontaminate.items import WORDS
 from tests.pipeline.documents import read, table, write
 from tests.pipeline.text.specification import TEXTS, words_of

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.dedup.settings import DedupSettings
-from pipeline.dedup.stage import deduplicate
-from pipeline.errors import InputError
-from pipeline.storage.documents import DocumentWriter
+from dreamer_study.pipeline.dedup.settings import DedupSettings
+from dreamer_study.pipeline.dedup.stage import deduplicate
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.documents import DocumentWriter
 from tests.mirror import MIRROR, needs_mirror
 from tests.pipeline.documents import read, table, write
 from tests.pipeline.text.specification import ngram_ids

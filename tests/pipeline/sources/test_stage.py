@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from pipeline.errors import InputError
-from pipeline.sources.repositories.folders import source_files
-from pipeline.sources.repositories.splits import find_split
-from pipeline.sources.sizes import COMPRESSION, size_of
-from pipeline.sources.source import notices
-from pipeline.sources.stage import check_rows, read_source
-from pipeline.sources.table import SOURCES, resolve_source
-from pipeline.storage.parallel import workers
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.repositories.folders import source_files
+from dreamer_study.pipeline.sources.repositories.splits import find_split
+from dreamer_study.pipeline.sources.sizes import COMPRESSION, size_of
+from dreamer_study.pipeline.sources.source import notices
+from dreamer_study.pipeline.sources.stage import check_rows, read_source
+from dreamer_study.pipeline.sources.table import SOURCES, resolve_source
+from dreamer_study.pipeline.storage.parallel import workers
 from tests.mirror import MIRROR, needs_mirror
 from tests.pipeline.documents import lines
 from tests.pipeline.documents import read as documents

@@ -10,11 +10,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.errors import InputError
-from pipeline.storage.documents import DROPPED, ROW_GROUP_BYTES, SCHEMA, DocumentWriter, read_documents, shards
-from pipeline.storage.files import atomic_file, atomic_folder, replace_folder, write_text_atomically
-from pipeline.storage.locks import try_lock
-from pipeline.storage.parallel import memory_bytes, workers
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.documents import (
+    DROPPED,
+    ROW_GROUP_BYTES,
+    SCHEMA,
+    DocumentWriter,
+    read_documents,
+    shards,
+)
+from dreamer_study.pipeline.storage.files import atomic_file, atomic_folder, replace_folder, write_text_atomically
+from dreamer_study.pipeline.storage.locks import try_lock
+from dreamer_study.pipeline.storage.parallel import memory_bytes, workers
 from tests.pipeline.documents import table as table_of
 
 
@@ -128,7 +135,7 @@ def test_shards_are_cut_by_size_and_read_in_order(tmp_path: Path) -> None:
 
 
 def test_batches_are_bounded_by_bytes_however_long_documents_are(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("pipeline.storage.documents.BATCH_BYTES", 20_000_000)
+    monkeypatch.setattr("dreamer_study.pipeline.storage.documents.BATCH_BYTES", 20_000_000)
     lengths = [100] * 50 + [10_000_000] * 6 + [100] * 50 + [1_000_000] * 30
     with DocumentWriter(tmp_path) as writer:
         writer.keep(table_of(("q", "é" * (length // 2)) for length in lengths))

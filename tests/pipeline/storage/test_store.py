@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import InputError
-from pipeline.storage import locks, store
-from pipeline.storage.digests import digest, file_digest
-from pipeline.storage.integrity import read_manifest
-from pipeline.storage.store import Output, Store
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage import locks, store
+from dreamer_study.pipeline.storage.digests import digest, file_digest
+from dreamer_study.pipeline.storage.integrity import read_manifest
+from dreamer_study.pipeline.storage.store import Output, Store
 from tests.full_disk import no_space
 from tests.pipeline.documents import read, table, write
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from pipeline.text.ngrams import MASK, WORD_BASE, word_id
-from pipeline.text.normal_form import COMMANDS, SIGNS, fold
-from pipeline.text.words import text_column, word_blocks
+from dreamer_study.pipeline.text.ngrams import MASK, WORD_BASE, word_id
+from dreamer_study.pipeline.text.normal_form import COMMANDS, SIGNS, fold
+from dreamer_study.pipeline.text.words import text_column, word_blocks
 
 PIECES = ["a", "bc", "Def", "lengthyword", "0", "12", "345", "000", ".", ",", "-", "--", "*", "**", "+", "=", "<", "/"]
 PIECES += ["{", "}", "}{", "{,}", "\\,", ",\\!", "\\", "\\frac", "\\times ", "\\left(", " ", "\n", "$", "'", "^", "%"]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.text import normal_form
-from pipeline.text.arrays import IdTable, distinct, jaccard
-from pipeline.text.ngrams import sequence_ids, windows, word_id
-from pipeline.text.number_words import read_numbers
-from pipeline.text.words import text_column, word_blocks
+from dreamer_study.pipeline.text import normal_form
+from dreamer_study.pipeline.text.arrays import IdTable, distinct, jaccard
+from dreamer_study.pipeline.text.ngrams import sequence_ids, windows, word_id
+from dreamer_study.pipeline.text.number_words import read_numbers
+from dreamer_study.pipeline.text.words import text_column, word_blocks
 from tests.pipeline.text.specification import TEXTS, ngram_ids, word_ids, words_of
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.tokens.tokenizer import read_tokenizer, train_tokenizer
+from dreamer_study.pipeline.tokens.tokenizer import read_tokenizer, train_tokenizer
 from tests.pipeline.tokens.token_documents import DOCUMENTS, write
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.clean import clean
-from pipeline.errors import InputError
-from pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, read_documents
-from pipeline.tokens.funnel import Stage, count_tokens
-from pipeline.tokens.stage import pack
-from pipeline.tokens.tokenizer import read_tokenizer, train_tokenizer, training_parts
-from pipeline.tokens.validation import TUNING, hash_bounds, items_file, question_hashes
-from pipeline.traces.stage import strip_traces
+from dreamer_study.pipeline.clean import clean
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, read_documents
+from dreamer_study.pipeline.tokens.funnel import Stage, count_tokens
+from dreamer_study.pipeline.tokens.stage import pack
+from dreamer_study.pipeline.tokens.tokenizer import read_tokenizer, train_tokenizer, training_parts
+from dreamer_study.pipeline.tokens.validation import TUNING, hash_bounds, items_file, question_hashes
+from dreamer_study.pipeline.traces.stage import strip_traces
 from tests.pipeline.documents import read
 from tests.pipeline.tokens.token_documents import unpacked, write
 
@@ -66,7 +66,7 @@ def test_tokens_are_those_of_every_document_or_of_a_sample(tmp_path: Path, monke
         found = {(row["source"], row["reason"]): row["tokens"] for row in exact if row["stage"] == stage.name}
         assert found == by_hand(stage.folder, tmp_path / "tokenizer"), stage.name
     assert all(row["exact"] for row in exact)
-    monkeypatch.setattr("pipeline.tokens.funnel.EXACT_CHARACTERS", 20_000)
+    monkeypatch.setattr("dreamer_study.pipeline.tokens.funnel.EXACT_CHARACTERS", 20_000)
     near = counted(stages, tmp_path / "again")
     assert {row["exact"] for row in near} == {True, False}
     for one, other in zip(exact, near, strict=True):
@@ -87,7 +87,7 @@ def by_hand(folder: Path, tokenizer: Path) -> dict[tuple[str, str], int]:
 
 
 def test_of_a_few_long_documents_none_is_left_out(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("pipeline.tokens.funnel.EXACT_CHARACTERS", 1000)
+    monkeypatch.setattr("dreamer_study.pipeline.tokens.funnel.EXACT_CHARACTERS", 1000)
     long = documents(3).set_column(4, "response", pa.array([f"coins and {i} " * 3000 for i in range(3)]))
     with DocumentWriter(tmp_path / "clean") as writer:
         writer.keep(documents(300))
@@ -101,7 +101,7 @@ def test_of_a_few_long_documents_none_is_left_out(tmp_path: Path, monkeypatch) -
 
 def test_tokens_of_a_source_that_a_stage_left_as_it_was_are_known(tmp_path: Path, monkeypatch) -> None:
     """Source a is mended, source b is not: the tokens of b are exact, and no text of b is encoded again."""
-    monkeypatch.setattr("pipeline.tokens.funnel.EXACT_CHARACTERS", 100)
+    monkeypatch.setattr("dreamer_study.pipeline.tokens.funnel.EXACT_CHARACTERS", 100)
     with DocumentWriter(tmp_path / "documents") as writer:
         writer.keep(documents(600))
     stages = [Stage("documents", tmp_path / "documents", writer.counts(), frozenset())]

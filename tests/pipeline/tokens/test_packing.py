@@ -12,12 +12,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers
 
-from pipeline.errors import InputError
-from pipeline.tokens.packing import fit_rows
-from pipeline.tokens.pieces import LLAMA_3, WORDS, cut, encode_texts, has_pieces
-from pipeline.tokens.random_numbers import copies_of, random_numbers, repeat
-from pipeline.tokens.stage import RECORD
-from pipeline.tokens.tokenizer import PROMPT, read_meta, read_tokenizer, take_tokenizer, train_tokenizer, training_parts
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.tokens.packing import fit_rows
+from dreamer_study.pipeline.tokens.pieces import LLAMA_3, WORDS, cut, encode_texts, has_pieces
+from dreamer_study.pipeline.tokens.random_numbers import copies_of, random_numbers, repeat
+from dreamer_study.pipeline.tokens.stage import RECORD
+from dreamer_study.pipeline.tokens.tokenizer import (
+    PROMPT,
+    read_meta,
+    read_tokenizer,
+    take_tokenizer,
+    train_tokenizer,
+    training_parts,
+)
 from tests.pipeline.tokens.token_documents import DOCUMENTS, foreign, write
 
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.errors import InputError
-from pipeline.tokens.random_numbers import LEFT_OUT
-from pipeline.tokens.stage import pack
-from pipeline.tokens.tokenizer import read_meta, read_tokenizer, take_tokenizer, training_parts
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.tokens.random_numbers import LEFT_OUT
+from dreamer_study.pipeline.tokens.stage import pack
+from dreamer_study.pipeline.tokens.tokenizer import read_meta, read_tokenizer, take_tokenizer, training_parts
 from tests.pipeline.tokens.token_documents import DOCUMENTS, files, foreign, unpacked, write
 
 OPTIONS = {"sequence_length": 64, "seed": 5, "shard_bytes": 2000, "validation": 5}

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline.storage.documents import SCHEMA
+from dreamer_study.pipeline.storage.documents import SCHEMA
 from tests.pipeline.documents import write as write_tables
 
 DOCUMENTS = [

@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.worlds.sheets import Sheet, draw_chain, draw_expressions, draw_recall, draw_tracking
+from dreamer_study.pipeline.worlds.sheets import Sheet, draw_chain, draw_expressions, draw_recall, draw_tracking
 
 seeds = st.integers(0, 10**6)
 

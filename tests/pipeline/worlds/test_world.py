@@ -17,14 +17,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.errors import InputError
-from pipeline.worlds import stories
-from pipeline.worlds.drawing import DIGITS, grams, jaccard, words
-from pipeline.worlds.planting import EDITS, edited
-from pipeline.worlds.settings import WorldSettings
-from pipeline.worlds.stories import GAINS, Story
-from pipeline.worlds.tasks import world_items, world_specifications
-from pipeline.worlds.world import WORLD_SOURCES, world_sources, write_world
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.worlds import stories
+from dreamer_study.pipeline.worlds.drawing import DIGITS, grams, jaccard, words
+from dreamer_study.pipeline.worlds.planting import EDITS, edited
+from dreamer_study.pipeline.worlds.settings import WorldSettings
+from dreamer_study.pipeline.worlds.stories import GAINS, Story
+from dreamer_study.pipeline.worlds.tasks import world_items, world_specifications
+from dreamer_study.pipeline.worlds.world import WORLD_SOURCES, world_sources, write_world
 
 
 def solve(question: str) -> list[int]:

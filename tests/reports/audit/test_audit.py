@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.audit.page import audit_page
-from reports.audit.removals import COMPARED, differences
+from dreamer_study.reports.audit.page import audit_page
+from dreamer_study.reports.audit.removals import COMPARED, differences
 from tests.reports.browser import CHROMIUM, Browser, browser
 from tests.waiting import until
 

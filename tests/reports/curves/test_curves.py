@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flows.commands.cli import main
-from pipeline.errors import InputError
-from reports.curves.entering import EXAMPLE, enter_curves
-from reports.curves.lm_eval import read_lm_eval
-from reports.curves.points import Curves, read_curves
-from sql.results import connect, query
-from sql.statistics.compute import compute_statistics
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.reports.curves.entering import EXAMPLE, enter_curves
+from dreamer_study.reports.curves.lm_eval import read_lm_eval
+from dreamer_study.reports.curves.points import Curves, read_curves
+from dreamer_study.sql.results import connect, query
+from dreamer_study.sql.statistics.compute import compute_statistics
 from tests.reports.small_results import STUDY, whole_study
 
 HEAD = "variant,seed,tokens,task,score"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports.style.theme import styles
+from dreamer_study.reports.style.theme import styles
 
 DRAWN = styles(["LA", "DR"])
 

@@ -15,10 +15,10 @@ import vl_convert
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports.figures.accuracy import accuracy
-from reports.figures.chart import records, seed_lines, token_axis, y_axis
-from reports.figures.rendering import complete, composed, page_drawing, page_specifications
-from reports.style.theme import styles
+from dreamer_study.reports.figures.accuracy import accuracy
+from dreamer_study.reports.figures.chart import records, seed_lines, token_axis, y_axis
+from dreamer_study.reports.figures.rendering import complete, composed, page_drawing, page_specifications
+from dreamer_study.reports.style.theme import styles
 from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, NO_RAW, RUNS, curve
 
 NO_COSTS = pd.DataFrame(columns=["depth", "variant", "flops", "seconds"])

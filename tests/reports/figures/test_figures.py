@@ -9,17 +9,17 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_1samp
 
-from reports.figures.accuracy import accuracy, accuracy_at_other_depths
-from reports.figures.answer import answer
-from reports.figures.balance import balance, concentration
-from reports.figures.depth_attention import depth_attention
-from reports.figures.efficiency import mean_factors
-from reports.figures.experts import experts_of_depths, order_of_experts, selections
-from reports.figures.rendering import Panel, page_drawing
-from reports.figures.targets import by_target
-from reports.figures.training import loss, rates
-from reports.style.theme import styles
-from reports.tables.results import other_depths
+from dreamer_study.reports.figures.accuracy import accuracy, accuracy_at_other_depths
+from dreamer_study.reports.figures.answer import answer
+from dreamer_study.reports.figures.balance import balance, concentration
+from dreamer_study.reports.figures.depth_attention import depth_attention
+from dreamer_study.reports.figures.efficiency import mean_factors
+from dreamer_study.reports.figures.experts import experts_of_depths, order_of_experts, selections
+from dreamer_study.reports.figures.rendering import Panel, page_drawing
+from dreamer_study.reports.figures.targets import by_target
+from dreamer_study.reports.figures.training import loss, rates
+from dreamer_study.reports.style.theme import styles
+from dreamer_study.reports.tables.results import other_depths
 from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, NO_RAW, RUNS, SCORES, curve, data
 
 CURVES, NO_LOSSES = curve(), curve().iloc[:0].rename(columns={"accuracy": "value"})

@@ -15,9 +15,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from reports.page.report import write_report
-from reports.style import theme
-from sql.results import query
+from dreamer_study.reports.page.report import write_report
+from dreamer_study.reports.style import theme
+from dreamer_study.sql.results import query
 from tests.reports.browser import CHROMIUM, Browser, browser
 from tests.reports.small_results import POINTS, RIGHT, STUDY, whole_study
 

@@ -13,13 +13,13 @@ from threading import Thread
 import pandas as pd
 import pytest
 
-from pipeline.errors import InputError
-from reports.data import read_study
-from reports.figures.accuracy import accuracy
-from reports.page.report import _packed_library
-from reports.page.serving import refresh, server, watch
-from reports.page.summary import summary
-from reports.page.toolbar import toolbar
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.reports.data import read_study
+from dreamer_study.reports.figures.accuracy import accuracy
+from dreamer_study.reports.page.report import _packed_library
+from dreamer_study.reports.page.serving import refresh, server, watch
+from dreamer_study.reports.page.summary import summary
+from dreamer_study.reports.page.toolbar import toolbar
 from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, NO_RAW, RUNS, curve
 from tests.reports.small_results import ITEMS, POINTS, RIGHT, STUDY, entered, model_row, run_row, study, whole_study
 

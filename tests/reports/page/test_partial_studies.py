@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import pytest
 
-from reports.data import StudyData, read_study
-from reports.figures.accuracy import accuracy
-from reports.page.answer import first_screen, read_answer
-from reports.page.plain import plain_report
-from reports.style.theme import styles
-from sql.results import connect
+from dreamer_study.reports.data import StudyData, read_study
+from dreamer_study.reports.figures.accuracy import accuracy
+from dreamer_study.reports.page.answer import first_screen, read_answer
+from dreamer_study.reports.page.plain import plain_report
+from dreamer_study.reports.style.theme import styles
+from dreamer_study.sql.results import connect
 from tests.reports.small_results import (
     POINTS,
     RIGHT,

@@ -18,13 +18,13 @@ from tempfile import TemporaryDirectory
 import altair as alt
 import pytest
 
-from pipeline.errors import InputError
-from reports.data import QUERIES, read_study
-from reports.figures.rendering import put
-from reports.page import report as page_of_study
-from reports.page.report import write_data, write_report
-from sql.keeping import keep_views
-from sql.results import connect
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.reports.data import QUERIES, read_study
+from dreamer_study.reports.figures.rendering import put
+from dreamer_study.reports.page import report as page_of_study
+from dreamer_study.reports.page.report import write_data, write_report
+from dreamer_study.sql.keeping import keep_views
+from dreamer_study.sql.results import connect
 from tests.reports.small_results import (
     RIGHT,
     STUDY,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.page.report import STYLE
-from reports.style.theme import COLOURS, MARKERS, styles
-from reports.text.numbers import TIMES
+from dreamer_study.reports.page.report import STYLE
+from dreamer_study.reports.style.theme import COLOURS, MARKERS, styles
+from dreamer_study.reports.text.numbers import TIMES
 
 
 def test_every_unit_of_time_has_its_size() -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from model.config import DreamerConfig, la
-from reports.data import read_study
-from reports.style.theme import styles
-from reports.tables.cells import left, table
-from reports.tables.examples import examples
-from reports.tables.hyperparameters import hyperparameters
-from reports.tables.results import results
+from dreamer_study.model.config import DreamerConfig, la
+from dreamer_study.reports.data import read_study
+from dreamer_study.reports.style.theme import styles
+from dreamer_study.reports.tables.cells import left, table
+from dreamer_study.reports.tables.examples import examples
+from dreamer_study.reports.tables.hyperparameters import hyperparameters
+from dreamer_study.reports.tables.results import results
 from tests.reports.small_results import POINTS, STUDY, entered, evaluations, models_and_runs, whole_study
 
 

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.data import StudyData, read_study
-from reports.text.answer import answers, warnings
-from reports.text.crossings import crossing
-from reports.text.limitations import data_doubts, rate_doubts
-from reports.text.mean_factors import bounded_ratio, headline, never_reached
-from reports.text.names import architecture_in_words, layers_of, shortened
-from reports.text.numbers import duration, interval, percent, ratio, tokens
-from reports.text.standing import both_ends, standing
-from reports.text.token_stream import epochs, repetition, streams
+from dreamer_study.reports.data import StudyData, read_study
+from dreamer_study.reports.text.answer import answers, warnings
+from dreamer_study.reports.text.crossings import crossing
+from dreamer_study.reports.text.limitations import data_doubts, rate_doubts
+from dreamer_study.reports.text.mean_factors import bounded_ratio, headline, never_reached
+from dreamer_study.reports.text.names import architecture_in_words, layers_of, shortened
+from dreamer_study.reports.text.numbers import duration, interval, percent, ratio, tokens
+from dreamer_study.reports.text.standing import both_ends, standing
+from dreamer_study.reports.text.token_stream import epochs, repetition, streams
 from tests.reports.small_results import STUDY, entered, model_row, study
 
 ANSWER_ROW = {"metric": "accuracy", "task": "average", "depth": 4, "seeds": 5, "within_noise": False, "baseline": "LA"}

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from pipeline.errors import InputError
-from reports.tables.changes import changes
-from sql import results
-from sql.statistics.comparison import compare, welch
-from sql.statistics.compute import compute_statistics
-from sql.statistics.errors import holm
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.reports.tables.changes import changes
+from dreamer_study.sql import results
+from dreamer_study.sql.statistics.comparison import compare, welch
+from dreamer_study.sql.statistics.compute import compute_statistics
+from dreamer_study.sql.statistics.errors import holm
 from tests.sql.by_hand import enter_scores, put
 from tests.sql.empty import empty_file
 

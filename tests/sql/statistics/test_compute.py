@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from scipy.stats import t
 
-from sql import results
-from sql.statistics.compute import compute_statistics
-from sql.statistics.resolution import Noise, smallest_factor
-from sql.statistics.sequential import NOMINAL
+from dreamer_study.sql import results
+from dreamer_study.sql.statistics.compute import compute_statistics
+from dreamer_study.sql.statistics.resolution import Noise, smallest_factor
+from dreamer_study.sql.statistics.sequential import NOMINAL
 from tests.sql.by_hand import enter_scores, put
 
 

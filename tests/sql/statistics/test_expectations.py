@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sql import results
-from sql.statistics.compute import compute_statistics
-from sql.statistics.expectations import Expectation, check_expectations
+from dreamer_study.sql import results
+from dreamer_study.sql.statistics.compute import compute_statistics
+from dreamer_study.sql.statistics.expectations import Expectation, check_expectations
 from tests.sql.by_hand import enter_scores, put
 from tests.sql.empty import empty_file
 

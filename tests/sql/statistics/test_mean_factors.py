@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as t_distribution
 
-from sql import results
-from sql.statistics.bootstrap import replicate_values, resample
-from sql.statistics.compute import compute_statistics
-from sql.statistics.mean_factors import MeanFactor, SeedCurves, mean_factor_interval
+from dreamer_study.sql import results
+from dreamer_study.sql.statistics.bootstrap import replicate_values, resample
+from dreamer_study.sql.statistics.compute import compute_statistics
+from dreamer_study.sql.statistics.mean_factors import MeanFactor, SeedCurves, mean_factor_interval
 from tests.sql.by_hand import enter_scores
 
 LA = {10: 0.1, 20: 0.3, 40: 0.5, 80: 0.6}
@@ -191,7 +191,7 @@ def test_resampled_means_are_those_of_drawn_items():
 
 
 def test_blocks_of_replicates_fit_together(monkeypatch):
-    monkeypatch.setattr("sql.statistics.bootstrap.COUNTS_IN_MEMORY", 30)
+    monkeypatch.setattr("dreamer_study.sql.statistics.bootstrap.COUNTS_IN_MEMORY", 30)
     scores = np.random.default_rng(0).random((10, 2))
     means = resample(scores, 101, np.random.default_rng(1))
     assert means.shape == (101, 2)

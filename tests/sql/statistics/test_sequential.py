@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sql.statistics.errors import Errors
-from sql.statistics.sequential import LOOKS, NOMINAL, looks_until
+from dreamer_study.sql.statistics.errors import Errors
+from dreamer_study.sql.statistics.sequential import LOOKS, NOMINAL, looks_until
 
 
 def test_the_looks_follow_each_other_to_the_most_that_is_allowed() -> None:

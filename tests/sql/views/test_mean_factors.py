@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sql.statistics.compute import compute_statistics
+from dreamer_study.sql.statistics.compute import compute_statistics
 from tests.sql.by_hand import PLACES, enter, pair, put
 from tests.sql.statistics.test_mean_factors import DR, FACTOR, LA
 

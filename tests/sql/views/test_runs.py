@@ -9,9 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from reports.data import QUERIES, read_study
-from sql.results import connect
-from sql.statistics.compute import compute_statistics
+from dreamer_study.reports.data import QUERIES, read_study
+from dreamer_study.sql.results import connect
+from dreamer_study.sql.statistics.compute import compute_statistics
 from tests.reports.small_results import STUDY, whole_study
 from tests.sql.by_hand import PLACES, enter, put
 

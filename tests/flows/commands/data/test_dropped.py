@@ -8,12 +8,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from flows.commands.cli import main
-from flows.data import DataPlan
-from flows.plan import Plan
-from flows.prepare import curation_counts, prepare_data
-from flows.study.loading import load_study
-from pipeline.storage.documents import KEPT
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.data import DataPlan
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.prepare import curation_counts, prepare_data
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.pipeline.storage.documents import KEPT
 from tests.flows.by_hand import at_once
 from tests.flows.small_study import TINY
 from tests.pipeline.documents import read

@@ -16,9 +16,9 @@ import pytest
 import yaml
 from huggingface_hub import DatasetCard, ModelCard
 
-from flows.commands.cli import main
-from flows.study.loading import load_study
-from sql.results import query
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.sql.results import query
 from tests.flows.small_study import small_study
 from tests.reports.small_results import RIGHT, entered, evaluations, model_row, run_row, study
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.commands.cli import main
+from dreamer_study.flows.commands.cli import main
 from tests.reports.small_results import entered, trained
 
 

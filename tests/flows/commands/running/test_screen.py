@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flows.commands.running.status import bar, counts, table, urgent, work
-from flows.plan import Plan
-from flows.states import State
+from dreamer_study.flows.commands.running.status import bar, counts, table, urgent, work
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.states import State
 from tests.faults.processes import DREAMER, environment
 from tests.flows.by_hand import study_file
 from tests.flows.small_study import PROJECT
@@ -28,16 +28,16 @@ RUN = """
 import json, sys, time
 from rich.console import Console
 from rich.live import Live
-from flows.commands.running.run import STAGES
-from flows.commands.running.status import Watch
-from flows.following import Followed
-from flows.jobs import Event, Job
-from flows.plan import Plan
-from flows.study.loading import load_study
-from flows.watching import progress
-from flows.watching.record import recorded
-from flows.watching.single import only_run
-from pipeline.storage.files import write_text_atomically
+from dreamer_study.flows.commands.running.run import STAGES
+from dreamer_study.flows.commands.running.status import Watch
+from dreamer_study.flows.following import Followed
+from dreamer_study.flows.jobs import Event, Job
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.flows.watching import progress
+from dreamer_study.flows.watching.record import recorded
+from dreamer_study.flows.watching.single import only_run
+from dreamer_study.pipeline.storage.files import write_text_atomically
 study = load_study(sys.argv[1], root=sys.argv[2])
 told = progress.listening(progress.Lines(without=STAGES))
 with Live(Watch(study), console=Console(stderr=True)), told, only_run(study), recorded(study):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.commands.cli import main
-from flows.plan import Plan
-from flows.run import Options, Shown, Until, run_study
-from flows.study.loading import load_study
-from flows.usage import users_of
-from flows.watching.single import only_run
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.run import Options, Shown, Until, run_study
+from dreamer_study.flows.study.loading import load_study
+from dreamer_study.flows.usage import users_of
+from dreamer_study.flows.watching.single import only_run
 from tests.flows.by_hand import JobsByHand, study_file
 from tests.flows.small_study import PROJECT
 
@@ -106,7 +106,7 @@ def test_nothing_is_removed_while_a_study_is_unfinished_or_runs(
     assert left_over(store).exists()
     study(store, "second", 1)
     with only_run(second.study):
-        command = [sys.executable, "-m", "flows.commands.cli", "clean", str(first), "--yes"]
+        command = [sys.executable, "-m", "dreamer_study.flows.commands.cli", "clean", str(first), "--yes"]
         done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     assert done.returncode == 2
     assert "second is running already" in done.stderr

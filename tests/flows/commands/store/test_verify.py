@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from flows.commands.cli import main
-from flows.commands.store.verify import find_damage
-from flows.live import report_mark
-from flows.plan import Plan
-from flows.run import Options, Shown, run_study
-from model.checkpoint import _save_tensors as save_tensors
-from model.checksums import write_checksums
-from pipeline.storage.integrity import sealed
-from sql.results import connect, query
+from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.commands.store.verify import find_damage
+from dreamer_study.flows.live import report_mark
+from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.run import Options, Shown, run_study
+from dreamer_study.model.checkpoint import _save_tensors as save_tensors
+from dreamer_study.model.checksums import write_checksums
+from dreamer_study.pipeline.storage.integrity import sealed
+from dreamer_study.sql.results import connect, query
 from tests.flows.by_hand import JobsByHand, study_file, tiny
 from tests.flows.small_study import TINY
 from tests.pipeline.storage.test_store import flip

@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from model import ops
-from model.config import dr_da
-from model.dreamer import (
+from dreamer_study.model import ops
+from dreamer_study.model.config import dr_da
+from dreamer_study.model.dreamer import (
     Context,
     DepthAttention,
     Dreamer,
@@ -21,12 +21,12 @@ from model.dreamer import (
     depth_code,
     position_code,
 )
-from model.ops import Documents, rms_norm
-from model.ops.native import engine as native
-from model.ops.native.functions import NativeAttendSequence, NativeMixedProduct
-from model.ops.native.fused import NativeAttention, NativeExperts
-from model.ops.native.shared_gradient import SharedWeights
-from model.training.step.wrapping import compile_parts, recompute_activations
+from dreamer_study.model.ops import Documents, rms_norm
+from dreamer_study.model.ops.native import engine as native
+from dreamer_study.model.ops.native.functions import NativeAttendSequence, NativeMixedProduct
+from dreamer_study.model.ops.native.fused import NativeAttention, NativeExperts
+from dreamer_study.model.ops.native.shared_gradient import SharedWeights
+from dreamer_study.model.training.step.wrapping import compile_parts, recompute_activations
 from tests.model.conftest import needs_compiler
 from tests.model.tiny_network import DR_DA, build, double, random_tokens
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.ops.native import build, library
-from model.ops.native.functions import NativeAttendDepth, NativeAttendSequence, NativeHeads, NativeRMSNorm
-from model.ops.native.signatures import signatures
+from dreamer_study.model.ops.native import build, library
+from dreamer_study.model.ops.native.functions import NativeAttendDepth, NativeAttendSequence, NativeHeads, NativeRMSNorm
+from dreamer_study.model.ops.native.signatures import signatures
 from tests.model.conftest import needs_compiler
 
 ROOT = Path(__file__).parents[4]
@@ -97,7 +97,7 @@ def test_a_library_that_cannot_be_loaded_is_said_once(cache, capsys):
 
 OPTIMISED = """
 import resource, torch
-from model.ops.native.functions import NativeAttendSequence, NativeRMSNorm
+from dreamer_study.model.ops.native.functions import NativeAttendSequence, NativeRMSNorm
 assert False, "python -O leaves this out"
 try:
     NativeRMSNorm.apply(torch.ones(3, 8), torch.ones(7), 1)

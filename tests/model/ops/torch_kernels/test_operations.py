@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch._dynamo.utils import counters
 
-from model import ops
-from model.ops import Routing, cross_entropy_sum, gradient_taps, swiglu_experts
-from model.ops.gpu import BLACKWELL, as_on_gpu
-from model.ops.torch_kernels import products, recurrent_experts
-from model.ops.torch_kernels.routing import MOST_ROUNDS, dispatch, route
+from dreamer_study.model import ops
+from dreamer_study.model.ops import Routing, cross_entropy_sum, gradient_taps, swiglu_experts
+from dreamer_study.model.ops.gpu import BLACKWELL, as_on_gpu
+from dreamer_study.model.ops.torch_kernels import products, recurrent_experts
+from dreamer_study.model.ops.torch_kernels.routing import MOST_ROUNDS, dispatch, route
 from tests.model.tiny_network import DR, build, by_reference, double, random_tokens
 
 

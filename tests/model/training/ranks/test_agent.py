@@ -4,7 +4,7 @@ import psutil
 import pytest
 from torch.distributed import TCPStore
 
-from model.training.ranks.bound import TORCHRUN, Child
+from dreamer_study.model.training.ranks.bound import TORCHRUN, Child
 from tests.waiting import until
 
 

@@ -14,16 +14,16 @@ import time
 import pytest
 import torch
 
-from model.checkpoint import newest_state
-from model.train import main, train
-from model.training.recording.records import read_record
-from pipeline.storage.locks import try_lock
+from dreamer_study.model.checkpoint import newest_state
+from dreamer_study.model.train import main, train
+from dreamer_study.model.training.recording.records import read_record
+from dreamer_study.pipeline.storage.locks import try_lock
 from tests.model.architectures.test_contract import write_own_run
 from tests.model.packed_folder import write_run
 from tests.waiting import PATIENCE_SECONDS, until
 
 CONTEXT = multiprocessing.get_context("forkserver")  # its processes have torch imported already
-CONTEXT.set_forkserver_preload(["model.train", "pyarrow.csv", "pyarrow.parquet"])
+CONTEXT.set_forkserver_preload(["dreamer_study.model.train", "pyarrow.csv", "pyarrow.parquet"])
 LAYERED = {"recurrent": False, "depth_attention": False}
 
 
@@ -205,7 +205,7 @@ def test_processes_of_their_own_end_cleanly_too(tmp_path):
     folder = write_run(tmp_path, batch_tokens=16)
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-m", "model.train", str(folder)],
+            [sys.executable, "-m", "dreamer_study.model.train", str(folder)],
             env={**os.environ, **environment},
             stderr=subprocess.PIPE,
             text=True,
@@ -226,7 +226,7 @@ def test_two_machines_train_a_run_by_torchrun(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         place = f"127.0.0.1:{server.getsockname()[1]}"
     options = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", place]
-    command = [sys.executable, "-m", "torch.distributed.run", *options, "-m", "model.train", str(shared)]
+    command = [sys.executable, "-m", "torch.distributed.run", *options, "-m", "dreamer_study.model.train", str(shared)]
     machines = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [machine.communicate(timeout=PATIENCE_SECONDS)[1] for machine in machines]
     assert [machine.returncode for machine in machines] == [0, 0], said

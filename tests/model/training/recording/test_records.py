@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from model.train import train
-from model.training.origins.provenance import CODE_CHANGES, code_digest, source_digests
-from model.training.recording.records import best_rates, choose_seed, further_rates, read_record
-from pipeline.errors import InputError
+from dreamer_study.model.train import train
+from dreamer_study.model.training.origins.provenance import CODE_CHANGES, code_digest, source_digests
+from dreamer_study.model.training.recording.records import best_rates, choose_seed, further_rates, read_record
+from dreamer_study.pipeline.errors import InputError
 from tests.model.packed_folder import write_run
 from tests.model.saved_files import rewrite, write_values
 
@@ -63,7 +63,7 @@ def test_the_rate_of_the_lowest_mean_loss_is_chosen_and_a_grid_grows_at_an_edge_
     assert further_rates([1, 2, 8], [*edge, *rows("X", {1: [1.0], 2: [2.0]})]) == [0.5, 32]
 
 
-CODE = {**source_digests("model.train"), "torch": torch.__version__}
+CODE = {**source_digests("dreamer_study.model.train"), "torch": torch.__version__}
 
 
 def read_code_changes(folder):

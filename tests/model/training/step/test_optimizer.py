@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from model.checkpoint import newest_state
-from model.train import train
-from model.training.config import TrainingConfig, read_run
-from model.training.step.averaging import WeightAverage, newest_share
-from model.training.step.optimizer import AdamW, scheduled_rate
-from model.training.trainer import Trainer
+from dreamer_study.model.checkpoint import newest_state
+from dreamer_study.model.train import train
+from dreamer_study.model.training.config import TrainingConfig, read_run
+from dreamer_study.model.training.step.averaging import WeightAverage, newest_share
+from dreamer_study.model.training.step.optimizer import AdamW, scheduled_rate
+from dreamer_study.model.training.trainer import Trainer
 from tests.model.packed_folder import write_run
 
 

@@ -12,11 +12,11 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 from torch._inductor import config as inductor
 
-from model import ops
-from model.dreamer import Dreamer
-from model.ops.gpu import as_on_gpu
-from model.training.step import wrapping
-from model.training.step.wrapping import compile_parts, compiles, recompute_activations
+from dreamer_study.model import ops
+from dreamer_study.model.dreamer import Dreamer
+from dreamer_study.model.ops.gpu import as_on_gpu
+from dreamer_study.model.training.step import wrapping
+from dreamer_study.model.training.step.wrapping import compile_parts, compiles, recompute_activations
 from tests.model.tiny_network import (
     DR_DA,
     LA,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.errors import InputError
-from pipeline.sources.columns.sql import FORMER, as_list, bind, evaluate, last_boxed, named_columns, parse
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.columns.sql import FORMER, as_list, bind, evaluate, last_boxed, named_columns, parse
 
 
 def found(expression, **columns):

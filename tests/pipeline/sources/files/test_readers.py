@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.errors import InputError
-from pipeline.sources.columns.sql import bind, evaluate, named_columns
-from pipeline.sources.files.readers import open_rows
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.columns.sql import bind, evaluate, named_columns
+from dreamer_study.pipeline.sources.files.readers import open_rows
 
 
 def as_texts(table):

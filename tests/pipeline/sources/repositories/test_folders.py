@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline.errors import InputError
-from pipeline.sources.repositories.folders import found_or_fetched, resolved_revision, source_files
-from pipeline.sources.repositories.splits import card_configurations, find_split, has_splits, select_files
-from pipeline.sources.table import resolve_source
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.repositories.folders import found_or_fetched, resolved_revision, source_files
+from dreamer_study.pipeline.sources.repositories.splits import card_configurations, find_split, has_splits, select_files
+from dreamer_study.pipeline.sources.table import resolve_source
 from tests.mirror import MIRROR, needs_mirror
 
 

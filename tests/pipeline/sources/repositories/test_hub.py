@@ -103,11 +103,11 @@ def run(program, tmp_path, port, **environment):
 
 
 PRELUDE = """
-from pipeline.benchmarks.table import resolve_benchmark
-from pipeline.sources.repositories.folders import download, found_or_fetched, resolved_revision
-from pipeline.sources.repositories.splits import find_split
-from pipeline.errors import InputError
-from pipeline.sources.table import resolve_source
+from dreamer_study.pipeline.benchmarks.table import resolve_benchmark
+from dreamer_study.pipeline.sources.repositories.folders import download, found_or_fetched, resolved_revision
+from dreamer_study.pipeline.sources.repositories.splits import find_split
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.table import resolve_source
 def attempt(mirror=None, splits=("train",), **options):
     fields = {"name": "s", "repository": "openai/gsm8k", "configuration": "main", "text": "answer"}
     source = resolve_source(fields | {key: options.pop(key) for key in {"repository", "revision"} & options.keys()})
@@ -190,7 +190,7 @@ def test_a_check_prints_the_pins(tmp_path, hub):
     study["data"]["sources"] += ["gsm8k", *({"name": n, "repository": r, "text": "a"} for n, r in sets.items())]
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
     program = """
-from flows.commands.cli import main
+from dreamer_study.flows.commands.cli import main
 print(main(["sources", "--check", "study.yaml"]))
 """
     result = run(program, tmp_path, hub.server_port)
