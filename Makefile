@@ -15,7 +15,7 @@ test-slow: $(READY)
 	$(BIN)/pytest -m slow -n auto --maxprocesses 4 --dist loadfile
 
 up: $(READY)
-	$(BIN)/python -m dreamer_study.flows.prefect.serve
+	$(BIN)/python -m dreamer_study.flows.commands.make_up
 
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo && $(BIN)/mypy

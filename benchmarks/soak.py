@@ -56,8 +56,8 @@ TABLES = {
 }
 VICTIMS = {
     "flow": "dreamer_study.flows.commands.cli",
-    "trainer": "-m dreamer_study.model.staying dreamer_study.model.train",
-    "evaluator": "-m dreamer_study.model.staying dreamer_study.model.evaluate",
+    "trainer": "-m dreamer_study.model.worker dreamer_study.model.train",
+    "evaluator": "-m dreamer_study.model.worker dreamer_study.model.evaluate",
     "server": "server start",
 }
 LONGEST_SECONDS = 1200  # for one study

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dreamer_study.model.architecture import DreamerConfig
+from dreamer_study.model.dreamer_config import DreamerConfig
 from dreamer_study.pipeline.errors import InputError
 
 ELEMENT_BYTES = 2  # bfloat16

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from dreamer_study.model.architecture import DreamerConfig
+from dreamer_study.model.dreamer_config import DreamerConfig
 from dreamer_study.model.matching import match
 from dreamer_study.pipeline.errors import InputError
 

@@ -20,8 +20,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dreamer_study.model import ops
-from dreamer_study.model.architecture import DreamerConfig
-from dreamer_study.model.dreamer_network import DreamerNetwork
+from dreamer_study.model.dreamer_cache import DreamerNetwork
+from dreamer_study.model.dreamer_config import DreamerConfig
 from dreamer_study.model.ops import Attended, AttentionOperands, Documents, ExpertOperands, Routing, Visible
 from dreamer_study.pipeline.errors import InputError
 

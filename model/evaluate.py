@@ -26,13 +26,13 @@ from typing import Any
 
 import torch
 
-from dreamer_study.model.checkpoint import weights_in
+from dreamer_study.model.checkpoints.models import weights_in
+from dreamer_study.model.evaluation.benchmark_rows import Part, Task, join, split_evaluation, write_rows
+from dreamer_study.model.evaluation.held_out import PlainTask
 from dreamer_study.model.evaluation.job import Checkpoint, Job, Output, read_job
 from dreamer_study.model.evaluation.language_model import LanguageModel, load_language_model
-from dreamer_study.model.evaluation.parts import Part, Task, join, split_evaluation, write_rows
-from dreamer_study.model.evaluation.tasks import PlainTask
+from dreamer_study.model.evaluation.observe import Sample, sample_of_stream
 from dreamer_study.model.evaluation.tokenizer import Tokenizer, load_tokenizer
-from dreamer_study.model.introspect import Sample, sample_of_stream
 from dreamer_study.model.ops.device import use_one_core
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import write_text_atomically
@@ -75,8 +75,8 @@ def build_tasks(job: Job) -> list[Task]:
         default["max_new_tokens"] = job.max_new_tokens
     if all(map(_is_plain, job.tasks)):  # importing lm-eval takes seconds
         return [PlainTask(task, **default) for task in job.tasks]
-    from dreamer_study.model.evaluation.harness_definitions import tune_libraries
-    from dreamer_study.model.evaluation.harness_tasks import HarnessTask
+    from dreamer_study.model.evaluation.lm_eval_definitions import tune_libraries
+    from dreamer_study.model.evaluation.lm_eval_tasks import HarnessTask
 
     tune_libraries()
     # The datasets library recognises files by date, and would take an earlier copy for the present data.

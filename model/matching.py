@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dreamer_study.model.accounting import flops_per_token, parameters
-from dreamer_study.model.architecture import DreamerConfig
+from dreamer_study.model.dreamer_config import DreamerConfig
 from dreamer_study.pipeline.errors import InputError
 
 SIZE_STEP = 8

@@ -28,9 +28,9 @@ from torch.profiler import ProfilerActivity, profile
 
 from dreamer_study.model.ops.gpu import on_gpu, slow_products
 from dreamer_study.model.training.config import read_run
-from dreamer_study.model.training.origins.provenance import record_code_change, source_digests
-from dreamer_study.model.training.ranks.distributed import OtherRankFailed, Ranks, TrainingFailed, process_group
-from dreamer_study.model.training.recording.recorder import Recorder
+from dreamer_study.model.training.provenance import record_code_change, source_digests
+from dreamer_study.model.training.ranks import OtherRankFailed, Ranks, TrainingFailed, process_group
+from dreamer_study.model.training.recorder import Recorder
 from dreamer_study.model.training.trainer import Trainer
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.locks import holder, sign, try_lock

@@ -13,7 +13,7 @@ import pandas as pd
 
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.definitions import INTERNAL
-from dreamer_study.sql.keeping import keep_views
+from dreamer_study.sql.materialised import keep_views
 from dreamer_study.sql.results import connect
 
 VALIDATION = "validation"  # the task that stands for the held-out documents of the curated corpus

@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from benchmarks.curation.corpus import Corpus, corpus, texts_of
 from benchmarks.tables import print_table
+from dreamer_study.pipeline.dedup.deduplicate import deduplicate
 from dreamer_study.pipeline.dedup.settings import DedupSettings
-from dreamer_study.pipeline.dedup.stage import deduplicate
 from dreamer_study.pipeline.storage.documents import KEPT, read_documents
 from dreamer_study.pipeline.text.arrays import distinct, jaccard
 from dreamer_study.pipeline.text.words import text_column, word_blocks

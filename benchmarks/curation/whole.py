@@ -28,9 +28,9 @@ import pyarrow.parquet as pq
 from benchmarks.curation.corpus import MEAN_WORDS, corpus
 from benchmarks.tables import print_table
 from dreamer_study.flows.jobs.cluster import open_jobs
-from dreamer_study.flows.plan import Plan
-from dreamer_study.flows.prepare import prepare_data
-from dreamer_study.flows.run import Shown
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.running.curation import prepare_data
+from dreamer_study.flows.running.study import Shown
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.storage.digests import digest

@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
 from benchmarks.random_stream import write_random_stream, write_run
-from dreamer_study.flows.models import plan_models
+from dreamer_study.flows.plan.model_plan import plan_models
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.model.config import DreamerConfig
 from dreamer_study.model.ops.gpu import as_on_gpu

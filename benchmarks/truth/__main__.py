@@ -22,17 +22,17 @@ import pyarrow as pa
 
 from benchmarks.tables import print_table
 from benchmarks.truth.documents import read_dropped, write_documents
+from dreamer_study.pipeline.decontaminate.decontaminate import decontaminate
 from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
-from dreamer_study.pipeline.decontaminate.stage import decontaminate
+from dreamer_study.pipeline.dedup.deduplicate import deduplicate
 from dreamer_study.pipeline.dedup.settings import DedupSettings
-from dreamer_study.pipeline.dedup.stage import deduplicate
+from dreamer_study.pipeline.sources.read import read_source
 from dreamer_study.pipeline.sources.repositories.splits import find_split
-from dreamer_study.pipeline.sources.stage import read_source
 from dreamer_study.pipeline.sources.table import resolve_source
 from dreamer_study.pipeline.storage.documents import read_documents
 from dreamer_study.pipeline.text.number_words import NUMBER_WORDS
 from dreamer_study.pipeline.text.words import text_column, word_blocks
-from dreamer_study.pipeline.traces.stage import strip_traces
+from dreamer_study.pipeline.traces.strip_source import strip_traces
 from dreamer_study.pipeline.worlds.planting import EDITS
 from dreamer_study.pipeline.worlds.settings import WorldSettings
 from dreamer_study.pipeline.worlds.tasks import world_items

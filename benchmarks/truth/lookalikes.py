@@ -26,8 +26,8 @@ from benchmarks.tables import print_table
 from benchmarks.truth.documents import read_dropped, write_documents
 from dreamer_study.pipeline.benchmarks.items import benchmark_items
 from dreamer_study.pipeline.benchmarks.table import resolve_benchmark
+from dreamer_study.pipeline.decontaminate.decontaminate import decontaminate
 from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
-from dreamer_study.pipeline.decontaminate.stage import decontaminate
 from dreamer_study.pipeline.text.number_words import CARDINALS
 
 BENCHMARKS = ("gsm8k", "mathqa", "mmlu_math")

@@ -14,7 +14,7 @@ from importlib import import_module
 
 from dreamer_study.flows.commands.parser import parser
 from dreamer_study.flows.jobs import BAD_INPUT, Failed, Stopped
-from dreamer_study.flows.watching.progress import end_now, printable
+from dreamer_study.flows.progress.reports import end_now, printable
 from dreamer_study.pipeline.errors import InputError
 
 BAD_PLACES = (errno.EROFS, errno.ENAMETOOLONG)

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from dreamer_study.flows.watching.progress import printable
+from dreamer_study.flows.progress.reports import printable
 
 
 class _Console(Console):

@@ -21,7 +21,7 @@ from dreamer_study.flows.jobs import Event, Failed, Job, Jobs, Stopped, teller
 from dreamer_study.flows.jobs.devices import cores, lock_gpus, share_ranks, visible_gpus
 from dreamer_study.flows.jobs.local import LocalJobs, check_status, started
 from dreamer_study.flows.study.configuration import Study
-from dreamer_study.model.training.ranks.bound import GRACE_SECONDS, TICK_SECONDS, stop
+from dreamer_study.model.processes import GRACE_SECONDS, TICK_SECONDS, stop
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.locks import try_lock
 from dreamer_study.pipeline.storage.parallel import LOST, scheduler

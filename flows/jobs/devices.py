@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from dreamer_study.flows.jobs.private import open_private, private_folder
+from dreamer_study.flows.jobs.private_files import open_private, private_folder
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.locks import try_lock

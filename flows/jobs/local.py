@@ -1,6 +1,6 @@
 """Run jobs as processes of this machine: as many as it has cores or GPUs, the most urgent first.
 
-A process stays for the next job of its kind (`model/staying.py`), since imports take seconds. On GPUs only evaluators
+A process stays for the next job of its kind (`model/worker.py`), since imports take seconds. On GPUs only evaluators
 stay, each on its device, of whose memory each keeps half a gigabyte; a training ends, and frees its devices. Up to
 `compute.per_gpu` processes share a GPU, which small models leave idle most of the time.
 """
@@ -20,9 +20,9 @@ from typing import Any
 
 from dreamer_study.flows.jobs import BAD_INPUT, Event, Failed, Job, Jobs, Stopped, teller
 from dreamer_study.flows.jobs.devices import concurrency, gpus, lock_gpus, machine_memory, visible_gpus
-from dreamer_study.flows.jobs.private import compiled_libraries
+from dreamer_study.flows.jobs.private_files import compiled_libraries
 from dreamer_study.flows.study.configuration import Study
-from dreamer_study.model.training.ranks.bound import GRACE_SECONDS, Child, stop
+from dreamer_study.model.processes import GRACE_SECONDS, Child, stop
 from dreamer_study.pipeline.errors import InputError
 
 EVALUATION_MEMORY = 2 * 10**9  # bytes for lm-eval, torch and a model: memory can be shorter than cores
@@ -130,7 +130,7 @@ class LocalJobs(Jobs):
 
     def _start(self, job: Job, environment: Mapping[str, str], *, stays: bool) -> Child:
         """Start a process for a job; the study's folder tells in a list of processes whose one that stays is."""
-        staying = ("dreamer_study.model.staying", job.program, str(self._folder))
+        staying = ("dreamer_study.model.worker", job.program, str(self._folder))
         program, *arguments = staying if stays else (job.program, *job.arguments)
         process = started(program, arguments, job.log, environment, ranks=job.devices, asked=stays)
         with self._lock:

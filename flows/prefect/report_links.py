@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from threading import Thread
 
-from dreamer_study.flows.jobs.private import open_private, private_folder
+from dreamer_study.flows.jobs.private_files import open_private, private_folder
 from dreamer_study.flows.prefect.server import secret
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.pipeline.storage.digests import digest

@@ -22,8 +22,8 @@ from tempfile import NamedTemporaryFile
 from urllib.parse import urlsplit
 
 from dreamer_study.flows.jobs import Failed
-from dreamer_study.flows.jobs.private import private_folder
-from dreamer_study.model.training.ranks.bound import bound_command
+from dreamer_study.flows.jobs.private_files import private_folder
+from dreamer_study.model.processes import bound_command
 from dreamer_study.pipeline.errors import InputError
 
 START_SECONDS = 300  # 5 to 18 on a free machine; 112 were seen beside ten other programs

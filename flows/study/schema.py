@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from dreamer_study.flows.study.configuration import OF_ALL, Study
 from dreamer_study.flows.study.data_section import BUILTIN, PAPER
-from dreamer_study.model.architecture import DreamerConfig
+from dreamer_study.model.dreamer_config import DreamerConfig
 from dreamer_study.model.training.config import TrainingConfig
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.benchmarks.table import BENCHMARKS, SHORT_KEYS

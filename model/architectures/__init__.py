@@ -1,4 +1,4 @@
 """Architectures of anybody's: the contract that a network meets, its description, its code, models of transformers.
 
-`model.networks` builds a network from its description, `model.networks.counting` counts its costs.
+`model.architectures.build` builds a network from its description, `model.architectures.count_flops` counts its costs.
 """

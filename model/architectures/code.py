@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from dreamer_study.model.architectures.module import TRANSFORMERS, ModuleConfig
+from dreamer_study.model.module_config import TRANSFORMERS, ModuleConfig
 from dreamer_study.pipeline.errors import InputError
 
 TRUSTED = "trusted_"  # begins the names of modules that are loaded from files

@@ -1,7 +1,7 @@
 """Score and generate text with a trained network: network, tokenizer and batching behind a method for each request.
 
 lm-eval has three kinds of requests: log-likelihoods of continuations, rolling log-likelihoods of texts, generated
-answers. `LanguageModel.answer` answers all that is asked by tasks of both kinds (harness_tasks.py, tasks.py).
+answers. `LanguageModel.answer` answers all that is asked by tasks of both kinds (lm_eval_tasks.py, held_out.py).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
-from dreamer_study.model.architectures.contract import Network
-from dreamer_study.model.checkpoint import load_model, weights_in
-from dreamer_study.model.evaluation.scoring import Scoring, rolling_windows
+from dreamer_study.model.checkpoints.models import load_model, weights_in
+from dreamer_study.model.contract import Network
+from dreamer_study.model.evaluation.generate import AfterPrompts, generate, nothing
+from dreamer_study.model.evaluation.log_likelihoods import Scoring, rolling_windows
 from dreamer_study.model.evaluation.tokenizer import Tokenizer, load_tokenizer
-from dreamer_study.model.generate import AfterPrompts, generate, nothing
 from dreamer_study.model.ops.device import choose_device
 from dreamer_study.model.ops.gpu import on_gpu, set_up
 from dreamer_study.pipeline.errors import InputError

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dreamer_study.model.training.origins.provenance import evaluation_code, packages
+from dreamer_study.model.training.provenance import evaluation_code, packages
 from dreamer_study.pipeline.errors import InputError
 
 KEYS = ("run_id", "tokens", "task", "metric", "filter")

@@ -15,19 +15,19 @@ import torch
 from torch import Tensor
 
 from dreamer_study.model import ops
+from dreamer_study.model.architectures.build import build
 from dreamer_study.model.architectures.code import FOLDER as CODE
-from dreamer_study.model.checkpoint import State, load_tensors, newest_state
-from dreamer_study.model.networks import build
+from dreamer_study.model.checkpoints.models import State, load_tensors, newest_state
 from dreamer_study.model.ops.device import choose_device, choose_precision, use_one_core
 from dreamer_study.model.ops.gpu import on_gpu, set_up
+from dreamer_study.model.training.adamw import AdamW, scheduled_rate
+from dreamer_study.model.training.compile_and_recompute import compile_parts, compiles, recompute_activations
 from dreamer_study.model.training.config import Run
-from dreamer_study.model.training.origins.provenance import find_code_change, source_digests
-from dreamer_study.model.training.ranks.distributed import Ranks, TrainingFailed
-from dreamer_study.model.training.saving import part_of, write_state
-from dreamer_study.model.training.step.averaging import WeightAverage
-from dreamer_study.model.training.step.optimizer import AdamW, scheduled_rate
-from dreamer_study.model.training.step.wrapping import compile_parts, compiles, recompute_activations
+from dreamer_study.model.training.provenance import find_code_change, source_digests
+from dreamer_study.model.training.ranks import Ranks, TrainingFailed
+from dreamer_study.model.training.save import part_of, write_state
 from dreamer_study.model.training.stream import IGNORED, START_HASH, Batch, data_digest, extend_hash, open_stream
+from dreamer_study.model.training.weight_average import WeightAverage
 from dreamer_study.pipeline.errors import InputError
 
 LOSS_WINDOW = 100

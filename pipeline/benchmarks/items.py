@@ -62,7 +62,7 @@ def benchmark_items(benchmark: Benchmark, folder: Path | str) -> pa.Table:
 def task_specifications(
     benchmark: Benchmark, folder: Path | str, output: Path | str, *, beside: Path = Path(), mirror: Path | None = None
 ) -> list[dict[str, Any]]:
-    """Describe each leaf task for `model.evaluation.harness_definitions.build_task`: JSON-able, with absolute paths.
+    """Describe each leaf task for `model.evaluation.lm_eval_definitions.build_task`: JSON-able, with absolute paths.
 
     `output` is the folder for the texts of a benchmark with `rows`, or whose `text` is more than a column; each text
     is written once. Task files lie `beside` the study (`task_file`). Raises InputError when the data or a task file is

@@ -29,7 +29,7 @@ from itertools import pairwise, zip_longest
 
 import numpy as np
 
-from dreamer_study.pipeline.text.deciding import asks_otherwise
+from dreamer_study.pipeline.text.deciding_words import asks_otherwise
 from dreamer_study.pipeline.text.ngrams import word_id
 from dreamer_study.pipeline.text.number_words import NUMBER_WORDS, ONE
 from dreamer_study.pipeline.text.words import LETTERS, NUMBER, SIGN, Words

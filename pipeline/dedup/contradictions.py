@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 from dreamer_study.pipeline.dedup.settings import GUARDS
 from dreamer_study.pipeline.text.answers import answer_key
 from dreamer_study.pipeline.text.arrays import IdTable, bounds, distinct, intersections, ranges
-from dreamer_study.pipeline.text.deciding import DECIDING
+from dreamer_study.pipeline.text.deciding_words import DECIDING
 from dreamer_study.pipeline.text.ngrams import sequence_ids, word_id
 from dreamer_study.pipeline.text.normal_form import SIGNS
 from dreamer_study.pipeline.text.number_words import NUMBER_WORDS

@@ -7,7 +7,7 @@ Of a document without a question, it is the hash of its response. The choice dep
 seed, their order, or how many processes there are.
 
 Files in the folder of the packed tokens: `dropped/` with every held-out document; of those of the lowest hashes of each
-split, three files of plain items for `model.evaluation.tasks`. In `validation.responses.items.jsonl` the target is the
+split, three files of plain items for `model.evaluation.held_out`. In `validation.responses.items.jsonl` the target is the
 response after the prompt, in `validation.answers.items.jsonl` the word before the last mark of an answer, in
 `validation.all.items.jsonl` the training text after its first word: what is scored is what is learned.
 """

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal, get_args
 
-from dreamer_study.pipeline.worlds.crowd import Crowd
+from dreamer_study.pipeline.worlds.distinct_problems import Crowd
 from dreamer_study.pipeline.worlds.drawing import GRAM, grams, jaccard, pick, words
 from dreamer_study.pipeline.worlds.stories import Story
 

@@ -20,7 +20,7 @@ import yaml
 
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.parallel import Progress, quiet
-from dreamer_study.pipeline.worlds.crowd import Crowd
+from dreamer_study.pipeline.worlds.distinct_problems import Crowd
 from dreamer_study.pipeline.worlds.drawing import pick, shuffled
 from dreamer_study.pipeline.worlds.planting import (
     BROKEN,

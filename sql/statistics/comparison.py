@@ -16,7 +16,7 @@ import pandas as pd
 
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.connection import connect
-from dreamer_study.sql.keeping import keep_views
+from dreamer_study.sql.materialised import keep_views
 from dreamer_study.sql.names import AVERAGE
 from dreamer_study.sql.statistics.comparability import (
     SIDES,

@@ -98,7 +98,7 @@ def test_a_page_of_many_figures_is_measured():
     ("kind", "program"), [("evaluator", "dreamer_study.model.evaluate"), ("trainer", "dreamer_study.model.train")]
 )
 def test_processes_that_train_and_evaluate_are_victims(tmp_path: Path, kind: str, program: str) -> None:
-    group = started("dreamer_study.model.staying", [program, str(tmp_path)], tmp_path / "log.txt", {}, asked=True)
+    group = started("dreamer_study.model.worker", [program, str(tmp_path)], tmp_path / "log.txt", {}, asked=True)
     killed: list[str] = []
     until(lambda: killed.extend(_kill_one(tmp_path, Random(0))) or killed)  # it has its name a moment after its start
     assert killed == [kind]

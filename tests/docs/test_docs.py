@@ -16,9 +16,9 @@ import torch
 
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.parser import GROUPS
-from dreamer_study.flows.plan import Plan
-from dreamer_study.flows.prepare import prepare_data
-from dreamer_study.flows.run import write_run
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.running.curation import prepare_data
+from dreamer_study.flows.running.study import write_run
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.sql.results import ingest, query
 from tests.flows.small_study import small_study

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from dreamer_study.flows.commands.cli import main
-from dreamer_study.flows.models import plan_models, size
+from dreamer_study.flows.plan.model_plan import plan_models, size
 from dreamer_study.flows.study.loading import load_study
-from dreamer_study.model.checkpoint import load_model
+from dreamer_study.model.checkpoints.models import load_model
 from dreamer_study.sql.results import query
 from tests.faults.processes import start
 from tests.flows.test_whole_study import same_tables

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dreamer_study.flows.checks import check_study
 from dreamer_study.flows.commands.cli import main
-from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.plan.preflight import check_study
+from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.study.loading import load_study, read_yaml
-from dreamer_study.model.evaluation.harness_definitions import build_task
+from dreamer_study.model.evaluation.lm_eval_definitions import build_task
 from dreamer_study.pipeline.benchmarks.items import benchmark_items, task_specifications
+from dreamer_study.pipeline.sources.read import read_source
 from dreamer_study.pipeline.sources.repositories.folders import source_files
-from dreamer_study.pipeline.sources.stage import read_source
 from tests.flows.commands.test_new import errors
 from tests.flows.small_study import PROJECT
 from tests.pipeline.documents import read

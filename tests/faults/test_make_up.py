@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dreamer_study.flows.watching.single import LOCK
+from dreamer_study.flows.progress.study_lock import LOCK
 from dreamer_study.pipeline.storage.locks import holder
 from dreamer_study.sql.results import query
 from tests.faults.processes import PREFECT, ask, child, environment, plant, refuses_strangers, started_for, trains
@@ -37,7 +37,7 @@ class MakeUp:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "dreamer_study.flows.prefect.serve"]
+        command = [sys.executable, "-m", "dreamer_study.flows.commands.make_up"]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 command, cwd=PROJECT, env=self.environment, stdout=output, stderr=output, start_new_session=True

@@ -16,19 +16,19 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from dreamer_study.flows.plan import Plan
-from dreamer_study.flows.prepare import prepare_data
-from dreamer_study.flows.run import Shown
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.running.curation import prepare_data
+from dreamer_study.flows.running.study import Shown
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.model.evaluate import evaluate
 from dreamer_study.model.evaluation.job import read_job
 from dreamer_study.model.train import train
+from dreamer_study.pipeline.decontaminate.decontaminate import decontaminate
 from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
-from dreamer_study.pipeline.decontaminate.stage import decontaminate
+from dreamer_study.pipeline.dedup.deduplicate import deduplicate
 from dreamer_study.pipeline.dedup.settings import DedupSettings
-from dreamer_study.pipeline.dedup.stage import deduplicate
 from dreamer_study.pipeline.storage.integrity import MANIFEST
-from dreamer_study.pipeline.tokens.stage import pack
+from dreamer_study.pipeline.tokens.pack_shards import pack
 from dreamer_study.pipeline.tokens.tokenizer import train_tokenizer
 from tests.copies import exit_status
 from tests.flows.small_study import small_study

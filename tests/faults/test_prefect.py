@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dreamer_study.flows.prefect.in_process import environment
+from dreamer_study.flows.commands.run_here import environment
 from dreamer_study.flows.prefect.server import await_server, own_server
 from dreamer_study.sql.results import query
 from tests.faults.processes import ask, child, start, started_for, trains
@@ -117,7 +117,7 @@ def test_a_cancelled_run_ends_and_is_shown_as_cancelled(folder: Path) -> None:
     began = time.monotonic()
     answer = ask(run.address, f"flow_runs/{flow_run['id']}/set_state", {"state": {"type": "CANCELLING"}})
     assert answer["status"] == "ACCEPT"
-    trainer = "dreamer_study.model.staying"
+    trainer = "dreamer_study.model.worker"
     until(lambda: child(run.process.pid, trainer) is None)
     seconds = time.monotonic() - began
     said = run.ended()

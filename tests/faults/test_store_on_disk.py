@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dreamer_study.flows.plan import Plan
-from dreamer_study.flows.prepare import prepare_data
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.running.curation import prepare_data
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.sql.results import query
 from tests.faults.processes import start, started_for, trains

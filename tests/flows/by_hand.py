@@ -12,11 +12,11 @@ import pyarrow as pa
 import yaml
 
 from dreamer_study.flows.jobs import Event, Job
-from dreamer_study.flows.plan import Plan, Run
-from dreamer_study.flows.prepare import prepare_data
+from dreamer_study.flows.plan.study_plan import Plan, Run
+from dreamer_study.flows.running.curation import prepare_data
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
-from dreamer_study.model.evaluation.parts import write_rows
+from dreamer_study.model.evaluation.benchmark_rows import write_rows
 from tests.flows.small_study import TINY
 from tests.model.saved_files import rewrite, write_values
 from tests.pipeline.documents import lines

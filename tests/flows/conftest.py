@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dreamer_study.flows.plan import Plan
-from dreamer_study.flows.prepare import prepare_data
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.running.curation import prepare_data
 from tests.flows.by_hand import at_once, tiny
 
 

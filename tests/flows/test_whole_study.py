@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.soak import read_tables
-from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.sql.results import connect
 from tests.faults.processes import start

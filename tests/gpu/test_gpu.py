@@ -14,12 +14,12 @@ from torch import Tensor
 from benchmarks.gpu.memory import PRESETS, read_preset
 from benchmarks.random_stream import write_random_stream
 from dreamer_study.model.config import DreamerConfig
-from dreamer_study.model.generate import generate
+from dreamer_study.model.evaluation.generate import generate
 from dreamer_study.model.ops import Routing, cross_entropy_sum, swiglu_experts
 from dreamer_study.model.ops.torch_kernels.routing import dispatch
 from dreamer_study.model.train import train
+from dreamer_study.model.training.compile_and_recompute import compile_parts
 from dreamer_study.model.training.config import read_run
-from dreamer_study.model.training.step.wrapping import compile_parts
 from dreamer_study.model.training.trainer import Trainer
 from tests.model.conftest import as_gpu  # noqa: F401  a fixture
 from tests.model.packed_folder import write_run
@@ -102,7 +102,7 @@ def test_the_loss_of_a_large_head(device: torch.device, compiled: bool) -> None:
 @pytest.mark.parametrize("config", VARIANTS)
 def test_gradients_in_bfloat16(device: torch.device, config, compiled: bool) -> None:
     if compiled and device.type == "cpu":
-        pytest.skip("tests/model/training/step/test_wrapping.py compiles for the CPU")
+        pytest.skip("tests/model/training/test_compile_and_recompute.py compiles for the CPU")
     model = build(config, torch.float32)
     exact = by_reference(gradients, model, random_tokens(), documents=random_documents())
     narrow = twin(model, dtype=torch.bfloat16).to(device)

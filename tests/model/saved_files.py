@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dreamer_study.model.checkpoint import save_weights
-from dreamer_study.model.checksums import write_checksums
+from dreamer_study.model.checkpoints.checksums import write_checksums
+from dreamer_study.model.checkpoints.models import save_weights
 from dreamer_study.model.dreamer import Dreamer
-from dreamer_study.model.training.recording.records import StepLog
+from dreamer_study.model.training.step_log import StepLog
 
 
 def save_model(folder: Path, model: Dreamer, *content: Any, **options: Any) -> None:

@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dreamer_study.model import ops
-from dreamer_study.model.architecture import MIXTURES, DreamerConfig
 from dreamer_study.model.dreamer import ATTENTIONS, Context, Dreamer, Router, Weights, balance_step, depth_code
+from dreamer_study.model.dreamer_config import MIXTURES, DreamerConfig
 from dreamer_study.model.ops import Attended, Documents
 from dreamer_study.model.ops.torch_kernels import attention as torch_attention
 from dreamer_study.model.ops.types import document_positions
-from dreamer_study.model.training.step.wrapping import compile_parts
+from dreamer_study.model.training.compile_and_recompute import compile_parts
 from dreamer_study.pipeline.errors import InputError
 from tests.model.conftest import attend_documents
 from tests.model.tiny_network import (

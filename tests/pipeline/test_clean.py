@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import dreamer_study.pipeline
 from dreamer_study.pipeline.clean import CleanSettings, clean
-from dreamer_study.pipeline.sources.stage import read_source
+from dreamer_study.pipeline.sources.read import read_source
 from dreamer_study.pipeline.sources.table import resolve_source
 from dreamer_study.pipeline.storage.documents import DocumentWriter, read_documents, shards
-from dreamer_study.pipeline.traces.stage import strip_traces
+from dreamer_study.pipeline.traces.strip_source import strip_traces
 from tests.pipeline.documents import read, table, write
 
 OFF = CleanSettings(**{name: False if value is True else None for name, value in vars(CleanSettings()).items()})

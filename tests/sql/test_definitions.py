@@ -11,7 +11,7 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql import results
 from dreamer_study.sql.connection import connect
 from dreamer_study.sql.definitions import FOLDER, comments, definitions, digest, views
-from dreamer_study.sql.keeping import KEPT, keep_views
+from dreamer_study.sql.materialised import KEPT, keep_views
 from dreamer_study.sql.results import query
 from tests.reports.small_results import STUDY, whole_study
 from tests.sql.by_hand import one_line

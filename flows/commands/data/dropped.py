@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from dreamer_study.flows.commands.tables import console, print_table, printable
-from dreamer_study.flows.data import DataPlan
-from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.plan.data_plan import DataPlan
+from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.decontaminate.settings import GRADES
 from dreamer_study.pipeline.errors import InputError

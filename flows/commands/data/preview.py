@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from dreamer_study.flows.commands.tables import printable
-from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.documents import shards

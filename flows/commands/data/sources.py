@@ -11,8 +11,8 @@ from pathlib import Path
 import pandas as pd
 
 from dreamer_study.flows.commands.tables import console, print_table
+from dreamer_study.flows.progress import reports
 from dreamer_study.flows.study.loading import load_study, presets
-from dreamer_study.flows.watching import progress
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.benchmarks.table import BENCHMARKS
 from dreamer_study.pipeline.errors import InputError
@@ -89,8 +89,8 @@ def download(options: argparse.Namespace) -> None:
     """
     entries = [entry for name in options.names for entry in _entries(name)]
     print_notices(entry for entry in entries if isinstance(entry, Source))
-    with progress.listening(progress.Lines()):
-        found = folders.download(entries, options.mirror, progress=partial(progress.report, "download"))
+    with reports.listening(reports.Lines()):
+        found = folders.download(entries, options.mirror, progress=partial(reports.report, "download"))
     print(*found, sep="\n")
 
 
@@ -98,7 +98,7 @@ def print_notices(chosen: Iterable[Source]) -> None:
     """Print what a person should know of the sources before they are used, on standard error."""
     for source in chosen:
         for notice in notices(source):
-            progress.write_line(f"note: {notice}")
+            reports.write_line(f"note: {notice}")
 
 
 def _entries(name: str) -> list[Source | Benchmark]:

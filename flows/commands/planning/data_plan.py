@@ -11,9 +11,9 @@ import pandas as pd
 
 from dreamer_study.flows.commands.planning.time_plan import BYTES_PER_TOKEN
 from dreamer_study.flows.jobs.devices import cores
-from dreamer_study.flows.losses import repetition
-from dreamer_study.flows.plan import Plan
-from dreamer_study.flows.prepare import PROCESS_MEMORY
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.running.curation import PROCESS_MEMORY
+from dreamer_study.flows.running.curation_warnings import repetition
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.repositories.folders import source_files

@@ -8,7 +8,6 @@ from functools import partial
 
 import pandas as pd
 
-from dreamer_study.flows.checks import bytes_written, check_data, phases, state_bytes, study_warnings
 from dreamer_study.flows.commands.planning.data_plan import amount, data_sizes
 from dreamer_study.flows.commands.planning.time_plan import (
     CPU_CORE,
@@ -20,12 +19,13 @@ from dreamer_study.flows.commands.planning.time_plan import (
 )
 from dreamer_study.flows.commands.tables import console, print_table
 from dreamer_study.flows.jobs.devices import gpus
-from dreamer_study.flows.models import PlannedModel, check_trusted, plan_models, size
-from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.plan.model_plan import PlannedModel, check_trusted, plan_models, size
+from dreamer_study.flows.plan.preflight import bytes_written, check_data, phases, state_bytes, study_warnings
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.progress.disk import free_bytes
+from dreamer_study.flows.progress.study_lock import LOCK
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
-from dreamer_study.flows.watching.looks import free_bytes
-from dreamer_study.flows.watching.single import LOCK
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.source import notices
 from dreamer_study.reports.text.numbers import duration

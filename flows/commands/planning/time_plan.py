@@ -6,9 +6,9 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dreamer_study.flows.checks import Training, phases
 from dreamer_study.flows.jobs.devices import cores, gpus, share_ranks
-from dreamer_study.flows.models import PlannedModel
+from dreamer_study.flows.plan.model_plan import PlannedModel
+from dreamer_study.flows.plan.preflight import Training, phases
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.data_section import BUILTIN
 from dreamer_study.pipeline.worlds.tasks import WORLD_BENCHMARKS

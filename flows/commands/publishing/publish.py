@@ -15,14 +15,14 @@ import jinja2
 import yaml
 
 from dreamer_study.flows.commands.publishing.records import write_records
-from dreamer_study.flows.plan import Checkpoint, Plan, Run
-from dreamer_study.flows.rows import COMPLETE, status_of
+from dreamer_study.flows.plan.study_plan import Checkpoint, Plan, Run
+from dreamer_study.flows.progress.reports import write_line
+from dreamer_study.flows.progress.study_lock import only_run
+from dreamer_study.flows.running.result_rows import COMPLETE, status_of
 from dreamer_study.flows.study.configuration import OF_THE_MACHINE, Study
 from dreamer_study.flows.study.data_section import BUILTIN
 from dreamer_study.flows.study.loading import load_study
-from dreamer_study.flows.watching.progress import write_line
-from dreamer_study.flows.watching.single import only_run
-from dreamer_study.model.evaluation.harness_files import read_task
+from dreamer_study.model.evaluation.lm_eval_files import read_task
 from dreamer_study.model.evaluation.tokenizer import find_tokenizer
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import atomic_folder

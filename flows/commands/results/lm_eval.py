@@ -10,7 +10,7 @@ def lm_eval(options: argparse.Namespace) -> None:
     """Hand all arguments to lm-eval's command, with a saved model of ours registered as `dreamer`."""
     from lm_eval.__main__ import cli_evaluate
 
-    import dreamer_study.model.evaluation.harness  # noqa: F401 - registers the model
+    import dreamer_study.model.evaluation.lm_eval_model  # noqa: F401 - registers the model
 
     sys.argv = ["lm-eval", *options.arguments]
     cli_evaluate()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dreamer_study.flows.commands.results.printing import print_part
 from dreamer_study.flows.commands.results.query import find_results
-from dreamer_study.flows.watching.progress import write_line
+from dreamer_study.flows.progress.reports import write_line
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import naming
 from dreamer_study.sql.results import query

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from dreamer_study.flows.plan import Plan
-from dreamer_study.flows.rows import COMPLETE, EVALUATING, status_of
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.running.result_rows import COMPLETE, EVALUATING, status_of
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import InputError
 

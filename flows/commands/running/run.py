@@ -14,22 +14,22 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from dreamer_study.flows.checks import check_study, study_warnings
 from dreamer_study.flows.commands.data.sources import print_notices
 from dreamer_study.flows.commands.results.printing import print_answer
 from dreamer_study.flows.commands.running.status import A_SECOND, Watch
+from dreamer_study.flows.commands.states import DATA_STAGES
 from dreamer_study.flows.commands.tables import console, print_table
 from dreamer_study.flows.jobs.cluster import open_jobs
-from dreamer_study.flows.live import patiently
-from dreamer_study.flows.losses import say
-from dreamer_study.flows.plan import Plan
-from dreamer_study.flows.run import Options, Shown, is_complete, run_study
-from dreamer_study.flows.states import DATA_STAGES
+from dreamer_study.flows.plan.preflight import check_study, study_warnings
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.progress import reports
+from dreamer_study.flows.progress.status_file import recorded
+from dreamer_study.flows.progress.study_lock import only_run
+from dreamer_study.flows.running.curation_warnings import say
+from dreamer_study.flows.running.live_results import patiently
+from dreamer_study.flows.running.study import Options, Shown, is_complete, run_study
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import lasting_name, load_study
-from dreamer_study.flows.watching import progress
-from dreamer_study.flows.watching.record import recorded
-from dreamer_study.flows.watching.single import only_run
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import naming
 from dreamer_study.sql.statistics.expectations import check_expectations
@@ -48,16 +48,16 @@ def run(options: argparse.Namespace) -> int:
     options.trust_code |= study.trusted
     wanted = Options(options.until, options.accept_code_change, options.trust_code)
     plan, lost, status = Plan(study), False, 0
-    with progress.listening(progress.Lines()):  # a results file may be held by another program
+    with reports.listening(reports.Lines()):  # a results file may be held by another program
         complete = not plan.absent and is_complete(plan)
     if complete:
-        progress.write_line(f"Nothing to do: {study.study_id} is complete.")
+        reports.write_line(f"Nothing to do: {study.study_id} is complete.")
         say(study_warnings(study))
     else:
         screen = Console(stderr=True, force_terminal=sys.stderr.isatty())
         page = Live(Watch(study), console=screen, refresh_per_second=A_SECOND, transient=True)  # in a pipe nothing
-        told = progress.Lines(without=STAGES if page.console.is_terminal else ())  # the page shows stages
-        with page, progress.listening(told), only_run(study):
+        told = reports.Lines(without=STAGES if page.console.is_terminal else ())  # the page shows stages
+        with page, reports.listening(told), only_run(study):
             check_study(study, trust_code=options.trust_code)
             say(study_warnings(study))
             print_notices(study.own_sources)
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
             with _staying(study.folder), naming(study.folder):
                 lost = _run(study, wanted, shown)
     if options.until == "report":
-        with progress.listening(progress.Lines()):
+        with reports.listening(reports.Lines()):
             patiently(lambda: print_answer(study.database, study.study_id, study.models.compared_with))
         if study.expect:
             effects = patiently(lambda: check_expectations(study.database, study.study_id, study.expect))
@@ -76,20 +76,20 @@ def run(options: argparse.Namespace) -> int:
             print_table(effects)
         console.print(f"\nreport   {study.report.resolve()}\nresults  {study.database.resolve()}")
     if lost:
-        progress.end_now(status)
+        reports.end_now(status)
     return status
 
 
 def _run(study: Study, options: Options, parameters: Mapping[str, Any] | None) -> bool:
     """Run a study, with parameters as a flow of Prefect; returns whether its server was lost, or none was there."""
     if parameters:
-        from dreamer_study.flows.prefect.in_process import run_in_process
+        from dreamer_study.flows.commands.run_here import run_in_process
         from dreamer_study.flows.prefect.server import NoServer
 
         try:
             return run_in_process(study, options, parameters)
         except NoServer as error:  # on which no result depends
-            progress.write_line(f"{error}; the study goes on without Prefect")
+            reports.write_line(f"{error}; the study goes on without Prefect")
     with recorded(study), open_jobs(study) as (study, jobs):
         run_study(Plan(study), jobs, Shown(), options)
     return parameters is not None

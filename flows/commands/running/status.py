@@ -14,12 +14,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from dreamer_study.flows.commands.states import DATA_STAGES, RUNNING, State, overall, read_states
 from dreamer_study.flows.commands.tables import console, empty_table, printable
-from dreamer_study.flows.plan import Plan
-from dreamer_study.flows.states import DATA_STAGES, RUNNING, State, overall, read_states
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.progress.study_lock import runs_elsewhere
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
-from dreamer_study.flows.watching.single import runs_elsewhere
 from dreamer_study.reports.text.numbers import duration
 
 A_SECOND = 1 / 3  # looks: one at a hundred models and seeds takes a hundredth of its time

@@ -14,11 +14,11 @@ import pandas as pd
 
 from dreamer_study.flows.commands.planning.data_plan import amount
 from dreamer_study.flows.commands.tables import console, print_table
-from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.plan.store_users import Stored, register_user, stored, users_of
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.progress.study_lock import only_run
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
-from dreamer_study.flows.usage import Stored, register_user, stored, users_of
-from dreamer_study.flows.watching.single import only_run
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import PARTIAL
 

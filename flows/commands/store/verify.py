@@ -12,16 +12,16 @@ from pathlib import Path
 import pandas as pd
 
 from dreamer_study.flows.commands.tables import console, print_table
-from dreamer_study.flows.data import VERSIONS
-from dreamer_study.flows.live import report_mark
-from dreamer_study.flows.plan import Plan
-from dreamer_study.flows.rows import outputs_of
+from dreamer_study.flows.plan.data_plan import VERSIONS
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.progress import reports
+from dreamer_study.flows.progress.study_lock import only_run
+from dreamer_study.flows.running.live_results import report_mark
+from dreamer_study.flows.running.result_rows import outputs_of
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
-from dreamer_study.flows.watching import progress
-from dreamer_study.flows.watching.single import only_run
-from dreamer_study.model.checksums import damaged_files, damaged_state
-from dreamer_study.model.training.recording.records import read_record
+from dreamer_study.model.checkpoints.checksums import damaged_files, damaged_state
+from dreamer_study.model.training.step_log import read_record
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import PARTIAL
 from dreamer_study.pipeline.storage.integrity import damage, read_sealed
@@ -34,7 +34,7 @@ def verify(options: argparse.Namespace) -> int:
     study = load_study(options.study, root=options.root)
     if not study.store_folder.is_dir():
         raise InputError(f"{study.name}: not started; nothing in {study.store_folder}")
-    with only_run(study) if options.repair else nullcontext(), progress.listening(progress.Lines()):
+    with only_run(study) if options.repair else nullcontext(), reports.listening(reports.Lines()):
         outputs, damaged = find_damage(study.store_folder)
         broken = damaged_results(study.database)
         rows = [(output / name, words) for output, wrong in damaged.items() for name, words in wrong.items()]
@@ -64,7 +64,7 @@ def find_damage(root: Path) -> tuple[int, dict[Path, dict[str, str]]]:
     for number, path in enumerate(outputs, start=1):
         if wrong := _damage_of(path):
             damaged[path] = wrong
-        progress.report("verify", number / len(outputs), f"{path.parent.name}/{path.name}")
+        reports.report("verify", number / len(outputs), f"{path.parent.name}/{path.name}")
     return len(outputs), damaged
 
 

@@ -19,9 +19,9 @@ from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.parser import GROUPS, parser
 from dreamer_study.flows.commands.planning.data_plan import data_sizes
 from dreamer_study.flows.commands.planning.time_plan import Device, estimate_times, scored_by, unknown_benchmarks
-from dreamer_study.flows.models import PlannedModel, plan_models
-from dreamer_study.flows.plan import Plan
-from dreamer_study.flows.prepare import prepare_data
+from dreamer_study.flows.plan.model_plan import PlannedModel, plan_models
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.running.curation import prepare_data
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import presets
 from dreamer_study.pipeline.sources.sizes import SIZES

@@ -21,9 +21,9 @@ from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.results import report as command
 from dreamer_study.flows.commands.results.printing import print_part
 from dreamer_study.flows.commands.running.status import table as states
-from dreamer_study.flows.plan import Plan
-from dreamer_study.flows.states import State
-from dreamer_study.flows.watching.progress import write_line
+from dreamer_study.flows.commands.states import State
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.progress.reports import write_line
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.tables.cells import left, table
 from tests.flows.small_study import PROJECT, small_study

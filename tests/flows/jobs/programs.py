@@ -64,10 +64,10 @@ if __name__ == "__main__":
 
 STAYING = """
 import sys
-import dreamer_study.model.staying
-dreamer_study.model.staying.PROGRAMS = ("a_program",)
+import dreamer_study.model.worker
+dreamer_study.model.worker.PROGRAMS = ("a_program",)
 if __name__ == "__main__":
-    sys.exit(dreamer_study.model.staying.main())
+    sys.exit(dreamer_study.model.worker.main())
 """
 
 
@@ -79,7 +79,7 @@ def use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start = dreamer_study.flows.jobs.local.Child
 
     def started(module: str, *arguments: str, **options: Any) -> Any:
-        return start("staying_for_tests" if module == "dreamer_study.model.staying" else module, *arguments, **options)
+        return start("staying_for_tests" if module == "dreamer_study.model.worker" else module, *arguments, **options)
 
     monkeypatch.setattr(dreamer_study.flows.jobs.local, "Child", started)
 

@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from dreamer_study.flows.commands.cli import main
-from dreamer_study.flows.jobs import Failed, private
+from dreamer_study.flows.jobs import Failed, private_files
 from dreamer_study.flows.jobs.devices import lock_gpus, share_ranks, visible_gpus
 from dreamer_study.flows.jobs.local import started
-from dreamer_study.flows.jobs.private import private_folder
+from dreamer_study.flows.jobs.private_files import private_folder
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import InputError
@@ -138,7 +138,9 @@ def test_a_planted_link_is_refused(shared: Path) -> None:
 def test_a_folder_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     private_folder("devices")
     name = os.getuid()
-    monkeypatch.setattr(private.Path, "lstat", lambda path: os.stat_result((0o40700, 1, 1, 1, name + 1, 0, 0, 0, 0, 0)))
+    monkeypatch.setattr(
+        private_files.Path, "lstat", lambda path: os.stat_result((0o40700, 1, 1, 1, name + 1, 0, 0, 0, 0, 0))
+    )
     with pytest.raises(InputError, match="is not a folder of this user"):
         private_folder("devices")
 

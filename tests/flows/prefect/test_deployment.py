@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dreamer_study.flows.prefect.in_process import environment as process_environment
+from dreamer_study.flows.commands.run_here import environment as process_environment
 from dreamer_study.flows.prefect.server import await_server, own_server
 from dreamer_study.flows.study.loading import load_study
 from tests.faults.processes import PREFECT, ask, started_for, trains

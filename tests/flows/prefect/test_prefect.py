@@ -23,17 +23,17 @@ from prefect.states import Cancelling, Pending, Running
 from prefect.task_runners import ThreadPoolTaskRunner
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
-import dreamer_study.flows.prefect.shown
+import dreamer_study.flows.prefect.tasks
+from dreamer_study.flows.commands.make_up import deployments
+from dreamer_study.flows.full_study import full_study
 from dreamer_study.flows.jobs import Event, Failed, Job, Stopped
-from dreamer_study.flows.prefect.flow import full_study
 from dreamer_study.flows.prefect.logs import outlive_readers, plain_errors
-from dreamer_study.flows.prefect.lost import end_lost_runs, is_lost
+from dreamer_study.flows.prefect.lost_runs import end_lost_runs, is_lost
 from dreamer_study.flows.prefect.report_links import link_to_report, serving_reports
-from dreamer_study.flows.prefect.serve import deployments
-from dreamer_study.flows.prefect.shown import InPrefect, artifact_key
+from dreamer_study.flows.prefect.tasks import InPrefect, artifact_key
+from dreamer_study.flows.progress.study_lock import only_run
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import as_file, lasting_name, load_study, presets
-from dreamer_study.flows.watching.single import only_run
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import digest
 from tests.flows.small_study import PROJECT, TINY, small_study
@@ -229,7 +229,7 @@ def job(folder: Path, kind: str, name: str) -> Job:
 def test_steps_and_jobs_are_tasks_by_name_with_their_states(
     client: SyncPrefectClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dreamer_study.flows.prefect.shown, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(dreamer_study.flows.prefect.tasks, "TELL_SECONDS", 0.0)
     good, bad = job(tmp_path / "a", "training", "train LA-2 seed 0"), job(tmp_path / "b", "evaluation", "evaluate LA-2")
     failure = Failed("train LA-2 seed 1: python -m dreamer_study.model.train ended with status 1; see its log")
 
@@ -278,7 +278,7 @@ def test_tasks_of_jobs_that_never_ended_end_with_the_study(client: SyncPrefectCl
 def test_a_run_that_is_cancelled_in_prefect_is_stopped_at_the_next_event(
     client: SyncPrefectClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dreamer_study.flows.prefect.shown, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(dreamer_study.flows.prefect.tasks, "LOOK_SECONDS", 0.05)
     one, stopped = job(tmp_path / "a", "training", "train LA-2 seed 0"), []
 
     def script(shown: InPrefect) -> None:
@@ -301,7 +301,7 @@ def test_a_run_that_is_cancelled_in_prefect_is_stopped_at_the_next_event(
 def test_a_run_that_is_cancelled_while_data_are_prepared_begins_no_further_step(
     client: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dreamer_study.flows.prefect.shown, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(dreamer_study.flows.prefect.tasks, "LOOK_SECONDS", 0.05)
     called: list[str] = []
 
     def script(shown: InPrefect) -> None:
@@ -324,8 +324,8 @@ def test_a_lost_server_is_said_once_and_every_body_runs_once(
     client: SyncPrefectClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen_by: str
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(dreamer_study.flows.prefect.shown, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(dreamer_study.flows.prefect.shown.progress, "write_line", said.append)
+    monkeypatch.setattr(dreamer_study.flows.prefect.tasks, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(dreamer_study.flows.prefect.tasks.progress, "write_line", said.append)
     one, called, done = job(tmp_path / "a", "training", "train LA-2 seed 0"), [], []
 
     def body(name: str) -> str:

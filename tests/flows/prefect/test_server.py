@@ -21,23 +21,23 @@ import pytest
 from prefect import runtime
 from prefect.client.orchestration import SyncPrefectClient
 
+import dreamer_study.flows.commands.make_up
+import dreamer_study.flows.commands.run_here
 import dreamer_study.flows.commands.running.run
-import dreamer_study.flows.prefect.flow
-import dreamer_study.flows.prefect.in_process
-import dreamer_study.flows.prefect.lost
-import dreamer_study.flows.prefect.plugin
-import dreamer_study.flows.prefect.serve
+import dreamer_study.flows.full_study
+import dreamer_study.flows.prefect.bare_names
+import dreamer_study.flows.prefect.lost_runs
 import dreamer_study.flows.prefect.server
 from dreamer_study.flows.commands.cli import main
-from dreamer_study.flows.jobs.private import private_folder
-from dreamer_study.flows.prefect.in_process import environment, run_in_process
-from dreamer_study.flows.prefect.lost import say_lost_runs
-from dreamer_study.flows.prefect.serve import only_one
+from dreamer_study.flows.commands.make_up import only_one
+from dreamer_study.flows.commands.run_here import environment, run_in_process
+from dreamer_study.flows.jobs.private_files import private_folder
+from dreamer_study.flows.prefect.lost_runs import say_lost_runs
 from dreamer_study.flows.prefect.server import NoServer, await_server, check_port, healthy, own_server, secret
-from dreamer_study.flows.run import Options
+from dreamer_study.flows.progress import reports
+from dreamer_study.flows.running.study import Options
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
-from dreamer_study.flows.watching import progress
 from dreamer_study.pipeline.errors import InputError
 from tests.faults.processes import refuses_strangers
 from tests.flows.by_hand import Heard
@@ -60,7 +60,7 @@ def test_a_second_make_up_is_one_line() -> None:
         address = f"http://127.0.0.1:{other.getsockname()[1]}/api"
     variables = {**os.environ, "PREFECT_API_URL": address, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
     with only_one(address):
-        command = [sys.executable, "-m", "dreamer_study.flows.prefect.serve"]
+        command = [sys.executable, "-m", "dreamer_study.flows.commands.make_up"]
         second = subprocess.run(command, cwd=PROJECT, env=variables, capture_output=True, text=True)
     assert second.stderr == f"make up: it is running already and serves the deployments at {address}; stop it first\n"
     assert second.returncode == 2
@@ -73,16 +73,16 @@ def test_a_stop_that_is_lost_while_make_up_starts_ends_it(monkeypatch: pytest.Mo
         return []
 
     for name in ("only_one", "serving_reports"):
-        monkeypatch.setattr(dreamer_study.flows.prefect.serve, name, lambda *_: nullcontext())
-    monkeypatch.setattr(dreamer_study.flows.prefect.serve, "healthy", lambda address: True)
-    monkeypatch.setattr(dreamer_study.flows.prefect.serve, "deployments", lose)
+        monkeypatch.setattr(dreamer_study.flows.commands.make_up, name, lambda *_: nullcontext())
+    monkeypatch.setattr(dreamer_study.flows.commands.make_up, "healthy", lambda address: True)
+    monkeypatch.setattr(dreamer_study.flows.commands.make_up, "deployments", lose)
     monkeypatch.setattr(prefect, "serve", lambda *_, **__: pytest.fail("make up serves"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.chdir(PROJECT)
     before = signal.getsignal(signal.SIGTERM)
     try:
         with pytest.raises(SystemExit, match="143"):
-            dreamer_study.flows.prefect.serve.up()
+            dreamer_study.flows.commands.make_up.up()
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -93,7 +93,7 @@ def test_lost_runs_that_cannot_be_found_are_one_line(
     def fail(**_: bool) -> list[str]:
         raise RuntimeError("the server\nhas gone")
 
-    monkeypatch.setattr(dreamer_study.flows.prefect.lost, "end_lost_runs", fail)
+    monkeypatch.setattr(dreamer_study.flows.prefect.lost_runs, "end_lost_runs", fail)
     say_lost_runs()
     assert capsys.readouterr().err == "which flow runs have ended meanwhile is not known (the server)\n"
 
@@ -146,7 +146,7 @@ def address() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def no_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dreamer_study.flows.prefect.flow, "show_run", stand_in)
+    monkeypatch.setattr(dreamer_study.flows.full_study, "show_run", stand_in)
     monkeypatch.setenv("PREFECT_CLIENT_MAX_RETRIES", "0")
     monkeypatch.setenv("PREFECT_HOME", "mine")
     seen.clear()
@@ -159,7 +159,7 @@ def test_a_server_that_the_environment_names_is_used_and_said(
     address = str(client.api_url).rstrip("/")
     monkeypatch.setenv("PREFECT_API_URL", address)
     before = os.environ.copy()
-    with progress.listening(Heard()) as heard:
+    with reports.listening(Heard()) as heard:
         assert not run_in_process(load_study(TINY, root=tmp_path), Options(), {"study": "tiny"})
     assert heard.words[-1] == f"{address.removesuffix('/api')} (named by PREFECT_API_URL)"
     assert seen == [("tiny", str(tmp_path / ".prefect"))]
@@ -173,7 +173,7 @@ def test_our_own_server_that_the_environment_names_is_given_its_secret(
     monkeypatch.setenv("PREFECT_API_URL", address)
     monkeypatch.delenv("PREFECT_API_AUTH_STRING", raising=False)
     monkeypatch.setattr(
-        dreamer_study.flows.prefect.in_process,
+        dreamer_study.flows.commands.run_here,
         "_call",
         lambda *_: given.append(os.environ.get("PREFECT_API_AUTH_STRING")),
     )
@@ -191,25 +191,25 @@ def test_whoever_takes_the_port_of_our_server_gets_no_secret(
         (tmp_path / "tcp").write_text(f"sl local_address\n{row}\n")
 
     monkeypatch.setattr(dreamer_study.flows.prefect.server, "SOCKETS", (tmp_path / "tcp",))
-    monkeypatch.setattr(dreamer_study.flows.prefect.plugin, "_find_bare_names", lambda: None)
+    monkeypatch.setattr(dreamer_study.flows.prefect.bare_names, "_find_bare_names", lambda: None)
     monkeypatch.delenv("PREFECT_API_AUTH_STRING", raising=False)
     context = SimpleNamespace(api_url=address)
     listens(os.getuid())
-    assert dreamer_study.flows.prefect.plugin.setup_environment(ctx=context).env == {
+    assert dreamer_study.flows.prefect.bare_names.setup_environment(ctx=context).env == {
         "PREFECT_API_AUTH_STRING": secret()
     }
     listens(os.getuid() + 1)
-    assert dreamer_study.flows.prefect.plugin.setup_environment(ctx=context) is None
+    assert dreamer_study.flows.prefect.bare_names.setup_environment(ctx=context) is None
     with pytest.raises(NoServer, match="ended with status"):
         await_server(subprocess.Popen(["sleep", "0.5"], start_new_session=True), address)
     for name in ("only_one", "serving_reports"):
-        monkeypatch.setattr(dreamer_study.flows.prefect.serve, name, lambda *_: nullcontext())
-    monkeypatch.setattr(dreamer_study.flows.prefect.serve, "healthy", lambda _: True)
-    monkeypatch.setattr(dreamer_study.flows.prefect.serve, "ours", lambda _: False)
+        monkeypatch.setattr(dreamer_study.flows.commands.make_up, name, lambda *_: nullcontext())
+    monkeypatch.setattr(dreamer_study.flows.commands.make_up, "healthy", lambda _: True)
+    monkeypatch.setattr(dreamer_study.flows.commands.make_up, "ours", lambda _: False)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.chdir(PROJECT)
     with pytest.raises(InputError, match="another user's server answers"):
-        dreamer_study.flows.prefect.serve.up()
+        dreamer_study.flows.commands.make_up.up()
 
 
 def test_a_server_that_takes_no_flow_run_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
@@ -227,10 +227,10 @@ def test_a_study_runs_where_no_server_starts(
 
     ran: list[Study] = []
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    monkeypatch.setattr(dreamer_study.flows.prefect.in_process, "own_server", lambda: nullcontext((None, "")))
-    monkeypatch.setattr(dreamer_study.flows.prefect.in_process, "await_server", fails)
+    monkeypatch.setattr(dreamer_study.flows.commands.run_here, "own_server", lambda: nullcontext((None, "")))
+    monkeypatch.setattr(dreamer_study.flows.commands.run_here, "await_server", fails)
     monkeypatch.setattr(dreamer_study.flows.commands.running.run, "run_study", lambda plan, *_: ran.append(plan.study))
-    monkeypatch.setattr(progress, "end_now", lambda status: None)
+    monkeypatch.setattr(reports, "end_now", lambda status: None)
     assert main(["run", str(TINY), "--root", str(tmp_path), "--until", "train"]) == 0
     assert seen == []
     assert [study.folder for study in ran] == [tmp_path]

@@ -19,11 +19,11 @@ import tokenizers
 import torch
 
 from dreamer_study.model.evaluate import evaluate, main
-from dreamer_study.model.evaluation.harness_tasks import HarnessTask
+from dreamer_study.model.evaluation.held_out import PlainTask, read_items
 from dreamer_study.model.evaluation.job import read_job
 from dreamer_study.model.evaluation.language_model import LanguageModel, load_language_model
+from dreamer_study.model.evaluation.lm_eval_tasks import HarnessTask
 from dreamer_study.model.evaluation.metrics import MetricValues, TaskScores, bits_per_unit, perplexity, tables
-from dreamer_study.model.evaluation.tasks import PlainTask, read_items
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.integrity import damage, read_manifest
 from dreamer_study.pipeline.worlds.tasks import world_specifications

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from dreamer_study.model.evaluation.benchmark_rows import score_tasks
 from dreamer_study.model.evaluation.language_model import load_language_model
 from dreamer_study.model.evaluation.metrics import tables
-from dreamer_study.model.evaluation.parts import score_tasks
 from dreamer_study.model.evaluation.tokenizer import find_tokenizer, load_tokenizer
 from dreamer_study.pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import small_model, write_data, write_tokenizer
@@ -77,8 +77,8 @@ def test_the_plain_command_gives_the_numbers_of_a_study(
 
     Without `--device` lm-eval asks for `cuda:0`, also where no CUDA device is there.
     """
-    from dreamer_study.model.evaluation.harness_definitions import tune_libraries
-    from dreamer_study.model.evaluation.harness_tasks import HarnessTask
+    from dreamer_study.model.evaluation.lm_eval_definitions import tune_libraries
+    from dreamer_study.model.evaluation.lm_eval_tasks import HarnessTask
 
     model = study / "runs/run/checkpoints/000000000001000"
     rows = [{"question": f"Sides of shape {n}?", "answer": str(n), "number": n} for n in range(12)]

@@ -13,19 +13,19 @@ import pyarrow as pa
 import pytest
 from lm_eval.evaluator import evaluate
 
-from dreamer_study.model.evaluation import harness, harness_definitions, harness_tasks
+from dreamer_study.model.evaluation import lm_eval_definitions, lm_eval_model, lm_eval_tasks
+from dreamer_study.model.evaluation.benchmark_rows import score_tasks
 from dreamer_study.model.evaluation.language_model import LanguageModel
 from dreamer_study.model.evaluation.metrics import tables
-from dreamer_study.model.evaluation.parts import score_tasks
 from dreamer_study.pipeline.benchmarks.items import task_specifications
 from dreamer_study.pipeline.benchmarks.table import resolve_benchmark
 from dreamer_study.pipeline.storage.documents import DocumentWriter
-from dreamer_study.pipeline.tokens.stage import pack
+from dreamer_study.pipeline.tokens.pack_shards import pack
 from dreamer_study.pipeline.tokens.tokenizer import training_parts
 from tests.mirror import MIRROR, needs_mirror
 from tests.model.evaluation.evaluation_world import write_data, write_tokenizer
 
-harness_definitions.tune_libraries()
+lm_eval_definitions.tune_libraries()
 
 pytestmark = needs_mirror
 OPENSTAX = {"name": "openstax", "repository": "openstax/algebra", "split": "validation", "text": "text", "rows": 4}
@@ -62,10 +62,12 @@ def test_scores_equal_lm_evals_own_evaluation(text_model: LanguageModel, tmp_pat
             for name in ("hendrycks_math_algebra", "minerva_math_algebra")
         ),
     ]
-    tasks = [harness_tasks.HarnessTask(each, limit=limit, cache=tmp_path) for each in chosen]
+    tasks = [lm_eval_tasks.HarnessTask(each, limit=limit, cache=tmp_path) for each in chosen]
     ours = tables("run", 1000, score_tasks(text_model, tasks))
-    built = {each["task"]: harness_definitions.build_task(each, tmp_path) for each in chosen}
-    theirs = evaluate(harness.DreamerLM(text_model), {"tasks": built}, limit=limit, bootstrap_iters=100)["results"]
+    built = {each["task"]: lm_eval_definitions.build_task(each, tmp_path) for each in chosen}
+    theirs = evaluate(lm_eval_model.DreamerLM(text_model), {"tasks": built}, limit=limit, bootstrap_iters=100)[
+        "results"
+    ]
 
     items = ours["items"].to_pylist()
     for row in ours["evaluations"].to_pylist():
@@ -106,7 +108,7 @@ def test_scores_equal_lm_evals_own_evaluation(text_model: LanguageModel, tmp_pat
 def test_mathqa_asks_as_training_does(text_model: LanguageModel, tmp_path: Path) -> None:
     """Question and answer of a training document, text for text and token for token."""
     encode = text_model.tokenizer.encode
-    (mathqa,) = [harness_tasks.HarnessTask(each, cache=tmp_path) for each in specifications("mathqa", tmp_path)]
+    (mathqa,) = [lm_eval_tasks.HarnessTask(each, cache=tmp_path) for each in specifications("mathqa", tmp_path)]
     problems = [row["Problem"] for row in rows("regisss/math_qa/default/test.jsonl.gz")]
     pairs = mathqa.requests["loglikelihood"]
     assert {prompt for prompt, _ in pairs} == {training_parts(problem, "")[0] for problem in problems}
@@ -129,7 +131,7 @@ def test_prompts_are_the_tokens_that_were_packed(tmp_path: Path) -> None:
     tokens = np.fromfile(tmp_path / "packed" / "tokens-00000.bin", dtype="<u2").astype(int)
     index = np.load(tmp_path / "packed" / "index-00000.npy")
     packed = {tuple(tokens[start:response]) for start, response, _ in index}
-    (task,) = [harness_tasks.HarnessTask(each, limit=20, cache=tmp_path) for each in specifications("gsm8k", tmp_path)]
+    (task,) = [lm_eval_tasks.HarnessTask(each, limit=20, cache=tmp_path) for each in specifications("gsm8k", tmp_path)]
     pairs = [(prompt, " It is 7.") for prompt, _ in task.requests["generate_until"]]
     asked = tokenizer.encode_pairs(pairs)
     assert {tuple(prompt) for prompt, _ in asked} == packed
@@ -142,7 +144,7 @@ def test_prompts_that_differ_from_training(tmp_path: Path) -> None:
     chosen = specifications("mmlu_math", tmp_path)
     for each in chosen:
         subject = each["task"].removeprefix("mmlu_")
-        task = harness_tasks.HarnessTask(each, limit=3, cache=tmp_path)
+        task = lm_eval_tasks.HarnessTask(each, limit=3, cache=tmp_path)
         for number, row in enumerate(rows(f"cais/mmlu/{subject}/test.jsonl.gz")[:3]):
             options = "".join(f"{letter}. {choice}\n" for letter, choice in zip("ABCD", row["choices"], strict=True))
             prompt = (
@@ -158,12 +160,12 @@ def test_prompts_that_differ_from_training(tmp_path: Path) -> None:
     }
     for name, prompt in prompts.items():
         given = {"benchmark": "math", "task": name, "dataset_path": str(math)}
-        assert harness_tasks.HarnessTask(given, cache=tmp_path).requests["generate_until"][0][0] == prompt
+        assert lm_eval_tasks.HarnessTask(given, cache=tmp_path).requests["generate_until"][0][0] == prompt
     # A user who wants the training form says so.
     given["overrides"] = {"doc_to_text": "Question: {{problem}}\nAnswer:"}
-    (asked, _), *_ = harness_tasks.HarnessTask(given, cache=tmp_path).requests["generate_until"]
+    (asked, _), *_ = lm_eval_tasks.HarnessTask(given, cache=tmp_path).requests["generate_until"]
     assert asked == training_parts("What is $1+1$?", "")[0]
     # A text is read from its beginning, after an end mark.
-    (text,) = [harness_tasks.HarnessTask(each, limit=1, cache=tmp_path) for each in specifications(OPENSTAX, tmp_path)]
+    (text,) = [lm_eval_tasks.HarnessTask(each, limit=1, cache=tmp_path) for each in specifications(OPENSTAX, tmp_path)]
     texts = {row["text"] for row in rows("openstax/algebra/default/validation.jsonl.gz")}
     assert text.requests["loglikelihood_rolling"][0] in texts

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from dreamer_study.model.dreamer import Dreamer
-from dreamer_study.model.dreamer_network import Cache
+from dreamer_study.model.dreamer_cache import Cache
+from dreamer_study.model.evaluation.generate import generate
 from dreamer_study.model.evaluation.language_model import Generation, LanguageModel
-from dreamer_study.model.evaluation.scoring import Scoring
-from dreamer_study.model.generate import generate
+from dreamer_study.model.evaluation.log_likelihoods import Scoring
 from tests.model.evaluation.evaluation_world import plain_generation, plain_log_likelihood, prompts_of, small_model
 
 END = 0

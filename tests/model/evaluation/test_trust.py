@@ -10,10 +10,10 @@ import pytest
 import yaml
 from lm_eval.api.registry import filter_registry, metric_registry
 
-from dreamer_study.model.evaluation.harness_definitions import build_task
-from dreamer_study.model.evaluation.harness_files import TASKS, read_task
-from dreamer_study.model.evaluation.harness_tasks import HarnessTask
-from dreamer_study.model.evaluation.tasks import PlainTask, read_items
+from dreamer_study.model.evaluation.held_out import PlainTask, read_items
+from dreamer_study.model.evaluation.lm_eval_definitions import build_task
+from dreamer_study.model.evaluation.lm_eval_files import TASKS, read_task
+from dreamer_study.model.evaluation.lm_eval_tasks import HarnessTask
 from dreamer_study.model.evaluation.trust import FILTERS, METRICS
 from dreamer_study.pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import USERS_TASK, write_data

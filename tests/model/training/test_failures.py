@@ -7,13 +7,13 @@ import pytest
 import torch
 
 import dreamer_study.model.training.trainer
-from dreamer_study.model.checkpoint import newest_state
+from dreamer_study.model.checkpoints.models import newest_state
 from dreamer_study.model.train import main, train
+from dreamer_study.model.training.adamw import AdamW
 from dreamer_study.model.training.config import read_run
-from dreamer_study.model.training.ranks.distributed import TrainingFailed
-from dreamer_study.model.training.recording.recorder import PAUSE
-from dreamer_study.model.training.saving import write_state
-from dreamer_study.model.training.step.optimizer import AdamW
+from dreamer_study.model.training.ranks import TrainingFailed
+from dreamer_study.model.training.recorder import PAUSE
+from dreamer_study.model.training.save import write_state
 from dreamer_study.model.training.trainer import Trainer
 from tests.model.packed_folder import write_run
 
@@ -112,7 +112,7 @@ def test_how_it_runs_may_change_while_it_runs(tmp_path):
 
 def test_a_save_is_due_its_interval_after_the_last_and_later_where_that_took_long(tmp_path, monkeypatch):
     now, saved, step = [0.0], [], Trainer.train_step
-    monkeypatch.setattr("dreamer_study.model.training.recording.recorder.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("dreamer_study.model.training.recorder.time.monotonic", lambda: now[0])
     monkeypatch.setattr(Trainer, "train_step", lambda self: (now.__setitem__(0, now[0] + 10), step(self))[1])
     monkeypatch.setattr(Trainer, "save", lambda *_: (saved.append(now[0]), now.__setitem__(0, now[0] + 2)))
     train(write_run(tmp_path, tokens=1500, checkpoints=[], save_every_seconds=30))

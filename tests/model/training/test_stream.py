@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dreamer_study.model.training.ranks.distributed import Ranks
+from dreamer_study.model.training.ranks import Ranks
 from dreamer_study.model.training.stream import IGNORED, PADDING, START_HASH, TokenStream, data_digest, extend_hash
 from dreamer_study.pipeline.errors import InputError
 from tests.model.packed_folder import write_packed

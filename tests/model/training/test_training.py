@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from dreamer_study.model.checkpoint import load_model, newest_state
+from dreamer_study.model.checkpoints.models import load_model, newest_state
 from dreamer_study.model.train import main, train
 from dreamer_study.model.training.config import read_run
-from dreamer_study.model.training.origins.provenance import source_digests
-from dreamer_study.model.training.recording.records import read_record
+from dreamer_study.model.training.provenance import source_digests
+from dreamer_study.model.training.step_log import read_record
 from dreamer_study.model.training.stream import IGNORED, PADDING, START_HASH, TokenStream, extend_hash
 from dreamer_study.model.training.trainer import Trainer
 from dreamer_study.pipeline.errors import InputError
@@ -47,7 +47,7 @@ def change_run(folder, changes):
 
 
 def test_checkpoints_that_another_study_asks_for_meanwhile_are_written(fresh, monkeypatch):
-    monkeypatch.setattr("dreamer_study.model.training.recording.recorder.FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr("dreamer_study.model.training.recorder.FLUSH_SECONDS", 0.0)
     folder = fresh()
 
     def asked():
@@ -270,8 +270,13 @@ def test_changed_data_are_refused_but_not_moved_data(fresh, tmp_path):
 
 def test_source_digests_cover_what_training_imports():
     files = source_digests("dreamer_study.model.train")
-    assert {"model/train.py", "model/training/trainer.py", "model/dreamer.py", "model/architecture.py"} <= files.keys()
-    assert not {"model/evaluation/harness.py", "model/generate.py"} & files.keys()
+    assert {
+        "model/train.py",
+        "model/training/trainer.py",
+        "model/dreamer.py",
+        "model/dreamer_config.py",
+    } <= files.keys()
+    assert not {"model/evaluation/lm_eval_model.py", "model/evaluation/generate.py"} & files.keys()
 
 
 def test_two_processes_do_not_train_one_run(fresh):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dreamer_study.model.evaluation.harness_definitions import build_task
+from dreamer_study.model.evaluation.lm_eval_definitions import build_task
 from dreamer_study.pipeline.benchmarks.items import benchmark_items, task_file, task_specifications
 from dreamer_study.pipeline.benchmarks.table import BENCHMARKS, resolve_benchmark
 from dreamer_study.pipeline.errors import InputError

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 import dreamer_study.pipeline.dedup.signing as signing_stage
 from dreamer_study.pipeline.dedup.contradictions import answer_ids, contradictions, digit_sequences, facts, function_ids
+from dreamer_study.pipeline.dedup.deduplicate import deduplicate
 from dreamer_study.pipeline.dedup.document_table import DocumentTable
 from dreamer_study.pipeline.dedup.minhash import EMPTY, band_hashes, choose_bands, detection, short_ids, signatures
 from dreamer_study.pipeline.dedup.settings import GUARDS, DedupSettings
 from dreamer_study.pipeline.dedup.signing import sign_source, without_labels
-from dreamer_study.pipeline.dedup.stage import deduplicate
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.documents import Shard
 from dreamer_study.pipeline.text.words import text_column, word_blocks

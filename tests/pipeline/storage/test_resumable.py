@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dreamer_study.pipeline.decontaminate.decontaminate import decontaminate
 from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
-from dreamer_study.pipeline.decontaminate.stage import decontaminate
+from dreamer_study.pipeline.dedup.deduplicate import deduplicate
 from dreamer_study.pipeline.dedup.settings import DedupSettings
-from dreamer_study.pipeline.dedup.stage import deduplicate
 from dreamer_study.pipeline.errors import InputError
 from tests.full_disk import no_space
 from tests.pipeline.decontaminate.items import item_table

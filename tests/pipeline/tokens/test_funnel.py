@@ -15,10 +15,10 @@ from dreamer_study.pipeline.clean import clean
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, read_documents
 from dreamer_study.pipeline.tokens.funnel import Stage, count_tokens
-from dreamer_study.pipeline.tokens.stage import pack
+from dreamer_study.pipeline.tokens.pack_shards import pack
 from dreamer_study.pipeline.tokens.tokenizer import read_tokenizer, train_tokenizer, training_parts
 from dreamer_study.pipeline.tokens.validation import TUNING, hash_bounds, items_file, question_hashes
-from dreamer_study.pipeline.traces.stage import strip_traces
+from dreamer_study.pipeline.traces.strip_source import strip_traces
 from tests.pipeline.documents import read
 from tests.pipeline.tokens.token_documents import unpacked, write
 

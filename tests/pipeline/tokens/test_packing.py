@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers
 
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.tokens.pack_shards import RECORD
 from dreamer_study.pipeline.tokens.packing import fit_rows
 from dreamer_study.pipeline.tokens.pieces import LLAMA_3, WORDS, cut, encode_texts, has_pieces
 from dreamer_study.pipeline.tokens.random_numbers import copies_of, random_numbers, repeat
-from dreamer_study.pipeline.tokens.stage import RECORD
 from dreamer_study.pipeline.tokens.tokenizer import (
     PROMPT,
     read_meta,

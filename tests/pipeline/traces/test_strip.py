@@ -6,10 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dreamer_study.pipeline.sources.stage import read_source
+from dreamer_study.pipeline.sources.read import read_source
 from dreamer_study.pipeline.sources.table import resolve_source
-from dreamer_study.pipeline.traces.stage import DROP_EMPTY, DROP_UNCLOSED, DROP_UNMARKED, NO_CLOSING, strip_traces
 from dreamer_study.pipeline.traces.strip import MARKS, WORDS, strip_trace
+from dreamer_study.pipeline.traces.strip_source import (
+    DROP_EMPTY,
+    DROP_UNCLOSED,
+    DROP_UNMARKED,
+    NO_CLOSING,
+    strip_traces,
+)
 from tests.mirror import MIRROR, needs_mirror
 from tests.pipeline.documents import read, table, write
 

@@ -23,7 +23,7 @@ from dreamer_study.reports.data import QUERIES, read_study
 from dreamer_study.reports.figures.rendering import put
 from dreamer_study.reports.page import report as page_of_study
 from dreamer_study.reports.page.report import write_data, write_report
-from dreamer_study.sql.keeping import keep_views
+from dreamer_study.sql.materialised import keep_views
 from dreamer_study.sql.results import connect
 from tests.reports.small_results import (
     RIGHT,

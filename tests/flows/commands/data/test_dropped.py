@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from dreamer_study.flows.commands.cli import main
-from dreamer_study.flows.data import DataPlan
-from dreamer_study.flows.plan import Plan
-from dreamer_study.flows.prepare import curation_counts, prepare_data
+from dreamer_study.flows.plan.data_plan import DataPlan
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.running.curation import curation_counts, prepare_data
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.storage.documents import KEPT
 from tests.flows.by_hand import at_once

@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 
 from dreamer_study.flows.commands.running.status import bar, counts, table, urgent, work
-from dreamer_study.flows.plan import Plan
-from dreamer_study.flows.states import State
+from dreamer_study.flows.commands.states import State
+from dreamer_study.flows.plan.study_plan import Plan
 from tests.faults.processes import DREAMER, environment
 from tests.flows.by_hand import study_file
 from tests.flows.small_study import PROJECT
@@ -30,29 +30,29 @@ from rich.console import Console
 from rich.live import Live
 from dreamer_study.flows.commands.running.run import STAGES
 from dreamer_study.flows.commands.running.status import Watch
-from dreamer_study.flows.following import Followed
+from dreamer_study.flows.running.job_progress import Followed
 from dreamer_study.flows.jobs import Event, Job
-from dreamer_study.flows.plan import Plan
+from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.study.loading import load_study
-from dreamer_study.flows.watching import progress
-from dreamer_study.flows.watching.record import recorded
-from dreamer_study.flows.watching.single import only_run
+from dreamer_study.flows.progress import reports
+from dreamer_study.flows.progress.status_file import recorded
+from dreamer_study.flows.progress.study_lock import only_run
 from dreamer_study.pipeline.storage.files import write_text_atomically
 study = load_study(sys.argv[1], root=sys.argv[2])
-told = progress.listening(progress.Lines(without=STAGES))
+told = reports.listening(reports.Lines(without=STAGES))
 with Live(Watch(study), console=Console(stderr=True)), told, only_run(study), recorded(study):
     first, second, third = Plan(study).runs[-3:]
     followed = Followed(Plan(study))
     jobs = {one.name: Job("training", one.training_name, "", (), one.folder, one.folder, goal=24_000)
             for one in (first, second)}
-    progress.report("Prefect's server", 1.0, "http://127.0.0.1:4200")
+    reports.report("Prefect's server", 1.0, "http://127.0.0.1:4200")
     for tokens in range(100, 24_000, 10):
         for run in first, second:
             run.folder.mkdir(parents=True, exist_ok=True)
             told = {"tokens": tokens, "loss": 2.5, "tokens_per_second": 20.0, "seconds_left": 1200.0}
             write_text_atomically(run.folder / "progress.json", json.dumps(told))
             followed.tell(Event(jobs[run.name], "progress"))
-        progress.report(f"evaluate {third.name}", 0.0, "0 of 4 checkpoints")
+        reports.report(f"evaluate {third.name}", 0.0, "0 of 4 checkpoints")
         time.sleep(0.5)
 """
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from dreamer_study.flows.commands.cli import main
-from dreamer_study.flows.plan import Plan
-from dreamer_study.flows.run import Options, Shown, Until, run_study
+from dreamer_study.flows.plan.store_users import users_of
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.progress.study_lock import only_run
+from dreamer_study.flows.running.study import Options, Shown, Until, run_study
 from dreamer_study.flows.study.loading import load_study
-from dreamer_study.flows.usage import users_of
-from dreamer_study.flows.watching.single import only_run
 from tests.flows.by_hand import JobsByHand, study_file
 from tests.flows.small_study import PROJECT
 

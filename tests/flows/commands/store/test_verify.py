@@ -10,11 +10,11 @@ import torch
 
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.store.verify import find_damage
-from dreamer_study.flows.live import report_mark
-from dreamer_study.flows.plan import Plan
-from dreamer_study.flows.run import Options, Shown, run_study
-from dreamer_study.model.checkpoint import _save_tensors as save_tensors
-from dreamer_study.model.checksums import write_checksums
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.running.live_results import report_mark
+from dreamer_study.flows.running.study import Options, Shown, run_study
+from dreamer_study.model.checkpoints.checksums import write_checksums
+from dreamer_study.model.checkpoints.models import _save_tensors as save_tensors
 from dreamer_study.pipeline.storage.integrity import sealed
 from dreamer_study.sql.results import connect, query
 from tests.flows.by_hand import JobsByHand, study_file, tiny

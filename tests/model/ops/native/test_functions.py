@@ -26,7 +26,7 @@ from dreamer_study.model.ops.native import engine as native
 from dreamer_study.model.ops.native.functions import NativeAttendSequence, NativeMixedProduct
 from dreamer_study.model.ops.native.fused import NativeAttention, NativeExperts
 from dreamer_study.model.ops.native.shared_gradient import SharedWeights
-from dreamer_study.model.training.step.wrapping import compile_parts, recompute_activations
+from dreamer_study.model.training.compile_and_recompute import compile_parts, recompute_activations
 from tests.model.conftest import needs_compiler
 from tests.model.tiny_network import DR_DA, build, double, random_tokens
 

@@ -1,0 +1,83 @@
+"""Define the Prefect flow `full-study`, whose tasks are the steps and the jobs of a study (`flows.running.study`)."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Literal
+
+from prefect import flow, runtime
+from prefect.states import Cancelled
+from prefect.task_runners import ThreadPoolTaskRunner
+from pydantic import Field
+
+from dreamer_study.flows.jobs import Stopped
+from dreamer_study.flows.jobs.cluster import open_jobs
+from dreamer_study.flows.plan.preflight import check_study, study_warnings
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.prefect.logs import outlive_readers, plain_errors
+from dreamer_study.flows.prefect.tasks import InPrefect
+from dreamer_study.flows.progress.status_file import recorded
+from dreamer_study.flows.progress.study_lock import only_run
+from dreamer_study.flows.running.curation_warnings import say
+from dreamer_study.flows.running.study import Options, Until, run_study
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.loading import as_file, load_study, presets
+from dreamer_study.pipeline.errors import InputError
+
+Preset = Literal[tuple(presets())]  # type: ignore[valid-type]
+Chosen = (  # three forms in Prefect's UI
+    Annotated[Preset, Field(title="Preset")]
+    | Annotated[str, Field(title="YAML file", description="the path of a study file, on the machine that runs it")]
+    | Study
+)
+
+
+def _name() -> str:
+    """Name a flow run after its study."""
+    study = runtime.flow_run.parameters["study"]
+    try:
+        return study.name if isinstance(study, Study) else load_study(study).name
+    except InputError:  # which the flow then says
+        return Path(study).stem
+
+
+@flow(name="full-study", flow_run_name=_name, task_runner=ThreadPoolTaskRunner())
+def full_study(
+    study: Chosen = "demo",
+    mirror: str | None = None,
+    root: str | None = None,
+    accept_code_change: bool = False,
+    trust_code: bool = False,
+    until: Until = "report",
+) -> object:
+    """Take a study from raw data to its report; returns the report's path.
+
+    Args:
+        study: a preset, the path of a YAML file, or the values of a study, which are written to a file in its folder
+        mirror: a folder of data sets in the hub's layout, looked in before the hub
+        root: where the study writes; default a folder of its name in runs
+        accept_code_change: go on with trainings that other code has started
+        trust_code: let the tasks that the study names run Python
+        until: end after this stage: prepare, train, evaluate, report
+
+    Raises Failed, after the report of everything else is written, where a run or an evaluation has failed.
+    """
+    outlive_readers()
+    plain_errors()
+    chosen = load_study(as_file(study, root=root), mirror=mirror, root=root)
+    options = Options(until, accept_code_change, trust_code or chosen.trusted)
+    with only_run(chosen):
+        check_study(chosen, trust_code=options.trust_code)
+        say(study_warnings(chosen))
+        return show_run(chosen, options)
+
+
+def show_run(study: Study, options: Options) -> object:
+    """Run a study that was checked, shown in the flow run that goes on; a run that was cancelled there ends as such."""
+    try:
+        with recorded(study), closing(InPrefect(study)) as shown, open_jobs(study) as (opened, jobs):
+            path = run_study(Plan(opened), jobs, shown, options)
+    except Stopped as error:  # Prefect would call any other error a failure
+        return Cancelled(message=str(error))
+    return str(path) if path else None

@@ -1,0 +1,170 @@
+"""Plan the models of a study: their sizes, matched where they are to be, and what they cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dreamer_study.flows.study.configuration import Study, Variant
+from dreamer_study.model.accounting import Resources, resources
+from dreamer_study.model.architectures.code import digests
+from dreamer_study.model.config import la
+from dreamer_study.model.dreamer_config import DreamerConfig
+from dreamer_study.model.matching import match_costs, match_fields
+from dreamer_study.model.module_config import TRANSFORMERS, Architecture, ModuleConfig, training_flops
+from dreamer_study.pipeline.errors import InputError, placing
+from dreamer_study.pipeline.storage.digests import canonical
+
+FAMILIES: dict[str, dict[str, bool]] = {  # how a family differs from the layered model
+    "LA": {},
+    "DR": {"recurrent": True},
+    "DR+DA": {"recurrent": True, "depth_attention": True},
+}
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """The question which sizes a model gets, and what it costs.
+
+    `match` names the fields that are searched, by "flops" and "parameters"; without fields, a model of the bundled
+    family is matched by its experts (section 3.8). Without `target` nothing is searched.
+    """
+
+    name: str
+    architecture: Architecture
+    length: int  # of the text over which FLOPs per token are counted
+    match: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    target: Resources | None = None
+
+    @property
+    def by_formula(self) -> bool:
+        """Whether formulas answer; the code of other models must run, which takes seconds."""
+        return isinstance(self.architecture, DreamerConfig) and not self.match
+
+    def content(self) -> dict[str, Any]:
+        """Return what decides the answer, for its key."""
+        target = self.target and [self.target.flops_per_token, self.target.parameters]
+        described = {"model": self.architecture.to_dict(), "length": self.length}
+        return {**described, "match": dict(self.match), "target": target}
+
+
+Answer = tuple[Architecture, Resources]
+
+
+@dataclass(frozen=True)
+class PlannedModel:
+    """One model of the study with the resources that matching gave it (Table 1)."""
+
+    model_id: str
+    variant: str
+    depth: int
+    config: Architecture
+    parameters: int
+    flops_per_token: float
+    memory_bytes: int
+    remarks: tuple[str, ...] = ()
+
+    def training_flops(self, length: int) -> float:
+        """Count FLOPs per token of a training step on rows of so many tokens."""
+        return training_flops(self.config, length, 1.0) or 3 * self.flops_per_token
+
+
+def plan_models(
+    study: Study, vocabulary_size: int, answer: Callable[[Sizing], Answer] | None = None
+) -> list[PlannedModel]:
+    """Size every model of the study; `answer` knows what only running a model tells (default: `size`, without code).
+
+    Models are matched to the study's baseline. A baseline that is itself to be matched is matched, as the others are,
+    to the layered model of `models.dreamer`. Raises InputError where no match exists.
+    """
+    answer, planned, models = answer or size, list[PlannedModel](), study.models
+    length = models.counted_length or study.training.sequence_length
+    for depth in models.depths:
+        sizes = {"vocabulary_size": vocabulary_size, "sequence_length": study.training.sequence_length}
+        with placing("models.dreamer"):
+            layered = la(**{"depth": depth, **models.dreamer, **sizes})
+        baseline = next(variant for variant in models.variants if variant.name == models.compared_with)
+        described = {variant.name: describe(study, variant, layered, sizes) for variant in models.variants}
+        reference = layered if baseline.matched else described[baseline.name]
+        _, target = answer(Sizing(baseline.name, reference, length))
+        for variant in models.variants:
+            config = described[variant.name]
+            search = variant.matched and config != reference
+            fields = variant.match.fields if search and variant.match and variant.match is not True else {}
+            sizing = Sizing(variant.name, config, length, fields, target if search else None)
+            config, costs = answer(sizing)
+            planned.append(PlannedModel(f"{variant.name}-{depth}", variant.name, depth, config, **vars(costs)))
+    return planned
+
+
+def describe(study: Study, variant: Variant, layered: DreamerConfig, sizes: Mapping[str, int]) -> Architecture:
+    """Describe a variant before it is matched."""
+    with placing(f"models.variants: {variant.name}"):
+        if variant.family:
+            changes = {**FAMILIES[variant.family], **variant.overrides}
+            return DreamerConfig(**{**layered.to_dict(), **changes}) if changes else layered
+        module = variant.module or f"{TRANSFORMERS}:{variant.transformers}"
+        files = digests(study.place, variant.code_files)
+        return ModuleConfig(module=module, config=variant.config, files=files, **sizes)
+
+
+def size(sizing: Sizing, code: Path | None = None, *, trust_code: bool = False) -> Answer:
+    """Answer a sizing: search the sizes that bring the model nearest to its target, and count what it then costs.
+
+    Raises InputError where no match exists, and for a model that breaks the contract of an architecture.
+    """
+    with placing(f"models.variants: {sizing.name}"):
+        return _by_formula(sizing) if sizing.by_formula else _by_running(sizing, code, trust_code=trust_code)
+
+
+def _by_formula(sizing: Sizing) -> Answer:
+    config, length, target = sizing.architecture, sizing.length, sizing.target
+    if target:
+        # As many experts in all as the layers of a layered model have.
+        experts = max(config.experts * config.depth // config.layers, config.active_experts)
+        start = dataclasses.replace(config, experts=experts)
+        config = match_costs(start, target.flops_per_token, target.parameters, length=length)
+    return config, resources(config, length)
+
+
+def _by_running(sizing: Sizing, code: Path | None, *, trust_code: bool) -> Answer:
+    from dreamer_study.model.architectures.check_contract import check_contract
+    from dreamer_study.model.architectures.count_flops import check_countable, count  # imports torch
+
+    config, length, target = sizing.architecture, sizing.length, sizing.target
+
+    def sized(values: Mapping[str, Any]) -> Architecture:
+        if isinstance(config, DreamerConfig):
+            return DreamerConfig(**values)
+        return dataclasses.replace(config, config=dict(values))
+
+    @cache  # the search comes back to the same sizes
+    def counted(values: str) -> dict[str, float]:
+        found = count(sized(json.loads(values)), length, code=code, trust_code=trust_code)
+        check_countable(found)
+        return {"flops": found.flops_per_token, "parameters": found.parameters}
+
+    if target:
+        wanted = {"flops": target.flops_per_token, "parameters": target.parameters}
+        values = config.to_dict() if isinstance(config, DreamerConfig) else config.config
+        config = sized(match_fields(values, sizing.match, wanted, lambda sizes: counted(canonical(sizes))))
+    costs = count(config, length, code=code, trust_code=trust_code)
+    if isinstance(config, ModuleConfig):
+        remarks = check_contract(config, code=code, trust_code=trust_code)
+        costs = dataclasses.replace(costs, remarks=(*costs.remarks, *remarks))
+    return config, costs
+
+
+def check_trusted(study: Study, *, trust_code: bool) -> None:
+    """Raise InputError for a model in a file of the user's, unless code is trusted."""
+    for variant in study.models.variants:
+        if variant.module and not trust_code:
+            raise InputError(
+                f"models.variants: {variant.name} is Python in {variant.module.partition(':')[0]}, which a study runs "
+                "only with --trust-code (Prefect: trust_code); look at the file first"
+            )

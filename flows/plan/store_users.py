@@ -1,0 +1,73 @@
+"""Record which studies use which outputs of a store: each study leaves a note of its outputs and of its end."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.progress.disk import folder_size
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.digests import digest
+from dreamer_study.pipeline.storage.files import write_text_atomically
+
+USERS = "studies"  # a folder of the store with a file for each study
+UNUSED = (USERS, "digests", "texts")  # folders of the store that hold no outputs
+
+
+@dataclass(frozen=True)
+class User:
+    """A study that uses a store: its folder, the outputs by name, and whether it has reached its end."""
+
+    folder: Path
+    names: frozenset[str]
+    finished: bool
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One folder of a store: a finished or unfinished output, its size, and the folders of the studies that use it."""
+
+    stage: str
+    folder: Path
+    size: int
+    users: tuple[Path, ...]
+
+
+def register_user(plan: Plan) -> None:
+    """Note in the store what a study uses of it. The path of the study is relative: both may be moved together."""
+    store, folder = plan.study.store_folder, plan.study.folder
+    place = os.path.relpath(folder.resolve(), store.resolve())
+    path = store / USERS / f"{digest(place)}.json"
+    text = json.dumps({"folder": place, "finished": plan.evaluated, "uses": sorted(plan.names())}, indent=1)
+    if not path.exists() or path.read_bytes() != text.encode():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text_atomically(path, text)
+
+
+def users_of(store: Path) -> list[User]:
+    """List the studies that use a store and are still there. Raises InputError for a damaged note."""
+    found = []
+    for path in sorted((store / USERS).glob("*.json")):
+        try:
+            values = json.loads(path.read_text())
+            folder = (store / values["folder"]).resolve()
+            user = User(folder, frozenset(values["uses"]), values["finished"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path} is damaged ({error}); run its study again") from None
+        found += [user] if folder.is_dir() else []
+    return found
+
+
+def stored(store: Path, users: list[User]) -> list[Stored]:
+    """List every output of a store with the studies that use it."""
+    found = []
+    for path in sorted(store.glob("*/*")):
+        if path.parent.name not in UNUSED and not path.name.endswith(".lock"):
+            name = f"{path.parent.name}/{path.name.removesuffix('.json')}"
+            using = tuple(user.folder for user in users if name in user.names)
+            size = folder_size(path) if path.is_dir() else path.stat().st_size
+            found.append(Stored(path.parent.name, path, size, using))
+    return found

@@ -1,0 +1,116 @@
+"""Report progress to whoever listens: lines on standard error, the status file, Prefect.
+
+Stages call `progress.report(key, fraction, words)`; the flow or the command chooses the listeners. Progress of a child
+process comes from the file that the child writes (`model.training.recorder`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+from unicodedata import category
+
+MOST_UNDONE = 0.99  # the largest fraction of work that is not done: shown as 99 %
+FAILURE = "failed: "  # begins the words of what has failed
+SILENT_SECONDS = {"training": 60, "evaluation": 600}  # these tell of every step, and of every batch of answers
+
+_listeners: list[Any] = []  # each has `update(key, fraction, words)`, which is called for every report
+_lock = threading.Lock()
+
+
+def report(key: str, fraction: float, words: str = "") -> None:
+    """Tell all listeners that `fraction` (0 to 1) of the work `key` is done; `words` adds detail, such as time left.
+
+    No work depends on a listener: a full disk or a reader that has gone ends none.
+    """
+    with _lock:
+        for listener in _listeners:
+            with suppress(OSError):
+                listener.update(key, bounded(fraction), words)
+
+
+def bounded(fraction: float) -> float:
+    """Keep a fraction between 0 and 1, and that of unfinished work at most MOST_UNDONE."""
+    return 1.0 if fraction >= 1 else min(max(fraction, 0.0), MOST_UNDONE)
+
+
+def printable(text: str) -> str:
+    """Escape control characters of data, which would steer the terminal; spaces and ends of lines stay."""
+    shown = (c.isprintable() or c == "\n" or category(c) == "Zs" for c in text)
+    return "".join(c if stays else c.encode("unicode_escape").decode() for c, stays in zip(text, shown, strict=True))
+
+
+def write_line(text: str) -> None:
+    """Write a line to standard error, if anybody can read the line there."""
+    with suppress(OSError):
+        sys.stderr.write(f"{printable(text)}\n")  # not print: Prefect takes that over inside a flow
+        sys.stderr.flush()
+
+
+def end_now(status: int) -> NoReturn:
+    """End this process once its output is flushed, without waiting for threads of libraries."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+@contextmanager
+def listening(listener: Any) -> Iterator[Any]:
+    """Pass every report within the block to `listener`."""
+    _listeners.append(listener)
+    try:
+        yield listener
+    finally:
+        _listeners.remove(listener)
+
+
+class Lines:
+    """Write a plain line at the start, at every tenth, at the end and at a failure of each key.
+
+    Keys that begin with `without` are passed over.
+    """
+
+    def __init__(self, without: tuple[str, ...] = ()) -> None:
+        self.started, self.without = time.monotonic(), without
+        self.last: dict[str, int | str] = {}
+
+    def update(self, key: str, fraction: float, words: str) -> None:
+        step = words if words.startswith(FAILURE) else int(fraction * 10)
+        if self.last.get(key) == step or key.startswith(self.without):
+            return
+        self.last[key] = step
+        seconds = time.monotonic() - self.started
+        write_line(f"{seconds:7.1f} s  {key:<28} {fraction:4.0%}  {words}".rstrip())
+
+
+def read_progress(path: Path) -> dict[str, Any]:
+    """Read the progress file of a process; an empty dictionary where none is there yet, or none that is whole."""
+    try:
+        return json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return {}
+
+
+def silence(path: Path, kind: str, started: float) -> str:
+    """Say since when nothing was written to the progress file of a living process, and which process that is.
+
+    `started` is the time at which the process was started: an older file is of another process. Returns "" where
+    something was written a short time ago.
+    """
+    written = 0.0
+    with suppress(FileNotFoundError, NotADirectoryError):
+        written = path.stat().st_mtime
+    last = max(written, started)
+    if time.time() - last < SILENT_SECONDS[kind]:
+        return ""
+    state = read_progress(path) if written >= started else {}
+    process = f"process {state['process']} on {state['machine']}" if "process" in state else "process unknown"
+    return f"stalled since {datetime.fromtimestamp(last):%F %T}, {process}"

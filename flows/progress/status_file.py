@@ -1,0 +1,72 @@
+"""Keep the newest progress of every stage of a study in a file, for `dreamer status`, also on another machine."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dreamer_study.flows.progress import reports
+from dreamer_study.flows.progress.reports import read_progress
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.pipeline.storage.files import write_text_atomically
+
+FILE = ".progress.json"
+EVERY_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Reported:
+    """The newest report of one key, with the times of its first and its newest report."""
+
+    fraction: float
+    words: str
+    since: float
+    at: float
+
+
+class _Recorder:
+    """Writes every report to a file, at most once a second while nothing ends."""
+
+    def __init__(self, path: Path, study_id: str) -> None:
+        self.path, self.study_id = path, study_id
+        self.keys: dict[str, Reported] = {}
+        self.written = 0.0
+
+    def update(self, key: str, fraction: float, words: str) -> None:
+        now = time.time()
+        since = self.keys[key].since if key in self.keys else now
+        self.keys[key] = Reported(fraction, words, since, now)
+        if fraction >= 1 or now - self.written >= EVERY_SECONDS:
+            self.write()
+            self.written = now
+
+    def write(self) -> None:
+        """Write the file, if the disk takes it: no work depends on this file."""
+        values = {"study_id": self.study_id, "keys": {key: asdict(value) for key, value in self.keys.items()}}
+        with suppress(OSError):
+            write_text_atomically(self.path, json.dumps(values), durable=False)
+
+
+@contextmanager
+def recorded(study: Study) -> Iterator[None]:
+    """Record what is reported during the block in the study's folder."""
+    study.folder.mkdir(parents=True, exist_ok=True)
+    recorder = _Recorder(study.folder / FILE, study.study_id)
+    try:
+        with reports.listening(recorder):
+            yield
+    finally:
+        recorder.write()
+
+
+def read_record(study: Study) -> dict[str, Reported]:
+    """Read the newest reports of exactly this study, by key; none where the study has not run."""
+    values: dict[str, Any] = read_progress(study.folder / FILE)
+    if values.get("study_id") != study.study_id:
+        return {}
+    return {key: Reported(**value) for key, value in values["keys"].items()}

@@ -1,0 +1,44 @@
+"""Build the network of a description: Dreamer, a class of the user's, or a model of the transformers library."""
+
+from __future__ import annotations
+
+from inspect import signature
+from pathlib import Path
+
+import torch
+
+from dreamer_study.model.architectures.code import described, load_class
+from dreamer_study.model.architectures.wrapped import Wrapped
+from dreamer_study.model.contract import Network
+from dreamer_study.model.dreamer import Dreamer
+from dreamer_study.model.module_config import Architecture, DreamerConfig
+from dreamer_study.pipeline.errors import InputError
+
+
+def build(
+    config: Architecture,
+    dtype: torch.dtype | None = None,
+    *,
+    code: Path | None = None,
+    trust_code: bool = False,
+    empty: bool = False,
+) -> Network:
+    """Build the network of a description, on the current device.
+
+    `code` is the folder of its files, which are run with `trust_code` only. `empty` promises that all weights will be
+    replaced: a Dreamer then has none. Raises InputError where the network cannot be built.
+    """
+    if isinstance(config, DreamerConfig):
+        with torch.device("meta" if empty else torch.get_default_device()):
+            return Dreamer(config, dtype=dtype)
+    kind = load_class(config, code, trust_code=trust_code)
+    sizes = {"vocabulary_size": config.vocabulary_size, "sequence_length": config.sequence_length}
+    try:
+        return Wrapped(kind(**sizes, **config.config), config, dtype)
+    except InputError:
+        raise
+    except Exception as error:  # of the user's code, whatever it is
+        here = error.__traceback__
+        if isinstance(error, TypeError) and here and not here.tb_next:  # no code of the user has run
+            raise InputError(f"{config.module}: {error}; it takes {', '.join(signature(kind).parameters)}") from error
+        raise InputError(f"{config.module} cannot be built: {described(error)}") from error

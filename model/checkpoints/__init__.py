@@ -1,0 +1,1 @@
+"""Write and load checkpoints; checksums that find a flipped bit."""

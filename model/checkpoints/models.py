@@ -1,0 +1,171 @@
+"""Write and read models and resume states. Each is a folder, which gets its final name when it is complete.
+
+Two kinds: a model, which evaluation reads and nothing rewrites; and a run's state, everything that training needs to
+resume bit for bit, of which the newest stay. A model is `config.json`, `model.safetensors` and, of a training run,
+`averaged.safetensors` and `checkpoint.json`. `checksums.json` in each has the CRC-32 of every other file. Nothing is
+pickled.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from dreamer_study.model.architectures.build import build
+from dreamer_study.model.architectures.code import FOLDER as CODE
+from dreamer_study.model.architectures.code import copy_code
+from dreamer_study.model.checkpoints.checksums import check_file, list_states, read_checked, write_checksums
+from dreamer_study.model.contract import Network
+from dreamer_study.model.module_config import Architecture, read_architecture
+from dreamer_study.pipeline.errors import InputError, placing
+from dreamer_study.pipeline.storage.files import PARTIAL, atomic_folder
+
+FILES = {"averaged": "averaged.safetensors", "raw": "model.safetensors"}
+"""The file of each kind of weights: their running average, and the weights as trained."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Hold everything that a run resumes from: tensors by name, and plain values."""
+
+    tensors: Mapping[str, Tensor]
+    values: Mapping[str, Any]
+
+
+def save_weights(
+    folder: Path,
+    config: Architecture,
+    raw: Mapping[str, Tensor],
+    extra: Mapping[str, Any] | None = None,
+    averaged: Mapping[str, Tensor] | None = None,
+    *,
+    keep_raw: bool = True,
+    code: Path | None = None,
+) -> None:
+    """Write a model's tensors, with `extra` as checkpoint.json, to a new folder. Raises InputError if it exists.
+
+    `averaged` holds averages of the model's tensors, by name; tensors without an average are written as they are. Then
+    the raw tensors are written only with `keep_raw`. `code` is the folder of the files that the model needs, if any.
+    """
+    if folder.exists():
+        raise InputError(f"{folder} exists already, and no checkpoint is overwritten; remove it or name another folder")
+    with atomic_folder(folder) as partial:
+        if keep_raw:
+            _save_tensors(partial / FILES["raw"], raw)
+        if averaged:
+            _save_tensors(partial / FILES["averaged"], {**raw, **averaged})
+        (partial / "config.json").write_text(json.dumps(config.to_dict(), indent=1))
+        if extra is not None:
+            (partial / "checkpoint.json").write_text(json.dumps(extra, indent=1))
+        write_checksums(partial)
+        if code:
+            copy_code(config, code, partial / CODE)
+
+
+def load_model(
+    folder: Path | str, device: str | torch.device = "cpu", weights: str = "averaged", *, trust_code: bool = False
+) -> Network:
+    """Load the model of a folder that `save_weights` wrote, in evaluation mode.
+
+    With `weights` "averaged" the average is loaded where the folder holds one, else the only weights; with "raw" the
+    weights as trained. Code of the user's is run with `trust_code` only. Raises InputError if the folder holds no
+    model, is damaged, or holds tensors that do not fit its configuration (naming the tensors).
+    """
+    folder = Path(folder)
+    if weights not in FILES:
+        raise InputError(f"weights is {weights!r}, but it must be {' or '.join(map(repr, FILES))}")
+    if not (folder / "config.json").is_file():
+        raise InputError(f"no model in {folder}: config.json is missing")
+    config = _load_config(folder / "config.json")
+    file = folder / FILES[weights_in(folder, weights)]
+    if weights == "raw" and not file.exists() and (folder / FILES["averaged"]).exists():
+        raise InputError(f"{folder} holds averaged weights alone; a study keeps raw ones with evaluation.weights: both")
+    with torch.device(device):  # as in training: a class's table that is no buffer would not move
+        model = build(config, code=folder / CODE, trust_code=trust_code, empty=True)
+    load_tensors(model, _load_tensors(file), folder)
+    return model.to(device).eval()
+
+
+def weights_in(folder: Path | str, wanted: str = "averaged") -> str:
+    """Tell which weights `load_model` loads where `wanted` are wanted: "raw" where the folder holds no average."""
+    return "averaged" if wanted == "averaged" and (Path(folder) / FILES["averaged"]).exists() else "raw"
+
+
+def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
+    """Replace the tensors of a model, in the model's dtypes; a model without memory takes these as its own.
+
+    Raises InputError where tensors are missing, unknown or of another shape; the model is then good for nothing.
+    """
+    own = model.state_dict()
+    new = {name: tensor.to(own[name].dtype) if name in own else tensor for name, tensor in tensors.items()}
+    try:
+        model.load_state_dict(new, assign=any(tensor.is_meta for tensor in own.values()))
+    except RuntimeError as error:  # torch names the tensors that do not fit, a line for each kind
+        said = " ".join(str(error).split())
+        raise InputError(f"the tensors in {source} do not fit the model: {said[:400]}") from None
+
+
+def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
+    """Write `folder/<step>/`, then remove all states but the newest `keep`, and what unfinished writes left."""
+    path = folder / f"{step:09d}"
+    if not path.exists():
+        with atomic_folder(path) as partial:
+            _save_tensors(partial / "tensors.safetensors", state.tensors)
+            (partial / "values.json").write_text(json.dumps(state.values, indent=1))
+            write_checksums(partial)
+    states = list_states(folder)
+    for other in (*states[:-keep], *folder.glob(f"[0-9]*{PARTIAL}")):
+        shutil.rmtree(other)
+
+
+def newest_state(folder: Path, *names: str) -> State | None:
+    """Read the newest complete state in `folder`, or return None.
+
+    Raises InputError if the state cannot be read, or its values lack one of `names`.
+    """
+    states = list_states(folder)
+    if not states:
+        return None
+    try:
+        values = read_checked(states[-1] / "values.json", *names)
+        return State(_load_tensors(states[-1] / "tensors.safetensors"), values)
+    except (OSError, InputError) as error:
+        advice = (
+            f"remove {states[-1]} to go on from {states[-2].name}" if states[1:] else "remove the run to start over"
+        )
+        raise InputError(f"{error}; {advice}") from error
+
+
+def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    try:
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:  # how the library reports a full disk
+        raise OSError(f"cannot write {path}: {error}") from error
+
+
+def _load_config(path: Path) -> Architecture:
+    try:
+        values = read_checked(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror})") from error
+    with placing(str(path)):
+        return read_architecture(values)
+
+
+def _load_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        check_file(path)
+        return load_file(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is missing") from error
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path} is damaged ({error})") from error

@@ -1,0 +1,112 @@
+"""Build lm-eval's task objects from a study's specifications: 0-shot, with only the place of their data changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import datasets
+from lm_eval.api.task import ConfigurableTask, Task
+
+from dreamer_study.model.evaluation.lm_eval_files import find_task, read_task
+from dreamer_study.model.evaluation.trust import check_overrides, sandbox_templates
+from dreamer_study.pipeline.errors import InputError
+
+_FEWSHOT_SEED = 1234  # lm-eval's own default
+
+
+def tune_libraries() -> None:
+    """Silence warnings and progress bars of the libraries, and what they tell their makers."""
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    datasets.utils.logging.set_verbosity_error()
+    datasets.disable_progress_bars()
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # a request for every file, also of one that is here
+
+
+def build_task(specification: Mapping[str, Any], cache: Path | str | None = None, *, trust_code: bool = False) -> Task:
+    """Build lm-eval's task object for a specification of `pipeline/benchmarks/items.py`.
+
+    The definition is the task file `yaml`, else lm-eval's task of that name, with `overrides` merged in (in these,
+    `max_new_tokens` is the length of the longest answer). Unless overridden the task is 0-shot, and only the evaluated
+    split has to exist. `cache` is an empty folder for the datasets library. Templates are rendered in Jinja's
+    sandbox. With `trust_code` the definition may be one that is not plain (`model/evaluation/trust.py`).
+
+    Raises InputError when the task, its data, its split or a field does not exist, and for code that is not trusted.
+    """
+    sandbox_templates()
+    name = specification["task"]
+    path = Path(specification["yaml"]) if specification.get("yaml") else find_task(name)
+    overrides = specification.get("overrides") or {}
+    what = f"benchmark {specification['benchmark']}: task {name}"
+    if not trust_code:
+        check_overrides(overrides, what)
+    definition = read_task(path, what, trust_code=trust_code, imported=True).definition
+    if not isinstance(definition.get("task"), str):
+        raise InputError(f"{what}: {path} defines no single task; name the tasks of a group one by one")
+    of_groups = ("tag", "group", "task_list")
+    config = _merged({key: value for key, value in definition.items() if key not in of_groups}, overrides)
+    config = {**_with_longest_answer(config), "task": name, "num_fewshot": overrides.get("num_fewshot", 0)}
+    if config["num_fewshot"] == 0:
+        config = _zero_shot(config)
+    data = _load_data(config, specification.get("dataset_path"), cache, what)
+    config["custom_dataset"] = lambda **_: data
+    kind = config.pop("class", ConfigurableTask)
+    try:
+        task = kind(config=config)
+    except Exception as error:  # lm-eval checks definitions by using them
+        raise InputError(f"{what}: lm-eval refuses the definition in {path} ({one_line(error)})") from error
+    if getattr(task, "UNSAFE_CODE", False) or getattr(task, "MULTIMODAL", False):
+        raise InputError(f"{what}: tasks that run generated code or show pictures are not supported")
+    task.set_fewshot_seed(_FEWSHOT_SEED)
+    return task
+
+
+def _with_longest_answer(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn `max_new_tokens`, which lm-eval does not know, into lm-eval's own setting of tasks that generate."""
+    config = dict(config)
+    longest = config.pop("max_new_tokens", None)
+    if longest is not None and config.get("output_type", "generate_until") == "generate_until":
+        config["generation_kwargs"] = {**(config.get("generation_kwargs") or {}), "max_gen_toks": longest}
+    return config
+
+
+def _zero_shot(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out the splits that only examples in prompts are taken from."""
+    unused = {"training_split": None, "fewshot_split": None, "fewshot_config": None}
+    if config.get("test_split"):
+        unused["validation_split"] = None
+    return {**config, **unused}
+
+
+def _merged(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge `overrides` into `config`, mappings key by key."""
+    both = {key for key in overrides if isinstance(overrides[key], Mapping) and isinstance(config.get(key), Mapping)}
+    return {**config, **overrides, **{key: _merged(config[key], overrides[key]) for key in both}}
+
+
+def _load_data(config: dict[str, Any], folder: str | None, cache: Path | str | None, what: str) -> datasets.DatasetDict:
+    """Load the splits that the task reads."""
+    names = [config.get(f"{kind}_split") for kind in ("training", "validation", "test", "fewshot")]
+    names = list(dict.fromkeys(name for name in names if name))
+    place, configuration = folder or config.get("dataset_path"), config.get("dataset_name")
+    if not names or not place:
+        raise InputError(f"{what}: it has no {'dataset_path' if names else 'test_split or validation_split'}; add one")
+    options = {key: value for key, value in (config.get("dataset_kwargs") or {}).items() if key != "trust_remote_code"}
+    try:
+        found = datasets.load_dataset(
+            str(place), configuration, cache_dir=None if cache is None else str(cache), keep_in_memory=True, **options
+        )
+    except Exception as error:  # the library and its parsers raise whatever they come across
+        where = f"{place}" + (f", configuration {configuration}" if configuration else "")
+        raise InputError(f"{what}: no data in {where} ({one_line(error)}); fetch it with `dreamer download`") from error
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise InputError(f"{what}: {place} has no split {missing[0]!r}, only {', '.join(found)}")
+    return datasets.DatasetDict({name: found[name] for name in names})
+
+
+def one_line(error: BaseException) -> str:
+    """Return the text of an error of another library in one line, or the error's name where there is no text."""
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,0 +1,252 @@
+"""Compute log-likelihoods of given continuations, in batches of similar length.
+
+The continuations of one context (the options of a multiple-choice question) branch off from one pass over the context,
+which may be that of generation, and logits are computed only at scored positions. Tests compare every number with a
+plain pass over each sequence.
+
+Axes: B batch, S sequence, H hidden, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from dreamer_study.model.contract import Network, Rows
+from dreamer_study.model.evaluation.generate import nothing, right_padded
+from dreamer_study.pipeline.errors import InputError
+
+# Logits of at most this many values at once: 256 MiB in float32, however long the continuations are.
+LOGIT_VALUES = 2**26
+
+
+Span = tuple[int, int, int, list[int]]
+"""A request, its row in a pass, the position before the first of its tokens there, and these tokens."""
+
+
+@dataclass(eq=False)
+class _Group:
+    """One context and its continuations, each with the number of its request."""
+
+    context: list[int]
+    requests: list[int] = field(default_factory=list)
+    continuations: list[list[int]] = field(default_factory=list)
+
+    @property
+    def shared(self) -> bool:
+        """Whether the context is read once for several continuations; a single one is read with its context."""
+        return len(self.continuations) > 1
+
+    @property
+    def row(self) -> list[int]:
+        """The tokens of the first pass."""
+        return self.context if self.shared else self.context + self.continuations[0][:-1]
+
+    @property
+    def branches(self) -> list[int]:
+        """The continuations of two or more tokens, which need a second pass: the first predicts first tokens only."""
+        return [index for index, tokens in enumerate(self.continuations) if self.shared and len(tokens) > 1]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the group in the cache: every branch keeps a copy of its context."""
+        return 1 + len(self.branches)
+
+    @property
+    def width(self) -> int:
+        """Length of the longest row."""
+        return len(self.context) + self.longest - 1
+
+    @property
+    def longest(self) -> int:
+        """Length of the longest continuation."""
+        return max(map(len, self.continuations))
+
+
+class Scoring:
+    """Find each continuation's log-probability after its context, and whether greedy decoding generates it.
+
+    A context must not be empty. Where both together exceed the model's sequence length, the context is cut on the left;
+    a continuation that exceeds it alone is scored in windows (`rolling_windows`). `batch_tokens` bounds the tokens of a
+    batch, padding included; `depth` runs a recurrent model at another depth; `finished(n)` is called when n more
+    windows are scored. Contexts that generation reads, at the same depth, are not read again where `generate` is given
+    `after_prompts` before `finish` is called.
+    """
+
+    def __init__(
+        self,
+        model: Network,
+        pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
+        *,
+        batch_tokens: int = 16_384,
+        depth: int | None = None,
+        finished: Callable[[float], None] = nothing,
+    ) -> None:
+        self._model, self._batch_tokens, self._depth, self._finished = model, batch_tokens, depth, finished
+        self._groups = dict.fromkeys(_grouped(pairs, model.config.sequence_length, batch_tokens))  # not yet scored
+        self._of_context = {tuple(group.context): group for group in self._groups}
+        self._totals, self._greedy = [0.0] * len(pairs), [True] * len(pairs)
+
+    def after_prompts(self, prompts: list[list[int]], cache: Rows, last: Tensor) -> None:
+        """Score the continuations whose context is one of these prompts, token by token (see `AfterPrompts`).
+
+        A continuation longer than its context is left for `finish`, where batches hold continuations of similar length.
+        """
+        groups = []
+        for row, prompt in enumerate(prompts):
+            group = self._of_context.pop(tuple(prompt), None)
+            if group is not None and group.longest <= min(len(prompt), cache.room + 1):
+                groups.append((row, group))
+                del self._groups[group]
+        if groups:
+            self._add([group for _, group in groups], _score_cached(self._model, groups, cache, last, self._depth))
+
+    @torch.inference_mode()
+    def finish(self) -> list[tuple[float, bool]]:
+        """Score what is left; return each pair's log-probability, and whether greedy decoding generates it."""
+        for batch in _batches(list(self._groups), self._batch_tokens):
+            self._add(batch, _score(self._model, batch, self._depth))
+        return list(zip(self._totals, self._greedy, strict=True))
+
+    def _add(self, groups: list[_Group], parts: Iterator[tuple[int, float, bool]]) -> None:
+        for request, value, likeliest in parts:
+            self._totals[request] += value
+            self._greedy[request] &= likeliest
+        self._finished(sum(len(group.requests) for group in groups))
+
+
+def rolling_windows(tokens: Sequence[int], prefix_token: int, length: int) -> list[tuple[list[int], list[int]]]:
+    """Cut a text into (context, continuation) pairs of at most `length` inputs that score every token once.
+
+    The first token follows `prefix_token`; the final window is filled up with context. These are lm-eval's windows
+    (`get_rolling_token_windows` with a context of 1, made disjoint). Example: tokens 1 2 3 4 5 with prefix 0 and length
+    3 give ([0], [1, 2, 3]) and ([2, 3], [4, 5]).
+    """
+    tokens, windows = list(tokens), []
+    for start in range(0, len(tokens), length):
+        scored = tokens[start : start + length]
+        room = length + 1 - len(scored)
+        windows.append((tokens[max(0, start - room) : start] or [prefix_token], scored))
+    return windows
+
+
+def _windows(context: list[int], continuation: list[int], length: int) -> list[tuple[list[int], list[int]]]:
+    if not context:
+        raise InputError("a continuation without a context has no probability; give at least one token before it")
+    if len(continuation) > length:
+        return rolling_windows(continuation, context[-1], length)
+    room = length + 1 - len(continuation)
+    return [(context[-room:], continuation)] if continuation else []
+
+
+def _grouped(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], length: int, batch_tokens: int) -> list[_Group]:
+    """Group requests by context, where the context is the longer part and the group fits into a batch."""
+    groups: list[_Group] = []
+    open_groups: dict[tuple[int, ...], _Group] = {}
+    for request, (context, continuation) in enumerate(pairs):
+        for seen, scored in _windows(list(context), list(continuation), length):
+            group = open_groups.get(tuple(seen))
+            if group is None or len(scored) > len(seen) or (len(group.requests) + 2) * 2 * len(seen) > batch_tokens:
+                group = open_groups[tuple(seen)] = _Group(seen)
+                groups.append(group)
+            group.requests.append(request)
+            group.continuations.append(scored)
+    return groups
+
+
+def _batches(groups: list[_Group], batch_tokens: int) -> Iterator[list[_Group]]:
+    """Batch the groups in order of falling width, as many at a time as fit."""
+    batch: list[_Group] = []
+    rows = 0
+    for group in sorted(groups, key=lambda group: -group.width):
+        if batch and (rows + group.rows) * batch[0].width > batch_tokens:
+            yield batch
+            batch, rows = [], 0
+        batch.append(group)
+        rows += group.rows
+    if batch:
+        yield batch
+
+
+def _score(model: Network, batch: list[_Group], depth: int | None) -> Iterator[tuple[int, float, bool]]:
+    """Yield (request, log-probability, all likeliest) for parts of every continuation in the batch, to be added up."""
+    rows = [group.row for group in batch]
+    branches = [
+        (group.requests[index], row, group.continuations[index])
+        for row, group in enumerate(batch)
+        for index in group.branches
+    ]
+    cache = None
+    if branches:
+        width = max(len(tokens) - 1 for *_, tokens in branches)
+        cache = model.new_cache(len(rows), max(map(len, rows)) + width, depth)
+    spans: list[Span] = []
+    for row, group in enumerate(batch):
+        for request, tokens in zip(group.requests, group.continuations, strict=True):
+            spans.append((request, row, len(group.context) - 1, tokens[:1] if group.shared else tokens))
+    yield from _read(model, _forward(model, rows, spans, cache, depth), spans)
+
+    if branches:
+        yield from _score_branches(model, branches, cache, depth)
+
+
+def _score_cached(
+    model: Network, groups: list[tuple[int, _Group]], cache: Rows, last: Tensor, depth: int | None
+) -> Iterator[tuple[int, float, bool]]:
+    """Yield what `_score` yields, for groups whose contexts are rows of the cache, with hidden states `last` [B, H]."""
+    scored = [
+        (request, row, tokens)
+        for row, group in groups
+        for request, tokens in zip(group.requests, group.continuations, strict=True)
+    ]
+    states = last[torch.tensor([row for _, row, _ in scored], device=last.device)]
+    yield from _read(model, states, [(request, row, 0, tokens[:1]) for request, row, tokens in scored])
+    branches = sorted((one for one in scored if len(one[2]) > 1), key=lambda one: -len(one[2]))
+    step = max(1, len(last) // 2)  # as many rows as generation itself copies at once
+    for start in range(0, len(branches), step):
+        # `take` gives the copy tensors of its own.
+        yield from _score_branches(model, branches[start : start + step], copy.copy(cache), depth)
+
+
+def _score_branches(
+    model: Network, branches: list[tuple[int, int, list[int]]], cache: Rows, depth: int | None
+) -> Iterator[tuple[int, float, bool]]:
+    """Yield what `_score` yields, for branches (request, row of the cache, tokens) behind their first tokens.
+
+    The cache is used up.
+    """
+    cache.take([row for _, row, _ in branches])
+    spans = [(request, row, 0, tokens[1:]) for row, (request, _, tokens) in enumerate(branches)]
+    yield from _read(model, _forward(model, [tokens[:-1] for *_, tokens in branches], spans, cache, depth), spans)
+
+
+def _forward(model: Network, rows: list[list[int]], spans: list[Span], cache: Rows | None, depth: int | None) -> Tensor:
+    """Compute the hidden states at the positions that predict the tokens of each span, one after another: [W, H]."""
+    tokens, lengths = right_padded(rows, model.device)
+    places = [row * tokens.shape[1] + first + offset for _, row, first, found in spans for offset in range(len(found))]
+    wanted = torch.tensor(places, device=tokens.device)
+    if cache is None:
+        return model.read(tokens, lengths, wanted, depth)
+    return cache.extend(tokens, lengths, depth, wanted)
+
+
+def _read(model: Network, states: Tensor, spans: list[Span]) -> Iterator[tuple[int, float, bool]]:
+    """Yield the log-probability of each span's tokens, from the hidden states [W, H] at the positions before them."""
+    wanted = torch.tensor([token for *_, tokens in spans for token in tokens], device=states.device)
+    values, hits = [], []
+    step = max(1, LOGIT_VALUES // model.config.vocabulary_size)
+    for states_part, wanted_part in zip(states.split(step), wanted.split(step), strict=True):
+        logits = model.logits(states_part).float()
+        found = logits.gather(-1, wanted_part[:, None]).squeeze(-1)
+        values.append(found - logits.logsumexp(-1))
+        hits.append(logits.argmax(-1) == wanted_part)
+    values, hits = torch.cat(values).double().tolist(), torch.cat(hits).tolist()
+    start = 0
+    for request, _, _, tokens in spans:
+        end = start + len(tokens)
+        yield request, sum(values[start:end]), all(hits[start:end])
+        start = end

@@ -1,0 +1,51 @@
+"""Describe a model that is no Dreamer: a class in a file of the user's, or a model type of the transformers library."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from dreamer_study.model.accounting import training_flops_per_token
+from dreamer_study.model.checked import checked
+from dreamer_study.model.dreamer_config import DreamerConfig, Size
+
+TRANSFORMERS = "transformers"  # stands for the file of a model of that library: transformers:llama
+
+
+@checked("model")
+class ModuleConfig:
+    """A class, the arguments that build a model of it, and the digests of the files of code that it needs.
+
+    Raises InputError, naming field, value and rule.
+    """
+
+    module: str = Field(pattern=r"^[^:]+:\w[\w.-]*$")  # <file>:<class>, or transformers:<model type>
+    config: dict[str, Any] = Field(default_factory=dict)  # arguments of the class
+    files: dict[str, str] = Field(default_factory=dict)  # digests by name, the file of the class first
+    vocabulary_size: Size
+    sequence_length: Size  # of the rows of a training
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values by field name, for JSON."""
+        return dataclasses.asdict(self)
+
+    def other_depths(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
+        """Return which of the wanted depths a trained model can run at besides its own: none."""
+        return ()
+
+
+Architecture = DreamerConfig | ModuleConfig
+"""A model before it has weights: plain, checked values that say how to build one."""
+
+
+def read_architecture(values: Mapping[str, Any]) -> Architecture:
+    """Read a model's description from JSON values. Raises InputError where they describe none."""
+    return ModuleConfig(**values) if "module" in values else DreamerConfig(**values)
+
+
+def training_flops(config: Architecture, length: float, targets: float) -> float | None:
+    """Count FLOPs per token of a training step, as `training_flops_per_token`; None where only a pass would tell."""
+    return training_flops_per_token(config, length, targets) if isinstance(config, DreamerConfig) else None

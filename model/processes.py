@@ -1,0 +1,143 @@
+"""Start child processes that are always ended: no child outlives the process that has started it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+GRACE_SECONDS = 20.0  # between SIGTERM and SIGKILL
+TICK_SECONDS = 1.0
+
+TORCHRUN = (
+    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT"),
+    *("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"),
+    *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE"),
+)
+"""Variables that tell a process which rank of which job it is: those of a surrounding job are not for its children."""
+
+# PR_SET_PDEATHSIG (1) survives exec; the parent may have died before it was set, hence the second look.
+_BIND_TO_PARENT = """
+import os, signal, sys
+parent, ends_by = map(int, sys.argv[1:3])
+if sys.platform == "linux":
+    import ctypes
+    ctypes.CDLL(None).prctl(1, ends_by)
+    if os.getppid() != parent:
+        sys.exit(1)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+def bound_command(module: str, *arguments: str, ends_by: signal.Signals = signal.SIGTERM) -> list[str]:
+    """Return the command of a child, `python -P -m module arguments`, that gets a signal when this process dies.
+
+    With -P no module is taken from the current folder, whose files may be anybody's. Linux sends the signal already
+    when the thread that started the child ends: start children from a thread that outlives them.
+    """
+    bound = [sys.executable, "-P", "-c", _BIND_TO_PARENT, str(os.getpid()), str(int(ends_by))]
+    return [*bound, sys.executable, "-P", "-m", module, *arguments]
+
+
+class Child:
+    """A process `python -m module arguments` in a session of its own; its output is appended to the file `log`.
+
+    With `ranks` above 1, so many processes by torchrun's agent. With `asked`, a process that reads lines from its
+    standard input and answers on its standard output (`ask`).
+    """
+
+    def __init__(
+        self,
+        module: str,
+        *arguments: str,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        ranks: int = 1,
+        asked: bool = False,
+    ) -> None:
+        self.log = log
+        log.parent.mkdir(exist_ok=True)  # without parents: a study whose folder was moved must not go on
+        if ranks > 1:
+            module, arguments = "dreamer_study.model.training.start_ranks", (str(ranks), module, *arguments)
+        outside = {name: value for name, value in os.environ.items() if name not in TORCHRUN}
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                bound_command(module, *arguments),
+                stdin=subprocess.PIPE if asked else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if asked else output,
+                stderr=output,
+                start_new_session=True,
+                env={**outside, "OMP_NUM_THREADS": "1", **(environment or {})},
+            )
+
+    def poll(self) -> int | None:
+        """Return None while the process runs, then its exit status."""
+        return self._process.poll()
+
+    def ask(self, line: str, tick: Callable[[], object] = lambda: None) -> str:
+        """Send a line, wait for the answer and return it; "" where the process has ended instead.
+
+        Calls `tick` every second meanwhile, and at the end.
+        """
+        child = self._process
+        try:
+            child.stdin.write(line.encode() + b"\n")
+            child.stdin.flush()
+        except BrokenPipeError:
+            return ""
+        answered = select.poll()
+        answered.register(child.stdout, select.POLLIN)
+        tick()
+        while not answered.poll(1000 * TICK_SECONDS):
+            tick()
+        tick()
+        return child.stdout.readline().decode().rstrip("\n")
+
+    def wait(self, tick: Callable[[], object] = lambda: None) -> int:
+        """Wait until the process has ended, calling `tick` every second and once more then; return the exit status."""
+        while (status := self._process.poll()) is None:
+            tick()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(TICK_SECONDS)
+        tick()
+        return status
+
+    def finish(self) -> int:
+        """Close the standard input of a process that is asked, wait for its end, and return its exit status."""
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        return self._process.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process and all of its session."""
+        with suppress(ProcessLookupError, PermissionError):  # all have ended; macOS refuses where one is a zombie
+            os.killpg(self._process.pid, number)
+
+    def kill(self) -> None:
+        """Send SIGKILL to a process that still runs, and wait for its end."""
+        if self._process.poll() is None:
+            self.signal(signal.SIGKILL)
+            self._process.wait()
+
+    def last_line(self) -> str:
+        """Return the final line of the log."""
+        lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
+        return lines[-1] if lines else "no output"
+
+
+def stop(children: Iterable[Child], grace: float = GRACE_SECONDS) -> None:
+    """End processes: SIGTERM, a grace in which they save their states, SIGKILL to what is left of them."""
+    children = list(children)
+    for child in children:
+        child.signal(signal.SIGTERM)
+    deadline = time.monotonic() + grace
+    while time.monotonic() < deadline and any(child.poll() is None for child in children):
+        time.sleep(0.05)
+    for child in children:
+        child.signal(signal.SIGKILL)

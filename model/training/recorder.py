@@ -1,0 +1,123 @@
+"""Record a run while it trains: log, tables and progress of the first rank, and the times at which the run is saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from dreamer_study.model.module_config import training_flops
+from dreamer_study.model.ops.device import device_name, peak_flops
+from dreamer_study.model.training.config import read_run
+from dreamer_study.model.training.step_log import StepLog
+from dreamer_study.model.training.trainer import Trainer
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.files import write_text_atomically
+
+FLUSH_SECONDS = 1.0
+LINE_SECONDS = 5.0
+PAUSE = 50
+"""Shortest time between two saves, as a multiple of what the first of the two took: a fiftieth goes into saving."""
+
+
+class Recorder:
+    """Record a run; `line` gets a line of progress every few seconds, `notice` what happens once."""
+
+    def __init__(
+        self, trainer: Trainer, goal: int, line: Callable[[str], object], notice: Callable[[str], object]
+    ) -> None:
+        """`goal` is the token count at which this call of the training ends."""
+        self.trainer, self.goal, self.line, self.notice = trainer, goal, line, notice
+        run = trainer.run
+        self.log = StepLog(run.folder / "steps.csv", trainer.log_bytes, trainer.log_sum)
+        peak = peak_flops(device_name(trainer.device), trainer.precision)
+        stream = trainer.stream
+        flops = training_flops(run.model, stream.document_length, stream.target_share) if peak else None
+        self.flops_share = flops / (peak * trainer.ranks.count) if flops and peak else None
+        self.past: deque[tuple[float, int]] = deque(maxlen=20)  # times and tokens that the rate is taken over
+        self.noticed = trainer.halved
+        self.flushed = time.monotonic()
+        self.told = 0.0
+        self.saved: int | None = None  # the step of the newest save
+        self.next_save = self.flushed + trainer.config.save_every_seconds
+        self.tell("starting")
+
+    def record_step(self, loss: float, learning_rate: float, norm: float) -> None:
+        """Log one optimiser step; flush, save and report progress where they are due."""
+        trainer, now = self.trainer, time.monotonic()
+        self.log.add(trainer.step, trainer.tokens, loss, learning_rate, norm, round(trainer.seconds, 3))
+        if trainer.halved != self.noticed:
+            self.noticed = trainer.halved
+            self.notice(f"{trainer.run.run_id}: {_halving(trainer)}")
+        if trainer.due or not trainer.config.save_every_seconds or now >= self.next_save:
+            self.save()
+        if now - self.flushed >= FLUSH_SECONDS:
+            self.log.flush()
+            self.tell("running")
+            self.flushed = now
+            with suppress(InputError, OSError):  # another study may want further checkpoints by now
+                trainer.points |= {*read_run(trainer.run.folder).training.checkpoints}
+
+    def end(self, status: str) -> None:
+        """Save the run as 'complete' or 'stopped'."""
+        if self.saved != self.trainer.step:
+            self.save()
+        self.tell(status)
+
+    def fail(self) -> None:
+        """Write the progress of a training that has failed, as far as the disk lets; its newest state stays."""
+        with suppress(OSError):  # which may be what the training has failed by
+            self.tell("failed")
+
+    def close(self) -> None:
+        """Close the log."""
+        self.log.close()
+
+    def save(self) -> None:
+        """Save the state, with what is recorded so far, and the checkpoint if one is due."""
+        trainer, begun = self.trainer, time.monotonic()
+        rate = trainer.tokens / trainer.seconds if trainer.seconds else None
+        mfu = rate * self.flops_share if rate and self.flops_share else None
+        recorded = {"device": device_name(trainer.device), "tokens_per_second": rate, "mfu": mfu}
+        trainer.save({**recorded, **self.log.sync()})
+        self.saved, ended = trainer.step, time.monotonic()
+        self.next_save = ended + max(trainer.config.save_every_seconds, PAUSE * (ended - begun))
+
+    def tell(self, state: str) -> None:
+        """Rewrite `progress.json`, and every few seconds send the line."""
+        trainer, now = self.trainer, time.monotonic()
+        self.past.append((now, trainer.tokens))
+        (then, before), left = self.past[0], max(0, self.goal - trainer.tokens)
+        rate = (trainer.tokens - before) / (now - then) if now > then else None
+        loss = trainer.losses[-1] if trainer.losses else None
+        values = {
+            "tokens": trainer.tokens,
+            "target": self.goal,
+            "loss": loss,
+            "tokens_per_second": rate,
+            "seconds_left": left / rate if rate else None,
+            "ranks": trainer.ranks.count,
+            "step": trainer.step,
+            "state": state,
+            "note": _halving(trainer),
+            "process": os.getpid(),
+            "machine": socket.gethostname(),
+        }
+        write_text_atomically(trainer.run.folder / "progress.json", json.dumps(values), durable=False)
+        if state in ("complete", "stopped") or now - self.told >= LINE_SECONDS:
+            known = "" if loss is None else f"loss {loss:.3f}, "
+            name, step, tokens = trainer.run.run_id, trainer.step, trainer.tokens
+            self.line(f"{name}: {state}, step {step:,}, {tokens:,} tokens, {known}{rate or 0:,.0f} tokens/s")
+            self.told = now
+
+
+def _halving(trainer: Trainer) -> str:
+    """Describe how a shortage of memory was met; empty where there was none."""
+    if not trainer.halved:
+        return ""
+    now, step = trainer.micro_rows * trainer.stream.sequence_length, trainer.halved["step"]
+    return f"out of memory at step {step}: micro-batch of {now} tokens instead of {trainer.halved['from']}"

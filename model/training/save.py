@@ -1,0 +1,36 @@
+"""Save a run: its state, then the checkpoint that is due.
+
+`torch.distributed.checkpoint` is not used (docs/decisions.md): the ranks hold equal states, so nothing is sharded.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from dreamer_study.model.architectures.code import FOLDER as CODE
+from dreamer_study.model.checkpoints.models import State, save_state, save_weights
+from dreamer_study.model.training.config import Run
+
+
+def write_state(run: Run, state: State) -> None:
+    """Write a run's state, then its checkpoint if one is due at the state's step and not there yet."""
+    values = state.values
+    (run.folder / "state").mkdir(exist_ok=True)  # without parents: a run whose folder was moved fails here
+    save_state(run.folder / "state", values["step"], state, run.training.keep)
+    folder = run.folder / "checkpoints" / f"{values['tokens']:015d}"
+    if not values["due"] or folder.exists():
+        return
+    losses = values["losses"]
+    extra = {
+        "run_id": run.run_id,
+        "loss": sum(losses) / len(losses) if losses else None,
+        **{name: values[name] for name in ("tokens", "step", "epoch", "seconds", "stream_hash")},
+    }
+    raw, average = part_of(state, "model."), part_of(state, "average.")
+    keep_raw = run.training.raw_checkpoints or not average
+    save_weights(folder, run.model, raw, extra, average, keep_raw=keep_raw, code=run.folder / CODE)
+
+
+def part_of(state: State, prefix: str) -> dict[str, Tensor]:
+    """Select the tensors whose names begin with `prefix`, named without the prefix."""
+    return {n.removeprefix(prefix): tensor for n, tensor in state.tensors.items() if n.startswith(prefix)}

@@ -1,1 +1,0 @@
-"""Help a step: AdamW, averaged weights against noise, recomputed and compiled parts against memory and time."""
