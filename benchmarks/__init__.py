@@ -1,4 +1,5 @@
-"""What is measured again and again, one command each: `python -m benchmarks.<name>`; each file says what it decides.
+"""What is measured again and again, one command each: `python -m benchmarks.<name>`; each file says
+what it decides.
 
 training_cpu                 training speed on one CPU thread
 gpu, gpu.memory              steps and kernels on a GPU; memory and waits of the presets, counted without one
@@ -10,5 +11,6 @@ intervals.repetitions        a study repeated with other seeds and worlds: its p
 report                       time, memory and size of the report of a study of the paper's size
 soak                         tiny studies whose processes are killed at random
 
-May import every package; imported by tests alone. What was measured once has its figures in docs/log.md.
+May import every package; imported by tests alone. What was measured once has its figures in
+docs/log.md.
 """

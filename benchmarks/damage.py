@@ -1,11 +1,13 @@
-"""Damage a study's files as bad disks, copies and hands do; decides whether damage ever gives other numbers in silence.
+"""Damage a study's files as bad disks, copies and hands do; decides whether damage ever gives other
+numbers in silence.
 
     python -m benchmarks.damage folder [--seed 0]
 
-A small study is run stage by stage. After each stage one file of every kind gets a flipped bit, with its size and time
-kept, in a copy of the study, and `dreamer run` goes on to the end. It must end with the tables of the calm study, or
-with one line and another status; then what the line says and `dreamer run` must give those tables. Results are thinned,
-edited and replaced by older ones as well.
+A small study is run stage by stage. After each stage one file of every kind gets a flipped bit,
+with its size and time kept, in a copy of the study, and `dreamer run` goes on to the end. It must
+end with the tables of the calm study, or with one line and another status; then what the line says
+and `dreamer run` must give those tables. Results are thinned, edited and replaced by older ones as
+well.
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ import duckdb
 from benchmarks.soak import STUDY, read_tables
 
 STAGES = ("prepare", "train", "evaluate", "report")
-NAMES = re.compile(r"[0-9a-f]{16}|-[0-9a-f]{8}/|\d{5,}|(LA|DR)-2-s\d")  # what tells files of one kind apart
-PASSING = re.compile(r"\.lock$|log\.txt$|progress\.json$|/studies/|^\.")  # written anew, and read for no result
+# what tells files of one kind apart
+NAMES = re.compile(r"[0-9a-f]{16}|-[0-9a-f]{8}/|\d{5,}|(LA|DR)-2-s\d")
+# written anew, and read for no result
+PASSING = re.compile(r"\.lock$|log\.txt$|progress\.json$|/studies/|^\.")
 STATEMENTS = (
     "DELETE FROM items WHERE rowid = 3",
     "DELETE FROM evaluations WHERE tokens = (SELECT min(tokens) FROM evaluations)",
@@ -95,7 +99,8 @@ def ends_well(study: Path, root: Path, calm: Path) -> tuple[bool, str]:
 
 
 def main() -> int:
-    """Damage every kind of file; returns 1 where any damage gave other numbers, more than a line, or was not mended."""
+    """Damage every kind of file; returns 1 where any damage gave other numbers, more than a line,
+    or was not mended."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="a new folder for the studies")
     parser.add_argument("--seed", type=int, default=0)
@@ -119,7 +124,9 @@ def main() -> int:
                 cases.append((root, kind, lambda copy, place=place: flip(copy / place, chance)))
     cases += [(stages[-1], statement, partial(change, statement)) for statement in STATEMENTS]
     older = stages[-2] / "results.duckdb"
-    cases.append((stages[-1], "older results", lambda copy: shutil.copy(older, copy / "results.duckdb")))
+    cases.append(
+        (stages[-1], "older results", lambda copy: shutil.copy(older, copy / "results.duckdb"))
+    )
     for root, kind, damaging in cases:
         number += 1
         copy = folder / f"copy{number}"

@@ -1,6 +1,8 @@
-"""Write a packed folder of random tokens, and a run over it: what speed is measured on without data.
+"""Write a packed folder of random tokens, and a run over it: what speed is measured on without
+data.
 
-Tokens follow Zipf's law, as in text: on uniform tokens the experts of a new model would be better balanced, and faster.
+Tokens follow Zipf's law, as in text: on uniform tokens the experts of a new model would be better
+balanced, and faster.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ def write_random_stream(
 ) -> Path:
     """Write `rows` full rows of documents, in the format of the packing stage, and return `folder`.
 
-    Lengths of documents are uniform within `document_lengths`, both included; the final document of a row is cut to
-    fit. The response is the final quarter of a document, at least one token.
+    Lengths of documents are uniform within `document_lengths`, both included; the final document of
+    a row is cut to fit. The response is the final quarter of a document, at least one token.
     """
     generator = np.random.default_rng(0)
     shortest, longest = (min(length, sequence_length) for length in document_lengths)
@@ -42,7 +44,9 @@ def write_random_stream(
     tokens = np.searchsorted(tokens / tokens[-1], generator.random(rows * sequence_length))
     dtype = "uint16" if vocabulary_size <= 2**16 else "uint32"
     folder.mkdir(parents=True)
-    tokens.clip(max=vocabulary_size - 1).astype(np.dtype(dtype).newbyteorder("<")).tofile(folder / "tokens-00000.bin")
+    tokens.clip(max=vocabulary_size - 1).astype(np.dtype(dtype).newbyteorder("<")).tofile(
+        folder / "tokens-00000.bin"
+    )
     np.save(folder / "index-00000.npy", np.array(spans, dtype=np.int64).reshape(-1, 3))
     packed = {
         "dtype": dtype,
@@ -62,6 +66,11 @@ def write_run(folder: Path, data: Path, config: DreamerConfig, **training: Any) 
     """Describe an endless run over packed data in a new folder, and read its description."""
     folder.mkdir(parents=True)
     recipe = {"tokens": 10**12, **training}
-    values = {"run_id": folder.name, "model": dataclasses.asdict(config), "training": recipe, "data": str(data)}
+    values = {
+        "run_id": folder.name,
+        "model": dataclasses.asdict(config),
+        "training": recipe,
+        "data": str(data),
+    }
     (folder / "run.json").write_text(json.dumps(values))
     return read_run(folder)

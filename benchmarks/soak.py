@@ -1,10 +1,12 @@
-"""Run tiny studies while their processes are killed at random; decides whether a study's results survive what may come.
+"""Run tiny studies while their processes are killed at random; decides whether a study's results
+survive what may come.
 
     python -m benchmarks.soak folder --studies 50 --at-once 2 --kills 3
 
-Victims are the flow (`dreamer run`), the trainer, the evaluator and Prefect's server. A command that ended is given
-again until its study is complete; its tables are then compared with those of a calm study. Prints a line for each
-study: starts, kills, the most memory and open files of the flow, bytes on the disk, and what was wrong.
+Victims are the flow (`dreamer run`), the trainer, the evaluator and Prefect's server. A command
+that ended is given again until its study is complete; its tables are then compared with those of a
+calm study. Prints a line for each study: starts, kills, the most memory and open files of the flow,
+bytes on the disk, and what was wrong.
 """
 
 from __future__ import annotations
@@ -85,14 +87,20 @@ class Outcome:
 
     def __str__(self) -> str:
         kills = ", ".join(f"{count} {kind}" for kind, count in self.kills.items()) or "none"
-        size = f"{self.memory / 1e6:.0f} MB, {self.files} open files, {self.disk / 1e6:.1f} MB on disk"
+        size = (
+            f"{self.memory / 1e6:.0f} MB, {self.files} open files, {self.disk / 1e6:.1f} MB on disk"
+        )
         return f"{self.starts} starts, killed: {kills}; {size}; {', '.join(self.wrong) or 'as it should be'}"
 
 
-def run_study(study: Path, root: Path, chance: random.Random, kills: int, pace: float, calm: Path | None) -> Outcome:
-    """Run a study to its end with some kills, about `pace` seconds apart, and compare its tables with a calm one's.
+def run_study(
+    study: Path, root: Path, chance: random.Random, kills: int, pace: float, calm: Path | None
+) -> Outcome:
+    """Run a study to its end with some kills, about `pace` seconds apart, and compare its tables
+    with a calm one's.
 
-    A command that ends with an error before any of its processes was killed is wrong, though it is given again.
+    A command that ends with an error before any of its processes was killed is wrong, though it is
+    given again.
     """
     outcome, deadline = Outcome(), time.monotonic() + LONGEST_SECONDS
     command = [sys.executable, "-m", VICTIMS["flow"], "run", str(study), "--root", str(root)]
@@ -112,7 +120,9 @@ def run_study(study: Path, root: Path, chance: random.Random, kills: int, pace: 
                 due = time.monotonic() + chance.uniform(0.2, 1.8) * pace
             time.sleep(0.2)
         if status and outcome.kills.total() == killed:
-            outcome.wrong.append(f"start {outcome.starts} ended with status {status} before any kill")
+            outcome.wrong.append(
+                f"start {outcome.starts} ended with status {status} before any kill"
+            )
     if status is None:
         os.killpg(flow.pid, signal.SIGKILL)
     outcome.disk = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
@@ -121,8 +131,11 @@ def run_study(study: Path, root: Path, chance: random.Random, kills: int, pace: 
 
 
 def _kill_one(root: Path, chance: random.Random) -> list[str]:
-    """Kill one of the living processes of a study; returns what kind it was, nothing where all have just ended."""
-    living = [(kind, process) for kind, words in VICTIMS.items() for process in _processes(words, root)]
+    """Kill one of the living processes of a study; returns what kind it was, nothing where all have
+    just ended."""
+    living = [
+        (kind, process) for kind, words in VICTIMS.items() for process in _processes(words, root)
+    ]
     for kind, process in chance.sample(living, min(1, len(living))):
         with suppress(psutil.Error):
             process.kill()
@@ -131,7 +144,8 @@ def _kill_one(root: Path, chance: random.Random) -> list[str]:
 
 
 def _processes(words: str, root: Path) -> list[psutil.Process]:
-    """Find processes by words of their command, and a study's folder in their command or environment."""
+    """Find processes by words of their command, and a study's folder in their command or
+    environment."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):  # it has ended meanwhile, or is another user's
@@ -148,15 +162,24 @@ def _faults(root: Path, status: int | None, calm: Path | None) -> list[str]:
         return [f"ended with status {status}"]
     found = [f"{path.relative_to(root)} was left" for path in root.rglob("*.partial")]
     time.sleep(2)  # children get SIGTERM when their parent dies
-    found += [f"process {one.pid} lives on" for words in VICTIMS.values() for one in _processes(words, root)]
+    found += [
+        f"process {one.pid} lives on"
+        for words in VICTIMS.values()
+        for one in _processes(words, root)
+    ]
     if calm:
         expected, tables = read_tables(calm), read_tables(root)
-        found += [f"table {name} differs" for name, table in expected.items() if not table.equals(tables[name])]
+        found += [
+            f"table {name} differs"
+            for name, table in expected.items()
+            if not table.equals(tables[name])
+        ]
     return found
 
 
 def main() -> int:
-    """Run a calm study, then the others; returns 1 where any ended with other tables than the calm one's."""
+    """Run a calm study, then the others; returns 1 where any ended with other tables than the calm
+    one's."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="a new folder for the studies")
     parser.add_argument("--studies", type=int, default=50)
@@ -175,7 +198,9 @@ def main() -> int:
 
     def one(number: int) -> Outcome:
         chance = random.Random(number)
-        outcome = run_study(study, folder / f"study{number}", chance, options.kills, pace, folder / "calm")
+        outcome = run_study(
+            study, folder / f"study{number}", chance, options.kills, pace, folder / "calm"
+        )
         print(f"study {number}: {outcome}", flush=True)
         return outcome
 
@@ -184,7 +209,9 @@ def main() -> int:
     temporary = sum(path.stat().st_size for path in (folder / "tmp").rglob("*") if path.is_file())
     kinds = sum((outcome.kills for outcome in outcomes), Counter[str]())
     wrong = sum(bool(outcome.wrong) for outcome in [calm, *outcomes])
-    print(f"temporary folder: {temporary / 1e6:.1f} MB; kills: {dict(kinds)}; {wrong} studies went wrong")
+    print(
+        f"temporary folder: {temporary / 1e6:.1f} MB; kills: {dict(kinds)}; {wrong} studies went wrong"
+    )
     return 1 if wrong else 0
 
 

@@ -7,4 +7,7 @@ import pandas as pd
 
 def print_table(title: str, rows: list[dict[str, object]]) -> None:
     """Print rows with equal keys as aligned columns."""
-    print(f"\n{title}\n{pd.DataFrame(rows).to_string(index=False, float_format='{:.3g}'.format)}", flush=True)
+    print(
+        f"\n{title}\n{pd.DataFrame(rows).to_string(index=False, float_format='{:.3g}'.format)}",
+        flush=True,
+    )

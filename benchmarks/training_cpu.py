@@ -1,12 +1,14 @@
-"""Measure training speed on one CPU thread; decides whether a change of the engine or the trainer is kept.
+"""Measure training speed on one CPU thread; decides whether a change of the engine or the trainer
+is kept.
 
     python -m benchmarks.training_cpu [--depths 4 8] [--seconds 6]
 
-LA, DR and DR+DA at the sizes of the demo, trained by `Trainer`, beside (a) this repository's reference of each, the
-equations written down plainly, and (b) a mixture-of-experts model of `transformers` of LA's sizes (Qwen3-MoE, random
-weights), in the fastest of the implementations it offers. Rounds of a few steps of each alternate, so that whatever
-else the machine does meets all alike; a ratio is the median over rounds of the ratio in one round. The text is random,
-its lengths are those of short problems.
+LA, DR and DR+DA at the sizes of the demo, trained by `Trainer`, beside (a) this repository's
+reference of each, the equations written down plainly, and (b) a mixture-of-experts model of
+`transformers` of LA's sizes (Qwen3-MoE, random weights), in the fastest of the implementations it
+offers. Rounds of a few steps of each alternate, so that whatever else the machine does meets all
+alike; a ratio is the median over rounds of the ratio in one round. The text is random, its lengths
+are those of short problems.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ from dreamer_study.model.training.stream import IGNORED, Batch, TokenStream
 from dreamer_study.model.training.trainer import Trainer
 
 STEPS = 3  # of each contestant in a round
-OFFERED = (("eager", "batched_mm", "grouped_mm"), ("sdpa", "eager"))  # by transformers: for experts, for attention
+# by transformers: for experts, for attention
+OFFERED = (("eager", "batched_mm", "grouped_mm"), ("sdpa", "eager"))
 Step = Callable[[], int]  # takes a training step and returns its real tokens
 
 
@@ -52,9 +55,14 @@ def trainer_step(trainer: Trainer) -> Step:
     return step
 
 
-def plain_step(stream: TokenStream, network: nn.Module, hidden: Callable[[Batch], Tensor], head: Tensor) -> Step:
-    """Train any network plainly: torch's own loss, clipping and AdamW; one of this repository by its reference."""
-    optimizer = torch.optim.AdamW(network.train().parameters(), lr=1e-3, weight_decay=1e-3, fused=True)
+def plain_step(
+    stream: TokenStream, network: nn.Module, hidden: Callable[[Batch], Tensor], head: Tensor
+) -> Step:
+    """Train any network plainly: torch's own loss, clipping and AdamW; one of this repository by
+    its reference."""
+    optimizer = torch.optim.AdamW(
+        network.train().parameters(), lr=1e-3, weight_decay=1e-3, fused=True
+    )
     batches = map(stream.batch, itertools.count())
 
     def step() -> int:
@@ -75,7 +83,9 @@ def reference(stream: TokenStream, config: DreamerConfig) -> Step:
     model = Dreamer(config)
 
     def hidden(batch: Batch) -> Tensor:
-        return model(batch.tokens, positions=batch.positions, documents=batch.documents, return_hidden=True)
+        return model(
+            batch.tokens, positions=batch.positions, documents=batch.documents, return_hidden=True
+        )
 
     return plain_step(stream, model, hidden, model.head)
 
@@ -105,9 +115,12 @@ def qwen3(stream: TokenStream, config: DreamerConfig, experts: str, attention: s
 
     def hidden(batch: Batch) -> Tensor:
         mask = Documents(batch.tokens, batch.documents).mask(torch.float32)
-        # A row of padding sees nothing; a finite mask keeps its softmax from being one of nothing but -inf.
+        # A row of padding sees nothing; a finite mask keeps its softmax from being one of nothing
+        # but -inf.
         mask = mask.clamp(min=torch.finfo(torch.float32).min)
-        return model.model(input_ids=batch.tokens, attention_mask=mask, position_ids=batch.positions).last_hidden_state
+        return model.model(
+            input_ids=batch.tokens, attention_mask=mask, position_ids=batch.positions
+        ).last_hidden_state
 
     return plain_step(stream, model, hidden, model.lm_head.weight)
 
@@ -124,13 +137,17 @@ def fastest_transformers(stream: TokenStream, config: DreamerConfig) -> tuple[st
     for experts, attention in itertools.product(*OFFERED):
         step = qwen3(stream, config, experts, attention)
         step()
-        found[f"Qwen3-MoE ({experts} experts, {attention} attention)"] = min(seconds(step) for _ in range(5)), step
+        found[f"Qwen3-MoE ({experts} experts, {attention} attention)"] = (
+            min(seconds(step) for _ in range(5)),
+            step,
+        )
     name = min(found, key=lambda name: found[name][0])
     return name, found[name][1]
 
 
 def measure(contestants: dict[str, Step], seconds: float) -> dict[str, list[float]]:
-    """Measure real tokens per second of CPU time, by contestant and round, for about `seconds` of CPU time each."""
+    """Measure real tokens per second of CPU time, by contestant and round, for about `seconds` of
+    CPU time each."""
     rates: dict[str, list[float]] = {name: [] for name in contestants}
     for step in contestants.values():
         step()
@@ -146,33 +163,50 @@ def measure(contestants: dict[str, Step], seconds: float) -> dict[str, list[floa
 
 def ratio(of: list[float], to: list[float]) -> str:
     """Format median and quartiles of the ratios within each round."""
-    low, middle, high = statistics.quantiles([one / other for one, other in zip(of, to, strict=True)], n=4)
+    low, middle, high = statistics.quantiles(
+        [one / other for one, other in zip(of, to, strict=True)], n=4
+    )
     return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--depths", type=int, nargs="+", default=[4], metavar="N")
-    parser.add_argument("--seconds", type=float, default=6, help="of CPU time for each contestant (default 6)")
+    parser.add_argument(
+        "--seconds", type=float, default=6, help="of CPU time for each contestant (default 6)"
+    )
     options = parser.parse_args()
     study = load_study("demo")
-    recipe = {name: getattr(study.training, name) for name in ("batch_tokens", "loss_on", "learning_rate")}
-    sizes = {"vocabulary_size": study.data.tokenizer.vocabulary_size, "sequence_length": study.training.sequence_length}
+    recipe = {
+        name: getattr(study.training, name) for name in ("batch_tokens", "loss_on", "learning_rate")
+    }
+    sizes = {
+        "vocabulary_size": study.data.tokenizer.vocabulary_size,
+        "sequence_length": study.training.sequence_length,
+    }
     torch.set_num_threads(1)
     os.environ["TRANSFORMERS_VERBOSITY"] = "error"
     peer = importlib.util.find_spec("transformers") is not None
 
-    print(f"torch {torch.__version__}, {platform.machine()}, one thread; real tokens per second of CPU time (median);")
+    print(
+        f"torch {torch.__version__}, {platform.machine()}, one thread; real tokens per second of CPU time (median);"
+    )
     print("ratios: median (quartiles) over rounds")
     if not peer:
         print("transformers is not installed (pip install '.[bench]'): no comparison with it")
     for depth in options.depths:
         baseline = la(depth, **study.models.dreamer, **sizes)
-        configs = {"LA": baseline, "DR": dr(depth, baseline=baseline), "DR+DA": dr_da(depth, baseline=baseline)}
+        configs = {
+            "LA": baseline,
+            "DR": dr(depth, baseline=baseline),
+            "DR+DA": dr_da(depth, baseline=baseline),
+        }
         with tempfile.TemporaryDirectory() as place:
             root = Path(place)
             data = write_random_stream(root / "data", **sizes, rows=512, document_lengths=(30, 60))
-            stream = TokenStream(data, 0, recipe["batch_tokens"] // baseline.sequence_length, recipe["loss_on"])
+            stream = TokenStream(
+                data, 0, recipe["batch_tokens"] // baseline.sequence_length, recipe["loss_on"]
+            )
             contestants: dict[str, Step] = {}
             for name, config in configs.items():
                 run = write_run(root / name, data, config, device="cpu", **recipe)

@@ -22,11 +22,13 @@ MOST_ROWS = 40
 
 
 def answered(page: str, database: Path) -> str:
-    """Return the page with every query's output on a results file. Raises InputError for a query that DuckDB
-    refuses."""
+    """Return the page with every query's output on a results file. Raises InputError for a query
+    that DuckDB refuses."""
 
     def with_output(found: re.Match[str]) -> str:
-        return f"```sql\n{found['sql']}```\n\n```text\n{as_text(query(database, found['sql']))}\n```\n"
+        return (
+            f"```sql\n{found['sql']}```\n\n```text\n{as_text(query(database, found['sql']))}\n```\n"
+        )
 
     return QUERY.sub(with_output, page)
 
@@ -35,7 +37,9 @@ def as_text(table: pd.DataFrame) -> str:
     """Align the columns of a table as text, numbers to the right."""
     if table.empty:
         return "(no rows)"
-    cells = [[_cell(value) for value in row] for row in table.head(MOST_ROWS).itertuples(index=False)]
+    cells = [
+        [_cell(value) for value in row] for row in table.head(MOST_ROWS).itertuples(index=False)
+    ]
     columns = []
     for name, *column in zip(table.columns, *cells, strict=True):
         width = max(map(len, [name, *column]))

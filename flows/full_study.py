@@ -1,4 +1,5 @@
-"""Define the Prefect flow `full-study`, whose tasks are the steps and the jobs of a study (`flows.running.study`)."""
+"""Define the Prefect flow `full-study`, whose tasks are the steps and the jobs of a study
+(`flows.running.study`)."""
 
 from __future__ import annotations
 
@@ -28,7 +29,12 @@ from dreamer_study.pipeline.errors import InputError
 Preset = Literal[tuple(presets())]  # type: ignore[valid-type]
 Chosen = (  # three forms in Prefect's UI
     Annotated[Preset, Field(title="Preset")]
-    | Annotated[str, Field(title="YAML file", description="the path of a study file, on the machine that runs it")]
+    | Annotated[
+        str,
+        Field(
+            title="YAML file", description="the path of a study file, on the machine that runs it"
+        ),
+    ]
     | Study
 )
 
@@ -54,14 +60,14 @@ def full_study(
     """Take a study from raw data to its report; returns the report's path.
 
     Args:
-        study: a preset, the path of a YAML file, or the values of a study, which are written to a file in its folder
-        mirror: a folder of data sets in the hub's layout, looked in before the hub
-        root: where the study writes; default a folder of its name in runs
-        accept_code_change: go on with trainings that other code has started
-        trust_code: let the tasks that the study names run Python
-        until: end after this stage: prepare, train, evaluate, report
+        study: a preset, the path of a YAML file, or the values of a study, which are written to a
+        file in its folder mirror: a folder of data sets in the hub's layout, looked in before the
+        hub root: where the study writes; default a folder of its name in runs accept_code_change:
+        go on with trainings that other code has started trust_code: let the tasks that the study
+        names run Python until: end after this stage: prepare, train, evaluate, report
 
-    Raises Failed, after the report of everything else is written, where a run or an evaluation has failed.
+    Raises Failed, after the report of everything else is written, where a run or an evaluation has
+    failed.
     """
     outlive_readers()
     plain_errors()
@@ -74,9 +80,14 @@ def full_study(
 
 
 def show_run(study: Study, options: Options) -> object:
-    """Run a study that was checked, shown in the flow run that goes on; a run that was cancelled there ends as such."""
+    """Run a study that was checked, shown in the flow run that goes on; a run that was cancelled
+    there ends as such."""
     try:
-        with recorded(study), closing(InPrefect(study)) as shown, open_jobs(study) as (opened, jobs):
+        with (
+            recorded(study),
+            closing(InPrefect(study)) as shown,
+            open_jobs(study) as (opened, jobs),
+        ):
             path = run_study(Plan(opened), jobs, shown, options)
     except Stopped as error:  # Prefect would call any other error a failure
         return Cancelled(message=str(error))

@@ -1,9 +1,11 @@
-"""Compute what a model costs from its sizes: parameters, FLOPs per token and memory, component by component.
+"""Compute what a model costs from its sizes: parameters, FLOPs per token and memory, component by
+component.
 
-FLOPs are counted as in Table 1: 2 FLOPs per multiply-add; every matrix product, routers and the output head included;
-sequence attention at its causal mean length (length + 1) / 2 and depth attention at its own mean depth; the embedding
-look-up, norms and activations are free. The shared experts of the attention mixtures count as parameters but cost no
-FLOPs, as they are merged before inference (Eq. 8).
+FLOPs are counted as in Table 1: 2 FLOPs per multiply-add; every matrix product, routers and the
+output head included; sequence attention at its causal mean length (length + 1) / 2 and depth
+attention at its own mean depth; the embedding look-up, norms and activations are free. The shared
+experts of the attention mixtures count as parameters but cost no FLOPs, as they are merged before
+inference (Eq. 8).
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ ELEMENT_BYTES = 2  # bfloat16
 
 @dataclass(frozen=True)
 class Resources:
-    """What a model costs (Table 1); `remarks` are clauses that a reader of these figures must know."""
+    """What a model costs (Table 1); `remarks` are clauses that a reader of these figures must
+    know."""
 
     parameters: int
     flops_per_token: float
@@ -39,7 +42,11 @@ def parameters(config: DreamerConfig) -> int:
 def parameters_by_component(config: DreamerConfig) -> dict[str, int]:
     """Count parameters of each part of the model, summed over its layers."""
     H, R, layers = config.hidden_size, config.routing_size, config.layers
-    counts = {"embedding": config.vocabulary_size * H, "head": config.vocabulary_size * H, "norms": H}
+    counts = {
+        "embedding": config.vocabulary_size * H,
+        "head": config.vocabulary_size * H,
+        "norms": H,
+    }
 
     def add(component: str, count: int) -> None:
         counts[component] = counts.get(component, 0) + layers * count
@@ -73,7 +80,8 @@ def flops_by_component(config: DreamerConfig, length: float = 1024) -> dict[str,
     H, R, L = config.hidden_size, config.routing_size, config.depth
     products: dict[str, float] = {"head": config.vocabulary_size * H}
     window = min(config.depth_window or L, L)
-    visible = {"sequence": (length + 1) / 2, "depth": window - window * (window - 1) / (2 * L)}  # keys of a query, mean
+    # keys of a query, mean
+    visible = {"sequence": (length + 1) / 2, "depth": window - window * (window - 1) / (2 * L)}
     for name, (heads, _, head_size) in _attentions(config).items():
         products[f"{name}_projections"] = L * _projection_size(config, name)
         products[f"{name}_attention"] = L * 2 * heads * head_size * visible[name]
@@ -84,12 +92,15 @@ def flops_by_component(config: DreamerConfig, length: float = 1024) -> dict[str,
     return {component: 2.0 * count for component, count in products.items()}
 
 
-def training_flops_per_token(config: DreamerConfig, length: float | None = None, targets: float = 1.0) -> float:
+def training_flops_per_token(
+    config: DreamerConfig, length: float | None = None, targets: float = 1.0
+) -> float:
     """Count FLOPs per token of a training step: forward, and twice as much backward.
 
-    `length` is the mean length of documents (None: the model's sequence length), `targets` the share of tokens that
-    have a target, which alone are multiplied by the head. Model FLOPs utilisation is computed from this count;
-    recomputation and the product of the shared experts do not count.
+    `length` is the mean length of documents (None: the model's sequence length), `targets` the
+    share of tokens that have a target, which alone are multiplied by the head. Model FLOPs
+    utilisation is computed from this count; recomputation and the product of the shared experts do
+    not count.
     """
     counts = flops_by_component(config, length or config.sequence_length)
     return 3 * (sum(counts.values()) - (1 - targets) * counts["head"])
@@ -103,13 +114,18 @@ def memory_bytes(config: DreamerConfig, length: int = 1024) -> int:
 def memory_by_component(config: DreamerConfig, length: int = 1024) -> dict[str, int]:
     """Compute the bytes of the weights, of both caches and of one token's activations, in bfloat16.
 
-    The sequence cache grows with every token and counts at its mean, half of its final size; the depth cache is
-    overwritten by every token. Activations are the widest values of one depth, and the logits in float32.
+    The sequence cache grows with every token and counts at its mean, half of its final size; the
+    depth cache is overwritten by every token. Activations are the widest values of one depth, and
+    the logits in float32.
     """
     L, H = config.depth, config.hidden_size
     per_token = 2 * config.key_value_heads * config.head_size * L
     visible = min(L, config.depth_window or L)
-    depth_cache = 2 * config.depth_key_value_heads * config.depth_head_size * visible if config.depth_attention else 0
+    depth_cache = (
+        2 * config.depth_key_value_heads * config.depth_head_size * visible
+        if config.depth_attention
+        else 0
+    )
     widest = max(
         config.active_experts * (H + 3 * config.expert_size),
         2 * (config.query_heads + config.key_value_heads) * config.head_size,

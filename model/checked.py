@@ -1,4 +1,5 @@
-"""Check settings by pydantic; every error is one line that names the setting, its value and the rule."""
+"""Check settings by pydantic; every error is one line that names the setting, its value and the
+rule."""
 
 from __future__ import annotations
 
@@ -29,13 +30,16 @@ FileName = Annotated[str, AfterValidator(_file_name)]
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def checked(where: str, *, extra: str = "forbid") -> Callable[[Kind], Kind]:
-    """Decorate a class: make a frozen dataclass that pydantic checks. An InputError begins with `where`.
+    """Decorate a class: make a frozen dataclass that pydantic checks. An InputError begins with
+    `where`.
 
     Types are strict: 1 is no bool, and "1" no number.
     """
 
     def decorate(kind: Kind) -> Kind:
-        made = dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra=extra))(kind)
+        made = dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra=extra))(
+            kind
+        )
         construct = made.__init__
 
         def __init__(self: Any, **values: Any) -> None:
@@ -51,7 +55,8 @@ def checked(where: str, *, extra: str = "forbid") -> Callable[[Kind], Kind]:
 
 
 def parse_file(kind: type[Any], path: Path) -> Any:
-    """Read a JSON file as an object of a class that `checked` has made. Raises InputError that begins with the path."""
+    """Read a JSON file as an object of a class that `checked` has made. Raises InputError that
+    begins with the path."""
     try:
         return TypeAdapter(kind).validate_json(path.read_bytes())
     except ValidationError as error:
@@ -61,7 +66,8 @@ def parse_file(kind: type[Any], path: Path) -> Any:
 def read_object(path: Path, *required: str) -> dict[str, Any]:
     """Read a JSON object.
 
-    Raises InputError if the text is not one or lacks a `required` name, FileNotFoundError if there is no file.
+    Raises InputError if the text is not one or lacks a `required` name, FileNotFoundError if there
+    is no file.
     """
     try:
         values = json.loads(path.read_text())
@@ -75,7 +81,8 @@ def read_object(path: Path, *required: str) -> dict[str, Any]:
 
 
 def _first_error(error: ValidationError, kind: type, where: str) -> str:
-    """Describe the first thing that is wrong: `training.tokens is 0, ...` in a section, `<path>: tokens is ...`."""
+    """Describe the first thing that is wrong: `training.tokens is 0, ...` in a section, `<path>:
+    tokens is ...`."""
     first = error.errors(include_url=False)[0]
     name, said = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
     if first["type"] == "unexpected_keyword_argument":

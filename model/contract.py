@@ -1,19 +1,23 @@
-"""Say what an architecture needs to be measured: `Network`, with a default for everything but the forward pass.
+"""Say what an architecture needs to be measured: `Network`, with a default for everything but the
+forward pass.
 
-An architecture of one's own is a class that is built as `Class(vocabulary_size=..., sequence_length=..., **config)`,
-where the second number is the length of the rows of a training, and has
+An architecture of one's own is a class that is built as `Class(vocabulary_size=...,
+sequence_length=..., **config)`, where the second number is the length of the rows of a training,
+and has
 
     forward(tokens [B, S]) -> logits [B, S, V]
 
-where the logits at a position depend on the tokens up to that position alone. A `forward` that also has parameters
-`documents` or `positions` is given both [B, S] while it is trained: a row holds several documents, with labels that
-differ from one to the next and -1 for padding, and positions that begin with each document; without them the row is
-read as one text. A method of `Network` in OPTIONAL that the class defines takes the default's place;
-`states` and `logits` come together.
+where the logits at a position depend on the tokens up to that position alone. A `forward` that also
+has parameters `documents` or `positions` is given both [B, S] while it is trained: a row holds
+several documents, with labels that differ from one to the next and -1 for padding, and positions
+that begin with each document; without them the row is read as one text. A method of `Network` in
+OPTIONAL that the class defines takes the default's place; `states` and `logits` come together.
 
-No other part of the project knows which architecture it has before it: Dreamer meets this contract as any other does.
+No other part of the project knows which architecture it has before it: Dreamer meets this contract
+as any other does.
 
-Axes: B batch, S sequence, T = B*S tokens, H hidden (or whatever `states` returns), W chosen tokens, V vocabulary.
+Axes: B batch, S sequence, T = B*S tokens, H hidden (or whatever `states` returns), W chosen tokens,
+V vocabulary.
 """
 
 from __future__ import annotations
@@ -28,7 +32,15 @@ from dreamer_study.model.module_config import Architecture
 from dreamer_study.model.ops import Documents
 from dreamer_study.pipeline.errors import InputError
 
-OPTIONAL = ("states", "logits", "decayed_parameters", "counts", "update_balance", "new_cache", "flops_per_token")
+OPTIONAL = (
+    "states",
+    "logits",
+    "decayed_parameters",
+    "counts",
+    "update_balance",
+    "new_cache",
+    "flops_per_token",
+)
 
 
 class Network(nn.Module):
@@ -51,8 +63,11 @@ class Network(nn.Module):
         """Compute logits [B, S, V] of rows [B, S] that are one text each."""
         return self.logits(self.states(tokens))
 
-    def states(self, tokens: Tensor, documents: Documents | None = None, depth: int | None = None) -> Tensor:
-        """Compute what the head is given [B, S, H]: logits themselves where a model has no head of its own.
+    def states(
+        self, tokens: Tensor, documents: Documents | None = None, depth: int | None = None
+    ) -> Tensor:
+        """Compute what the head is given [B, S, H]: logits themselves where a model has no head of
+        its own.
 
         Without `documents` each row is one text. `depth` is that of a model which runs at several.
         """
@@ -63,9 +78,14 @@ class Network(nn.Module):
         return states
 
     def read(
-        self, tokens: Tensor, lengths: Tensor | None = None, wanted: Tensor | None = None, depth: int | None = None
+        self,
+        tokens: Tensor,
+        lengths: Tensor | None = None,
+        wanted: Tensor | None = None,
+        depth: int | None = None,
     ) -> Tensor:
-        """Compute the states [B, S, H] of rows of which the first `lengths` tokens are real; or those `wanted` [W, H].
+        """Compute the states [B, S, H] of rows of which the first `lengths` tokens are real; or
+        those `wanted` [W, H].
 
         Padding comes last, so causality keeps it out.
         """
@@ -77,9 +97,12 @@ class Network(nn.Module):
         return Rows(self, batch, length)
 
     def checked_depth(self, depth: int | None) -> int | None:
-        """Return the depth to run at; None stands for the model's own. Raises InputError where the model cannot."""
+        """Return the depth to run at; None stands for the model's own. Raises InputError where the
+        model cannot."""
         if depth is not None:
-            raise InputError(f"depth is {depth!r}, but only a recurrent model runs at another depth")
+            raise InputError(
+                f"depth is {depth!r}, but only a recurrent model runs at another depth"
+            )
         return None
 
     # --- training
@@ -89,11 +112,13 @@ class Network(nn.Module):
         return F.cross_entropy(self.logits(states_WH).float(), targets_W, reduction="sum")
 
     def decayed_parameters(self) -> list[nn.Parameter]:
-        """List the parameters under weight decay: those of two or more dimensions, so neither gains nor biases."""
+        """List the parameters under weight decay: those of two or more dimensions, so neither gains
+        nor biases."""
         return [parameter for parameter in self.parameters() if parameter.ndim >= 2]
 
     def counts(self) -> list[Tensor]:
-        """List the tensors in which a step counts: they are summed over ranks, and zeroed before a step is repeated."""
+        """List the tensors in which a step counts: they are summed over ranks, and zeroed before a
+        step is repeated."""
         return []
 
     def update_balance(self) -> None:
@@ -110,15 +135,16 @@ class Network(nn.Module):
         return self
 
     def position_bytes(self) -> float:
-        """Estimate the bytes that a position of a batch takes while it is evaluated: here those of its logits."""
+        """Estimate the bytes that a position of a batch takes while it is evaluated: here those of
+        its logits."""
         return 12 * self.config.vocabulary_size
 
 
 class Rows:
     """Rows whose tokens are kept, and read again with every extension: this works for every model.
 
-    A model with a real cache has a class of its own with these methods, `room` and `longest`: the number of positions
-    that have been filled in the longest row.
+    A model with a real cache has a class of its own with these methods, `room` and `longest`: the
+    number of positions that have been filled in the longest row.
     """
 
     def __init__(self, model: Network, batch: int, length: int) -> None:
@@ -140,23 +166,28 @@ class Rows:
     ) -> Tensor:
         """Read tokens [B, S] behind the rows, and return their states [B, S, H].
 
-        Of row b only the first `lengths[b]` tokens are real, the rest is padding. With `wanted` [W], places in the
-        flattened tokens, the states [W, H] of these alone are returned.
+        Of row b only the first `lengths[b]` tokens are real, the rest is padding. With `wanted`
+        [W], places in the flattened tokens, the states [W, H] of these alone are returned.
         """
         new, device = tokens.shape[1], tokens.device
         places = self.lengths[:, None] + torch.arange(new, device=device)
         self.tokens.scatter_(1, places, tokens)
         self.longest += new
         self.lengths = self.lengths + (new if lengths is None else lengths)
-        read = min(self.longest, self.model.config.sequence_length)  # beyond are padding, and rows that have ended
-        places = places.clamp(max=read - 1) + torch.arange(len(tokens), device=device)[:, None] * read
+        # beyond are padding, and rows that have ended
+        read = min(self.longest, self.model.config.sequence_length)
+        places = (
+            places.clamp(max=read - 1) + torch.arange(len(tokens), device=device)[:, None] * read
+        )
         chosen = places if wanted is None else places.flatten()[wanted]
         return self.model.states(self.tokens[:, :read], depth=depth).flatten(0, 1)[chosen]
 
     def take(self, rows: Sequence[int]) -> None:
-        """Keep these rows, in this order; a row may be taken several times to go on in several ways.
+        """Keep these rows, in this order; a row may be taken several times to go on in several
+        ways.
 
-        A copy by `copy.copy` takes other rows and goes on by itself: bind new tensors, and change nothing in place.
+        A copy by `copy.copy` takes other rows and goes on by itself: bind new tensors, and change
+        nothing in place.
         """
         index = torch.tensor(rows, device=self.tokens.device)
         self.tokens, self.lengths = self.tokens[index], self.lengths[index]

@@ -1,10 +1,11 @@
-"""Meet the contract as Dreamer does: with a cache, a loss in parts, its own engines, and weights folded for inference.
+"""Meet the contract as Dreamer does: with a cache, a loss in parts, its own engines, and weights
+folded for inference.
 
 `model.dreamer` is the mathematics; what is here computes the same numbers in less time or memory.
 
-The cache holds sequence attention's keys and values and nothing else: depth attention looks at one token's own
-depths, which are gone when the next token comes, so its memory does not grow with what is generated. Tests compare
-with recomputing the whole sequence for every token.
+The cache holds sequence attention's keys and values and nothing else: depth attention looks at one
+token's own depths, which are gone when the next token comes, so its memory does not grow with what
+is generated. Tests compare with recomputing the whole sequence for every token.
 
 Axes: B batch, S sequence, H hidden, L depth, M key/value heads, K head size, W chosen tokens.
 """
@@ -24,17 +25,22 @@ from dreamer_study.pipeline.errors import InputError
 
 
 class DreamerNetwork(Network):
-    """Answer what training and evaluation ask of a network; experts and attention along the depth can be observed."""
+    """Answer what training and evaluation ask of a network; experts and attention along the depth
+    can be observed."""
 
     observable = True
 
-    def states(self, tokens: Tensor, documents: Documents | None = None, depth: int | None = None) -> Tensor:
+    def states(
+        self, tokens: Tensor, documents: Documents | None = None, depth: int | None = None
+    ) -> Tensor:
         """Compute the normalised hidden states [B, S, H]."""
         return self(tokens, memory=documents, depth=depth, return_hidden=True)
 
     def loss(self, states_WH: Tensor, targets_W: Tensor, *, compiled: bool = False) -> Tensor:
         """Sum the cross entropy of the target tokens, with the logits of a few tokens at a time."""
-        return ops.cross_entropy_sum(states_WH, self.head.to(states_WH.dtype), targets_W, compiled=compiled)
+        return ops.cross_entropy_sum(
+            states_WH, self.head.to(states_WH.dtype), targets_W, compiled=compiled
+        )
 
     def new_cache(self, batch: int, length: int, depth: int | None = None) -> Cache:
         """Begin a cache of keys and values."""
@@ -50,38 +56,50 @@ class DreamerNetwork(Network):
     ) -> Tensor:
         """Compute the hidden states of rows, as `Network.read` says; fill a cache, if given.
 
-        Where only some are wanted, an engine may get the rows packed one behind the other, without their padding.
+        Where only some are wanted, an engine may get the rows packed one behind the other, without
+        their padding.
         """
         labels = None
         packed = ops.packs(self.head, tokens.shape[1]) and self.dtype in (None, self.head.dtype)
         if packed and lengths is not None and wanted is not None:
             real = torch.arange(tokens.shape[1]) < lengths[:, None]
             wanted = real.flatten().cumsum(0)[wanted] - 1
-            tokens, labels = tokens[real][None], torch.arange(len(lengths)).repeat_interleave(lengths)[None]
+            tokens, labels = (
+                tokens[real][None],
+                torch.arange(len(lengths)).repeat_interleave(lengths)[None],
+            )
         documents = Documents(tokens, labels)
         memory = documents if cache is None else _FirstRows(cache, documents)
         hidden = self(tokens, memory=memory, depth=depth, return_hidden=True)
         return hidden if wanted is None else hidden.flatten(0, 1)[wanted]
 
     def position_bytes(self) -> float:
-        """Estimate the bytes of a position: cached keys and values, half of them twice while rows are taken out.
+        """Estimate the bytes of a position: cached keys and values, half of them twice while rows
+        are taken out.
 
         And inputs and activations of its active experts, up to three copies.
         """
         config, bytes_ = self.config, (self.dtype or self.head.dtype).itemsize
         cached = 1.5 * config.depth * 2 * config.key_value_heads * config.head_size * bytes_
-        return cached + 3 * config.active_experts * (config.hidden_size + 3 * config.expert_size) * bytes_
+        return (
+            cached
+            + 3 * config.active_experts * (config.hidden_size + 3 * config.expert_size) * bytes_
+        )
 
     def for_inference(self) -> Network:
-        """Merge the shared experts (Eq. 8); on a GPU narrow all but routers and gains, as in training, to bfloat16."""
+        """Merge the shared experts (Eq. 8); on a GPU narrow all but routers and gains, as in
+        training, to bfloat16."""
         model = self.merged()
         if on_gpu(model.device):
             model.narrow()
         return model
 
     def narrow(self) -> None:
-        """Convert weights and computation to bfloat16 in place; routers and gains stay in float32."""
-        routing = {id(parameter) for router in self.routers().values() for parameter in router.parameters()}
+        """Convert weights and computation to bfloat16 in place; routers and gains stay in
+        float32."""
+        routing = {
+            id(parameter) for router in self.routers().values() for parameter in router.parameters()
+        }
         for parameter in self.parameters():
             if id(parameter) not in routing and parameter.ndim > 1:
                 parameter.data = parameter.data.to(torch.bfloat16)
@@ -89,17 +107,24 @@ class DreamerNetwork(Network):
 
 
 class Cache:
-    """Keys and values [L, B, length, M, K] for `batch` sequences, and how many positions of each are filled.
+    """Keys and values [L, B, length, M, K] for `batch` sequences, and how many positions of each
+    are filled.
 
     Sequences may have different lengths: each row writes behind its own latest position.
     """
 
-    def __init__(self, model: DreamerNetwork, batch: int, length: int, depth: int | None = None) -> None:
-        config, made = model.config, {"device": model.device, "dtype": model.dtype or model.head.dtype}
+    def __init__(
+        self, model: DreamerNetwork, batch: int, length: int, depth: int | None = None
+    ) -> None:
+        config, made = (
+            model.config,
+            {"device": model.device, "dtype": model.dtype or model.head.dtype},
+        )
         shape = (depth or config.depth, batch, length, config.key_value_heads, config.head_size)
         self.model = model
         self.keys, self.values = torch.zeros(shape, **made), torch.zeros(shape, **made)
-        self.lengths = torch.zeros(batch, device=model.device, dtype=torch.long)  # filled positions of each row, [B]
+        # filled positions of each row, [B]
+        self.lengths = torch.zeros(batch, device=model.device, dtype=torch.long)
         self.longest = 0  # of them, known without asking the device
 
     @property
@@ -114,15 +139,18 @@ class Cache:
         depth: int | None = None,
         wanted: Tensor | None = None,
     ) -> Tensor:
-        """Read tokens behind those in the cache, as `contract.Rows.extend` says; `depth` must be that of the cache."""
+        """Read tokens behind those in the cache, as `contract.Rows.extend` says; `depth` must be
+        that of the cache."""
         capacity, new = self.keys.shape[2], tokens.shape[1]
         if self.longest + new > capacity:
             raise InputError(
-                f"the cache has room for {capacity} positions: {self.longest} are filled, {new} more do not fit; "
-                "give new_cache a larger length"
+                f"the cache has room for {capacity} positions: {self.longest} are filled, {new}"
+                " more do not fit; give new_cache a larger length"
             )
         if self.longest:
-            hidden = self.model(tokens, memory=_CachedRows(self, new), depth=depth, return_hidden=True)
+            hidden = self.model(
+                tokens, memory=_CachedRows(self, new), depth=depth, return_hidden=True
+            )
             hidden = hidden if wanted is None else hidden.flatten(0, 1)[wanted]
         else:
             hidden = self.model.read(tokens, lengths, wanted, depth, self)
@@ -139,13 +167,15 @@ class Cache:
 
 
 class _FirstRows:
-    """Serve the first forward over the rows of a cache as its memory; `documents` are the rows, packed or padded."""
+    """Serve the first forward over the rows of a cache as its memory; `documents` are the rows,
+    packed or padded."""
 
     def __init__(self, cache: Cache, documents: Documents) -> None:
         self.cache, self.documents, self.positions = cache, documents, documents.positions
 
     def recall(self, depth: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Visible]:
-        """Write the keys and values [T, M, K] of one depth to the cache, and return both as rows [B, S, M, K]."""
+        """Write the keys and values [T, M, K] of one depth to the cache, and return both as rows
+        [B, S, M, K]."""
         for held, new in ((self.cache.keys[depth], key), (self.cache.values[depth], value)):
             if self.documents.labels is None:
                 held[:, : self.documents.length] = new.unflatten(0, (len(held), -1))
@@ -156,7 +186,8 @@ class _FirstRows:
 
 
 class _CachedRows(Visible):
-    """The memory of a later forward over `new` tokens per row: what the cache holds, and these tokens behind it."""
+    """The memory of a later forward over `new` tokens per row: what the cache holds, and these
+    tokens behind it."""
 
     def __init__(self, cache: Cache, new: int) -> None:
         self.cache, self.filled = cache, cache.longest + new

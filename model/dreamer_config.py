@@ -31,7 +31,8 @@ class DreamerConfig:
     """
 
     depth: Size = 16
-    recurrent: bool = False  # one layer iterated `depth` times instead of `depth` layers (section 3.7)
+    # one layer iterated `depth` times instead of `depth` layers (section 3.7)
+    recurrent: bool = False
     depth_attention: bool = False  # section 3.4
     mixture: str = "partial"  # section 3.6
     vocabulary_size: Size = 128256
@@ -42,13 +43,15 @@ class DreamerConfig:
     depth_heads: Size = 1
     depth_key_value_heads: Size = 1
     depth_head_size: Fourfold = 128
-    depth_window: Size | None = None  # how many latest depths depth attention sees, the current one included; None: all
+    # how many latest depths depth attention sees, the current one included; None: all
+    depth_window: Size | None = None
     experts: Size = 32  # per layer; in all when recurrent
     active_experts: Size = 8
     expert_size: Annotated[Size, Field(multiple_of=8)] = 512
     routing_size: Fourfold = 128
     sequence_length: Size = 4096
-    shared_expert: bool = True  # in the attention mixtures of a recurrent model; merged weights (Eq. 8) have none
+    # in the attention mixtures of a recurrent model; merged weights (Eq. 8) have none
+    shared_expert: bool = True
     rope_base: Base = 10000.0
     depth_rope_base: Base = 500.0
     expert_bias_rate: Rate = 1e-3
@@ -58,12 +61,22 @@ class DreamerConfig:
     @model_validator(mode="after")
     def _fits(self) -> DreamerConfig:
         if self.mixture not in MIXTURES:
-            raise ValueError(f"mixture is {self.mixture!r}, but it must be one of {', '.join(MIXTURES)}")
-        for part, whole in (("key_value_heads", "query_heads"), ("depth_key_value_heads", "depth_heads")):
+            raise ValueError(
+                f"mixture is {self.mixture!r}, but it must be one of {', '.join(MIXTURES)}"
+            )
+        for part, whole in (
+            ("key_value_heads", "query_heads"),
+            ("depth_key_value_heads", "depth_heads"),
+        ):
             if getattr(self, whole) % getattr(self, part):
-                raise ValueError(f"{whole} is {getattr(self, whole)}, no multiple of {part} ({getattr(self, part)})")
+                raise ValueError(
+                    f"{whole} is {getattr(self, whole)}, no multiple of {part}"
+                    f" ({getattr(self, part)})"
+                )
         if self.active_experts > self.experts:
-            raise ValueError(f"active_experts is {self.active_experts}, above experts ({self.experts})")
+            raise ValueError(
+                f"active_experts is {self.active_experts}, above experts ({self.experts})"
+            )
         return self
 
     @property
@@ -78,19 +91,22 @@ class DreamerConfig:
 
     @property
     def attention_experts(self) -> int:
-        """Experts in each projection bank of sequence and depth attention; 0 where projections are plain (Table 3)."""
+        """Experts in each projection bank of sequence and depth attention; 0 where projections are
+        plain (Table 3)."""
         return self.depth if self.recurrent else 0
 
     @property
     def order(self) -> tuple[tuple[str, ...], ...]:
-        """The attentions in the order they are applied; those in one group read the same input (Eq. 4 to 6)."""
+        """The attentions in the order they are applied; those in one group read the same input (Eq.
+        4 to 6)."""
         groups = MIXTURES[self.mixture]
         if not self.depth_attention:
             groups = tuple(tuple(name for name in group if name != "depth") for group in groups)
         return tuple(group for group in groups if group)
 
     def other_depths(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
-        """Return which of the wanted depths a trained model can run at besides its own: all, if it is recurrent."""
+        """Return which of the wanted depths a trained model can run at besides its own: all, if it
+        is recurrent."""
         return tuple(depth for depth in wanted if depth != self.depth) if self.recurrent else ()
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""Evaluate the checkpoints of a job: `python -m dreamer_study.model.evaluate <job.json>`; reads and writes files only.
+"""Evaluate the checkpoints of a job: `python -m dreamer_study.model.evaluate <job.json>`; reads and
+writes files only.
 
-Imports, tasks, prompts and data are loaded once; then each checkpoint is evaluated benchmark by benchmark. The rows of
-a benchmark appear at once, as a folder of Parquet files: a killed process loses the benchmark in hand, and a new one
-goes on from there.
+Imports, tasks, prompts and data are loaded once; then each checkpoint is evaluated benchmark by
+benchmark. The rows of a benchmark appear at once, as a folder of Parquet files: a killed process
+loses the benchmark in hand, and a new one goes on from there.
 
 Exit status: 0 done, 1 failed, 2 bad input, 143 stopped by SIGTERM.
 """
@@ -27,7 +28,13 @@ from typing import Any
 import torch
 
 from dreamer_study.model.checkpoints.models import weights_in
-from dreamer_study.model.evaluation.benchmark_rows import Part, Task, join, split_evaluation, write_rows
+from dreamer_study.model.evaluation.benchmark_rows import (
+    Part,
+    Task,
+    join,
+    split_evaluation,
+    write_rows,
+)
 from dreamer_study.model.evaluation.held_out import PlainTask
 from dreamer_study.model.evaluation.job import Checkpoint, Job, Output, read_job
 from dreamer_study.model.evaluation.language_model import LanguageModel, load_language_model
@@ -43,9 +50,11 @@ TELL_SECONDS = 1.0
 
 @dataclass
 class Questions:
-    """The tasks of a job, its tokenizer, and the rows on which attention is observed; None: attention is not observed.
+    """The tasks of a job, its tokenizer, and the rows on which attention is observed; None:
+    attention is not observed.
 
-    `batch_tokens` is set by a shortage of memory, for all that is asked from then on; None: there was no shortage.
+    `batch_tokens` is set by a shortage of memory, for all that is asked from then on; None: there
+    was no shortage.
     """
 
     tasks: list[Task]
@@ -59,8 +68,11 @@ _kept: dict[str, Questions] = {}
 
 
 def questions_of(job: Job, *, keep: bool) -> Questions:
-    """Build the questions of a job; with `keep`, return the previous job's where that job named equal tasks."""
-    asked = repr((job.tokenizer, job.tasks, job.limit, job.max_new_tokens, job.trust_code, job.observe))
+    """Build the questions of a job; with `keep`, return the previous job's where that job named
+    equal tasks."""
+    asked = repr(
+        (job.tokenizer, job.tasks, job.limit, job.max_new_tokens, job.trust_code, job.observe)
+    )
     if not keep or asked not in _kept:
         _kept.clear()
         sample = sample_of_stream(job.observe) if job.observe else None
@@ -69,7 +81,8 @@ def questions_of(job: Job, *, keep: bool) -> Questions:
 
 
 def build_tasks(job: Job) -> list[Task]:
-    """Build the tasks of a job with their prompts: lm-eval's, and files of plain items that lm-eval has no task for."""
+    """Build the tasks of a job with their prompts: lm-eval's, and files of plain items that lm-eval
+    has no task for."""
     default = {"limit": job.limit}
     if job.max_new_tokens is not None:
         default["max_new_tokens"] = job.max_new_tokens
@@ -79,12 +92,15 @@ def build_tasks(job: Job) -> list[Task]:
     from dreamer_study.model.evaluation.lm_eval_tasks import HarnessTask
 
     tune_libraries()
-    # The datasets library recognises files by date, and would take an earlier copy for the present data.
+    # The datasets library recognises files by date, and would take an earlier copy for the present
+    # data.
     with TemporaryDirectory(prefix=".datasets-", dir=job.output) as cache:
         return [
-            PlainTask(task, **default)
-            if _is_plain(task)
-            else HarnessTask(task, cache=cache, trust_code=job.trust_code, **default)
+            (
+                PlainTask(task, **default)
+                if _is_plain(task)
+                else HarnessTask(task, cache=cache, trust_code=job.trust_code, **default)
+            )
             for task in job.tasks
         ]
 
@@ -93,21 +109,29 @@ def _is_plain(task: Mapping[str, Any]) -> bool:
     return bool(task.get("plain")) and not (task.get("yaml") or task.get("dataset_path"))
 
 
-def evaluate(job: Job, *, keep: bool = False, line: Callable[[str], object] = lambda text: None) -> list[Path]:
+def evaluate(
+    job: Job, *, keep: bool = False, line: Callable[[str], object] = lambda text: None
+) -> list[Path]:
     """Make every output of the job that is not there yet; return the folders of all outputs.
 
-    `line` gets a line per finished checkpoint. With `keep` what the job before has asked is not read again, as jobs of
-    one study ask the same. Raises InputError for bad input.
+    `line` gets a line per finished checkpoint. With `keep` what the job before has asked is not
+    read again, as jobs of one study ask the same. Raises InputError for bad input.
     """
     job.output.mkdir(parents=True, exist_ok=True)
-    folders = [output.folder for checkpoint in job.checkpoints for output in checkpoint.outputs.values()]
+    folders = [
+        output.folder for checkpoint in job.checkpoints for output in checkpoint.outputs.values()
+    ]
     if all(folder.exists() for folder in folders):
         return folders
     asked = questions_of(job, keep=keep)
     progress = _Progress(job.output / "progress.json")
     evaluator = _Evaluator(job, asked, progress)
     for checkpoint in job.checkpoints:
-        outputs = {name: output for name, output in checkpoint.outputs.items() if not output.folder.exists()}
+        outputs = {
+            name: output
+            for name, output in checkpoint.outputs.items()
+            if not output.folder.exists()
+        }
         if outputs:
             line(evaluator(checkpoint, outputs))
     progress.begin(0)
@@ -115,7 +139,8 @@ def evaluate(job: Job, *, keep: bool = False, line: Callable[[str], object] = la
 
 
 class _Evaluator:
-    """Evaluate checkpoints; a shortage of memory halves all later batches (`Questions.batch_tokens`)."""
+    """Evaluate checkpoints; a shortage of memory halves all later batches
+    (`Questions.batch_tokens`)."""
 
     def __init__(self, job: Job, questions: Questions, progress: _Progress) -> None:
         self._job, self._questions, self._progress = job, questions, progress
@@ -135,7 +160,10 @@ class _Evaluator:
                     write_rows(output.folder, rows, output.configuration)
                     values += rows["evaluations"].to_pylist() if "evaluations" in rows else []
         words = ", ".join(f"{row['task']} {row['metric']} {row['value']:.3f}" for row in values)
-        return f"{checkpoint.run_id} {checkpoint.tokens:,}: {self._progress.rate:,.0f} requests/s: {words}"
+        return (
+            f"{checkpoint.run_id} {checkpoint.tokens:,}: {self._progress.rate:,.0f} requests/s:"
+            f" {words}"
+        )
 
     def _score(self, part: Part, models: Sequence[LanguageModel]) -> dict[str, object]:
         """Compute the rows of a part, with smaller batches where memory is short."""
@@ -154,7 +182,8 @@ class _Evaluator:
             torch.cuda.empty_cache()
 
     def _load(self, checkpoint: Checkpoint) -> list[LanguageModel]:
-        """Load the weights to evaluate: the main ones, then the raw ones where both are asked for and differ."""
+        """Load the weights to evaluate: the main ones, then the raw ones where both are asked for
+        and differ."""
         asked = ("averaged", "raw") if self._job.weights == "both" else (self._job.weights,)
         return [
             load_language_model(
@@ -172,7 +201,8 @@ class _Evaluator:
 
 @contextmanager
 def _claimed(folder: Path) -> Iterator[bool]:
-    """Lock an output for this process; yield whether the output is still to be made, after waiting for another process.
+    """Lock an output for this process; yield whether the output is still to be made, after waiting
+    for another process.
 
     Locks end with their process.
     """
@@ -183,7 +213,8 @@ def _claimed(folder: Path) -> Iterator[bool]:
 
 
 class _Progress:
-    """Write `progress.json`: requests answered and in all, their rate, seconds left, of the checkpoint in hand.
+    """Write `progress.json`: requests answered and in all, their rate, seconds left, of the
+    checkpoint in hand.
 
     A request counts at every depth and with all weights that it is asked of.
     """
@@ -226,9 +257,12 @@ class _Progress:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m dreamer_study.model.evaluate", description="Evaluate the checkpoints of a job."
+        prog="python -m dreamer_study.model.evaluate",
+        description="Evaluate the checkpoints of a job.",
     )
-    parser.add_argument("job", type=Path, help="a job file: checkpoints, tokenizer, tasks, output, ...")
+    parser.add_argument(
+        "job", type=Path, help="a job file: checkpoints, tokenizer, tasks, output, ..."
+    )
     options = parser.parse_args(arguments)
     prepare_staying()
     try:
@@ -238,8 +272,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except torch.OutOfMemoryError:
         print(
-            f"{options.job}: the device's free memory is too small for one of these models and one sequence; "
-            "end other programs on the device, or evaluate on a device with more memory",
+            f"{options.job}: the device's free memory is too small for one of these models and one"
+            " sequence; end other programs on the device, or evaluate on a device with more"
+            " memory",
             file=sys.stderr,
         )
         return 1
@@ -250,9 +285,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def prepare_staying() -> None:
-    """Set the process up for evaluation: libraries stay offline, one core is used, SIGTERM raises SystemExit."""
-    # Data are local, so the libraries must not look for newer ones; they read these variables on import.
-    os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    """Set the process up for evaluation: libraries stay offline, one core is used, SIGTERM raises
+    SystemExit."""
+    # Data are local, so the libraries must not look for newer ones; they read these variables on
+    # import.
+    os.environ |= {
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
     use_one_core()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 

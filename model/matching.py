@@ -1,9 +1,10 @@
 """Match a variant to a baseline in FLOPs per token and parameters (section 3.8).
 
-Coordinate descent over two sizes: the expert size, in steps of 8, until FLOPs are nearest; then the number of
-experts until parameters are nearest; and again, as the number of experts has moved the routing FLOPs, until nothing
-changes. Smaller experts are more experts, whose routing asks for still smaller ones: where that ends at sizes that do
-not exist, every expert size is tried with its number of experts, and the nearest is taken if it is near in both.
+Coordinate descent over two sizes: the expert size, in steps of 8, until FLOPs are nearest; then the
+number of experts until parameters are nearest; and again, as the number of experts has moved the
+routing FLOPs, until nothing changes. Smaller experts are more experts, whose routing asks for still
+smaller ones: where that ends at sizes that do not exist, every expert size is tried with its number
+of experts, and the nearest is taken if it is near in both.
 """
 
 from __future__ import annotations
@@ -20,24 +21,30 @@ from dreamer_study.pipeline.errors import InputError
 
 SIZE_STEP = 8
 EXPERTS = {"flops": "expert_size", "parameters": "experts"}
-NEAR = 0.01  # largest relative distance in FLOPs and in parameters of sizes that are tried where the descent fails
+# largest relative distance in FLOPs and in parameters of sizes that are tried where the descent
+# fails
+NEAR = 0.01
 
 
 def match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int = 1024) -> DreamerConfig:
-    """Return `variant` with the expert size and number of experts that bring it nearest to `baseline`.
+    """Return `variant` with the expert size and number of experts that bring it nearest to
+    `baseline`.
 
-    FLOPs are those per token over a generation of `length` tokens. Raises InputError, with the reason, where no size
-    comes near.
+    FLOPs are those per token over a generation of `length` tokens. Raises InputError, with the
+    reason, where no size comes near.
     """
     experts = baseline.experts * baseline.layers // variant.layers  # as many in all
     found = dataclasses.replace(variant, experts=max(experts, variant.active_experts))
-    return match_costs(found, flops_per_token(baseline, length), parameters(baseline), length=length)
+    return match_costs(
+        found, flops_per_token(baseline, length), parameters(baseline), length=length
+    )
 
 
 def match_costs(
     variant: DreamerConfig, target_flops: float, target_parameters: int, *, length: int = 1024
 ) -> DreamerConfig:
-    """Return `variant` with the sizes that bring it nearest to these costs; the search begins at its own sizes."""
+    """Return `variant` with the sizes that bring it nearest to these costs; the search begins at
+    its own sizes."""
     target = {"flops": target_flops, "parameters": target_parameters}
 
     def cost(values: Mapping[str, Any]) -> dict[str, float]:
@@ -49,14 +56,19 @@ def match_costs(
     except InputError as error:
         near = _near_in_both(variant.to_dict(), target, cost)
         if near is None:
-            raise InputError(f"matching: {variant.variant} of depth {variant.depth}: {error}") from error
+            raise InputError(
+                f"matching: {variant.variant} of depth {variant.depth}: {error}"
+            ) from error
         return DreamerConfig(**near)
 
 
 def _near_in_both(
-    values: dict[str, Any], target: Mapping[str, float], cost: Callable[[Mapping[str, Any]], Mapping[str, float]]
+    values: dict[str, Any],
+    target: Mapping[str, float],
+    cost: Callable[[Mapping[str, Any]], Mapping[str, float]],
 ) -> dict[str, Any] | None:
-    """Find the expert size nearest in FLOPs, its experts nearest in parameters; None if not near in both."""
+    """Find the expert size nearest in FLOPs, its experts nearest in parameters; None if not near in
+    both."""
     near: dict[float, dict[str, Any]] = {}  # by mismatch in FLOPs
     found = {**values, "expert_size": SIZE_STEP, "experts": values["active_experts"]}
     while cost(found)["flops"] <= (1 + NEAR) * target["flops"]:  # the least that this size needs
@@ -67,7 +79,10 @@ def _near_in_both(
         flops, numbers = (abs(cost(found)[name] / target[name] - 1) for name in EXPERTS)
         if flops <= NEAR and numbers <= NEAR:
             near.setdefault(flops, dict(found))
-        found |= {"expert_size": found["expert_size"] + SIZE_STEP, "experts": values["active_experts"]}
+        found |= {
+            "expert_size": found["expert_size"] + SIZE_STEP,
+            "experts": values["active_experts"],
+        }
     return near[min(near)] if near else None
 
 
@@ -77,10 +92,12 @@ def match_fields(
     target: Mapping[str, float],
     cost: Callable[[Mapping[str, Any]], Mapping[str, float]],
 ) -> dict[str, Any]:
-    """Return `values` with the sizes in `fields` that bring their costs nearest to the target, by the same descent.
+    """Return `values` with the sizes in `fields` that bring their costs nearest to the target, by
+    the same descent.
 
-    `fields` names the field that is changed for each resource, "flops" or "parameters", as `target` and `cost(values)`
-    do. `cost` raises InputError for values of which no model can be built; InputError also where a field is no size.
+    `fields` names the field that is changed for each resource, "flops" or "parameters", as `target`
+    and `cost(values)` do. `cost` raises InputError for values of which no model can be built;
+    InputError also where a field is no size.
     """
     found, seen = dict(values), list[list[Any]]()
     while (sizes := [found.get(field) for field in fields.values()]) not in seen:
@@ -99,7 +116,9 @@ def _nearest_value(
 ) -> int:
     start = values.get(field)
     if type(start) is not int or start < 1:
-        raise InputError(f"config.{field} is {start!r}; give the whole number at which the search begins")
+        raise InputError(
+            f"config.{field} is {start!r}; give the whole number at which the search begins"
+        )
     step = _step(start, lambda value: cost({**values, field: value}))
 
     def cost_of(number: int) -> float:
@@ -114,12 +133,16 @@ def _nearest_value(
     number = _nearest(cost_of, target[resource], least=least)
     if number is None:
         costs = f"{cost_of(least):.4g} {resource}, the baseline only {target[resource]:.4g}"
-        raise InputError(f"even with {field} {least * step} it has {costs}; give the baseline more or larger experts")
+        raise InputError(
+            f"even with {field} {least * step} it has {costs}; give the baseline more or larger"
+            " experts"
+        )
     return number * step
 
 
 def _step(start: int, cost: Callable[[int], object]) -> int:
-    """Find the smallest step of sizes of which models can be built, as multiples of the number of heads."""
+    """Find the smallest step of sizes of which models can be built, as multiples of the number of
+    heads."""
     for step in (1, 2, 4, 8, 16, 32, 64):
         try:
             for number in (1, 2):
@@ -131,7 +154,8 @@ def _step(start: int, cost: Callable[[int], object]) -> int:
 
 
 def _nearest(cost: Callable[[int], float], target: float, *, least: int) -> int | None:
-    """Find the number from `least` on whose rising cost is nearest to `target`; None if `least` costs too much."""
+    """Find the number from `least` on whose rising cost is nearest to `target`; None if `least`
+    costs too much."""
     if cost(least) >= target:
         step = cost(least + 1) - cost(least)
         return least if cost(least) - target <= step / 2 else None

@@ -1,4 +1,5 @@
-"""Describe a model that is no Dreamer: a class in a file of the user's, or a model type of the transformers library."""
+"""Describe a model that is no Dreamer: a class in a file of the user's, or a model type of the
+transformers library."""
 
 from __future__ import annotations
 
@@ -17,14 +18,17 @@ TRANSFORMERS = "transformers"  # stands for the file of a model of that library:
 
 @checked("model")
 class ModuleConfig:
-    """A class, the arguments that build a model of it, and the digests of the files of code that it needs.
+    """A class, the arguments that build a model of it, and the digests of the files of code that it
+    needs.
 
     Raises InputError, naming field, value and rule.
     """
 
-    module: str = Field(pattern=r"^[^:]+:\w[\w.-]*$")  # <file>:<class>, or transformers:<model type>
+    # <file>:<class>, or transformers:<model type>
+    module: str = Field(pattern=r"^[^:]+:\w[\w.-]*$")
     config: dict[str, Any] = Field(default_factory=dict)  # arguments of the class
-    files: dict[str, str] = Field(default_factory=dict)  # digests by name, the file of the class first
+    # digests by name, the file of the class first
+    files: dict[str, str] = Field(default_factory=dict)
     vocabulary_size: Size
     sequence_length: Size  # of the rows of a training
 
@@ -47,5 +51,10 @@ def read_architecture(values: Mapping[str, Any]) -> Architecture:
 
 
 def training_flops(config: Architecture, length: float, targets: float) -> float | None:
-    """Count FLOPs per token of a training step, as `training_flops_per_token`; None where only a pass would tell."""
-    return training_flops_per_token(config, length, targets) if isinstance(config, DreamerConfig) else None
+    """Count FLOPs per token of a training step, as `training_flops_per_token`; None where only a
+    pass would tell."""
+    return (
+        training_flops_per_token(config, length, targets)
+        if isinstance(config, DreamerConfig)
+        else None
+    )

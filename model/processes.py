@@ -1,4 +1,5 @@
-"""Start child processes that are always ended: no child outlives the process that has started it."""
+"""Start child processes that are always ended: no child outlives the process that has started
+it."""
 
 from __future__ import annotations
 
@@ -20,9 +21,11 @@ TORCHRUN = (
     *("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"),
     *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE"),
 )
-"""Variables that tell a process which rank of which job it is: those of a surrounding job are not for its children."""
+"""Variables that tell a process which rank of which job it is: those of a surrounding job are not
+for its children."""
 
-# PR_SET_PDEATHSIG (1) survives exec; the parent may have died before it was set, hence the second look.
+# PR_SET_PDEATHSIG (1) survives exec; the parent may have died before it was set, hence the second
+# look.
 _BIND_TO_PARENT = """
 import os, signal, sys
 parent, ends_by = map(int, sys.argv[1:3])
@@ -35,21 +38,26 @@ os.execv(sys.argv[3], sys.argv[3:])
 """
 
 
-def bound_command(module: str, *arguments: str, ends_by: signal.Signals = signal.SIGTERM) -> list[str]:
-    """Return the command of a child, `python -P -m module arguments`, that gets a signal when this process dies.
+def bound_command(
+    module: str, *arguments: str, ends_by: signal.Signals = signal.SIGTERM
+) -> list[str]:
+    """Return the command of a child, `python -P -m module arguments`, that gets a signal when this
+    process dies.
 
-    With -P no module is taken from the current folder, whose files may be anybody's. Linux sends the signal already
-    when the thread that started the child ends: start children from a thread that outlives them.
+    With -P no module is taken from the current folder, whose files may be anybody's. Linux sends
+    the signal already when the thread that started the child ends: start children from a thread
+    that outlives them.
     """
     bound = [sys.executable, "-P", "-c", _BIND_TO_PARENT, str(os.getpid()), str(int(ends_by))]
     return [*bound, sys.executable, "-P", "-m", module, *arguments]
 
 
 class Child:
-    """A process `python -m module arguments` in a session of its own; its output is appended to the file `log`.
+    """A process `python -m module arguments` in a session of its own; its output is appended to the
+    file `log`.
 
-    With `ranks` above 1, so many processes by torchrun's agent. With `asked`, a process that reads lines from its
-    standard input and answers on its standard output (`ask`).
+    With `ranks` above 1, so many processes by torchrun's agent. With `asked`, a process that reads
+    lines from its standard input and answers on its standard output (`ask`).
     """
 
     def __init__(
@@ -62,9 +70,13 @@ class Child:
         asked: bool = False,
     ) -> None:
         self.log = log
-        log.parent.mkdir(exist_ok=True)  # without parents: a study whose folder was moved must not go on
+        # without parents: a study whose folder was moved must not go on
+        log.parent.mkdir(exist_ok=True)
         if ranks > 1:
-            module, arguments = "dreamer_study.model.training.start_ranks", (str(ranks), module, *arguments)
+            module, arguments = (
+                "dreamer_study.model.training.start_ranks",
+                (str(ranks), module, *arguments),
+            )
         outside = {name: value for name, value in os.environ.items() if name not in TORCHRUN}
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -100,7 +112,8 @@ class Child:
         return child.stdout.readline().decode().rstrip("\n")
 
     def wait(self, tick: Callable[[], object] = lambda: None) -> int:
-        """Wait until the process has ended, calling `tick` every second and once more then; return the exit status."""
+        """Wait until the process has ended, calling `tick` every second and once more then; return
+        the exit status."""
         while (status := self._process.poll()) is None:
             tick()
             with suppress(subprocess.TimeoutExpired):
@@ -109,14 +122,16 @@ class Child:
         return status
 
     def finish(self) -> int:
-        """Close the standard input of a process that is asked, wait for its end, and return its exit status."""
+        """Close the standard input of a process that is asked, wait for its end, and return its
+        exit status."""
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         return self._process.wait()
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process and all of its session."""
-        with suppress(ProcessLookupError, PermissionError):  # all have ended; macOS refuses where one is a zombie
+        # all have ended; macOS refuses where one is a zombie
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
     def kill(self) -> None:
@@ -127,12 +142,15 @@ class Child:
 
     def last_line(self) -> str:
         """Return the final line of the log."""
-        lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
+        lines = (
+            self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
+        )
         return lines[-1] if lines else "no output"
 
 
 def stop(children: Iterable[Child], grace: float = GRACE_SECONDS) -> None:
-    """End processes: SIGTERM, a grace in which they save their states, SIGKILL to what is left of them."""
+    """End processes: SIGTERM, a grace in which they save their states, SIGKILL to what is left of
+    them."""
     children = list(children)
     for child in children:
         child.signal(signal.SIGTERM)

@@ -1,16 +1,19 @@
-"""Train one run, or resume it: `python -m dreamer_study.model.train <folder> [--stop-at TOKENS]`; reads and writes files only.
+"""Train one run, or resume it: `python -m dreamer_study.model.train <folder> [--stop-at TOKENS]`;
+reads and writes files only.
 
 `--profile STEPS` traces so many steps instead.
 
-Training tokens are counted exactly: real tokens, no padding, by the optimiser step that consumed them. A run that is
-stopped or killed at any moment resumes from its newest saved state, on a CPU by the same engine to the same bits. A run
-that other code has started resumes with `--accept-code-change` only.
+Training tokens are counted exactly: real tokens, no padding, by the optimiser step that consumed
+them. A run that is stopped or killed at any moment resumes from its newest saved state, on a CPU by
+the same engine to the same bits. A run that other code has started resumes with
+`--accept-code-change` only.
 
-Several processes (ranks) train one run with `torchrun --nproc-per-node N -m dreamer_study.model.train <folder>`. N may change when a
-run is resumed: the token stream stays the same, and the result differs by rounding.
+Several processes (ranks) train one run with `torchrun --nproc-per-node N -m
+dreamer_study.model.train <folder>`. N may change when a run is resumed: the token stream stays the
+same, and the result differs by rounding.
 
-Exit status: 0 done (or at --stop-at), 1 the training failed, 2 bad input, 143 stopped by SIGTERM, 130 by SIGINT. Where
-one of several ranks gets such a signal, all stop, the others with 143.
+Exit status: 0 done (or at --stop-at), 1 the training failed, 2 bad input, 143 stopped by SIGTERM,
+130 by SIGINT. Where one of several ranks gets such a signal, all stop, the others with 143.
 """
 
 from __future__ import annotations
@@ -52,13 +55,14 @@ def train(
 ) -> str:
     """Train the run in `folder` to its target, or to the first step at or above `stop_at` tokens.
 
-    Returns 'complete' (the target is reached), 'stopped' (at `stop_at`) or 'interrupted' (`stopped`, called after every
-    step, was true on a rank). `line` gets a line of progress every few seconds, `notice` what happens once. Another
-    call resumes the run, also on a copy of the folder. With `accept_code_change` a run that other code has started
-    resumes, and the change is recorded in its folder (`code_changes.json`). A model in a file of the user's needs
-    `trust_code`. With `wait` the call waits while another process trains the run. Raises InputError for bad input;
-    TrainingFailed when loss or gradients are not finite, or memory is short; OtherRankFailed in one of several ranks,
-    when another rank says what is wrong.
+    Returns 'complete' (the target is reached), 'stopped' (at `stop_at`) or 'interrupted'
+    (`stopped`, called after every step, was true on a rank). `line` gets a line of progress every
+    few seconds, `notice` what happens once. Another call resumes the run, also on a copy of the
+    folder. With `accept_code_change` a run that other code has started resumes, and the change is
+    recorded in its folder (`code_changes.json`). A model in a file of the user's needs
+    `trust_code`. With `wait` the call waits while another process trains the run. Raises InputError
+    for bad input; TrainingFailed when loss or gradients are not finite, or memory is short;
+    OtherRankFailed in one of several ranks, when another rank says what is wrong.
     """
     with process_group() as ranks, ExitStack() as held:
         with ranks.failing_together():
@@ -71,16 +75,26 @@ def train(
         with ranks.failing_together():
             run = read_run(folder)
             try:
-                trainer = Trainer(run, ranks, accept_code_change=accept_code_change, trust_code=trust_code)
+                trainer = Trainer(
+                    run, ranks, accept_code_change=accept_code_change, trust_code=trust_code
+                )
             except torch.OutOfMemoryError as error:
                 raise TrainingFailed(
-                    "out of memory before the first step, for the weights, their average and AdamW's moments; free the "
-                    "device of other programs, or train a smaller model"
+                    "out of memory before the first step, for the weights, their average and"
+                    " AdamW's moments; free the device of other programs, or train a smaller model"
                 ) from error
             if ranks.is_first and (change := trainer.code_change):
                 record_code_change(run.folder, change)
-                notice("{}: goes on from {tokens:,} tokens; code {before} is now {after}".format(run.run_id, **change))
-            if ranks.is_first and on_gpu(trainer.device) and (slow := slow_products(trainer.device, trainer.precision)):
+                notice(
+                    "{}: goes on from {tokens:,} tokens; code {before} is now {after}".format(
+                        run.run_id, **change
+                    )
+                )
+            if (
+                ranks.is_first
+                and on_gpu(trainer.device)
+                and (slow := slow_products(trainer.device, trainer.precision))
+            ):
                 notice(f"{run.run_id}: {slow}")
             goal = min(run.training.tokens, stop_at or run.training.tokens)
             recorder = Recorder(trainer, goal, line, notice) if ranks.is_first else None
@@ -88,8 +102,11 @@ def train(
         return _train(trainer, goal, stopped, recorder)
 
 
-def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: Recorder | None) -> str:
-    """Take optimiser steps up to `goal` tokens. Only the first rank has a recorder; all stop at the same step."""
+def _train(
+    trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: Recorder | None
+) -> str:
+    """Take optimiser steps up to `goal` tokens. Only the first rank has a recorder; all stop at the
+    same step."""
     started = time.monotonic() - trainer.seconds
     try:
         if trainer.due and recorder:
@@ -106,10 +123,12 @@ def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: R
     except (InputError, TrainingFailed, torch.OutOfMemoryError, OSError) as error:
         if recorder:
             recorder.fail()
-        if isinstance(error, torch.OutOfMemoryError):  # outside a batch, where the trainer halves nothing
+        # outside a batch, where the trainer halves nothing
+        if isinstance(error, torch.OutOfMemoryError):
             raise TrainingFailed(
-                f"step {trainer.step + 1}: out of memory on {trainer.device} outside of the batch's passes; "
-                "training stopped; free the device of other programs, or train a smaller model"
+                f"step {trainer.step + 1}: out of memory on {trainer.device} outside of the batch's"
+                " passes; training stopped; free the device of other programs, or train a smaller"
+                " model"
             ) from error
         raise
     finally:
@@ -119,15 +138,19 @@ def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: R
 
 @contextmanager
 def _alone(folder: Path, ranks: Ranks, wait: bool, stopped: Callable[[], bool]) -> Iterator[None]:
-    """Lock the folder by the first rank, for which all wait: so all then read the same. The lock ends with its process.
+    """Lock the folder by the first rank, for which all wait: so all then read the same. The lock
+    ends with its process.
 
-    Raises InputError if another process trains there, with `wait` only when this one is stopped before the other ends.
+    Raises InputError if another process trains there, with `wait` only when this one is stopped
+    before the other ends.
     """
     path = folder / ".lock"
     with path.open("a+") as file:
         while ranks.any(ranks.is_first and not try_lock(file)):
             if ranks.any(not wait or stopped()):
-                raise InputError(f"{folder} is being trained by {holder(path)}; wait for it or stop it")
+                raise InputError(
+                    f"{folder} is being trained by {holder(path)}; wait for it or stop it"
+                )
             time.sleep(LOOK_SECONDS)
         if ranks.is_first:
             sign(file)
@@ -135,9 +158,11 @@ def _alone(folder: Path, ranks: Ranks, wait: bool, stopped: Callable[[], bool]) 
 
 
 def write_trace(trainer: Trainer, steps: int) -> Path:
-    """Take so many steps, write their trace to `trace.json` in the run's folder, and return its path.
+    """Take so many steps, write their trace to `trace.json` in the run's folder, and return its
+    path.
 
-    By torch's own profiler, for chrome://tracing or ui.perfetto.dev. No state is saved: the run stays where it was.
+    By torch's own profiler, for chrome://tracing or ui.perfetto.dev. No state is saved: the run
+    stays where it was.
     """
     for _ in range(WARM_UP):
         trainer.train_step()
@@ -153,24 +178,38 @@ def write_trace(trainer: Trainer, steps: int) -> Path:
 
 
 def prepare_staying() -> None:
-    """Note the code of this program as it has been imported: its files may change while a process stays."""
+    """Note the code of this program as it has been imported: its files may change while a process
+    stays."""
     source_digests(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m dreamer_study.model.train", description="Train or resume the run in a folder."
+        prog="python -m dreamer_study.model.train",
+        description="Train or resume the run in a folder.",
     )
     parser.add_argument("folder", type=Path, help="a folder with run.json")
-    parser.add_argument("--stop-at", type=int, metavar="TOKENS", help="stop at the first step with so many tokens")
     parser.add_argument(
-        "--accept-code-change", action="store_true", help="resume a run that other code has started, and record that"
+        "--stop-at", type=int, metavar="TOKENS", help="stop at the first step with so many tokens"
     )
-    parser.add_argument("--trust-code", action="store_true", help="let a model in a file of the user's run")
-    parser.add_argument("--wait", action="store_true", help="wait while another process trains the run")
-    parser.add_argument("--verbose", action="store_true", help="print progress also where there is no terminal")
-    parser.add_argument("--profile", type=int, metavar="STEPS", help="save nothing: trace so many steps (1 or more)")
+    parser.add_argument(
+        "--accept-code-change",
+        action="store_true",
+        help="resume a run that other code has started, and record that",
+    )
+    parser.add_argument(
+        "--trust-code", action="store_true", help="let a model in a file of the user's run"
+    )
+    parser.add_argument(
+        "--wait", action="store_true", help="wait while another process trains the run"
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="print progress also where there is no terminal"
+    )
+    parser.add_argument(
+        "--profile", type=int, metavar="STEPS", help="save nothing: trace so many steps (1 or more)"
+    )
     options = parser.parse_args(arguments)
 
     received: list[int] = []
@@ -179,7 +218,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     talks = options.verbose or sys.stdout.isatty()
     try:
         if options.profile:
-            allowed = {"accept_code_change": options.accept_code_change, "trust_code": options.trust_code}
+            allowed = {
+                "accept_code_change": options.accept_code_change,
+                "trust_code": options.trust_code,
+            }
             trainer = Trainer(read_run(options.folder), **allowed)
             print(write_trace(trainer, options.profile))
             return 0

@@ -1,10 +1,12 @@
-"""Do one job after another in one process: `python -m dreamer_study.model.worker dreamer_study.model.train <folder>`; imports are made once.
+"""Do one job after another in one process: `python -m dreamer_study.model.worker
+dreamer_study.model.train <folder>`; imports are made once.
 
-A request is a line of JSON on standard input, {"arguments": those of the program, "log": path of a file}. The program's
-output is appended to the log. The answer to a job that ends well is its exit status, 0, as a line on standard output.
-The first job with another exit status ends the process with that status, and without an answer; the end of the standard
-input ends the process with status 0. SIGTERM between two jobs ends it at once. The last argument, the folder of the
-study, is not read: it shows in a list of processes what this one is for.
+A request is a line of JSON on standard input, {"arguments": those of the program, "log": path of a
+file}. The program's output is appended to the log. The answer to a job that ends well is its exit
+status, 0, as a line on standard output. The first job with another exit status ends the process
+with that status, and without an answer; the end of the standard input ends the process with status
+0. SIGTERM between two jobs ends it at once. The last argument, the folder of the study, is not
+read: it shows in a list of processes what this one is for.
 """
 
 from __future__ import annotations
@@ -24,12 +26,17 @@ PROGRAMS = ("dreamer_study.model.train", "dreamer_study.model.evaluate")
 def main() -> int:
     """Answer requests until the standard input ends, and return the exit status."""
     if len(sys.argv) < 2 or sys.argv[1] not in PROGRAMS:
-        print(f"usage: python -m dreamer_study.model.worker {'|'.join(PROGRAMS)} [<folder>]", file=sys.stderr)
+        print(
+            f"usage: python -m dreamer_study.model.worker {'|'.join(PROGRAMS)} [<folder>]",
+            file=sys.stderr,
+        )
         return 2
     answers, nowhere = os.fdopen(os.dup(1), "w", buffering=1), os.open(os.devnull, os.O_WRONLY)
     program = import_module(sys.argv[1])
     program.prepare_staying()
-    gc.freeze()  # what is imported stays: the collector of cycles need not look through all of torch again and again
+    # what is imported stays: the collector of cycles need not look through all of torch again and
+    # again
+    gc.freeze()
     for number, line in enumerate(sys.stdin):
         request = json.loads(line)
         with open(request["log"], "ab") as log:
@@ -37,13 +44,15 @@ def main() -> int:
             os.dup2(log.fileno(), 2)
         if status := program.main(request["arguments"]):
             return status
-        for signalled in (signal.SIGTERM, signal.SIGINT):  # which a training has caught to save its state
+        # which a training has caught to save its state
+        for signalled in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signalled, signal.SIG_DFL)
         gc.collect()  # an idle process holds no model
         if torch.cuda.is_initialized():
             torch.cuda.empty_cache()
         if number == 0:
-            gc.freeze()  # what the first job has left, such as tasks with their questions, stays too
+            # what the first job has left, such as tasks with their questions, stays too
+            gc.freeze()
         sys.stdout.flush()
         sys.stderr.flush()
         for stream in (1, 2):  # the log of a finished job stays as it is

@@ -1,8 +1,9 @@
-"""Clean documents: rules that mend a text or drop a document, each with a name, a count and a switch.
+"""Clean documents: rules that mend a text or drop a document, each with a name, a count and a
+switch.
 
-Mending comes first and must not change mathematics: Unicode is composed (NFC), never replaced by compatibility forms
-(x² would become x2), and only invisible characters are removed. Mended documents are counted by rule. A dropped
-document's reason is the first rule that drops it.
+Mending comes first and must not change mathematics: Unicode is composed (NFC), never replaced by
+compatibility forms (x² would become x2), and only invisible characters are removed. Mended
+documents are counted by rule. A dropped document's reason is the first rule that drops it.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from dreamer_study.pipeline.storage.resumable import shard_by_shard
 
 TEXTS = ("question", "response", "answer")
 
-# Control characters except tab and line feed, soft hyphens, zero-width spaces, direction marks, byte order marks.
-# Zero-width joiners stay: they spell words of several scripts, and emoji.
+# Control characters except tab and line feed, soft hyphens, zero-width spaces, direction marks,
+# byte order marks. Zero-width joiners stay: they spell words of several scripts, and emoji.
 CONTROLS = (
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x{80}-\x{9f}\x{ad}\x{200b}\x{200e}\x{200f}"
     r"\x{202a}-\x{202e}\x{2060}\x{2066}-\x{2069}\x{feff}]"
@@ -44,7 +45,8 @@ MOJIBAKE = (  # a letter for the first byte, then a sign for the next one
     r"\x{2018}-\x{201e}\x{2020}-\x{2022}\x{2026}\x{2030}\x{2039}\x{203a}\x{20ac}\x{2122}]"
 )
 SHORT = 40  # characters; a shorter text may be all symbols
-LEAST_LOOP, LOOP_END = 1_000, 2_000  # bytes: of the shortest response that may loop, and of the end that is looked at
+# bytes: of the shortest response that may loop, and of the end that is looked at
+LEAST_LOOP, LOOP_END = 1_000, 2_000
 BATCH_ROWS = 2048
 
 # Bytes of UTF-8 that are of no letter and no digit of any script.
@@ -57,10 +59,11 @@ Share = Annotated[float, Field(ge=0, le=1)] | None
 
 @dataclass(frozen=True)
 class CleanSettings:
-    """The rules of cleaning and their bounds. Lengths are in characters; None or False switches a rule off.
+    """The rules of cleaning and their bounds. Lengths are in characters; None or False switches a
+    rule off.
 
-    The bounds on questions do not apply to an empty question: such a document is plain text. Raises ValueError for
-    values out of range.
+    The bounds on questions do not apply to an empty question: such a document is plain text. Raises
+    ValueError for values out of range.
     """
 
     compose_unicode: bool = True
@@ -72,9 +75,11 @@ class CleanSettings:
     longest_response: Length = 200_000
     broken_characters: Share = 0.001  # largest fraction of U+FFFD in question and response
     mojibake: Share = 0.01  # largest fraction of characters that begin a wrongly decoded sequence
-    longest_run: Length = 1_000  # longer runs of ASCII without a space are data (base64, a dump), not text
+    # longer runs of ASCII without a space are data (base64, a dump), not text
+    longest_run: Length = 1_000
     letters: Share = 0.25  # smallest fraction of letters and digits, of any script
-    looping: Share = 0.05  # smallest compressed size of a response's end, as a fraction: a loop is far below
+    # smallest compressed size of a response's end, as a fraction: a loop is far below
+    looping: Share = 0.05
 
 
 def clean(
@@ -87,16 +92,20 @@ def clean(
 ) -> dict[str, Any]:
     """Run the stage: mend the documents of `source` and drop those that break a rule.
 
-    Returns `counts`, and as `mended` the number of documents that each mending rule changed, by source. Finished shards
-    survive an interruption.
+    Returns `counts`, and as `mended` the number of documents that each mending rule changed, by
+    source. Finished shards survive an interruption.
     """
     settings = settings or CleanSettings()
     work = partial(_clean_shard, settings)
-    counts, mended = shard_by_shard(source, output, asdict(settings), work, kind="rule", run=run, progress=progress)
+    counts, mended = shard_by_shard(
+        source, output, asdict(settings), work, kind="rule", run=run, progress=progress
+    )
     return {"counts": counts, "mended": mended}
 
 
-def _clean_shard(settings: CleanSettings, path: Path, writer: DocumentWriter) -> Counter[tuple[str, str]]:
+def _clean_shard(
+    settings: CleanSettings, path: Path, writer: DocumentWriter
+) -> Counter[tuple[str, str]]:
     """Clean one shard; return the number of documents that each rule mended, by (source, rule)."""
     mended: Counter[tuple[str, str]] = Counter()
     for original in read_shard(path, batch_rows=BATCH_ROWS):
@@ -112,8 +121,11 @@ def _clean_shard(settings: CleanSettings, path: Path, writer: DocumentWriter) ->
     return mended
 
 
-def _mend(batch: pa.RecordBatch, settings: CleanSettings) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
-    """Apply the mending rules; return the batch and, for each rule, a mask of the rows that it changed."""
+def _mend(
+    batch: pa.RecordBatch, settings: CleanSettings
+) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
+    """Apply the mending rules; return the batch and, for each rule, a mask of the rows that it
+    changed."""
     changes: dict[str, pa.Array] = {}
     rules: tuple[tuple[str, bool, Callable[[pa.Array], pa.Array]], ...] = (
         ("compose_unicode", settings.compose_unicode, _compose),
@@ -142,8 +154,11 @@ def _remove_controls(texts: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(mended, pattern=CONTROLS, replacement="")
 
 
-def _faults(batch: pa.RecordBatch, original: pa.RecordBatch, settings: CleanSettings) -> Iterator[tuple[str, pa.Array]]:
-    """Yield each dropping rule's name and a mask of its rows. Mojibake is counted in `original`: mending hides it."""
+def _faults(
+    batch: pa.RecordBatch, original: pa.RecordBatch, settings: CleanSettings
+) -> Iterator[tuple[str, pa.Array]]:
+    """Yield each dropping rule's name and a mask of its rows. Mojibake is counted in `original`:
+    mending hides it."""
     question, response = (pc.fill_null(batch[name], "") for name in TEXTS[:2])
     asked, answered = pc.utf8_length(question), pc.utf8_length(response)
     characters = pc.cast(pc.max_element_wise(pc.add(asked, answered), 1), pa.float64())
@@ -153,8 +168,12 @@ def _faults(batch: pa.RecordBatch, original: pa.RecordBatch, settings: CleanSett
         return pc.divide(pc.cast(found, pa.float64()), characters)
 
     if settings.shortest_question is not None:
-        given = pc.utf8_trim_whitespace(pc.fill_null(original["question"], ""))  # mending may leave nothing of it
-        yield "question too short", pc.and_(pc.not_equal(given, ""), pc.less(asked, settings.shortest_question))
+        # mending may leave nothing of it
+        given = pc.utf8_trim_whitespace(pc.fill_null(original["question"], ""))
+        yield (
+            "question too short",
+            pc.and_(pc.not_equal(given, ""), pc.less(asked, settings.shortest_question)),
+        )
     if settings.longest_question is not None:
         yield "question too long", pc.greater(asked, settings.longest_question)
     if settings.shortest_response is not None:
@@ -165,24 +184,38 @@ def _faults(batch: pa.RecordBatch, original: pa.RecordBatch, settings: CleanSett
         broken = pc.add(*(pc.count_substring(texts, "\ufffd") for texts in (question, response)))
         yield "broken encoding", pc.greater(fraction(broken), settings.broken_characters)
     if settings.mojibake is not None:
-        found = pc.add(*(pc.count_substring_regex(pc.fill_null(original[name], ""), MOJIBAKE) for name in TEXTS[:2]))
+        found = pc.add(
+            *(
+                pc.count_substring_regex(pc.fill_null(original[name], ""), MOJIBAKE)
+                for name in TEXTS[:2]
+            )
+        )
         yield "mojibake", pc.greater(fraction(found), settings.mojibake)
     if settings.longest_run is not None:
         word = re.compile(rf"[!-~]{{{settings.longest_run + 1}}}")
-        yield "not text: endless word", pa.array([any(map(word.search, pair)) for pair in pairs], pa.bool_())
+        yield (
+            "not text: endless word",
+            pa.array([any(map(word.search, pair)) for pair in pairs], pa.bool_()),
+        )
     if settings.letters is not None:
-        letters = pa.array([len("".join(pair).encode().translate(None, _NO_LETTERS)) for pair in pairs], pa.int64())
+        letters = pa.array(
+            [len("".join(pair).encode().translate(None, _NO_LETTERS)) for pair in pairs], pa.int64()
+        )
         few = pc.less(fraction(letters), settings.letters)
         yield "not text: symbols", pc.and_(few, pc.greater(characters, float(SHORT)))
     if settings.looping is not None:
-        yield "looping text", pa.array([_loops(text, settings.looping) for _, text in pairs], pa.bool_())
+        yield (
+            "looping text",
+            pa.array([_loops(text, settings.looping) for _, text in pairs], pa.bool_()),
+        )
 
 
 def _loops(response: str, least: float) -> bool:
     """Tell whether a response repeats itself at its end, as models do until they are cut off.
 
-    Example: of "We add 3 and 4 to get 7." a thousand times, the last 2,000 bytes compress to 0.02 of their size; of
-    a list of sixty cases that differ in a number, to 0.08; of most solutions and textbooks, to 0.14 or more.
+    Example: of "We add 3 and 4 to get 7." a thousand times, the last 2,000 bytes compress to 0.02
+    of their size; of a list of sixty cases that differ in a number, to 0.08; of most solutions and
+    textbooks, to 0.14 or more.
     """
     whole = response.encode()
     end = whole[-LOOP_END:]

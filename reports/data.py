@@ -17,96 +17,160 @@ from dreamer_study.sql.materialised import keep_views
 from dreamer_study.sql.results import connect
 
 VALIDATION = "validation"  # the task that stands for the held-out documents of the curated corpus
-UNKNOWN_DEPTH = -1  # stands for a null depth: results entered from elsewhere may lack the model's row
+# stands for a null depth: results entered from elsewhere may lack the model's row
+UNKNOWN_DEPTH = -1
 # Queries by the name of an attribute of `StudyData`; the study's id is the only parameter.
 QUERIES = {
     "order": "select variant, baseline from internal.variants where study_id = ? order by place",
-    # `bounded`: where a variant missed a tenth or more of the baseline's range, `factor` is the bound.
-    "mean_factors": "select * exclude (place) replace (case when bounded then bound else factor end as factor, "
-    "case when bounded then bound_low else low end as low, case when bounded then bound_high else high end as high) "
-    "from mean_factors_against(null) where study_id = ? order by all",
-    "without_one": "select w.* from internal.factors_without w "
-    "join internal.variants using (study_id, variant, baseline) where study_id = ?",
-    "factor_by_target": "from factor_by_target where study_id = ? "
-    "qualify task in ('average', 'validation') or count(distinct task) over () = 1",
-    "efficiency": "select * rename (baseline_value as baseline_accuracy, own_value as own_best), "
-    "max(bound) filter (variant = baseline) over (partition by depth, task) as baseline_bound "
-    "from internal.score_efficiency(null) where study_id = ? and measure = 'accuracy' "
-    "order by depth, place, task = 'average', task",
-    "averaged": "select task from internal.chosen_metric where study_id = ? and averaged and kind = 'accuracy'",
+    # `bounded`: where a variant missed a tenth or more of the baseline's range, `factor` is the
+    # bound.
+    "mean_factors": (
+        "select * exclude (place) replace (case when bounded then bound else factor end as factor,"
+        " case when bounded then bound_low else low end as low, case when bounded then bound_high"
+        " else high end as high) from mean_factors_against(null) where study_id = ? order by all"
+    ),
+    "without_one": (
+        "select w.* from internal.factors_without w "
+        "join internal.variants using (study_id, variant, baseline) where study_id = ?"
+    ),
+    "factor_by_target": (
+        "from factor_by_target where study_id = ? "
+        "qualify task in ('average', 'validation') or count(distinct task) over () = 1"
+    ),
+    "efficiency": (
+        "select * rename (baseline_value as baseline_accuracy, own_value as own_best), "
+        "max(bound) filter (variant = baseline) over (partition by depth, task) as baseline_bound "
+        "from internal.score_efficiency(null) where study_id = ? and measure = 'accuracy' "
+        "order by depth, place, task = 'average', task"
+    ),
+    "averaged": (
+        "select task from internal.chosen_metric where study_id = ? and averaged and kind ="
+        " 'accuracy'"
+    ),
     "best": "from best_accuracy where study_id = ?",
-    "curve": "select * rename (value as accuracy) from internal.mean_curves where study_id = ? "
-    "and measure = 'accuracy' order by all",
+    "curve": (
+        "select * rename (value as accuracy) from internal.mean_curves where study_id = ? "
+        "and measure = 'accuracy' order by all"
+    ),
     "accuracy": "from token_accuracy where study_id = ? order by all",
-    "counted": "select distinct depth, variant, run_id from internal.counted_scores where study_id = ? "
-    "and measure in ('accuracy', 'loss', 'perplexity')",
-    "cut_short": "select depth, variant, min(ends) as ends from (select s.depth, s.variant, max(s.tokens) as last, "
-    "max(c.tokens) as ends from internal.counted_scores s left join internal.curve_points c "
-    "on (c.study_id, c.run_id, c.measure, c.task, c.run_tokens) = (s.study_id, s.run_id, s.measure, s.task, s.tokens) "
-    "where s.study_id = ? and s.measure in ('accuracy', 'loss') group by s.depth, s.variant, s.measure, s.task) "
-    "where ends < 0.95 * last group by all order by all",
-    "raw_accuracy": "select r.depth, r.variant, r.task, c.tokens, avg(r.accuracy) as accuracy "
-    "from internal.raw_accuracy r join internal.curve_points c "
-    "on (c.study_id, c.run_id, c.task, c.run_tokens) = (r.study_id, r.run_id, r.task, r.tokens) "
-    "where r.study_id = ? and c.measure = 'accuracy' group by all order by all",
+    "counted": (
+        "select distinct depth, variant, run_id from internal.counted_scores where study_id = ? "
+        "and measure in ('accuracy', 'loss', 'perplexity')"
+    ),
+    "cut_short": (
+        "select depth, variant, min(ends) as ends from (select s.depth, s.variant, max(s.tokens) as"
+        " last, max(c.tokens) as ends from internal.counted_scores s left join"
+        " internal.curve_points c on (c.study_id, c.run_id, c.measure, c.task, c.run_tokens) ="
+        " (s.study_id, s.run_id, s.measure, s.task, s.tokens) where s.study_id = ? and s.measure in"
+        " ('accuracy', 'loss') group by s.depth, s.variant, s.measure, s.task) where ends < 0.95 *"
+        " last group by all order by all"
+    ),
+    "raw_accuracy": (
+        "select r.depth, r.variant, r.task, c.tokens, avg(r.accuracy) as accuracy from"
+        " internal.raw_accuracy r join internal.curve_points c on (c.study_id, c.run_id, c.task,"
+        " c.run_tokens) = (r.study_id, r.run_id, r.task, r.tokens) where r.study_id = ? and"
+        " c.measure = 'accuracy' group by all order by all"
+    ),
     "loss": "from token_loss where study_id = ? order by all",
     "loss_curve": "from internal.mean_curves where study_id = ? and measure = 'loss' order by all",
-    "perplexity": "select * rename (value as perplexity) from internal.token_scores where study_id = ? "
-    "and measure = 'perplexity' order by all",
+    "perplexity": (
+        "select * rename (value as perplexity) from internal.token_scores where study_id = ? "
+        "and measure = 'perplexity' order by all"
+    ),
     "resources": "from table_1 where study_id = ?",
-    "models": "select study_id, model_id, coalesce(variant, model_id) as variant, depth, config, "
-    "try_cast(config as json) ->> '$.remarks' as remarks, "
-    "try_cast(try_cast(config as json) ->> '$.expert_size' as double) as expert_size from models "
-    "where study_id = ?",
+    "models": (
+        "select study_id, model_id, coalesce(variant, model_id) as variant, depth, config,"
+        " try_cast(config as json) ->> '$.remarks' as remarks, try_cast(try_cast(config as json)"
+        " ->> '$.expert_size' as double) as expert_size from models where study_id = ?"
+    ),
     "results": "from table_2 where study_id = ?",
     "funnel": "from funnel where study_id = ?",
     "funnel_by_source": "from funnel_by_source where study_id = ?",
     "curation": "from curation where study_id = ?",
-    "dropped": "select stage, replace(reason, '_', ' ') as reason, sum(documents)::double as documents, "
-    "sum(characters)::double as characters, sum(tokens)::double as tokens from curation "
-    "where study_id = ? and reason <> 'kept' and documents > 0 group by all order by documents desc, reason",
+    "dropped": (
+        "select stage, replace(reason, '_', ' ') as reason, sum(documents)::double as documents,"
+        " sum(characters)::double as characters, sum(tokens)::double as tokens from curation where"
+        " study_id = ? and reason <> 'kept' and documents > 0 group by all order by documents desc,"
+        " reason"
+    ),
     "sources": "from table_4 where study_id = ?",
-    "unmarked": "select source, unmarked from sources where study_id = ? and unmarked > 0 order by source",
-    "runs": "select r.*, m.variant, m.depth, recipe from runs r join internal.model_runs m using (study_id, run_id) "
-    "left join internal.run_details using (run_id) "
-    "join internal.variants v on (v.study_id, v.variant) = (m.study_id, m.variant) where r.study_id = ? "
-    "order by m.depth, v.place, r.seed, r.run_id",
-    # Backward takes twice as much as forward. Seconds are those of the device that trained, in the median of the runs.
-    "costs": "select m.depth, m.variant, 3 * any_value(flops_per_token) as flops, "
-    "1 / median(tokens_per_second) as seconds from internal.model_runs m left join models using (study_id, model_id) "
-    "where study_id = ? group by all",
-    "tuning": "select * replace (coalesce(chosen, false) as chosen) from tuning where study_id = ? order by all",
+    "unmarked": (
+        "select source, unmarked from sources where study_id = ? and unmarked > 0 order by source"
+    ),
+    "runs": (
+        "select r.*, m.variant, m.depth, recipe from runs r join internal.model_runs m using"
+        " (study_id, run_id) left join internal.run_details using (run_id) join internal.variants v"
+        " on (v.study_id, v.variant) = (m.study_id, m.variant) where r.study_id = ? order by"
+        " m.depth, v.place, r.seed, r.run_id"
+    ),
+    # Backward takes twice as much as forward. Seconds are those of the device that trained, in the
+    # median of the runs.
+    "costs": (
+        "select m.depth, m.variant, 3 * any_value(flops_per_token) as flops, 1 /"
+        " median(tokens_per_second) as seconds from internal.model_runs m left join models using"
+        " (study_id, model_id) where study_id = ? group by all"
+    ),
+    "tuning": (
+        "select * replace (coalesce(chosen, false) as chosen) from tuning where study_id = ? order"
+        " by all"
+    ),
     "training_curves": "from internal.training_curves where study_id = ?",
-    "failures": "select variant, depth, run_id, failure from internal.run_details "
-    "join internal.model_runs using (run_id) where study_id = ? and failure is not null order by run_id",
+    "failures": (
+        "select variant, depth, run_id, failure from internal.run_details join internal.model_runs"
+        " using (run_id) where study_id = ? and failure is not null order by run_id"
+    ),
     "gini": "from expert_gini where study_id = ? and depth is null",
     "concentration": "from internal.expert_concentration where study_id = ?",
-    "selections": "select variant, model_depth, depth, expert, selections from internal.latest_expert_ranks "
-    "where study_id = ? and depth is not null and run_id in (select run_id from internal.expert_runs where recurrent)",
-    "diversity": "select depth_of_model as model_depth, * from internal.expert_diversity where study_id = ?",
-    "attention": "select variant, depth, a.* from depth_attention a join internal.model_runs using (run_id) "
-    "where study_id = ? and a.tokens <= coalesce(claimed_tokens, a.tokens) "
-    "and run_id in (select run_id from internal.expert_runs) qualify tokens = max(tokens) over (partition by run_id)",
-    "other_depths": "select trained_depth as model_depth, * from depth_accuracy where study_id = ? "
-    "qualify bool_or(depth <> trained_depth) over (partition by run_id) and accuracy is not null",
-    "scored_items": "select task from items join internal.model_runs using (run_id) where study_id = ? limit 1",
-    "examples": "from internal.model_answers where study_id = ? qualify dense_rank() over "
-    "(partition by depth, task order by apart desc, item_id) <= 60 order by depth, task, apart desc, item_id",
-    "usual_answers": "select depth, task, variant, arg_max(text, n) as text, max(n) / sum(n) as share, sum(n) as items "
-    "from (select depth, task, variant, text, count(*) as n from internal.model_answers where study_id = ? "
-    "group by all order by all) group by all order by all",
-    "checkpoints": "select variant, m.depth, seed, status, c.* from checkpoints c "
-    "join internal.model_runs m using (run_id) where study_id = ? and c.tokens <= coalesce(claimed_tokens, c.tokens)",
+    "selections": (
+        "select variant, model_depth, depth, expert, selections from internal.latest_expert_ranks"
+        " where study_id = ? and depth is not null and run_id in (select run_id from"
+        " internal.expert_runs where recurrent)"
+    ),
+    "diversity": (
+        "select depth_of_model as model_depth, * from internal.expert_diversity where study_id = ?"
+    ),
+    "attention": (
+        "select variant, depth, a.* from depth_attention a join internal.model_runs using (run_id)"
+        " where study_id = ? and a.tokens <= coalesce(claimed_tokens, a.tokens) and run_id in"
+        " (select run_id from internal.expert_runs) qualify tokens = max(tokens) over (partition by"
+        " run_id)"
+    ),
+    "other_depths": (
+        "select trained_depth as model_depth, * from depth_accuracy where study_id = ? qualify"
+        " bool_or(depth <> trained_depth) over (partition by run_id) and accuracy is not null"
+    ),
+    "scored_items": (
+        "select task from items join internal.model_runs using (run_id) where study_id = ? limit 1"
+    ),
+    "examples": (
+        "from internal.model_answers where study_id = ? qualify dense_rank() over (partition by"
+        " depth, task order by apart desc, item_id) <= 60 order by depth, task, apart desc, item_id"
+    ),
+    "usual_answers": (
+        "select depth, task, variant, arg_max(text, n) as text, max(n) / sum(n) as share, sum(n) as"
+        " items from (select depth, task, variant, text, count(*) as n from internal.model_answers"
+        " where study_id = ? group by all order by all) group by all order by all"
+    ),
+    "checkpoints": (
+        "select variant, m.depth, seed, status, c.* from checkpoints c join internal.model_runs m"
+        " using (run_id) where study_id = ? and c.tokens <= coalesce(claimed_tokens, c.tokens)"
+    ),
     "mismatches": "from internal.stream_mismatches where study_id = ?",
-    "evaluated_with": "select distinct task, code_version, data_version, harness_version, packages, weights "
-    "from internal.study_evaluations join internal.evaluation_versions using (run_id, tokens, task) where study_id = ?",
-    "versions": "select distinct task, task_version from internal.study_evaluations where study_id = ?",
+    "evaluated_with": (
+        "select distinct task, code_version, data_version, harness_version, packages, weights from"
+        " internal.study_evaluations join internal.evaluation_versions using (run_id, tokens, task)"
+        " where study_id = ?"
+    ),
+    "versions": (
+        "select distinct task, task_version from internal.study_evaluations where study_id = ?"
+    ),
 }
 
 
 @dataclass(frozen=True)
 class StudyData:
-    """The row of `studies`, and a data frame for each name in `QUERIES` that was read, as an attribute.
+    """The row of `studies`, and a data frame for each name in `QUERIES` that was read, as an
+    attribute.
 
     Rows about a variant name the `baseline` too, with which the variant is compared.
     """
@@ -133,11 +197,16 @@ class StudyData:
     @property
     def depths(self) -> list[int]:
         """All depths that any row is about; `UNKNOWN_DEPTH` comes at the end."""
-        found = {int(depth) for frame in (self.resources, self.runs, self.efficiency) for depth in frame["depth"]}
+        found = {
+            int(depth)
+            for frame in (self.resources, self.runs, self.efficiency)
+            for depth in frame["depth"]
+        }
         return sorted(found, key=lambda depth: (depth == UNKNOWN_DEPTH, depth))
 
     def config(self, *path: str) -> dict[str, Any]:
-        """A part of the study's configuration ("study", "training") or "packages"; empty where there is none."""
+        """A part of the study's configuration ("study", "training") or "packages"; empty where
+        there is none."""
         found = json_object(self.study.get("config"))
         for name in path:
             found = part if isinstance(part := found.get(name), dict) else {}
@@ -145,25 +214,46 @@ class StudyData:
 
 
 def read_study(database: Path, study_id: str, names: Sequence[str] = tuple(QUERIES)) -> StudyData:
-    """Read the named frames of a study, `order` among them. Raises InputError for no such file or study, or a lock."""
+    """Read the named frames of a study, `order` among them. Raises InputError for no such file or
+    study, or a lock."""
     with closing(connect(database, read_only=True)) as connection:
         if len(names) == len(QUERIES):  # for a few frames this takes longer than their queries
             keep_views(connection, study_id)
         # The views that are kept have no schema.
         kept = {name: QUERIES[name].replace(f"{INTERNAL}.", "") for name in names}
-        frames = {name: _plain(connection.execute(query, [study_id]).df()) for name, query in kept.items()}
-        study = connection.execute("from studies where study_id = ?", [study_id]).df().to_dict("records")
+        frames = {
+            name: _plain(connection.execute(query, [study_id]).df()) for name, query in kept.items()
+        }
+        study = (
+            connection.execute("from studies where study_id = ?", [study_id])
+            .df()
+            .to_dict("records")
+        )
         if not study and frames["order"].empty:
-            known = [row[0] for row in connection.execute("select study_id from studies order by study_id").fetchall()]
-            raise InputError(f"{database}: no study {study_id!r}; it has {', '.join(known) or 'none'}")
+            known = [
+                row[0]
+                for row in connection.execute(
+                    "select study_id from studies order by study_id"
+                ).fetchall()
+            ]
+            raise InputError(
+                f"{database}: no study {study_id!r}; it has {', '.join(known) or 'none'}"
+            )
     baseline = baseline_of(frames["order"])
-    frames = {name: one.assign(baseline=baseline) if "variant" in one else one for name, one in frames.items()}
-    row = {key: None if pd.isna(value) else value for key, value in (study or [{"study_id": study_id}])[0].items()}
+    frames = {
+        name: one.assign(baseline=baseline) if "variant" in one else one
+        for name, one in frames.items()
+    }
+    row = {
+        key: None if pd.isna(value) else value
+        for key, value in (study or [{"study_id": study_id}])[0].items()
+    }
     return StudyData(row, frames)
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Make depths of models whole numbers (null: `UNKNOWN_DEPTH`) and other nullable numbers floats (null: NaN)."""
+    """Make depths of models whole numbers (null: `UNKNOWN_DEPTH`) and other nullable numbers floats
+    (null: NaN)."""
     model_depth = "model_depth" if "model_depth" in frame.columns else "depth"
     for column in frame.columns:
         if column == model_depth:
@@ -194,7 +284,9 @@ def without_baseline(rows: pd.DataFrame) -> pd.DataFrame:
 
 def mean_of_runs(rows: pd.DataFrame) -> pd.DataFrame:
     """Average rows of `depth_accuracy` over the runs of each model; `runs` has their number."""
-    found = rows.groupby(["study_id", "variant", "model_depth", "task", "depth"], as_index=False, sort=False)
+    found = rows.groupby(
+        ["study_id", "variant", "model_depth", "task", "depth"], as_index=False, sort=False
+    )
     return found.agg(
         accuracy=("accuracy", "mean"),
         stderr=("stderr", "mean"),

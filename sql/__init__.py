@@ -1,4 +1,5 @@
-"""The results file of a study: the SQL that defines it, statistics, and functions to open, fill and query it.
+"""The results file of a study: the SQL that defines it, statistics, and functions to open, fill and
+query it.
 
 May import `pipeline.errors` only; the SQL folders hold no Python.
 """

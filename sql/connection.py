@@ -1,11 +1,13 @@
 """Open a results file with the tables, macros and views of this program.
 
-A results file stores the layout of its tables and a digest of all definitions. A file of another layout is refused. A
-writer creates the views again where the digest differs. A reader never changes the file: over views of another program
-the reader lays temporary ones of its own. So views are always those of the program that reads them.
+A results file stores the layout of its tables and a digest of all definitions. A file of another
+layout is refused. A writer creates the views again where the digest differs. A reader never changes
+the file: over views of another program the reader lays temporary ones of its own. So views are
+always those of the program that reads them.
 
-The views and macros of a file are SQL of whoever made it, and may stand in the place of tables and of DuckDB's own
-functions: a reader, who may have got the file from a stranger, lets none of it reach another file or an address.
+The views and macros of a file are SQL of whoever made it, and may stand in the place of tables and
+of DuckDB's own functions: a reader, who may have got the file from a stranger, lets none of it
+reach another file or an address.
 """
 
 from __future__ import annotations
@@ -22,11 +24,14 @@ import duckdb
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.definitions import INTERNAL, LAYOUT, comments, definitions, digest, views
 
-# Packaged DuckDB shells are older than the library; they can read files of this version. The views must do without what
-# such shells do not know: `case` instead of `if`, which DuckDB 2 stores in a form that 1.5 cannot read.
+# Packaged DuckDB shells are older than the library; they can read files of this version. The views
+# must do without what such shells do not know: `case` instead of `if`, which DuckDB 2 stores in a
+# form that 1.5 cannot read.
 STORAGE_VERSION = "v1.2.0"
-UNREAD = re.compile("replaying WAL .*core_functions", re.DOTALL)  # what DuckDB says, see `_read_log`
-OPEN_HERE = "Unique file handle conflict"  # so DuckDB says that this process has the file open by another connection
+# what DuckDB says, see `_read_log`
+UNREAD = re.compile("replaying WAL .*core_functions", re.DOTALL)
+# so DuckDB says that this process has the file open by another connection
+OPEN_HERE = "Unique file handle conflict"
 CORRUPT = "Corrupt database file"  # so DuckDB begins, in whatever query meets the damage
 NEW_TABLE = re.compile(r"(^create table if not exists (\w+) \(.*?^\);)", re.MULTILINE | re.DOTALL)
 CREATED = re.compile(r"\bcreate or replace (macro|view)\b")
@@ -51,16 +56,19 @@ def connect(
 
     A reader reads and writes no other file, except in the folder `writes_to`.
 
-    DuckDB lets one process write or several read, so the call waits up to `wait` seconds for other processes to close
-    the file. Raises Busy when a process holds the file longer (naming its PID), OutOfDate when the tables have another
-    layout, and InputError when a reader's file is missing and when the file is not a results file.
+    DuckDB lets one process write or several read, so the call waits up to `wait` seconds for other
+    processes to close the file. Raises Busy when a process holds the file longer (naming its PID),
+    OutOfDate when the tables have another layout, and InputError when a reader's file is missing
+    and when the file is not a results file.
 
-    While the connection is open, this process must open the file by this function only: DuckDB refuses
-    `duckdb.connect(path)`, and by trying that this process loses its lock on the file. A file that this process has
-    opened by `duckdb.connect(path)` beforehand may be opened by this function too.
+    While the connection is open, this process must open the file by this function only: DuckDB
+    refuses
+    `duckdb.connect(path)`, and by trying that this process loses its lock on the file. A file that
+    this process has opened by `duckdb.connect(path)` beforehand may be opened by this function too.
     """
     path = Path(path)
-    if not path.exists() or not path.stat().st_size:  # a full disk leaves an empty file, which DuckDB does not take
+    # a full disk leaves an empty file, which DuckDB does not take
+    if not path.exists() or not path.stat().st_size:
         if read_only:
             raise InputError(f"{path}: no such results file; run the study first")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +79,8 @@ def connect(
     try:
         if not _is_current(connection, path, read_only):
             _lay_over(connection) if read_only else _create(connection, path)
-        connection.execute(f"set search_path = 'main,{INTERNAL}'")  # so that our queries need not say what is internal
+        # so that our queries need not say what is internal
+        connection.execute(f"set search_path = 'main,{INTERNAL}'")
     except BaseException as error:
         connection.close()
         if CORRUPT in str(error):
@@ -81,54 +90,78 @@ def connect(
 
 
 def one_line(error: BaseException) -> str:
-    """Return DuckDB's message on one line, without the excerpt of the query; of a corrupt file also the way out."""
-    way_out = "; remove the study's results.duckdb: the next run makes it again" if CORRUPT in str(error) else ""
+    """Return DuckDB's message on one line, without the excerpt of the query; of a corrupt file also
+    the way out."""
+    way_out = (
+        "; remove the study's results.duckdb: the next run makes it again"
+        if CORRUPT in str(error)
+        else ""
+    )
     return " ".join(str(error).split("\nLINE ")[0].split()) + way_out
 
 
 def _shut(writes_to: Path | None) -> tuple[str, ...]:
-    """Return the statements that keep a connection from all files but its own and those of a folder; for good."""
+    """Return the statements that keep a connection from all files but its own and those of a
+    folder; for good."""
     quoted = str(writes_to).replace("'", "''")
     allowed = (f"set allowed_directories = ['{quoted}']",) if writes_to else ()
     return (*allowed, "set enable_external_access = false")
 
 
 def _open(
-    path: Path, wait: float, *, read_only: bool = False, config: dict | None = None, shut: Sequence[str] = ()
+    path: Path,
+    wait: float,
+    *,
+    read_only: bool = False,
+    config: dict | None = None,
+    shut: Sequence[str] = (),
 ) -> duckdb.DuckDBPyConnection:
-    # With the prefix `duckdb:` DuckDB locks the file before it reads the headers. Without the prefix, DuckDB 2.0 reads
-    # the headers first, to tell the kind of file, and keeps them: rows that another process enters meanwhile are lost.
+    # With the prefix `duckdb:` DuckDB locks the file before it reads the headers. Without the
+    # prefix, DuckDB 2.0 reads the headers first, to tell the kind of file, and keeps them: rows
+    # that another process enters meanwhile are lost.
     name = f"duckdb:{path.resolve()}"
     deadline = time.monotonic() + wait
     while True:
         try:
             connection = duckdb.connect(name, read_only=read_only, config=config or {})
-            for statement in shut if read_only else ():  # before any other, which the file may have redefined
+            # before any other, which the file may have redefined
+            for statement in shut if read_only else ():
                 connection.execute(statement)
             return connection
         except duckdb.ConnectionException as error:
-            # This process has the file open in another mode, and DuckDB wants one mode for a process.
+            # This process has the file open in another mode, and DuckDB wants one mode for a
+            # process.
             if not read_only:
-                raise InputError(f"{path}: already open in this process, not for writing; close it first") from error
+                raise InputError(
+                    f"{path}: already open in this process, not for writing; close it first"
+                ) from error
             read_only = False
         except duckdb.Error as error:
             if OPEN_HERE in str(error):
                 if name == str(path):
-                    raise Busy(f"{path}: attached by another connection of this process; detach it there") from error
-                name = str(path)  # under which DuckDB shares what a user of this process has opened by `duckdb.connect`
+                    raise Busy(
+                        f"{path}: attached by another connection of this process; detach it there"
+                    ) from error
+                # under which DuckDB shares what a user of this process has opened by
+                # `duckdb.connect`
+                name = str(path)
                 continue
             if UNREAD.search(str(error)) and _read_log(path):
                 continue
             if not isinstance(error, duckdb.IOException) or "Could not set lock" not in str(error):
                 raise Damaged(
-                    f"{path}: cannot be opened as a results file: {one_line(error)}; `dreamer verify STUDY --repair` "
-                    "removes a damaged one, and the next run makes it again from the store"
+                    f"{path}: cannot be opened as a results file: {one_line(error)}; `dreamer"
+                    " verify STUDY --repair` removes a damaged one, and the next run makes it"
+                    " again from the store"
                 ) from error
             if time.monotonic() >= deadline:
                 holder = re.search(r"lock is held in (.*?)\(PID (\d+)\)", str(error))
-                program = f"{Path(holder[1].strip()).name}, PID {holder[2]}" if holder else "unknown PID"
+                program = (
+                    f"{Path(holder[1].strip()).name}, PID {holder[2]}" if holder else "unknown PID"
+                )
                 raise Busy(
-                    f"{path}: in use by another process ({program}); close it there, or wait, and try again"
+                    f"{path}: in use by another process ({program}); close it there, or wait, and"
+                    " try again"
                 ) from error
             time.sleep(random.uniform(0.02, 0.2))
 
@@ -136,48 +169,65 @@ def _open(
 def _read_log(path: Path) -> bool:
     """Take the log that a killed writer has left into its file; return whether that was possible.
 
-    DuckDB 2.0 reads the log of a file that it opens before its own functions are there, which the comment on a view's
-    column needs; that of a file that it attaches, afterwards.
+    DuckDB 2.0 reads the log of a file that it opens before its own functions are there, which the
+    comment on a view's column needs; that of a file that it attaches, afterwards.
     """
     quoted = str(path).replace("'", "''")
     with closing(duckdb.connect()) as connection, suppress(duckdb.Error):
-        connection.execute(f"attach '{quoted}' as killed (type duckdb)")  # said for the reason that `_open` gives
+        # said for the reason that `_open` gives
+        connection.execute(f"attach '{quoted}' as killed (type duckdb)")
         connection.execute("checkpoint killed")
     return not path.with_name(f"{path.name}.wal").exists()
 
 
 def _is_current(connection: duckdb.DuckDBPyConnection, path: Path, read_only: bool) -> bool:
-    """Tell whether the file has this program's views. Raises InputError for tables that are not this program's."""
-    known = dict(connection.execute("select table_name, schema_name from duckdb_tables()").fetchall())
+    """Tell whether the file has this program's views. Raises InputError for tables that are not
+    this program's."""
+    known = dict(
+        connection.execute("select table_name, schema_name from duckdb_tables()").fetchall()
+    )
     if schema := known.get("schema_version"):
-        layout, made_from = connection.execute(f"select version, digest from {schema}.schema_version").fetchall()[0]
+        layout, made_from = connection.execute(
+            f"select version, digest from {schema}.schema_version"
+        ).fetchall()[0]
         if layout == LAYOUT:
             return made_from == digest(definitions())
         raise OutOfDate(
-            f"{path}: made by another version of this program (tables {layout}, here {LAYOUT}); move the file "
-            "elsewhere, and the next `dreamer run` makes it again from the store"
+            f"{path}: made by another version of this program (tables {layout}, here {LAYOUT});"
+            " move the file elsewhere, and the next `dreamer run` makes it again from the store"
         )
     if known:
-        raise InputError(f"{path}: a database of other tables, not a results file; nothing in it was changed")
+        raise InputError(
+            f"{path}: a database of other tables, not a results file; nothing in it was changed"
+        )
     if read_only:
         raise OutOfDate(f"{path}: an empty database; the next `dreamer run` makes its tables")
     return False
 
 
 def temporary_views() -> dict[str, str]:
-    """Return the SQL of macros and views by name, created for one connection alone, over those of the file.
+    """Return the SQL of macros and views by name, created for one connection alone, over those of
+    the file.
 
     They have no schema, and find each other without one.
     """
     texts = views()
     ours = re.compile(rf"\b{INTERNAL}\.({'|'.join(texts)})\b")
-    return {name: CREATED.sub(r"create or replace temporary \1", ours.sub(r"\1", text)) for name, text in texts.items()}
+    return {
+        name: CREATED.sub(r"create or replace temporary \1", ours.sub(r"\1", text))
+        for name, text in texts.items()
+    }
 
 
 def _lay_over(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create temporary macros and views, which hide those of the file, and empty tables for those that it lacks."""
-    there = {name for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()}
-    for statement, name in (found for text in definitions().values() for found in NEW_TABLE.findall(text)):
+    """Create temporary macros and views, which hide those of the file, and empty tables for those
+    that it lacks."""
+    there = {
+        name for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()
+    }
+    for statement, name in (
+        found for text in definitions().values() for found in NEW_TABLE.findall(text)
+    ):
         if name not in there:
             connection.execute(statement.replace("create", "create temporary", 1))
     for text in temporary_views().values():
@@ -193,14 +243,19 @@ def _create(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
             connection.execute(text)
         _comment(connection, texts)
         connection.execute(f"delete from {INTERNAL}.schema_version")
-        connection.execute(f"insert into {INTERNAL}.schema_version values (?, ?)", [LAYOUT, digest(texts)])
+        connection.execute(
+            f"insert into {INTERNAL}.schema_version values (?, ?)", [LAYOUT, digest(texts)]
+        )
         connection.execute("commit")
     except (duckdb.CatalogException, duckdb.BinderException) as error:
-        raise InputError(f"{path}: its tables are not those of a results file: {one_line(error)}") from error
+        raise InputError(
+            f"{path}: its tables are not those of a results file: {one_line(error)}"
+        ) from error
 
 
 def _comment(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]) -> None:
-    """Set the comments of tables, views, macros and columns; a view's column may have that of an earlier definition."""
+    """Set the comments of tables, views, macros and columns; a view's column may have that of an
+    earlier definition."""
     said = dict[str, str]()  # of a column, where it was first said
     own = dict[tuple[str, str], str]()
     for kind, name, column, words in comments(texts):
@@ -210,7 +265,10 @@ def _comment(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]) ->
             said.setdefault(column, quoted)
         else:
             connection.execute(f"comment on {kind} {name} is '{quoted}'")
-    columns = "select table_name, column_name from duckdb_columns() where schema_name = 'main' and not internal"
+    columns = (
+        "select table_name, column_name from duckdb_columns() where schema_name = 'main' and not"
+        " internal"
+    )
     for place in connection.execute(columns).fetchall():
         if comment := own.get(place) or said.get(place[1]):
             connection.execute(f"comment on column {'.'.join(place)} is '{comment}'")

@@ -1,7 +1,8 @@
 """Read the SQL files that define a results file, in their order of creation.
 
-`tables` and `views` hold what users query, in the schema `main`. What serves only these stands in `internal`, a schema
-and a folder. Tables come first. A macro, view or check comes after the ones that its SQL names.
+`tables` and `views` hold what users query, in the schema `main`. What serves only these stands in
+`internal`, a schema and a folder. Tables come first. A macro, view or check comes after the ones
+that its SQL names.
 
 What is said beside a definition becomes its comment in the results file (`comments`).
 """
@@ -16,9 +17,12 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-LAYOUT = 13  # of the tables: one more whenever a column is added, or anything removed or renamed; not for a new table
+# of the tables: one more whenever a column is added, or anything removed or renamed; not for a new
+# table
+LAYOUT = 13
 INTERNAL = "internal"  # the schema of what serves only other definitions
-NAMED = re.compile(r"\b(?:from|join) (?:internal\.)?(\w+)|\b(\w+)\(")  # relations, and macros with their arguments
+# relations, and macros with their arguments
+NAMED = re.compile(r"\b(?:from|join) (?:internal\.)?(\w+)|\b(\w+)\(")
 ROW = "One row: "  # begins what is said of tables and views
 TABLE = re.compile(r"^create table if not exists ([\w.]+) \( -- (.+)$")
 VIEW = re.compile(r"^create or replace (view|macro) ([\w.]+)(.* as table$)?")
@@ -28,22 +32,31 @@ VIEW_COLUMN = re.compile(r"^ {4}(?:\S.*[ .])?(\w+),? -- (.+)$")
 
 @cache
 def definitions() -> dict[str, str]:
-    """Return the SQL of every table file, macro, view and check by name, in the order of creation."""
-    return {"schema": f"create schema if not exists {INTERNAL};"} | _read("tables", f"{INTERNAL}/tables") | views()
+    """Return the SQL of every table file, macro, view and check by name, in the order of
+    creation."""
+    return (
+        {"schema": f"create schema if not exists {INTERNAL};"}
+        | _read("tables", f"{INTERNAL}/tables")
+        | views()
+    )
 
 
 def views() -> dict[str, str]:
     """Return the SQL of every macro, view and check by name, in the order of creation."""
     built = _read("views", *(f"{INTERNAL}/{kind}" for kind in ("macros", "views", "checks")))
-    order = TopologicalSorter({name: needs(text, built.keys() - {name}) for name, text in built.items()}).static_order()
+    order = TopologicalSorter(
+        {name: needs(text, built.keys() - {name}) for name, text in built.items()}
+    ).static_order()
     return {name: built[name] for name in order}
 
 
 def comments(texts: Mapping[str, str]) -> Iterator[tuple[str, str, str | None, str]]:
-    """List what is said beside tables, views, table macros and their columns: kind, name, column (or None), comment.
+    """List what is said beside tables, views, table macros and their columns: kind, name, column
+    (or None), comment.
 
-    The comment of a table stands behind its first line, that of a view or macro is the first line of its file. The
-    comment of a column stands behind the column, in a view behind one of the last select.
+    The comment of a table stands behind its first line, that of a view or macro is the first line
+    of its file. The comment of a column stands behind the column, in a view behind one of the last
+    select.
     """
     for text in texts.values():
         kind, name, column = "", "", None
@@ -54,7 +67,8 @@ def comments(texts: Mapping[str, str]) -> Iterator[tuple[str, str, str | None, s
             elif found := VIEW.match(line):
                 kind, name = found[1] + " table" * bool(found[3]), found[2]
                 yield kind, name, None, text.split("\n")[0].removeprefix("-- ").removeprefix(ROW)
-            elif kind == "view" and line.startswith("select"):  # the last select; others are indented
+            # the last select; others are indented
+            elif kind == "view" and line.startswith("select"):
                 column = VIEW_COLUMN
             elif column and (found := column.match(line)):
                 yield kind, name, found[1], found[2]
@@ -66,8 +80,13 @@ def digest(texts: Mapping[str, str]) -> str:
 
 
 def needs(text: str, known: Collection[str]) -> list[str]:
-    """List the known macros and views that an SQL text reads, by name: their order decides the digest."""
-    return sorted({name for names in NAMED.findall(re.sub("--.*", "", text)) for name in names}.intersection(known))
+    """List the known macros and views that an SQL text reads, by name: their order decides the
+    digest."""
+    return sorted(
+        {name for names in NAMED.findall(re.sub("--.*", "", text)) for name in names}.intersection(
+            known
+        )
+    )
 
 
 def _read(*folders: str) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Export every table and view that users query as Parquet or CSV, for other programs.
 
-All files are written before the first is moved to its place. `export.json` lists the files: a later export replaces
-these and nothing else. Table macros take arguments and are left out, as is what is internal.
+All files are written before the first is moved to its place. `export.json` lists the files: a later
+export replaces these and nothing else. Table macros take arguments and are left out, as is what is
+internal.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from dreamer_study.sql.definitions import FOLDER, INTERNAL
 
 FORMATS = {"parquet": "(format parquet, compression zstd)", "csv": "(format csv, header)"}
 LIST = "export.json"
-# A text that a spreadsheet would run, as it begins so and is no number, has an apostrophe before it in CSV.
+# A text that a spreadsheet would run, as it begins so and is no number, has an apostrophe before it
+# in CSV.
 RUN = r"^[=+\-@\t\r\n]"
 NUMBER = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+|inf)([eE][-+]?[0-9]+)?"
 _TEXT = "columns(*)::varchar"
@@ -30,18 +32,23 @@ COLUMNS = {"parquet": "*", "csv": f"case when {_RUNS} then '''' || {_TEXT} else 
 
 
 def export(database: Path, folder: Path, *, format: str = "parquet") -> list[Path]:
-    """Write every table and view of a results file to `folder`, `<name>.<format>` each; return the files by name.
+    """Write every table and view of a results file to `folder`, `<name>.<format>` each; return the
+    files by name.
 
-    A new folder is complete as soon as it exists; an interrupted export into an existing folder can be repeated. Raises
-    InputError for an unknown format, a missing results file, a folder that holds anything but an earlier export, and a
-    table or view that cannot be written.
+    A new folder is complete as soon as it exists; an interrupted export into an existing folder can
+    be repeated. Raises InputError for an unknown format, a missing results file, a folder that
+    holds anything but an earlier export, and a table or view that cannot be written.
     """
     database, folder = Path(database), Path(folder).resolve()
     if format not in FORMATS:
         raise InputError(f"no export format {format!r}; there are {' and '.join(FORMATS)}")
     with closing(connect(database, read_only=True)) as connection:
-        wanted = "select distinct table_name from information_schema.tables where table_schema = 'main' order by 1"
-        internal = {file.stem for file in (FOLDER / INTERNAL).rglob("*.sql")}  # laid over the file of another version
+        wanted = (
+            "select distinct table_name from information_schema.tables where table_schema = 'main'"
+            " order by 1"
+        )
+        # laid over the file of another version
+        internal = {file.stem for file in (FOLDER / INTERNAL).rglob("*.sql")}
         names = [name for (name,) in connection.execute(wanted).fetchall() if name not in internal]
     files = {name: f"{name}.{format}" for name in names}
     _check_replaceable(folder)
@@ -59,7 +66,8 @@ def export(database: Path, folder: Path, *, format: str = "parquet") -> list[Pat
 
 
 def copy_afresh(database: Path, target: Path) -> None:
-    """Copy all rows of a results file, also those in its log, to a new file: the old one holds deleted rows too."""
+    """Copy all rows of a results file, also those in its log, to a new file: the old one holds
+    deleted rows too."""
     source, made = (str(path).replace("'", "''") for path in (database, target))
     with closing(duckdb.connect()) as connection:
         connection.execute(f"attach '{source}' as source (type duckdb, read_only)")
@@ -70,7 +78,9 @@ def copy_afresh(database: Path, target: Path) -> None:
 
 def plain_cells(table: pd.DataFrame) -> pd.DataFrame:
     """Put an apostrophe before each text of a table that a spreadsheet would run."""
-    texts = table.apply(lambda column: column if column.dtype.kind in "biufmM" else column.map(_plain_cell))
+    texts = table.apply(
+        lambda column: column if column.dtype.kind in "biufmM" else column.map(_plain_cell)
+    )
     return texts.rename(columns=_plain_cell)
 
 
@@ -79,10 +89,14 @@ def _plain_cell(value: object) -> object:
     return f"'{value}" if runs else value
 
 
-def _write(connection: duckdb.DuckDBPyConnection, database: Path, name: str, file: Path, format: str) -> None:
+def _write(
+    connection: duckdb.DuckDBPyConnection, database: Path, name: str, file: Path, format: str
+) -> None:
     place, quoted = str(file).replace("'", "''"), name.replace('"', '""')
     try:
-        connection.execute(f"copy (select {COLUMNS[format]} from \"{quoted}\") to '{place}' {FORMATS[format]}")
+        connection.execute(
+            f"copy (select {COLUMNS[format]} from \"{quoted}\") to '{place}' {FORMATS[format]}"
+        )
     except duckdb.Error as error:  # a full disk; a view of another file, which no reader opens
         raise InputError(f"{database}: {name} cannot be exported: {one_line(error)}") from error
 
@@ -94,7 +108,8 @@ def _put(made: Path, folder: Path) -> None:
         return
     for name in _listed(folder):
         (folder / name).unlink(missing_ok=True)
-    (made / LIST).replace(folder / LIST)  # before the files: an interrupted export can then be replaced
+    # before the files: an interrupted export can then be replaced
+    (made / LIST).replace(folder / LIST)
     for file in made.iterdir():
         file.replace(folder / file.name)
 
@@ -109,7 +124,9 @@ def _check_replaceable(folder: Path) -> None:
     own = {LIST, *listed} if listed else set()
     others = [path.name for path in folder.iterdir() if not (path.name in own and path.is_file())]
     if others:
-        raise InputError(f"{folder} holds other files ({min(others)}); name an empty or a new folder")
+        raise InputError(
+            f"{folder} holds other files ({min(others)}); name an empty or a new folder"
+        )
 
 
 def _listed(folder: Path) -> list[str]:

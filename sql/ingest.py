@@ -1,4 +1,5 @@
-"""Insert rows into a results file: rows of stages (`ingest`) and tables computed from rows (`replace_computed`)."""
+"""Insert rows into a results file: rows of stages (`ingest`) and tables computed from rows
+(`replace_computed`)."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.connection import connect, one_line
 from dreamer_study.sql.ledger import Outputs, differing_in, forget, record
 
-# The columns that name a group of rows, such as those of an evaluation, which is replaced as a whole. The large tables
-# have no primary key.
+# The columns that name a group of rows, such as those of an evaluation, which is replaced as a
+# whole. The large tables have no primary key.
 GROUPS = {
     "items": "run_id, tokens, task, metric, filter",
     "answers": "run_id, tokens, task",
@@ -32,22 +33,31 @@ def ingest(
     outputs: Outputs = (),
     wait: float = 30.0,
 ) -> dict[str, int]:
-    """Insert rows, all or none: an Arrow table or Parquet files for each table. Return the number of rows read.
+    """Insert rows, all or none: an Arrow table or Parquet files for each table. Return the number
+    of rows read.
 
     `outputs` are recorded as entered (sql/ledger.py).
 
-    A row with a known key replaces the columns given and keeps the others; of rows with one key the latest counts.
-    Items, answers, expert usage and depth attention replace all rows of their evaluation or checkpoint, and curation
-    those of its study. Repeating a call changes nothing, so that a results file can be rebuilt at any time.
+    A row with a known key replaces the columns given and keeps the others; of rows with one key the
+    latest counts. Items, answers, expert usage and depth attention replace all rows of their
+    evaluation or checkpoint, and curation those of its study. Repeating a call changes nothing, so
+    that a results file can be rebuilt at any time.
 
-    Raises InputError for unknown tables or columns, missing key columns, values that do not fit, unreadable files, a
-    run whose tokens go back from one step to a later one, and where the file cannot be written (a full disk).
+    Raises InputError for unknown tables or columns, missing key columns, values that do not fit,
+    unreadable files, a run whose tokens go back from one step to a later one, and where the file
+    cannot be written (a full disk).
     """
-    with _writable(path), closing(connect(path, wait=wait)) as connection:  # closing rolls back what is not committed
+    # closing rolls back what is not committed
+    with _writable(path), closing(connect(path, wait=wait)) as connection:
         primary = "from duckdb_constraints() where constraint_type = 'PRIMARY KEY'"
-        keys = dict(connection.execute(f"select table_name, constraint_column_names {primary}").fetchall())
+        keys = dict(
+            connection.execute(f"select table_name, constraint_column_names {primary}").fetchall()
+        )
         connection.execute("begin")
-        counts = {table: _insert(connection, table, keys.get(table, ()), rows) for table, rows in tables.items()}
+        counts = {
+            table: _insert(connection, table, keys.get(table, ()), rows)
+            for table, rows in tables.items()
+        }
         if outputs:
             record(connection, outputs)
         connection.execute("commit")
@@ -55,12 +65,14 @@ def ingest(
 
 
 def forget_differing(path: Path | str, outputs: Outputs, *, wait: float = 30.0) -> list[str]:
-    """Delete the rows of outputs whose rows are not those that were entered; returns the names of these outputs.
+    """Delete the rows of outputs whose rows are not those that were entered; returns the names of
+    these outputs.
 
-    Deletes too the runs of a study that are not among `outputs`, which are all that the study has. Raises InputError
-    where the file cannot be written.
+    Deletes too the runs of a study that are not among `outputs`, which are all that the study has.
+    Raises InputError where the file cannot be written.
     """
-    with _writable(path), closing(connect(path, wait=wait)) as connection:  # closing rolls back what is not committed
+    # closing rolls back what is not committed
+    with _writable(path), closing(connect(path, wait=wait)) as connection:
         wrong = differing_in(connection, outputs)
         connection.execute("begin")
         forget(connection, outputs, wrong)
@@ -68,8 +80,11 @@ def forget_differing(path: Path | str, outputs: Outputs, *, wait: float = 30.0) 
     return wrong
 
 
-def replace_computed(connection: duckdb.DuckDBPyConnection, table: str, study_id: str, rows: pd.DataFrame) -> None:
-    """Replace a study's rows of a computed table, all or none. Raises InputError where the file cannot be written."""
+def replace_computed(
+    connection: duckdb.DuckDBPyConnection, table: str, study_id: str, rows: pd.DataFrame
+) -> None:
+    """Replace a study's rows of a computed table, all or none. Raises InputError where the file
+    cannot be written."""
     opened = "select path from duckdb_databases() where database_name = current_database()"
     with _writable(connection.execute(opened).fetchall()[0][0]):
         try:
@@ -93,13 +108,16 @@ def _writable(path: Path | str) -> Iterator[None]:
         yield
     except duckdb.Error as error:
         raise InputError(
-            f"{path}: rows could not be written, and the file stays as it was: {one_line(error)}; where the disk is "
-            "full, make room, then give the same command again"
+            f"{path}: rows could not be written, and the file stays as it was: {one_line(error)};"
+            " where the disk is full, make room, then give the same command again"
         ) from error
 
 
 def _insert(
-    connection: duckdb.DuckDBPyConnection, table: str, keys: Sequence[str], rows: pa.Table | Sequence[Path]
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    keys: Sequence[str],
+    rows: pa.Table | Sequence[Path],
 ) -> int:
     """Insert one table's rows within the open transaction; return how many were read."""
     if not (rows.num_rows if isinstance(rows, pa.Table) else rows):
@@ -107,28 +125,43 @@ def _insert(
     try:
         _read_incoming(connection, rows)
         names = ", ".join(connection.table("incoming").columns[1:])
-        connection.execute(f"select {names} from {table} limit 0")  # of an unknown column, inserting has no clear error
+        # of an unknown column, inserting has no clear error
+        connection.execute(f"select {names} from {table} limit 0")
         if group := GROUPS.get(table):
-            connection.execute(f"delete from {table} where ({group}) in (select distinct {group} from incoming)")
+            connection.execute(
+                f"delete from {table} where ({group}) in (select distinct {group} from incoming)"
+            )
             connection.execute(f"insert into {table} ({names}) select {names} from incoming")
         else:
-            latest = f"qualify row_number() over (partition by {', '.join(keys)} order by arrival desc) = 1"
-            connection.execute(f"insert or replace into {table} ({names}) select {names} from incoming {latest}")
+            latest = (
+                f"qualify row_number() over (partition by {', '.join(keys)} order by arrival"
+                " desc) = 1"
+            )
+            connection.execute(
+                f"insert or replace into {table} ({names}) select {names} from incoming {latest}"
+            )
         if table == "steps":  # rows of two different runs under one name go back
             back = "from steps_going_back where run_id in (select run_id from incoming) limit 1"
             for step in connection.execute(back).fetchall():
-                raise InputError("steps: run {} goes back from {} tokens to {} at step {}".format(*step))
+                raise InputError(
+                    "steps: run {} goes back from {} tokens to {} at step {}".format(*step)
+                )
         return connection.execute("select count(*) from incoming").fetchall()[0][0]
     except duckdb.Error as error:
         raise InputError(f"{table}: rows refused: {one_line(error)}") from error
 
 
 def _read_incoming(connection: duckdb.DuckDBPyConnection, rows: pa.Table | Sequence[Path]) -> None:
-    """Read rows into the temporary table `incoming`, whose first column `arrival` numbers them in the order given."""
-    create = "create or replace temp table incoming as select row_number() over () as arrival, * from "
+    """Read rows into the temporary table `incoming`, whose first column `arrival` numbers them in
+    the order given."""
+    create = (
+        "create or replace temp table incoming as select row_number() over () as arrival, * from "
+    )
     if isinstance(rows, pa.Table):
         connection.register("arrived", rows)
         connection.execute(create + "arrived")
         connection.unregister("arrived")
         return
-    connection.execute(create + "read_parquet(?, union_by_name = true)", [[str(file) for file in rows]])
+    connection.execute(
+        create + "read_parquet(?, union_by_name = true)", [[str(file) for file in rows]]
+    )

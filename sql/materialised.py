@@ -1,4 +1,5 @@
-"""Compute once, for one study, the views that most other views are made of, as long as a connection is open."""
+"""Compute once, for one study, the views that most other views are made of, as long as a connection
+is open."""
 
 from __future__ import annotations
 
@@ -6,17 +7,22 @@ import duckdb
 
 from dreamer_study.sql.connection import temporary_views
 
-# A dozen views read scores and curves, two read the ranks of experts; a report of the paper's size reads all of these.
+# A dozen views read scores and curves, two read the ranks of experts; a report of the paper's size
+# reads all of these.
 KEPT = ("chosen_metric", "token_scores", "curve_points", "mean_curves", "latest_expert_ranks")
 
 
 def keep_views(connection: duckdb.DuckDBPyConnection, study_id: str) -> None:
-    """Put one study's rows of the views in `KEPT` into temporary tables, and let all views of `connection` read those.
+    """Put one study's rows of the views in `KEPT` into temporary tables, and let all views of
+    `connection` read those.
 
-    The results file stays as it is. From here on these views, and those that need them, know of no other study.
+    The results file stays as it is. From here on these views, and those that need them, know of no
+    other study.
     """
     for name, text in temporary_views().items():
         connection.execute(text)
         if name in KEPT:
-            connection.execute(f"create temporary table kept_{name} as from {name} where study_id = ?", [study_id])
+            connection.execute(
+                f"create temporary table kept_{name} as from {name} where study_id = ?", [study_id]
+            )
             connection.execute(f"create or replace temporary view {name} as from kept_{name}")

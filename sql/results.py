@@ -1,4 +1,5 @@
-"""Query the results file of a study, `results.duckdb`; open it with `connect`, insert rows with `ingest`."""
+"""Query the results file of a study, `results.duckdb`; open it with `connect`, insert rows with
+`ingest`."""
 
 from __future__ import annotations
 
@@ -20,17 +21,21 @@ __all__ = ["Busy", "Damaged", "OutOfDate", "ask", "connect", "ingest", "query", 
 
 
 def ask(path: Path | str, name: str, **parameters: Any) -> pd.DataFrame:
-    """Return the rows of a query of the folder `queries`, by the name of its file, with its `$parameters`."""
+    """Return the rows of a query of the folder `queries`, by the name of its file, with its
+    `$parameters`."""
     return query(path, (FOLDER / "queries" / f"{name}.sql").read_text(), parameters)
 
 
 def query(path: Path | str, sql: str, parameters: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """Return the rows of a query, which cannot change the file. Raises InputError for SQL that DuckDB refuses."""
+    """Return the rows of a query, which cannot change the file. Raises InputError for SQL that
+    DuckDB refuses."""
     with closing(connect(path, read_only=True)) as connection:
         try:
             statements = len(connection.extract_statements(sql))
             if statements != 1:
-                raise InputError(f"query refused: it holds {statements or 'no'} statements; give one")
+                raise InputError(
+                    f"query refused: it holds {statements or 'no'} statements; give one"
+                )
             connection.execute("set search_path = 'main'")  # as in any other program
             connection.execute("begin transaction read only")
             return connection.execute(sql, parameters or {}).df()
@@ -39,11 +44,15 @@ def query(path: Path | str, sql: str, parameters: Mapping[str, Any] | None = Non
 
 
 def read_all(path: Path | str) -> None:
-    """Read every row of every table, which DuckDB compares with checksums. Raises Damaged where that fails."""
+    """Read every row of every table, which DuckDB compares with checksums. Raises Damaged where
+    that fails."""
     with closing(connect(path, read_only=True)) as connection:
         try:
-            for (name,) in connection.execute("select table_name from duckdb_tables() where not temporary").fetchall():
-                for _ in pa.RecordBatchReader.from_stream(connection.table(name)):  # a query may leave out blocks
+            for (name,) in connection.execute(
+                "select table_name from duckdb_tables() where not temporary"
+            ).fetchall():
+                # a query may leave out blocks
+                for _ in pa.RecordBatchReader.from_stream(connection.table(name)):
                     pass
         except duckdb.Error as error:
             raise Damaged(f"{path}: cannot be read: {one_line(error)}") from error

@@ -4,7 +4,9 @@ import os
 
 from hypothesis import settings
 
-os.environ["OMP_NUM_THREADS"] = "1"  # as in trainers and evaluators: sums over two threads are rounded otherwise
+# as in trainers and evaluators: sums over two threads are rounded otherwise
+os.environ["OMP_NUM_THREADS"] = "1"
 
-settings.register_profile("shared-machines", deadline=None)  # a slow machine is no failure of what is tested
+# a slow machine is no failure of what is tested
+settings.register_profile("shared-machines", deadline=None)
 settings.load_profile("shared-machines")

@@ -1,4 +1,5 @@
-"""Public rows for tests: a mirror of data sets beside the project's folder, which not every machine has."""
+"""Public rows for tests: a mirror of data sets beside the project's folder, which not every machine
+has."""
 
 from __future__ import annotations
 
@@ -7,4 +8,6 @@ from pathlib import Path
 import pytest
 
 MIRROR = Path(__file__).resolve().parents[2] / "shared" / "mirror"
-needs_mirror = pytest.mark.skipif(not MIRROR.is_dir(), reason="the mirror of public rows is not here")
+needs_mirror = pytest.mark.skipif(
+    not MIRROR.is_dir(), reason="the mirror of public rows is not here"
+)

@@ -1,4 +1,5 @@
-"""Every third-party package that the product imports is declared in pyproject.toml, and every declared one imported."""
+"""Every third-party package that the product imports is declared in pyproject.toml, and every
+declared one imported."""
 
 import ast
 import re
@@ -21,14 +22,23 @@ def distribution(requirement: str) -> str:
 
 
 def imported() -> dict[str, str]:
-    """Map the distributions that any module imports, at its top or later, to one module that does."""
+    """Map the distributions that any module imports, at its top or later, to one module that
+    does."""
     known = packages_distributions()
     found: dict[str, str] = {}
     for path in sorted(path for folder in OURS for path in (ROOT / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
-            for name in {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names) - {"dreamer_study"}:
+            names += (
+                [node.module]
+                if isinstance(node, ast.ImportFrom) and node.module and not node.level
+                else []
+            )
+            for name in (
+                {name.partition(".")[0] for name in names}
+                - set(sys.stdlib_module_names)
+                - {"dreamer_study"}
+            ):
                 for owner in known.get(name, [name]):
                     found.setdefault(distribution(owner), str(path.relative_to(ROOT)))
     return found
@@ -38,7 +48,11 @@ def declared() -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     optional = project["optional-dependencies"]
     return {
-        distribution(each) for each in [*project["dependencies"], *(one for extra in EXTRAS for one in optional[extra])]
+        distribution(each)
+        for each in [
+            *project["dependencies"],
+            *(one for extra in EXTRAS for one in optional[extra]),
+        ]
     }
 
 

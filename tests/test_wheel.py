@@ -1,4 +1,5 @@
-"""Install a wheel, and run the studies of docs/your-own.md beside files that bear the names of our packages."""
+"""Install a wheel, and run the studies of docs/your-own.md beside files that bear the names of our
+packages."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("setuptools")
     folder = tmp_path_factory.mktemp("wheel")
     for name in subprocess.check_output(["git", "ls-files"], cwd=PROJECT, text=True).splitlines():
-        if (PROJECT / name).exists() and name.startswith((*OURS, "src", "pyproject", "README", "LICENSE")):
+        if (PROJECT / name).exists() and name.startswith(
+            (*OURS, "src", "pyproject", "README", "LICENSE")
+        ):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(PROJECT / name, folder / name)
     options = ["--no-deps", "--no-build-isolation", "-q", "-w", str(folder)]
@@ -76,24 +79,32 @@ def dreamer(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("installed")
     venv.create(folder)
     (packages,) = folder.glob("lib/*/site-packages")
-    (packages / "dependencies.pth").write_text(f"{Path(yaml.__file__).parents[1]}\n")  # without the checkout's own hook
+    # without the checkout's own hook
+    (packages / "dependencies.pth").write_text(f"{Path(yaml.__file__).parents[1]}\n")
     options = ["--no-deps", "--no-index", "-q", "--ignore-installed", str(wheel)]
     python = str(folder / "bin" / "python")
-    subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", *options], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", python, "install", *options], check=True
+    )
     return folder / "bin" / "dreamer"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("study", STUDIES)
-def test_an_installed_study_takes_no_module_of_its_folder(dreamer: Path, tmp_path: Path, study: str) -> None:
-    """The study's folder has a file for the name of each of our packages; importing such a file ends a process."""
+def test_an_installed_study_takes_no_module_of_its_folder(
+    dreamer: Path, tmp_path: Path, study: str
+) -> None:
+    """The study's folder has a file for the name of each of our packages; importing such a file
+    ends a process."""
     lines(tmp_path / "mirror" / "openai" / "gsm8k" / "main" / "train.jsonl", ASKED)
     lines(tmp_path / "mirror" / "me" / "my-chats" / "default" / "train.jsonl", CHATS)
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     for package in OURS:
-        (tmp_path / f"{package}.py").write_text("raise SystemExit('a file beside the study was imported')\n")
+        (tmp_path / f"{package}.py").write_text(
+            "raise SystemExit('a file beside the study was imported')\n"
+        )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [str(dreamer), "run", study, "--mirror", "mirror", "--plain"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)

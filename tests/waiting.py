@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 PATIENCE_SECONDS = 900
-"""More than anything in these tests takes on a machine with much other work; only what hangs waits so long."""
+"""More than anything in these tests takes on a machine with much other work; only what hangs waits
+so long."""
 
 
 def until(

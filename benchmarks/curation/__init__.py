@@ -1,1 +1,2 @@
-"""Curation at size, on a synthetic corpus: deduplication alone (`deduplication`), all stages (`whole`)."""
+"""Curation at size, on a synthetic corpus: deduplication alone (`deduplication`), all stages
+(`whole`)."""

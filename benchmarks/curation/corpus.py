@@ -20,7 +20,8 @@ KNOWN = "known.npz"
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus: its folder, its characters, and pairs of rows by kind ("exact", "near", "numbers")."""
+    """A corpus: its folder, its characters, and pairs of rows by kind ("exact", "near",
+    "numbers")."""
 
     folder: Path
     characters: int
@@ -40,18 +41,24 @@ def corpus(folder: Path, documents: int, mean_words: int = MEAN_WORDS) -> Corpus
 def texts_of(folder: Path) -> Iterator[str]:
     """Yield question and response of every document as one text."""
     for batch in read_documents(folder, columns=["question", "response"]):
-        for question, response in zip(batch["question"].to_pylist(), batch["response"].to_pylist(), strict=True):
+        for question, response in zip(
+            batch["question"].to_pylist(), batch["response"].to_pylist(), strict=True
+        ):
             yield f"{question}\n{response}"
 
 
 def _write(folder: Path, documents: int, mean_words: int) -> None:
-    """Write `documents` rows: 20 % near duplicates (random words exchanged, numbers kept), 3 % exact ones, 2 % equal
-    words with other numbers; the rest are originals of 0.4 to 1.6 times the mean words, one in ten a number.
+    """Write `documents` rows: 20 % near duplicates (random words exchanged, numbers kept), 3 %
+    exact ones, 2 % equal words with other numbers; the rest are originals of 0.4 to 1.6 times the
+    mean words, one in ten a number.
 
-    A near duplicate has one exchange for every 8 to 100 words, so that Jaccard similarities reach from 0.4 to 0.95.
+    A near duplicate has one exchange for every 8 to 100 words, so that Jaccard similarities reach
+    from 0.4 to 0.95.
     """
     random = np.random.default_rng(0)
-    words = np.array(["".join(random.choice(LETTERS, length)) for length in random.integers(2, 10, 4000)], object)
+    words = np.array(
+        ["".join(random.choice(LETTERS, length)) for length in random.integers(2, 10, 4000)], object
+    )
     pairs: dict[str, list[tuple[int, int]]] = {"exact": [], "near": [], "numbers": []}
     originals: list[tuple[int, np.ndarray]] = []
     characters = 0
@@ -87,7 +94,9 @@ def _original(random: np.random.Generator, words: np.ndarray, mean_words: int) -
     return text
 
 
-def _changed(random: np.random.Generator, text: np.ndarray, words: np.ndarray, kind: str) -> np.ndarray:
+def _changed(
+    random: np.random.Generator, text: np.ndarray, words: np.ndarray, kind: str
+) -> np.ndarray:
     """Copy a document with words or numbers exchanged, or as it is."""
     text = text.copy()
     numeric = np.array([word.isdigit() for word in text])
@@ -101,7 +110,8 @@ def _changed(random: np.random.Generator, text: np.ndarray, words: np.ndarray, k
 
 
 def _as_table(texts: list[np.ndarray], start: int) -> pa.Table:
-    """Arrange texts as documents of one source: a question of twenty words, the rest the response."""
+    """Arrange texts as documents of one source: a question of twenty words, the rest the
+    response."""
     rows = range(start, start + len(texts))
     columns = {
         "id": [f"synthetic:{row}" for row in rows],

@@ -1,4 +1,5 @@
-"""Measure the cost of deduplication and what it merges; decides whether a change of the stage is kept.
+"""Measure the cost of deduplication and what it merges; decides whether a change of the stage is
+kept.
 
     python -m benchmarks.curation.deduplication [--documents 10000 60000] [--folder FOLDER]
 
@@ -35,7 +36,8 @@ BORDERS = (0.0, 0.6, SETTINGS.threshold, 0.8, 0.9, 1.01)  # of ranges of similar
 
 def measure(known: Corpus, output: Path) -> dict[str, Any]:
     """Deduplicate a corpus; a row of costs, and the documents found."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:  # so that peak memory is the stage's own
+    # so that peak memory is the stage's own
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
         stages, results, peak = fresh.submit(deduplicate_alone, known.folder, output).result()
     seconds, documents = sum(stages.values()), sum(row["documents"] for row in results["counts"])
     return {
@@ -53,7 +55,8 @@ def measure(known: Corpus, output: Path) -> dict[str, Any]:
 
 
 def deduplicate_alone(folder: Path, output: Path) -> tuple[dict[str, float], dict[str, Any], int]:
-    """Deduplicate in a process of its own: CPU seconds by step, results, and peak memory in bytes."""
+    """Deduplicate in a process of its own: CPU seconds by step, results, and peak memory in
+    bytes."""
     import pandas  # noqa: F401 (DuckDB imports it when first used, which is none of the stage's work)
 
     spent: dict[str, float] = {}
@@ -71,7 +74,8 @@ def deduplicate_alone(folder: Path, output: Path) -> tuple[dict[str, float], dic
 
 
 def fate_of_pairs(known: Corpus, output: Path) -> list[dict[str, object]]:
-    """Count, by kind of pair and range of similarity, the planted pairs and which of them were merged."""
+    """Count, by kind of pair and range of similarity, the planted pairs and which of them were
+    merged."""
     ids, sizes = [], [np.zeros(1, np.int64)]
     for _, words in word_blocks(text_column(pa.array(texts_of(known.folder)))):
         grams, offsets = distinct(*words.ngrams(SETTINGS.words))
@@ -80,7 +84,9 @@ def fate_of_pairs(known: Corpus, output: Path) -> list[dict[str, object]]:
     flat, offsets = np.concatenate(ids), np.cumsum(np.concatenate(sizes))
     survivor = np.arange(len(offsets) - 1)
     for batch in read_documents(output, kind="dropped", columns=["row", "because"]):
-        causes = [int(because.removeprefix("synthetic:")) for because in batch["because"].to_pylist()]
+        causes = [
+            int(because.removeprefix("synthetic:")) for because in batch["because"].to_pylist()
+        ]
         survivor[batch["row"].to_numpy()] = causes
     rows = []
     for kind, pairs in known.pairs.items():
@@ -90,22 +96,41 @@ def fate_of_pairs(known: Corpus, output: Path) -> list[dict[str, object]]:
             inside = (similarity >= low) & (similarity < high)
             if inside.any():
                 share = f"{100 * merged[inside].mean():.2f} %"
-                rows.append({"kind": kind, "similarity from": low, "pairs": inside.sum(), "taken for one": share})
+                rows.append(
+                    {
+                        "kind": kind,
+                        "similarity from": low,
+                        "pairs": inside.sum(),
+                        "taken for one": share,
+                    }
+                )
     return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--documents", type=int, nargs="+", default=[60_000], help="sizes of the synthetic corpus")
-    parser.add_argument("--folder", type=Path, help="where the corpora stay for another run; else they are temporary")
+    parser.add_argument(
+        "--documents", type=int, nargs="+", default=[60_000], help="sizes of the synthetic corpus"
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="where the corpora stay for another run; else they are temporary",
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="deduplication-") as temporary:
         costs = []
         for documents in sorted(options.documents):
-            known, output = corpus(options.folder or Path(temporary), documents), Path(temporary) / "output"
+            known, output = (
+                corpus(options.folder or Path(temporary), documents),
+                Path(temporary) / "output",
+            )
             costs.append(measure(known, output))
             if documents <= 200_000:
-                print_table("Pairs that were planted, by their exact similarity", fate_of_pairs(known, output))
+                print_table(
+                    "Pairs that were planted, by their exact similarity",
+                    fate_of_pairs(known, output),
+                )
             shutil.rmtree(output)
         print_table("Deduplication, read to written, one process", costs)
 

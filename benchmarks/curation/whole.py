@@ -1,12 +1,15 @@
-"""Measure the curation of a whole study; decides whether a change of any stage, or of how stages are run, is kept.
+"""Measure the curation of a whole study; decides whether a change of any stage, or of how stages
+are run, is kept.
 
-    python -m benchmarks.curation.whole [--documents 60000] [--words 150] [--cluster here local] [--folder FOLDER]
+    python -m benchmarks.curation.whole [--documents 60000] [--words 150] [--cluster here local]
+    [--folder FOLDER]
 
-Prints seconds, CPU seconds, the most memory and open files of all processes together, the bytes of the store, and a
-digest of the packed tokens, which is equal with any number of processes and on a cluster. Where this process does all
-the work, as below 100 MB of text, prints CPU seconds by stage too. `--cluster here local` curates first in this process
-or its children, then on the workers of a local Dask cluster. A million documents of 150 words are 0.8 GB; `--folder`
-keeps them for another run, and has the stores while they are measured.
+Prints seconds, CPU seconds, the most memory and open files of all processes together, the bytes of
+the store, and a digest of the packed tokens, which is equal with any number of processes and on a
+cluster. Where this process does all the work, as below 100 MB of text, prints CPU seconds by stage
+too. `--cluster here local` curates first in this process or its children, then on the workers of a
+local Dask cluster. A million documents of 150 words are 0.8 GB; `--folder` keeps them for another
+run, and has the stores while they are measured.
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ POLL_SECONDS = 0.5
 
 
 def mirror_of(folder: Path, documents: int, mean_words: int = MEAN_WORDS) -> Path:
-    """Lay the synthetic corpus out as a mirror: a data set of the documents, and one of benchmark items."""
+    """Lay the synthetic corpus out as a mirror: a data set of the documents, and one of benchmark
+    items."""
     place = corpus(folder, documents, mean_words).folder
     mirror = folder / f"mirror-of-{place.name}"
     if mirror.exists():
@@ -55,13 +59,20 @@ def mirror_of(folder: Path, documents: int, mean_words: int = MEAN_WORDS) -> Pat
             os.link(shard, rows / shard.name)
         items = partial / "synthetic" / "items" / "default"
         items.mkdir(parents=True)
-        pq.write_table(pq.read_table(shards(place)[0], schema=SCHEMA).slice(0, ITEMS), items / "test.parquet")
+        pq.write_table(
+            pq.read_table(shards(place)[0], schema=SCHEMA).slice(0, ITEMS), items / "test.parquet"
+        )
     return mirror
 
 
 def study_of(mirror: Path, root: Path, cluster: str | None) -> Study:
     """Describe a study whose data are the mirror's; its training is never run."""
-    source = {"name": "synthetic", "repository": "synthetic/documents", "question": "question", "response": "response"}
+    source = {
+        "name": "synthetic",
+        "repository": "synthetic/documents",
+        "question": "question",
+        "response": "response",
+    }
     items = {"name": "items", "repository": "synthetic/items", "split": "test", "text": "question"}
     data = {"mirror": str(mirror), "sources": [source], "tokenizer": {"vocabulary_size": 512}}
     return load_study(
@@ -78,7 +89,8 @@ def study_of(mirror: Path, root: Path, cluster: str | None) -> Study:
 
 @contextmanager
 def watched() -> Iterator[dict[str, int]]:
-    """Yield the most memory (bytes) and open files of this process and its descendants, seen twice a second."""
+    """Yield the most memory (bytes) and open files of this process and its descendants, seen twice
+    a second."""
     most, over = {"memory": 0, "open files": 0}, threading.Event()
 
     def look() -> None:
@@ -124,7 +136,9 @@ def size_of(folder: Path) -> int:
     return sum({state.st_ino: state.st_size for state in states}.values())
 
 
-def measure(mirror: Path, root: Path, cluster: str | None) -> tuple[dict[str, Any], dict[str, float]]:
+def measure(
+    mirror: Path, root: Path, cluster: str | None
+) -> tuple[dict[str, Any], dict[str, float]]:
     """Curate a mirror as a study does: what that takes in all, and CPU seconds by stage.
 
     The latter are empty where other processes did some of the work.
@@ -138,7 +152,9 @@ def measure(mirror: Path, root: Path, cluster: str | None) -> tuple[dict[str, An
     after = os.times()
     spent, by_others = sum(after[:4]) - sum(before[:4]), sum(after[2:4]) - sum(before[2:4])
     tokens = {
-        name: entry["blake2b"] for name, entry in packed.manifest["files"].items() if name.endswith((".bin", ".npy"))
+        name: entry["blake2b"]
+        for name, entry in packed.manifest["files"].items()
+        if name.endswith((".bin", ".npy"))
     }
     whole = {
         "where": cluster or "here",
@@ -150,15 +166,26 @@ def measure(mirror: Path, root: Path, cluster: str | None) -> tuple[dict[str, An
         "packed": packed.results["documents"],
         "digest": digest(tokens),
     }
-    return whole, {} if by_others or cluster else {**store.spent, "all else": spent - store.spent.total()}
+    return whole, {} if by_others or cluster else {
+        **store.spent,
+        "all else": spent - store.spent.total(),
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--documents", type=int, default=60_000, help="documents of the synthetic corpus")
-    parser.add_argument("--words", type=int, default=MEAN_WORDS, help="of a document, on average (default 150)")
-    parser.add_argument("--cluster", nargs="*", default=["here"], help="where: here, local (Dask), tcp://host:8786")
-    parser.add_argument("--folder", type=Path, help="where the corpus stays for another run; else it is temporary")
+    parser.add_argument(
+        "--documents", type=int, default=60_000, help="documents of the synthetic corpus"
+    )
+    parser.add_argument(
+        "--words", type=int, default=MEAN_WORDS, help="of a document, on average (default 150)"
+    )
+    parser.add_argument(
+        "--cluster", nargs="*", default=["here"], help="where: here, local (Dask), tcp://host:8786"
+    )
+    parser.add_argument(
+        "--folder", type=Path, help="where the corpus stays for another run; else it is temporary"
+    )
     options = parser.parse_args()
     if options.folder:
         options.folder.mkdir(parents=True, exist_ok=True)
@@ -166,7 +193,9 @@ def main() -> None:
         mirror = mirror_of(options.folder or Path(temporary), options.documents, options.words)
         rows = []
         for number, cluster in enumerate(options.cluster):
-            row, spent = measure(mirror, Path(temporary) / str(number), None if cluster == "here" else cluster)
+            row, spent = measure(
+                mirror, Path(temporary) / str(number), None if cluster == "here" else cluster
+            )
             rows.append(row)
             stages = [
                 {"stage": stage, "CPU s": seconds, "us/document": seconds / options.documents * 1e6}

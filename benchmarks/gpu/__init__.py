@@ -1,1 +1,2 @@
-"""A GPU: steps and kernels measured on one (`python -m benchmarks.gpu`), memory counted without one (`memory`)."""
+"""A GPU: steps and kernels measured on one (`python -m benchmarks.gpu`), memory counted without one
+(`memory`)."""

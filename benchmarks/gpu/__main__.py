@@ -1,11 +1,13 @@
-"""Measure training steps and kernels on one GPU; decides paths of the model on a GPU, and what presets ask of one.
+"""Measure training steps and kernels on one GPU; decides paths of the model on a GPU, and what
+presets ask of one.
 
     python -m benchmarks.gpu [--out FOLDER] [--minutes 25] [--parts steps grouped] [--tiny]
 
-Parts run in processes of their own, the most important first, and each result is written when it is known, so that a
-part that crashes, or the end of the time, costs nothing measured before: a file of JSON lines for each part, all as
-tables in `results.md`, and a log, in FOLDER. `--tiny` runs every part at toy sizes on a CPU, where nothing is compiled.
-Whether the device computes what it should is said by `pytest tests/gpu`.
+Parts run in processes of their own, the most important first, and each result is written when it is
+known, so that a part that crashes, or the end of the time, costs nothing measured before: a file of
+JSON lines for each part, all as tables in `results.md`, and a log, in FOLDER. `--tiny` runs every
+part at toy sizes on a CPU, where nothing is compiled. Whether the device computes what it should is
+said by `pytest tests/gpu`.
 """
 
 from __future__ import annotations
@@ -40,10 +42,18 @@ PARTS: dict[str, Callable[..., None]] = {  # in the order they run
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("runs/gpu"), metavar="FOLDER", help="default: runs/gpu")
-    parser.add_argument("--minutes", type=float, default=25, help="no part runs longer than this (default 25)")
-    parser.add_argument("--parts", nargs="+", default=[], metavar="PART", help=f"only these: {', '.join(PARTS)}")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/gpu"), metavar="FOLDER", help="default: runs/gpu"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=25, help="no part runs longer than this (default 25)"
+    )
+    parser.add_argument(
+        "--parts", nargs="+", default=[], metavar="PART", help=f"only these: {', '.join(PARTS)}"
+    )
     parser.add_argument("--tiny", action="store_true", help="toy sizes, on a CPU")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -96,14 +106,17 @@ def _in_child(name: str, options: argparse.Namespace, seconds: float) -> str:
         log.write(f"\n=== {name}\n")
         log.flush()
         try:
-            ended = subprocess.run([*command, *["--tiny"] * options.tiny], stdout=log, stderr=log, timeout=seconds)
+            ended = subprocess.run(
+                [*command, *["--tiny"] * options.tiny], stdout=log, stderr=log, timeout=seconds
+            )
         except subprocess.TimeoutExpired:
             return "stopped: out of time"
     return f"failed with status {ended.returncode}: see log.txt" if ended.returncode else "done"
 
 
 def _section(name: str, ended: str, out: Path) -> str:
-    """Format one part as Markdown: what the part measures, how the part ended, its rows in a table for each form."""
+    """Format one part as Markdown: what the part measures, how the part ended, its rows in a table
+    for each form."""
     function = PARTS[name].func if isinstance(PARTS[name], partial) else PARTS[name]
     lines = [f"## {name}", "", f"{' '.join(function.__doc__.split())} ({ended})"]
     path, columns = _rows_file(out, name), None

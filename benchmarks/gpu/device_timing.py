@@ -16,8 +16,20 @@ from dreamer_study.model.config import DreamerConfig, dr, dr_da, la
 Say = Callable[..., None]  # takes one result as keywords; it is on disk when this returns
 DTYPE = torch.bfloat16
 TINY = {
-    **{"vocabulary_size": 512, "hidden_size": 64, "query_heads": 4, "key_value_heads": 2, "head_size": 16},
-    **{"depth_head_size": 16, "experts": 8, "active_experts": 2, "expert_size": 32, "routing_size": 16},
+    **{
+        "vocabulary_size": 512,
+        "hidden_size": 64,
+        "query_heads": 4,
+        "key_value_heads": 2,
+        "head_size": 16,
+    },
+    **{
+        "depth_head_size": 16,
+        "experts": 8,
+        "active_experts": 2,
+        "expert_size": 32,
+        "routing_size": 16,
+    },
     "sequence_length": 64,
 }
 
@@ -35,11 +47,16 @@ class Sizes:
     def configs(self) -> dict[str, DreamerConfig]:
         """Configure LA and the variants matched to LA."""
         depth, chosen = (2, TINY) if self.tiny else (16, {})
-        return {"LA": la(depth, **chosen), "DR": dr(depth, **chosen), "DR+DA": dr_da(depth, **chosen)}
+        return {
+            "LA": la(depth, **chosen),
+            "DR": dr(depth, **chosen),
+            "DR+DA": dr_da(depth, **chosen),
+        }
 
     @property
     def micro_batches(self) -> tuple[int, ...]:
-        """Return tokens of a forward pass, ascending; a training step takes as many as the largest."""
+        """Return tokens of a forward pass, ascending; a training step takes as many as the
+        largest."""
         return (64, 128, 256) if self.tiny else (16_384, 32_768, 65_536, 131_072)
 
     @property
@@ -49,7 +66,8 @@ class Sizes:
 
 
 def milliseconds(call: Callable[[], Any], sizes: Sizes, repeats: int = 10) -> float:
-    """Measure the median time of a call after two warm-up calls: by events of the device, or by CPU time."""
+    """Measure the median time of a call after two warm-up calls: by events of the device, or by CPU
+    time."""
     for _ in range(1 if sizes.tiny else 2):
         call()
     times = []
@@ -68,8 +86,11 @@ def milliseconds(call: Callable[[], Any], sizes: Sizes, repeats: int = 10) -> fl
     return statistics.median(times)
 
 
-def both_passes(call: Callable[..., Tensor], leaves: list[Tensor], sizes: Sizes) -> dict[str, float | None]:
-    """Measure milliseconds of the forward pass and of both, and the gigabytes held at most; times are None beyond them.
+def both_passes(
+    call: Callable[..., Tensor], leaves: list[Tensor], sizes: Sizes
+) -> dict[str, float | None]:
+    """Measure milliseconds of the forward pass and of both, and the gigabytes held at most; times
+    are None beyond them.
 
     The output's gradient is random and made beforehand.
     """
@@ -91,7 +112,9 @@ def both_passes(call: Callable[..., Tensor], leaves: list[Tensor], sizes: Sizes)
     return {**found, "peak_gigabytes": peak_gigabytes(sizes)}
 
 
-def random_tensor(*shape: int, sizes: Sizes, dtype: torch.dtype = DTYPE, scale: float = 1.0) -> Tensor:
+def random_tensor(
+    *shape: int, sizes: Sizes, dtype: torch.dtype = DTYPE, scale: float = 1.0
+) -> Tensor:
     """Draw normal numbers on the device, which want a gradient."""
     return (torch.randn(*shape, device=sizes.device) * scale).to(dtype).requires_grad_()
 

@@ -1,7 +1,9 @@
-"""Measure what each part of a training step costs on the device: which path to take before writing kernels.
+"""Measure what each part of a training step costs on the device: which path to take before writing
+kernels.
 
-All on random data at the shapes of the models; experts are chosen by the routers of a new model from its own hidden
-states at half of its depth, because balanced choices, which are measured beside them, flatter a mixture of experts.
+All on random data at the shapes of the models; experts are chosen by the routers of a new model
+from its own hidden states at half of its depth, because balanced choices, which are measured beside
+them, flatter a mixture of experts.
 """
 
 from __future__ import annotations
@@ -25,7 +27,15 @@ from benchmarks.gpu.device_timing import (
 )
 from dreamer_study.model.config import DreamerConfig
 from dreamer_study.model.dreamer import Dreamer
-from dreamer_study.model.ops import Documents, Factors, Routing, attend_depth, cross_entropy_sum, route, swiglu_experts
+from dreamer_study.model.ops import (
+    Documents,
+    Factors,
+    Routing,
+    attend_depth,
+    cross_entropy_sum,
+    route,
+    swiglu_experts,
+)
 from dreamer_study.model.ops.gpu import as_on_gpu
 from dreamer_study.model.ops.torch_kernels.attention import attend_packed, takes_packed
 from dreamer_study.model.ops.torch_kernels.products import grouped_outer
@@ -34,11 +44,16 @@ from dreamer_study.model.ops.torch_kernels.routing import dispatch
 
 
 def routed(config: DreamerConfig, tokens: int, sizes: Sizes) -> Tensor:
-    """Route tokens as frequent as words: the experts [T, A] that a new model chooses at half of its depth."""
+    """Route tokens as frequent as words: the experts [T, A] that a new model chooses at half of its
+    depth."""
     with sizes.device:
         model = Dreamer(config, dtype=DTYPE).eval()
         ranks = torch.arange(config.vocabulary_size, dtype=torch.float64)
-        words = (1 / (ranks + 2.7)).multinomial(tokens, replacement=True).view(-1, min(tokens, config.sequence_length))
+        words = (
+            (1 / (ranks + 2.7))
+            .multinomial(tokens, replacement=True)
+            .view(-1, min(tokens, config.sequence_length))
+        )
     found: list[Tensor] = []
 
     def observe(depth: int, name: str, result) -> None:
@@ -58,7 +73,8 @@ def balanced(config: DreamerConfig, tokens: int, sizes: Sizes) -> Tensor:
 
 
 def grouped_products(sizes: Sizes, say: Say) -> None:
-    """Measure the three grouped products of the experts' first projection, by model, tokens and routing."""
+    """Measure the three grouped products of the experts' first projection, by model, tokens and
+    routing."""
     for name in ("LA", "DR+DA"):  # DR is as DR+DA but for a few experts more
         config = sizes.configs()[name]
         E, H, width = config.experts, config.hidden_size, 2 * config.expert_size
@@ -92,7 +108,8 @@ def grouped_products(sizes: Sizes, say: Say) -> None:
 
 
 def experts_block(sizes: Sizes, say: Say) -> None:
-    """Measure sorting, gathering and combining, then the whole experts' product with them, as written and compiled."""
+    """Measure sorting, gathering and combining, then the whole experts' product with them, as
+    written and compiled."""
     config = sizes.configs()["DR+DA"]
     T, E, H, width = sizes.tokens, config.experts, config.hidden_size, config.expert_size
     ids = routed(config, T, sizes)
@@ -127,7 +144,8 @@ def experts_block(sizes: Sizes, say: Say) -> None:
 
 
 def routing(sizes: Sizes, say: Say) -> None:
-    """Measure the router of the experts: float32 with and without tensor cores, and its selection alone."""
+    """Measure the router of the experts: float32 with and without tensor cores, and its selection
+    alone."""
     config = sizes.configs()["DR+DA"]
     H, E, R, A = config.hidden_size, config.experts, config.routing_size, config.active_experts
     x = random_tensor(sizes.tokens, H, sizes=sizes)
@@ -141,34 +159,56 @@ def routing(sizes: Sizes, say: Say) -> None:
     for precision in ("highest", "high"):
         torch.set_float32_matmul_precision(precision)
         for form, way in {"as written": weights, "compiled": compiled(weights, sizes)}.items():
-            say(what=f"router, {precision} precision, {form}", **both_passes(way, [x, query, keys], sizes))
+            say(
+                what=f"router, {precision} precision, {form}",
+                **both_passes(way, [x, query, keys], sizes),
+            )
     scores = torch.randn(sizes.tokens, E, device=sizes.device)
-    say(what=f"top {A} of {E}", ms=milliseconds(lambda: scores.topk(A, dim=-1, sorted=False), sizes))
+    say(
+        what=f"top {A} of {E}", ms=milliseconds(lambda: scores.topk(A, dim=-1, sorted=False), sizes)
+    )
     say(what=f"top 1 of {E}", ms=milliseconds(lambda: scores.argmax(dim=-1), sizes))
 
 
 def loss_head(sizes: Sizes, say: Say) -> None:
-    """Measure the head and its loss: all logits at once, in chunks, and torch's own where it has one."""
+    """Measure the head and its loss: all logits at once, in chunks, and torch's own where it has
+    one."""
     config = sizes.configs()["LA"]
     H, V = config.hidden_size, config.vocabulary_size
-    hidden, head = random_tensor(sizes.tokens, H, sizes=sizes), random_tensor(V, H, sizes=sizes, scale=H**-0.5)
+    hidden, head = (
+        random_tensor(sizes.tokens, H, sizes=sizes),
+        random_tensor(V, H, sizes=sizes, scale=H**-0.5),
+    )
     targets = torch.randint(V, (sizes.tokens,), device=sizes.device)
-    ways = {"plain": lambda hidden, head: F.cross_entropy((hidden @ head.T).float(), targets, reduction="sum")}
+    ways = {
+        "plain": lambda hidden, head: F.cross_entropy(
+            (hidden @ head.T).float(), targets, reduction="sum"
+        )
+    }
     for power in (16,) if sizes.tiny else (26, 28, 29, 30):
-        for fused in (False,) if sizes.tiny else (False, True):  # on a CPU nothing of a loss is compiled
+        # on a CPU nothing of a loss is compiled
+        for fused in (False,) if sizes.tiny else (False, True):
             ways[f"chunks of 2^{power}{', compiled' * fused}"] = partial(
                 cross_entropy_sum, targets=targets, chunk_elements=2**power, compiled=fused
             )
     if hasattr(F, "linear_cross_entropy"):
-        ways["torch's own"] = lambda hidden, head: F.linear_cross_entropy(hidden, head, targets, reduction="sum")
+        ways["torch's own"] = lambda hidden, head: F.linear_cross_entropy(
+            hidden, head, targets, reduction="sum"
+        )
     for name, way in ways.items():
         say(what=name, **both_passes(way, [hidden, head], sizes))
 
 
 def sequence_attention(sizes: Sizes, say: Say) -> None:
-    """Measure attention along the sequence: whole rows, and documents by mask or as ragged sequences."""
+    """Measure attention along the sequence: whole rows, and documents by mask or as ragged
+    sequences."""
     config = sizes.configs()["LA"]
-    N, M, K, S = config.query_heads, config.key_value_heads, config.head_size, config.sequence_length
+    N, M, K, S = (
+        config.query_heads,
+        config.key_value_heads,
+        config.head_size,
+        config.sequence_length,
+    )
     B = max(1, sizes.tokens // S)
     parts = [random_tensor(B * S, heads, K, sizes=sizes) for heads in (N, M, M)]
     labels = (torch.arange(S, device=sizes.device) // (S // 4)).expand(B, S)
@@ -211,7 +251,8 @@ def depth_attention(sizes: Sizes, say: Say) -> None:
             keys, values = (torch.stack(part, dim=2) for part in (entries[:half], entries[half:]))
             return F.scaled_dot_product_attention(query.unsqueeze(2), keys, values)
 
-        moved = (2 * depths * 3 + 4) * query.numel() * query.element_size()  # read in both passes, written in one
+        # read in both passes, written in one
+        moved = (2 * depths * 3 + 4) * query.numel() * query.element_size()
         for name, way in {
             "as written": listed,
             "compiled": compiled(listed, sizes),
@@ -222,20 +263,31 @@ def depth_attention(sizes: Sizes, say: Say) -> None:
 
 
 def weight_gradient(sizes: Sizes, say: Say) -> None:
-    """Measure gradients of the experts' weights over several depths: added up, or made at once as in training."""
+    """Measure gradients of the experts' weights over several depths: added up, or made at once as
+    in training."""
     config = sizes.configs()["DR+DA"]
-    E, A, H, F_, depths = config.experts, config.active_experts, config.hidden_size, config.expert_size, 4
+    E, A, H, F_, depths = (
+        config.experts,
+        config.active_experts,
+        config.hidden_size,
+        config.expert_size,
+        4,
+    )
     T = sizes.micro_batches[0]
     to = dispatch(routed(config, T, sizes), E)
     shapes = (T, H), (T, H), (T * A, F_), (T * A, 2 * F_)
     numbers = to.tokens.double(), to.ends.double()
     uses = [
-        Factors(*(random_tensor(*shape, sizes=sizes).detach() for shape in shapes), *numbers) for _ in range(depths)
+        Factors(*(random_tensor(*shape, sizes=sizes).detach() for shape in shapes), *numbers)
+        for _ in range(depths)
     ]
     inward, outward = (random_tensor(E, *shape, sizes=sizes) for shape in ((H, 2 * F_), (F_, H)))
 
     def each(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        sums = [torch.zeros(weights.shape, dtype=dtype, device=sizes.device) for weights in (inward, outward)]
+        sums = [
+            torch.zeros(weights.shape, dtype=dtype, device=sizes.device)
+            for weights in (inward, outward)
+        ]
         for use in uses:
             sums[0] += grouped_outer(use.x[to.tokens], use.projected, to)
             sums[1] += grouped_outer(use.hidden, use.gradient[to.tokens], to)
@@ -244,7 +296,9 @@ def weight_gradient(sizes: Sizes, say: Say) -> None:
     def at_once() -> tuple[Tensor, ...]:
         with as_on_gpu("cpu") if sizes.tiny else nullcontext():
             taps = [tap for use in gradient_taps(inward, outward, depths, T, A) for tap in use]
-        return torch.autograd.grad(taps, (inward, outward), [factor for use in uses for factor in use])
+        return torch.autograd.grad(
+            taps, (inward, outward), [factor for use in uses for factor in use]
+        )
 
     exact = each(torch.float32)
     ways = {
@@ -253,5 +307,12 @@ def weight_gradient(sizes: Sizes, say: Say) -> None:
         "all depths at once": at_once,
     }
     for name, way in ways.items():
-        errors = [((one.float() - sure).norm() / sure.norm()).item() for one, sure in zip(way(), exact, strict=True)]
-        say(what=f"{name} ({depths} depths, {T:,} tokens)", ms=milliseconds(way, sizes), relative_error=max(errors))
+        errors = [
+            ((one.float() - sure).norm() / sure.norm()).item()
+            for one, sure in zip(way(), exact, strict=True)
+        ]
+        say(
+            what=f"{name} ({depths} depths, {T:,} tokens)",
+            ms=milliseconds(way, sizes),
+            relative_error=max(errors),
+        )

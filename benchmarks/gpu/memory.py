@@ -1,11 +1,13 @@
-"""Count what a training step holds of a GPU's memory and how often the host waits, without a GPU; decides presets.
+"""Count what a training step holds of a GPU's memory and how often the host waits, without a GPU;
+decides presets.
 
     python -m benchmarks.gpu.memory [PRESET ...]
 
-A step of two micro-batches runs at full size on a pretended device: torch's fake tensors have a shape, a type and a
-device, and compute nothing. The device is a registered stand-in, as a build of torch without CUDA has no streams for a
-backward pass on "cuda"; `as_on_gpu` makes the network take the paths of a GPU on it. What stays on the CPU is computed
-as ever. All is counted as without torch.compile, which keeps less. Uses functions that torch may change without notice.
+A step of two micro-batches runs at full size on a pretended device: torch's fake tensors have a
+shape, a type and a device, and compute nothing. The device is a registered stand-in, as a build of
+torch without CUDA has no streams for a backward pass on "cuda"; `as_on_gpu` makes the network take
+the paths of a GPU on it. What stays on the CPU is computed as ever. All is counted as without
+torch.compile, which keeps less. Uses functions that torch may change without notice.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
+from torch.utils.backend_registration import (
+    _DummyBackendModule,
+    _setup_privateuseone_for_python_backend,
+)
 
 from benchmarks.random_stream import write_random_stream, write_run
 from dreamer_study.flows.plan.model_plan import plan_models
@@ -39,12 +44,14 @@ PRESETS = ("gpu-small", "paper-mini", "paper-16", "paper-32")
 SETTINGS = ("micro_batch_tokens", "checkpointing", "averaging", "loss_on")  # of a study's training
 TORCH = "2.13"  # whose private functions are used here
 NAME = "pretended"
-DOCUMENT = 512  # tokens of a document, where an operation's result has as many rows as there are documents
+# tokens of a document, where an operation's result has as many rows as there are documents
+DOCUMENT = 512
 aten = torch.ops.aten
 
 
 def read_preset(preset: str) -> tuple[dict[str, DreamerConfig], dict[str, Any]]:
-    """Read the models of a preset by their names, and the settings that change what a step asks for."""
+    """Read the models of a preset by their names, and the settings that change what a step asks
+    for."""
     study = load_study(preset)
     settings = {name: getattr(study.training, name) for name in SETTINGS}
     settings["micro_batch_tokens"] = settings["micro_batch_tokens"] or study.training.batch_tokens
@@ -53,7 +60,8 @@ def read_preset(preset: str) -> tuple[dict[str, DreamerConfig], dict[str, Any]]:
 
 
 def count_step(config: DreamerConfig, settings: dict[str, Any]) -> Ledger:
-    """Count an optimiser step of two micro-batches of a new model, which has no moments before it."""
+    """Count an optimiser step of two micro-batches of a new model, which has no moments before
+    it."""
     micro, length = settings["micro_batch_tokens"], config.sequence_length
     with tempfile.TemporaryDirectory() as place, pretended_gpu() as ledger:
         data = write_random_stream(
@@ -72,7 +80,8 @@ def count_step(config: DreamerConfig, settings: dict[str, Any]) -> Ledger:
 
 
 class Ledger(TorchDispatchMode):
-    """Counts the bytes that tensors on the pretended device hold, now and at most, and the waits of the host."""
+    """Counts the bytes that tensors on the pretended device hold, now and at most, and the waits of
+    the host."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +102,9 @@ class Ledger(TorchDispatchMode):
             if not kwargs.get("non_blocking"):
                 self.waits.append("copy from the host")
             dtype = kwargs.get("dtype") or given[0].dtype
-            result = torch.empty_strided(given[0].shape, given[0].stride(), dtype=dtype, device=wanted)
+            result = torch.empty_strided(
+                given[0].shape, given[0].stride(), dtype=dtype, device=wanted
+            )
         else:
             result = func(*args, **kwargs)
         if not func.is_view and func.namespace != "prim":
@@ -112,7 +123,9 @@ class Ledger(TorchDispatchMode):
     def _wait(self, func, tensor: Tensor) -> Any:
         self.waits.append(func.overloadpacket.__name__)
         if func is aten.nonzero.default:
-            return tensor.new_empty((max(1, tensor.numel() // DOCUMENT), tensor.ndim), dtype=torch.long)
+            return tensor.new_empty(
+                (max(1, tensor.numel() // DOCUMENT), tensor.ndim), dtype=torch.long
+            )
         return True if tensor.dtype == torch.bool else 0
 
     def _hold(self, storage: torch.UntypedStorage) -> None:
@@ -150,7 +163,9 @@ def pretended_gpu() -> Iterator[Ledger]:
         stack.enter_context(patch.object(torch, "tensor", partial(_tensor, torch.tensor)))
         stack.enter_context(patch.object(F, "scaled_dot_product_attention", _attention))
         stack.enter_context(patch.object(F, "rms_norm", _rms_norm))
-        stack.enter_context(patch.object(FakeTensor, "tolist", lambda tensor: tensor.cpu().tolist()))
+        stack.enter_context(
+            patch.object(FakeTensor, "tolist", lambda tensor: tensor.cpu().tolist())
+        )
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         yield stack.enter_context(Ledger())
 
@@ -161,19 +176,29 @@ def _tensor(make: Callable[..., Tensor], values: Any, device: Any = None, **opti
 
 
 def _rms_norm(x: Tensor, shape: tuple[int, ...], eps: float) -> Tensor:
-    """Choose CUDA's kernel for a norm without a gain: on this device torch would split the norm into products."""
+    """Choose CUDA's kernel for a norm without a gain: on this device torch would split the norm
+    into products."""
     return aten._fused_rms_norm(x, list(shape), None, eps)[0]
 
 
 def _attention(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, *, is_causal=False, enable_gqa=False
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    *,
+    is_causal=False,
+    enable_gqa=False,
 ) -> Tensor:
-    """Choose as CUDA does: flash attention without a mask, attention of efficient memory with one."""
+    """Choose as CUDA does: flash attention without a mask, attention of efficient memory with
+    one."""
     if attn_mask is None:
         return aten._scaled_dot_product_flash_attention(query, key, value, 0.0, is_causal)[0]
     assert not enable_gqa
     mask = attn_mask.expand(len(query), query.shape[1], *attn_mask.shape[2:])
-    return aten._scaled_dot_product_efficient_attention(query, key, value, mask, False, 0.0, is_causal)[0]
+    return aten._scaled_dot_product_efficient_attention(
+        query, key, value, mask, False, 0.0, is_causal
+    )[0]
 
 
 def main() -> None:

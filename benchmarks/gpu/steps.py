@@ -13,7 +13,14 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.gpu.device_timing import DTYPE, Say, Sizes, forget_peak, milliseconds, peak_gigabytes
+from benchmarks.gpu.device_timing import (
+    DTYPE,
+    Say,
+    Sizes,
+    forget_peak,
+    milliseconds,
+    peak_gigabytes,
+)
 from benchmarks.random_stream import write_random_stream, write_run
 from dreamer_study.model.accounting import training_flops_per_token
 from dreamer_study.model.ops.device import device_name, peak_flops
@@ -27,8 +34,12 @@ NVIDIA = "driver_version,clocks.sm,clocks.mem,power.draw,power.limit,temperature
 
 
 def facts(sizes: Sizes, say: Say) -> None:
-    """Report versions, the device's clocks, and two ceilings: bytes copied and bfloat16 products a second."""
-    say(what="Python, torch, CUDA", value=f"{platform.python_version()}, {torch.__version__}, {torch.version.cuda}")
+    """Report versions, the device's clocks, and two ceilings: bytes copied and bfloat16 products a
+    second."""
+    say(
+        what="Python, torch, CUDA",
+        value=f"{platform.python_version()}, {torch.__version__}, {torch.version.cuda}",
+    )
     say(what="device", value=device_name(sizes.device))
     if not sizes.tiny:
         command = ["nvidia-smi", f"--query-gpu={NVIDIA}", "--format=csv,noheader", "--id=0"]
@@ -45,12 +56,15 @@ def facts(sizes: Sizes, say: Say) -> None:
 
 
 def steps(sizes: Sizes, say: Say, variant: str) -> None:
-    """Measure training steps: compiled, on packed documents, recomputed, and as written; trace the compiled ones."""
+    """Measure training steps: compiled, on packed documents, recomputed, and as written; trace the
+    compiled ones."""
     *smaller, largest = sizes.micro_batches
     for micro in reversed(smaller):  # the largest that memory allows
         if _measure(sizes, say, variant, micro, compile=True, trace=True):
             break
-    _measure(sizes, say, variant, micro, compile=True, lengths=(8, 32) if sizes.tiny else (200, 1800))
+    _measure(
+        sizes, say, variant, micro, compile=True, lengths=(8, 32) if sizes.tiny else (200, 1800)
+    )
     _measure(sizes, say, variant, largest, compile=True, checkpointing=True)
     for micro in sizes.micro_batches:
         if not _measure(sizes, say, variant, micro):
@@ -68,12 +82,22 @@ def _measure(
     lengths: tuple[int, int] | None = None,
     trace: bool = False,
 ) -> bool:
-    """Measure one setting and say its numbers; False where memory was short. Documents are whole rows by default."""
-    settings = {"variant": variant, "micro_batch": micro, "compiled": compile, "recomputed": checkpointing}
+    """Measure one setting and say its numbers; False where memory was short. Documents are whole
+    rows by default."""
+    settings = {
+        "variant": variant,
+        "micro_batch": micro,
+        "compiled": compile,
+        "recomputed": checkpointing,
+    }
     settings["documents"] = "packed" if lengths else "whole rows"
     forget_peak(sizes)
     with tempfile.TemporaryDirectory() as place:
-        recipe = {"micro_batch_tokens": micro, "compile": compile and not sizes.tiny, "checkpointing": checkpointing}
+        recipe = {
+            "micro_batch_tokens": micro,
+            "compile": compile and not sizes.tiny,
+            "checkpointing": checkpointing,
+        }
         trainer = _trainer(Path(place), sizes, variant, lengths, **recipe)
         times, started, tokens = [], time.perf_counter(), 0
         for _ in range(1 + TIMED_STEPS):  # the first compiles and allocates
@@ -92,7 +116,9 @@ def _measure(
             times.append(time.perf_counter() - started)
             started, tokens = time.perf_counter(), trainer.tokens - before
         seconds, stream = statistics.median(times[1:]), trainer.stream
-        flops = training_flops_per_token(trainer.run.model, stream.document_length, stream.target_share)
+        flops = training_flops_per_token(
+            trainer.run.model, stream.document_length, stream.target_share
+        )
         peak = peak_flops(device_name(sizes.device), trainer.precision)
         say(
             **settings,
@@ -110,7 +136,9 @@ def _measure(
     return True
 
 
-def _trainer(root: Path, sizes: Sizes, variant: str, lengths: tuple[int, int] | None, **recipe: object) -> Trainer:
+def _trainer(
+    root: Path, sizes: Sizes, variant: str, lengths: tuple[int, int] | None, **recipe: object
+) -> Trainer:
     """Build a trainer over random tokens; `recipe` are settings of its training."""
     config, batch_tokens = sizes.configs()[variant], sizes.micro_batches[-1]
     data = write_random_stream(
@@ -123,12 +151,14 @@ def _trainer(root: Path, sizes: Sizes, variant: str, lengths: tuple[int, int] | 
     recipe |= {"batch_tokens": batch_tokens, "precision": "bfloat16", "device": sizes.device.type}
     run = write_run(root / "run", data, config, **recipe)
     torch._dynamo.reset()
-    torch.compiler.set_stance("default")  # the trainer before allowed no compiling after its first step
+    # the trainer before allowed no compiling after its first step
+    torch.compiler.set_stance("default")
     return Trainer(run)
 
 
 def _say_kernels(trainer: Trainer, say: Say) -> None:
-    """Trace steps, and say what takes longest: kernels of the device, or torch's operations on a CPU."""
+    """Trace steps, and say what takes longest: kernels of the device, or torch's operations on a
+    CPU."""
     events = json.loads(write_trace(trainer, TRACED_STEPS).read_text())["traceEvents"]
     kind = "kernel" if trainer.device.type == "cuda" else "cpu_op"
     spent, calls = Counter[str](), Counter[str]()
@@ -138,4 +168,9 @@ def _say_kernels(trainer: Trainer, say: Say) -> None:
             calls[event["name"]] += 1
     for name, microseconds in spent.most_common(LONGEST):
         share, each = microseconds / spent.total(), microseconds / TRACED_STEPS / 1e3
-        say(kernel=name[:100], ms_of_a_step=each, share=share, calls_of_a_step=calls[name] / TRACED_STEPS)
+        say(
+            kernel=name[:100],
+            ms_of_a_step=each,
+            share=share,
+            calls_of_a_step=calls[name] / TRACED_STEPS,
+        )

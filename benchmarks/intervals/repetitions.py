@@ -1,9 +1,10 @@
-"""Repeat a study: what all repetitions say together, and how often one's interval holds that; decides what README says.
+"""Repeat a study: what all repetitions say together, and how often one's interval holds that;
+decides what README says.
 
     python -m benchmarks.intervals.repetitions demo folder --times 10
 
-Repetition k draws its world with the seed k, and trains with the seeds that follow those of repetition k - 1;
-repetition 0 is the study itself. What is done already is not done again.
+Repetition k draws its world with the seed k, and trains with the seeds that follow those of
+repetition k - 1; repetition 0 is the study itself. What is done already is not done again.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ def repetition(study: dict[str, Any], number: int) -> dict[str, Any]:
 def summary(intervals: pd.DataFrame) -> pd.DataFrame:
     """Summarise the intervals of repetitions: a row for each metric, task, depth and variant.
 
-    `intervals` has these columns and `factor`, `low`, `high`, a row for each repetition; one without a factor or an
-    interval does not count. Means are geometric; `mean_low` to `mean_high` is the 95 % interval of the mean by the
+    `intervals` has these columns and `factor`, `low`, `high`, a row for each repetition; one
+    without a factor or an interval does not count. Means are geometric; `mean_low` to `mean_high`
+    is the 95 % interval of the mean by the
     `deviation` between repetitions, the standard deviation of the logarithm of a factor.
     """
 
@@ -84,11 +86,16 @@ def summary(intervals: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Run the repetitions, then print every interval and their summary (also as CSV), and the pooled noise."""
+    """Run the repetitions, then print every interval and their summary (also as CSV), and the
+    pooled noise."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("study", help="a preset, or a study file with the built-in problems")
-    parser.add_argument("folder", type=Path, help="holds a study file, a root and a log for each repetition")
-    parser.add_argument("--times", type=int, default=10, help="number of repetitions, the study itself among them")
+    parser.add_argument(
+        "folder", type=Path, help="holds a study file, a root and a log for each repetition"
+    )
+    parser.add_argument(
+        "--times", type=int, default=10, help="number of repetitions, the study itself among them"
+    )
     options = parser.parse_args()
     study = load_study(options.study)
     content = study.model_dump(mode="json", exclude_unset=True)
@@ -96,9 +103,20 @@ def main() -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     intervals, noise = [], []
     for number in range(options.times):
-        path, root = options.folder / f"repetition{number}.yaml", options.folder / f"repetition{number}"
+        path, root = (
+            options.folder / f"repetition{number}.yaml",
+            options.folder / f"repetition{number}",
+        )
         path.write_text(yaml.safe_dump(repetition(content, number), sort_keys=False))
-        command = [sys.executable, "-m", "dreamer_study.flows.commands.cli", "run", str(path), "--root", str(root)]
+        command = [
+            sys.executable,
+            "-m",
+            "dreamer_study.flows.commands.cli",
+            "run",
+            str(path),
+            "--root",
+            str(root),
+        ]
         with path.with_suffix(".log").open("ab") as log:
             subprocess.run(command, stdout=log, stderr=log, check=True)
         intervals.append(query(root / "results.duckdb", INTERVALS).assign(repetition=number))
@@ -108,9 +126,16 @@ def main() -> None:
     bounds = found.rename(columns={"factor": "bound", "low": "bound_low", "high": "bound_high"})
     bounds.to_csv(options.folder / "repetitions.csv", index=False, float_format="%.4g")
     summary(found).to_csv(options.folder / "summary.csv", index=False, float_format="%.4g")
-    print(found.sort_values(["metric", "task", "variant", "repetition"]).round(3).to_string(index=False), "\n")
+    print(
+        found.sort_values(["metric", "task", "variant", "repetition"])
+        .round(3)
+        .to_string(index=False),
+        "\n",
+    )
     print(summary(found).round(3).to_string(index=False), "\n")
-    pooled = pd.concat(noise).groupby(["metric", "task"]).agg(lambda values: np.sqrt((values**2).mean()))
+    pooled = (
+        pd.concat(noise).groupby(["metric", "task"]).agg(lambda values: np.sqrt((values**2).mean()))
+    )
     print(pooled.round(3).to_string())
 
 

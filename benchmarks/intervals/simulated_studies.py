@@ -1,8 +1,10 @@
-"""Simulate studies of models trained with several seeds, whose true curves are known, for `intervals.coverage`.
+"""Simulate studies of models trained with several seeds, whose true curves are known, for
+`intervals.coverage`.
 
-Seeds of a model differ in when they learn: by a shift of the whole curve in log tokens, normal or heavy-tailed, or by
-one skill, half of the rise, that clicks late. A study is one draw of seeds and items; every item has a difficulty that
-all runs meet, and luck that is a run's own, half of it for the whole training and half for each checkpoint.
+Seeds of a model differ in when they learn: by a shift of the whole curve in log tokens, normal or
+heavy-tailed, or by one skill, half of the rise, that clicks late. A study is one draw of seeds and
+items; every item has a difficulty that all runs meet, and luck that is a run's own, half of it for
+the whole training and half for each checkpoint.
 """
 
 from __future__ import annotations
@@ -16,14 +18,16 @@ from scipy.special import ndtri
 
 Law = Callable[[np.ndarray], np.ndarray]  # accuracy, or loss, at shares of the training
 FORMS = ("normal", "heavy tails", "late skill")  # in which the seeds of a model differ
-OF_ITEM, OF_RUN, OF_CHECKPOINT = math.sqrt(0.5), 0.5, 0.5  # parts of what decides an answer; squares add up to 1
+# parts of what decides an answer; squares add up to 1
+OF_ITEM, OF_RUN, OF_CHECKPOINT = math.sqrt(0.5), 0.5, 0.5
 LOSS_SPREAD = 0.6  # standard deviation of the items' log losses
 CHANCE = 0.1
 
 
 @dataclass(frozen=True)
 class Design:
-    """Baseline and variant: their laws, and how far their seeds lie apart, as standard deviations of log tokens."""
+    """Baseline and variant: their laws, and how far their seeds lie apart, as standard deviations
+    of log tokens."""
 
     laws: tuple[Law, Law]
     spreads: tuple[float, float]
@@ -45,7 +49,11 @@ class Design:
             delays = 2 * spread * random.exponential(size=(seeds, 1))
             return (law(self.share) + law(self.share * np.exp(-delays))) / 2
         heavy = form == "heavy tails"
-        shifts = random.standard_t(3, (seeds, 1)) / math.sqrt(3) if heavy else random.standard_normal((seeds, 1))
+        shifts = (
+            random.standard_t(3, (seeds, 1)) / math.sqrt(3)
+            if heavy
+            else random.standard_normal((seeds, 1))
+        )
         return law(self.share * np.exp(-spread * shifts))
 
     def expected(self, model: int) -> np.ndarray:
@@ -59,7 +67,8 @@ class Design:
 
 
 def rising(ceiling: float, half: float, exponent: float, speed: float = 1.0) -> Law:
-    """Make an accuracy from chance to a ceiling, half way up at the share `half`; with `speed` 2 in half the tokens."""
+    """Make an accuracy from chance to a ceiling, half way up at the share `half`; with `speed` 2 in
+    half the tokens."""
     return lambda t: ceiling - (ceiling - CHANCE) / (1 + (speed * t / half) ** exponent)
 
 
@@ -70,7 +79,9 @@ def stretched(ceiling: float, half: float, exponent: float, speed: float = 1.0) 
 
 def bent(ceiling: float, half: float, exponent: float, speed: float = 1.0) -> Law:
     """Make an accuracy with equal ends by a straight line in log tokens, then exactly constant."""
-    return lambda t: CHANCE + (ceiling - CHANCE) * np.clip(0.5 + exponent / 4 * np.log(speed * t / half), 0, 1)
+    return lambda t: (
+        CHANCE + (ceiling - CHANCE) * np.clip(0.5 + exponent / 4 * np.log(speed * t / half), 0, 1)
+    )
 
 
 def falling(lowest: float, half: float, exponent: float, speed: float = 1.0) -> Law:
@@ -81,9 +92,10 @@ def falling(lowest: float, half: float, exponent: float, speed: float = 1.0) -> 
 def population(random: np.random.Generator, seeds: int) -> Design:
     """Draw a design as studies may come; the draw was fixed before any coverage was looked at.
 
-    The variant is faster by a factor between 1/2 and 3 (log-uniform) on the same form of curve, one of three or a loss;
-    its ceiling differs by 0.03 (normal). 8 to 20 checkpoints, 200 to 1,600 items. Seeds lie 0.1 to 0.3 apart in log
-    tokens (log-uniform, each model by itself), in one of three forms.
+    The variant is faster by a factor between 1/2 and 3 (log-uniform) on the same form of curve, one
+    of three or a loss; its ceiling differs by 0.03 (normal). 8 to 20 checkpoints, 200 to 1,600
+    items. Seeds lie 0.1 to 0.3 apart in log tokens (log-uniform, each model by itself), in one of
+    three forms.
     """
 
     def between(low: float, high: float) -> float:
@@ -96,12 +108,17 @@ def population(random: np.random.Generator, seeds: int) -> Design:
     laws = form(ceiling, half, exponent), form(other, half, exponent, speed)
     if loss:
         laws = falling(1 - ceiling, half, exponent), falling(1 - other, half, exponent, speed)
-    spreads, forms = zip(*((between(0.1, 0.3), FORMS[random.integers(3)]) for _ in laws), strict=True)
-    return Design(laws, spreads, forms, int(random.integers(8, 21)), seeds, round(between(200, 1600)), loss)
+    spreads, forms = zip(
+        *((between(0.1, 0.3), FORMS[random.integers(3)]) for _ in laws), strict=True
+    )
+    return Design(
+        laws, spreads, forms, int(random.integers(8, 21)), seeds, round(between(200, 1600)), loss
+    )
 
 
 def scores(of: Design, random: np.random.Generator) -> np.ndarray:
-    """Draw one study: scores [I, 2, N, C] of items, models, seeds and checkpoints; more is better."""
+    """Draw one study: scores [I, 2, N, C] of items, models, seeds and checkpoints; more is
+    better."""
     levels = np.stack([of.levels(model, of.seeds, random) for model in range(2)])
     fate = OF_ITEM * random.standard_normal((of.items, 1, 1, 1))
     fate = fate + OF_RUN * random.standard_normal((of.items, 2, of.seeds, 1))

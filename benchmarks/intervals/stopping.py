@@ -1,9 +1,11 @@
-"""Count how often the interval at stopping holds the true factor, where seeds are added until the interval is narrow.
+"""Count how often the interval at stopping holds the true factor, where seeds are added until the
+interval is narrow.
 
     python -m benchmarks.intervals.stopping [--studies 400] [--high-over-low 1.25]
 
-The studies are those of `intervals.coverage`, with the looks of sql/statistics/sequential.py. Beside the share in
-percent stand that of plain 95 % intervals, looked at as often, and how many studies stopped at each look.
+The studies are those of `intervals.coverage`, with the looks of sql/statistics/sequential.py.
+Beside the share in percent stand that of plain 95 % intervals, looked at as often, and how many
+studies stopped at each look.
 """
 
 from __future__ import annotations
@@ -31,13 +33,18 @@ def main() -> None:
         for seeds in LOOKS:
             curves = curves_of(of, answered[:, :, :seeds], random)
             found = mean_factor_interval(*curves, NOMINAL)
-            if found.low is not None and (found.high / found.low <= options.high_over_low or seeds == LOOKS[-1]):
+            if found.low is not None and (
+                found.high / found.low <= options.high_over_low or seeds == LOOKS[-1]
+            ):
                 usual = mean_factor_interval(*curves)
                 stopped[seeds] += 1
                 inside.append(found.low <= true <= found.high)
                 plain.append(usual.low <= true <= usual.high)
                 break
-    print(f"in the interval {100 * np.mean(inside):.1f}, in the plain one {100 * np.mean(plain):.1f}", flush=True)
+    print(
+        f"in the interval {100 * np.mean(inside):.1f}, in the plain one {100 * np.mean(plain):.1f}",
+        flush=True,
+    )
     print(f"studies by seeds at the end {dict(sorted(stopped.items()))}")
 
 

@@ -1,11 +1,13 @@
-"""Measure what curation finds of planted duplicates and leaks; decides whether a change of its rules is kept.
+"""Measure what curation finds of planted duplicates and leaks; decides whether a change of its
+rules is kept.
 
     python -m benchmarks.truth [--documents 5000]
 
-The built-in world plants exact and near duplicates, variants in other numbers and leaks of its benchmarks in eight
-edits. Its documents are short, so near duplicates at given Jaccard similarities are planted here, among worked
-solutions of its problems: words that are neither names nor numbers are exchanged until the Jaccard similarity of the
-5-grams is as low as asked for. `benchmarks.truth.lookalikes` does as much with real problems that look alike.
+The built-in world plants exact and near duplicates, variants in other numbers and leaks of its
+benchmarks in eight edits. Its documents are short, so near duplicates at given Jaccard similarities
+are planted here, among worked solutions of its problems: words that are neither names nor numbers
+are exchanged until the Jaccard similarity of the 5-grams is as low as asked for.
+`benchmarks.truth.lookalikes` does as much with real problems that look alike.
 """
 
 from __future__ import annotations
@@ -38,13 +40,15 @@ from dreamer_study.pipeline.worlds.settings import WorldSettings
 from dreamer_study.pipeline.worlds.tasks import world_items
 from dreamer_study.pipeline.worlds.world import WORLD_SOURCES, write_world
 
-SIMILARITIES = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)  # lower ends of ranges; duplicates are those from 0.7
+# lower ends of ranges; duplicates are those from 0.7
+SIMILARITIES = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 WIDTH = 0.05
 Truth = list[tuple[str, str, str, str]]  # kind, edit, id, id of the original or nothing
 
 
 def planted(folder: Path, documents: int) -> tuple[list[Path], Truth, pa.Table]:
-    """Write the world and the worked solutions; return the sources, what was planted, the benchmark items."""
+    """Write the world and the worked solutions; return the sources, what was planted, the benchmark
+    items."""
     mirror = folder / "world"
     write_world(mirror, WorldSettings(documents=documents, leak_edits=EDITS, leaked=0.4))
     source = resolve_source(WORLD_SOURCES["stories"])
@@ -68,7 +72,8 @@ def planted(folder: Path, documents: int) -> tuple[list[Path], Truth, pa.Table]:
 
 
 def plant_similar(solutions: list[str], output: Path, originals: int) -> Truth:
-    """Write solutions, and of each a near duplicate in a range of SIMILARITIES and a variant with another number."""
+    """Write solutions, and of each a near duplicate in a range of SIMILARITIES and a variant with
+    another number."""
     draw = random.Random(0)
     texts = [text for text in solutions if len(text.split()) >= 60][:originals]
     words = sorted({word for text in texts for word in text.split() if exchangeable(word)})
@@ -89,7 +94,8 @@ def plant_similar(solutions: list[str], output: Path, originals: int) -> Truth:
 
 
 def worked(source: Path, clean: set[str]) -> Iterator[str]:
-    """Yield questions of the world's clean rows with the reasoning of their traces, without the marks."""
+    """Yield questions of the world's clean rows with the reasoning of their traces, without the
+    marks."""
     for batch in read_documents(source, columns=["id", "question", "response"]):
         for row in batch.to_pylist():
             if row["id"] in clean and row["response"].startswith("<think>"):
@@ -102,7 +108,8 @@ def exchangeable(word: str) -> bool:
 
 
 def similar(draw: random.Random, text: str, low: float, words: list[str]) -> str | None:
-    """Edit a copy until its Jaccard similarity lies between `low` and `low + WIDTH`; None where no edit does."""
+    """Edit a copy until its Jaccard similarity lies between `low` and `low + WIDTH`; None where no
+    edit does."""
     original = ngrams(text)
     for _ in range(20):
         edited = text.split(" ")
@@ -142,7 +149,9 @@ def measure(folder: Path, documents: int) -> None:
     groups: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for kind, edit, name, of in truth:
         if kind in ("leak", "clean"):
-            found = name in dropped["curated"] or (kind == "leak" and survivor.get(name) in dropped["curated"])
+            found = name in dropped["curated"] or (
+                kind == "leak" and survivor.get(name) in dropped["curated"]
+            )
         else:
             found = survivor.get(name, name) == survivor.get(of, of)
         groups[kind, edit].append(found)
@@ -161,10 +170,14 @@ def measure(folder: Path, documents: int) -> None:
             for (kind, edit), found in sorted(groups.items())
         ],
     )
-    print_table("Precision: of what was removed, what was planted for it", precision(truth, dropped))
+    print_table(
+        "Precision: of what was removed, what was planted for it", precision(truth, dropped)
+    )
 
 
-def precision(truth: Truth, dropped: dict[str, dict[str, tuple[str, str]]]) -> list[dict[str, object]]:
+def precision(
+    truth: Truth, dropped: dict[str, dict[str, tuple[str, str]]]
+) -> list[dict[str, object]]:
     """Count by reason how many documents were dropped, and how many of them rightly."""
     original = {name: of for kind, _, name, of in truth if kind in ("exact", "near")}
     leaks = {name for kind, _, name, _ in truth if kind == "leak"}
@@ -185,8 +198,12 @@ def precision(truth: Truth, dropped: dict[str, dict[str, tuple[str, str]]]) -> l
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.truth", description=__doc__.splitlines()[0])
-    parser.add_argument("--documents", type=int, default=5_000, help="documents of the built-in world")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.truth", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--documents", type=int, default=5_000, help="documents of the built-in world"
+    )
     with tempfile.TemporaryDirectory(prefix="truth-") as folder:
         measure(Path(folder), parser.parse_args().documents)
 

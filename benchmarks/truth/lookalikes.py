@@ -1,9 +1,11 @@
-"""Measure decontamination on real problems that look alike; decides whether a change of its rules is kept.
+"""Measure decontamination on real problems that look alike; decides whether a change of its rules
+is kept.
 
     python -m benchmarks.truth.lookalikes --mirror FOLDER [--each 300]
 
-Items of real benchmarks are planted as copies in another style, which must be found, and as other problems of like
-wording, which must stay. Real training rows show what is removed of natural neighbours. Prints some of what went wrong.
+Items of real benchmarks are planted as copies in another style, which must be found, and as other
+problems of like wording, which must stay. Real training rows show what is removed of natural
+neighbours. Prints some of what went wrong.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from dreamer_study.pipeline.decontaminate.settings import DecontaminationSetting
 from dreamer_study.pipeline.text.number_words import CARDINALS
 
 BENCHMARKS = ("gsm8k", "mathqa", "mmlu_math")
-EXCHANGED_FROM = 8  # words: a word exchanged in a shorter item makes another problem as often as not
+# words: a word exchanged in a shorter item makes another problem as often as not
+EXCHANGED_FROM = 8
 SHOWN = 5  # wrong documents that are printed
 LATIN, CYRILLIC = "aeopcxyAEOPCXHKMT", "аеорсхуАЕОРСХНКМТ"
 WORDS = ("coloured", "rather", "market", "quickly", "garden", "silver", "under", "brother")
@@ -41,11 +44,13 @@ SPELLED = {str(value): word for word, value in CARDINALS.items()}
 MORE = "A shop nearby sold 14 toy trains."
 WORD = re.compile(r"(?<![\w\\{$^])[A-Za-z]{3,}(?![\w}$^])")
 Item = dict[str, str]
-Edit = Callable[[Random, str, str], str]  # of a problem, given another one; an empty text where the edit does not apply
+# of a problem, given another one; an empty text where the edit does not apply
+Edit = Callable[[Random, str, str], str]
 
 
 class Planted(NamedTuple):
-    """A document: its kind, the id of the item that a planted one was made from, and its final answer."""
+    """A document: its kind, the id of the item that a planted one was made from, and its final
+    answer."""
 
     kind: str
     question: str
@@ -68,7 +73,9 @@ def as_html(draw: Random, text: str, other: str) -> str:
 
 def as_unicode(draw: Random, text: str, other: str) -> str:
     """Exchange apostrophes, signs and a few blanks for typographic ones."""
-    return text.replace("'", "’").replace(" - ", " − ").replace(" * ", " × ").replace(" ", "\u00a0", 3)
+    return (
+        text.replace("'", "’").replace(" - ", " − ").replace(" * ", " × ").replace(" ", "\u00a0", 3)
+    )
 
 
 def with_lookalikes(draw: Random, text: str, other: str) -> str:
@@ -112,8 +119,12 @@ COPIES: dict[str, Edit] = {
     "Unicode signs": as_unicode,
     "look-alike letters": with_lookalikes,
     "within a longer text": within,
-    "numbers in words": lambda draw, text, other: WHOLE.sub(lambda match: SPELLED.get(match[0], match[0]), text),
-    "a sentence more, equal answer": lambda draw, text, other: re.sub(r"(?<=\. )(?=[A-Z])", f"{MORE} ", text, count=1),
+    "numbers in words": lambda draw, text, other: WHOLE.sub(
+        lambda match: SPELLED.get(match[0], match[0]), text
+    ),
+    "a sentence more, equal answer": lambda draw, text, other: re.sub(
+        r"(?<=\. )(?=[A-Z])", f"{MORE} ", text, count=1
+    ),
 }
 EXCHANGES: dict[str, Edit] = {
     "another word": at_one(WORD, lambda draw, _: draw.choice(WORDS)),
@@ -121,14 +132,18 @@ EXCHANGES: dict[str, Edit] = {
     "one word more": at_one(WORD, lambda draw, word: f"{word} {draw.choice(WORDS)}"),
 }
 OTHERS: dict[str, Edit] = {
-    "all numbers swapped": lambda draw, text, other: NUMBER.sub(lambda match: other_number(draw, match[0]), text),
+    "all numbers swapped": lambda draw, text, other: NUMBER.sub(
+        lambda match: other_number(draw, match[0]), text
+    ),
     "one number swapped": at_one(NUMBER, other_number),
     "set-up with another question": another_question,
     "another word and answer": at_one(WORD, lambda draw, _: draw.choice(WORDS)),
 }
 SOLUTIONS: dict[str, Callable[[str], str]] = {
     "solution only": lambda solution: solution,
-    "solution only, without annotations": lambda solution: re.sub("<<[^<>]*>>", "", solution).split("####")[0],
+    "solution only, without annotations": lambda solution: re.sub("<<[^<>]*>>", "", solution).split(
+        "####"
+    )[0],
 }
 GENERIC = "generic stem, other options"
 
@@ -159,7 +174,11 @@ def planted(items: list[Item], solutions: dict[str, str], each: int) -> Iterator
         for item in draw.sample(sorted(solutions), min(each, len(solutions))):
             yield Planted(kind, "Explain this.", edited(solutions[item]), item)
     for item in items:
-        if options_of(item) and len(item["question"].split()) < 10 and not NUMBER.search(item["question"]):
+        if (
+            options_of(item)
+            and len(item["question"].split()) < 10
+            and not NUMBER.search(item["question"])
+        ):
             others = [option for other in draw.sample(items, 40) for option in options_of(other)]
             yield Planted(GENERIC, item["question"], lettered(others[:4]), item["id"])
 
@@ -170,37 +189,62 @@ def options_of(item: Item) -> list[str]:
 
 def lettered(options: list[str]) -> str:
     """Write options one a line behind capital letters."""
-    return "\n".join(f"{letter}. {option}" for letter, option in zip("ABCDEFG", options, strict=False))
+    return "\n".join(
+        f"{letter}. {option}" for letter, option in zip("ABCDEFG", options, strict=False)
+    )
 
 
 def natural(mirror: Path, known: set[str]) -> Iterator[Planted]:
     """Read real rows that are no items themselves."""
     for row in rows(mirror, "openai/gsm8k/main/train"):
         if row["question"] not in known:
-            yield Planted("GSM8K train", row["question"], row["answer"], answer=row["answer"].split("#### ")[1])
+            yield Planted(
+                "GSM8K train",
+                row["question"],
+                row["answer"],
+                answer=row["answer"].split("#### ")[1],
+            )
     for row in rows(mirror, "svamp/svamp/default/train"):
         yield Planted("SVAMP", f"{row['Body']}. {row['Question']}", answer=str(row["Answer"]))
 
 
 def measure(folder: Path, mirror: Path, each: int) -> None:
     """Plant, search, and print what was removed of each kind, and some of what is wrong."""
-    found = [benchmark_items(one, mirror / one.repository) for one in map(resolve_benchmark, BENCHMARKS)]
+    found = [
+        benchmark_items(one, mirror / one.repository) for one in map(resolve_benchmark, BENCHMARKS)
+    ]
     items = pa.concat_tables(found, promote_options="default")
     listed = items.select(["id", "question", "answer", "options"]).to_pylist()
-    solutions = {f"gsm8k/{i}": row["answer"] for i, row in enumerate(rows(mirror, "openai/gsm8k/main/test"))}
+    solutions = {
+        f"gsm8k/{i}": row["answer"] for i, row in enumerate(rows(mirror, "openai/gsm8k/main/test"))
+    }
     texts = {item["id"]: item["question"] for item in listed}
     documents = [*planted(listed, solutions, each), *natural(mirror, set(texts.values()))]
-    numbered = ((str(number), one.kind, one.question, one.response, one.answer) for number, one in enumerate(documents))
-    decontaminate(write_documents(folder / "in", numbered), folder / "out", items, DecontaminationSettings())
+    numbered = (
+        (str(number), one.kind, one.question, one.response, one.answer)
+        for number, one in enumerate(documents)
+    )
+    decontaminate(
+        write_documents(folder / "in", numbered), folder / "out", items, DecontaminationSettings()
+    )
     removed = {int(name): because for name, (_, because) in read_dropped(folder / "out").items()}
     wanted = {*COPIES, *EXCHANGES, *SOLUTIONS}
     gone = Counter(documents[number].kind for number in removed)
     report = [
-        {"kind": kind, "documents": size, "removed": gone[kind], "should be": "all" if kind in wanted else "none"}
+        {
+            "kind": kind,
+            "documents": size,
+            "removed": gone[kind],
+            "should be": "all" if kind in wanted else "none",
+        }
         for kind, size in Counter(document.kind for document in documents).items()
     ]
     print_table(f"Planted and natural documents, {len(items)} items", report)
-    wrong = [number for number, one in enumerate(documents) if (number in removed) != (one.kind in wanted)]
+    wrong = [
+        number
+        for number, one in enumerate(documents)
+        if (number in removed) != (one.kind in wanted)
+    ]
     for number in random.Random(2).sample(wrong, min(SHOWN, len(wrong))):
         item = removed.get(number, documents[number].item)
         print(f"\n--- {documents[number]}\nITEM {item} {texts[item]}")
@@ -208,7 +252,9 @@ def measure(folder: Path, mirror: Path, each: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mirror", type=Path, required=True, help="a mirror with GSM8K, MathQA, MMLU and SVAMP")
+    parser.add_argument(
+        "--mirror", type=Path, required=True, help="a mirror with GSM8K, MathQA, MMLU and SVAMP"
+    )
     parser.add_argument("--each", type=int, default=300, help="planted documents of each kind")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lookalikes-") as folder:

@@ -1,4 +1,5 @@
-"""Write the table of studies in README.md from their mean factors: python docs/results/readme_table.py"""
+"""Write the table of studies in README.md from their mean factors: python
+docs/results/readme_table.py"""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ BEGIN, END = "<!-- by docs/results/readme_table.py -->\n", "<!-- end of the tabl
 ACCURACY = "average", "accuracy", "average accuracy"
 ANSWERS = "average", "loss", "correct-answer bits per byte"
 DOCUMENTS = "validation", "loss", "loss on held-out documents"
-STUDIES = [  # folder, depth or world, description, measures; of the former demos what was printed, to two digits
+# folder, depth or world, description, measures; of the former demos what was printed, to two digits
+STUDIES = [
     (
         "demo-repetitions",
         "4",
@@ -54,7 +56,12 @@ STUDIES = [  # folder, depth or world, description, measures; of the former demo
         "[stories again](docs/results/size-and-problems/README.md), eight other seeds of 4.8M tokens",
         [ACCURACY],
     ),
-    ("size-and-problems", "4", "the repeated stories, hidden size 64, depth 4, six seeds", [ACCURACY]),
+    (
+        "size-and-problems",
+        "4",
+        "the repeated stories, hidden size 64, depth 4, six seeds",
+        [ACCURACY],
+    ),
     (
         "real",
         "4",
@@ -78,10 +85,17 @@ def with_table(text: str) -> str:
 def rows_of(folder: Path) -> Iterator[dict[str, str]]:
     """Read the factors of a study, or of repetitions of a study as the summary of their bounds."""
     names = ("summary.csv", "factors.csv", "mean_factors.csv")
-    with next(folder / name for name in names if (folder / name).exists()).open(newline="") as lines:
+    with next(folder / name for name in names if (folder / name).exists()).open(
+        newline=""
+    ) as lines:
         for row in csv.DictReader(lines):
             mean = (
-                {"factor": "", "bound": row["mean"], "bound_low": row["mean_low"], "bound_high": row["mean_high"]}
+                {
+                    "factor": "",
+                    "bound": row["mean"],
+                    "bound_low": row["mean_low"],
+                    "bound_high": row["mean_high"],
+                }
                 if "mean" in row
                 else {}
             )
@@ -93,7 +107,10 @@ def table() -> Iterator[str]:
     yield f"| study | for equal | {' | '.join(VARIANTS)} |\n|---|---|{'---|' * len(VARIANTS)}\n"
     for folder, place, description, measures in STUDIES:
         found = rows_of(RESULTS / folder)
-        rows = {(row.get("world") or row["depth"], row["task"], row["metric"], row["variant"]): row for row in found}
+        rows = {
+            (row.get("world") or row["depth"], row["task"], row["metric"], row["variant"]): row
+            for row in found
+        }
         for task, metric, words in measures:
             cells = [cell(rows[place, task, metric, variant]) for variant in VARIANTS]
             yield f"| {description} | {words} | {' | '.join(cells)} |\n"
@@ -101,7 +118,8 @@ def table() -> Iterator[str]:
 
 
 def cell(row: dict[str, str]) -> str:
-    """Format a factor and its interval, or its bound where a row has no factor or covers less than 0.9 of the range."""
+    """Format a factor and its interval, or its bound where a row has no factor or covers less than
+    0.9 of the range."""
     bounded = not row["factor"] or float(row.get("covered") or 1) < 0.9
     names = ("bound", "bound_low", "bound_high") if bounded else ("factor", "low", "high")
     value, low, high = (float(row[name]) for name in names)

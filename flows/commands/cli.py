@@ -1,4 +1,5 @@
-"""The `dreamer` command: run one subcommand, and turn errors and signals into one line and an exit status."""
+"""The `dreamer` command: run one subcommand, and turn errors and signals into one line and an exit
+status."""
 
 from __future__ import annotations
 
@@ -18,27 +19,37 @@ from dreamer_study.flows.progress.reports import end_now, printable
 from dreamer_study.pipeline.errors import InputError
 
 BAD_PLACES = (errno.EROFS, errno.ENAMETOOLONG)
-BAD_PATHS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+BAD_PATHS = (
+    FileExistsError,
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
 
 STOPPED = "dreamer: stopped; run the same command again to go on from here"
-GRACE, LONG_GRACE = 3.0, 40.0  # seconds to end in after a signal; a run waits for its trainers to save their states
+# seconds to end in after a signal; a run waits for its trainers to save their states
+GRACE, LONG_GRACE = 3.0, 40.0
 # Commands that do more than print; the others may be left by their reader (head, less).
 WORKING = ("new", "run", "verify", "clean", "lm-eval", "download", "export", "publish", "intervals")
 
 
 def _trust_no_modules_here() -> None:
-    """Take no module from the current folder, in this process and all that it starts: its files may be anybody's."""
+    """Take no module from the current folder, in this process and all that it starts: its files may
+    be anybody's."""
     os.environ["PYTHONSAFEPATH"] = "1"
     if not sys.flags.safe_path and sys.path and sys.path[0] in ("", os.getcwd()):
         del sys.path[0]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status (0 done, 1 failed, 2 bad input, 130 or 143 stopped by a signal)."""
+    """Run the command; returns the exit status (0 done, 1 failed, 2 bad input, 130 or 143 stopped
+    by a signal)."""
     if arguments is None:
         _trust_no_modules_here()
     status = _run(list(sys.argv[1:] if arguments is None else arguments))
-    if arguments is None and status:  # libraries have nothing to say after our one line, at the interpreter's end
+    # libraries have nothing to say after our one line, at the interpreter's end
+    if arguments is None and status:
         end_now(status)
     return status
 
@@ -47,7 +58,8 @@ def _run(given: list[str]) -> int:
     """Run one subcommand with the signals that stop it taken care of; returns the exit status."""
     options = parser().parse_args(given)
     module, function = options.command.split(":")
-    with handling(_end_at_once):  # a compiled library that is being imported answers an exception by a crash
+    # a compiled library that is being imported answers an exception by a crash
+    with handling(_end_at_once):
         command = getattr(import_module(f"dreamer_study.flows.commands.{module}"), function)
     signals: list[int] = []
     grace = LONG_GRACE if given[0] == "run" else GRACE
@@ -64,16 +76,20 @@ def _run(given: list[str]) -> int:
 
 
 def _status_of(error: BaseException, *, only_prints: bool) -> int:
-    """Print an error that a user can understand as one line; returns the exit status. Raises any other error.
+    """Print an error that a user can understand as one line; returns the exit status. Raises any
+    other error.
 
-    Where the reader of our output (head, less) has gone, a command that only prints has done all that it was asked for.
+    Where the reader of our output (head, less) has gone, a command that only prints has done all
+    that it was asked for.
     """
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if only_prints:
             return 0
-    reaches = type(error).__name__ == "PermissionException"  # a view or query that is to read or write another file
-    if "duckdb" in type(error).__module__ and (reaches or "Corrupt" in str(error)):  # in whatever query has met it
+    # a view or query that is to read or write another file
+    reaches = type(error).__name__ == "PermissionException"
+    # in whatever query has met it
+    if "duckdb" in type(error).__module__ and (reaches or "Corrupt" in str(error)):
         from dreamer_study.sql.connection import one_line
 
         error = InputError(one_line(error))
@@ -82,7 +98,9 @@ def _status_of(error: BaseException, *, only_prints: bool) -> int:
     place = isinstance(error, OSError) and error.filename and error.strerror
     said = f"{error.filename}: {error.strerror}" if place else str(error)
     print(f"dreamer: {printable(said)}", file=sys.stderr)
-    bad_place = isinstance(error, BAD_PATHS) or (isinstance(error, OSError) and error.errno in BAD_PLACES)
+    bad_place = isinstance(error, BAD_PATHS) or (
+        isinstance(error, OSError) and error.errno in BAD_PLACES
+    )
     return BAD_INPUT if bad_place or isinstance(error, InputError) else 1
 
 

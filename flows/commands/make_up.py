@@ -1,4 +1,5 @@
-"""Run the deployments of prefect.yaml in the foreground until Ctrl-C (`make up`); start a server if none answers."""
+"""Run the deployments of prefect.yaml in the foreground until Ctrl-C (`make up`); start a server if
+none answers."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ DEPLOYMENTS = Path("prefect.yaml")
 
 def main() -> None:
     """Serve the deployments; ends with one line where that is not possible."""
-    os.environ["PYTHONSAFEPATH"] = "1"  # no process of a study takes modules from the current folder
+    # no process of a study takes modules from the current folder
+    os.environ["PYTHONSAFEPATH"] = "1"
     try:
         up()
     except (InputError, Failed) as error:
@@ -36,14 +38,17 @@ def main() -> None:
 
 
 def up() -> None:
-    """Start a server if none answers, print its address, serve until stopped, and end the server that was started."""
+    """Start a server if none answers, print its address, serve until stopped, and end the server
+    that was started."""
     allow_loopback()
     from prefect import serve
     from prefect.settings import get_current_settings
 
     address = get_current_settings().api.url
     if not address or not DEPLOYMENTS.exists():
-        raise InputError("run this from the project's folder, where pyproject.toml and prefect.yaml are")
+        raise InputError(
+            "run this from the project's folder, where pyproject.toml and prefect.yaml are"
+        )
     asked: list[int] = []
 
     def end(number: int, _: object) -> None:
@@ -55,15 +60,17 @@ def up() -> None:
         joins = healthy(address)
         if joins and not (ours(address) or os.environ.get("PREFECT_API_AUTH_STRING")):
             raise InputError(
-                f"another user's server answers at {address}, and whoever it obeys could start studies as you: for "
-                "another port PREFECT_API_URL=http://127.0.0.1:4201/api make up; if you trust that one, set its secret "
-                "in PREFECT_API_AUTH_STRING"
+                f"another user's server answers at {address}, and whoever it obeys could start"
+                " studies as you: for another port PREFECT_API_URL=http://127.0.0.1:4201/api make"
+                " up; if you trust that one, set its secret in PREFECT_API_AUTH_STRING"
             )
         if not joins:
             print("Prefect's server starts, which may take a minute", flush=True)
-        # Without its server Prefect's runner would print a traceback, and goes on by asking from time to time.
+        # Without its server Prefect's runner would print a traceback, and goes on by asking from
+        # time to time.
         logging.getLogger("prefect.FlowRunCancellingObserver").setLevel(logging.ERROR)
-        tempfile.tempdir = str(private_folder("runner"))  # Prefect's runner would use a folder of a name for all users
+        # Prefect's runner would use a folder of a name for all users
+        tempfile.tempdir = str(private_folder("runner"))
         try:
             with nullcontext() if joins else kept_alive(address):
                 if not joins:
@@ -83,11 +90,14 @@ def up() -> None:
 
 @contextmanager
 def only_one(address: str) -> Iterator[None]:
-    """Hold the lock of this user's `make up` at an address. Raises InputError where another one runs."""
+    """Hold the lock of this user's `make up` at an address. Raises InputError where another one
+    runs."""
     place = urlsplit(address)
     with open_private(private_folder("up") / f"{place.hostname}-{place.port}.lock") as file:
         if not try_lock(file):
-            raise InputError(f"it is running already and serves the deployments at {address}; stop it first")
+            raise InputError(
+                f"it is running already and serves the deployments at {address}; stop it first"
+            )
         yield
 
 
@@ -97,7 +107,9 @@ def deployments(path: Path = DEPLOYMENTS) -> list[Any]:
 
     known = ("name", "description", "parameters", "tags")
     listed = read_yaml(str(path), path.read_text())["deployments"]
-    return [full_study.to_deployment(**{key: one[key] for key in known if key in one}) for one in listed]
+    return [
+        full_study.to_deployment(**{key: one[key] for key in known if key in one}) for one in listed
+    ]
 
 
 if __name__ == "__main__":

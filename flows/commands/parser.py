@@ -1,4 +1,5 @@
-"""Parse the arguments of the `dreamer` command: every subcommand with its options, in the groups of the help."""
+"""Parse the arguments of the `dreamer` command: every subcommand with its options, in the groups of
+the help."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ RESULTS = "a preset's name, a YAML file, a results file or a published folder"
 
 
 def parser() -> argparse.ArgumentParser:
-    """Build the parser of all subcommands. `command` names the function that runs one: `<room>.<module>:<name>`.
+    """Build the parser of all subcommands. `command` names the function that runs one:
+    `<room>.<module>:<name>`.
 
     A module is imported only when its subcommand runs: `dreamer --help` answers at once.
     """
@@ -39,7 +41,9 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"dreamer {__version__}")
-    commands = top.add_subparsers(required=True, metavar="COMMAND", prog="dreamer", help=argparse.SUPPRESS)
+    commands = top.add_subparsers(
+        required=True, metavar="COMMAND", prog="dreamer", help=argparse.SUPPRESS
+    )
     about: dict[str, str] = {}
 
     def add(name: str, command: str, words: str, **options: Any) -> argparse.ArgumentParser:
@@ -48,130 +52,265 @@ def parser() -> argparse.ArgumentParser:
         about[name] = words
         return sub
 
-    def add_study(sub: argparse.ArgumentParser, help: str = A_STUDY, *, default: str | None = None) -> None:
+    def add_study(
+        sub: argparse.ArgumentParser, help: str = A_STUDY, *, default: str | None = None
+    ) -> None:
         words = f"{help} (default {default})" if default else help
-        sub.add_argument("study", metavar="STUDY", nargs="?" if default else None, default=default, help=words)
+        sub.add_argument(
+            "study", metavar="STUDY", nargs="?" if default else None, default=default, help=words
+        )
         sub.add_argument("--root", help="where the study writes (default runs/<name>)")
 
     def add_mirror(sub: argparse.ArgumentParser, more: str = "") -> None:
         sub.add_argument("--mirror", help=f"folder of data sets in the hub's layout{more}")
 
-    new = add("new", "start.new:new", "Write a study file of your data, or with your module, after a look at them.")
+    new = add(
+        "new",
+        "start.new:new",
+        "Write a study file of your data, or with your module, after a look at them.",
+    )
     new.add_argument("file", metavar="FILE", type=Path, help="the study file to write: my.yaml")
     data = "of the data: JSON lines, JSON, CSV, TSV, Parquet, text, also .gz or .zst"
     new.add_argument("--data", metavar="FILE", type=Path, nargs="+", default=[], help=data)
-    new.add_argument("--module", metavar="FILE", type=Path, help="Python with classes of models, beside the study")
-    add("schema", "start.new:schema", "Print the JSON schema of study files, by which editors complete and check them.")
-    run = add("run", "running.run:run", "Run a study to its report; what is already done is not done again.")
+    new.add_argument(
+        "--module",
+        metavar="FILE",
+        type=Path,
+        help="Python with classes of models, beside the study",
+    )
+    add(
+        "schema",
+        "start.new:schema",
+        "Print the JSON schema of study files, by which editors complete and check them.",
+    )
+    run = add(
+        "run",
+        "running.run:run",
+        "Run a study to its report; what is already done is not done again.",
+    )
     add_study(run, default="demo")
     add_mirror(run, ", looked in before the hub; later commands know the folder")
-    run.add_argument("--accept-code-change", action="store_true", help="go on where other code has started; recorded")
+    run.add_argument(
+        "--accept-code-change",
+        action="store_true",
+        help="go on where other code has started; recorded",
+    )
     stages = ("prepare", "train", "evaluate", "report")
-    run.add_argument("--until", choices=stages, default="report", help="end after this stage (default report)")
+    run.add_argument(
+        "--until", choices=stages, default="report", help="end after this stage (default report)"
+    )
     run.add_argument("--plain", action="store_true", help="run without Prefect")
-    run.add_argument("--trust-code", action="store_true", help="let tasks and models of the study run Python")
-    plan = add("plan", "planning.plan:plan", "Show the models, FLOPs, tokens, time, disk and money that a study needs.")
+    run.add_argument(
+        "--trust-code", action="store_true", help="let tasks and models of the study run Python"
+    )
+    plan = add(
+        "plan",
+        "planning.plan:plan",
+        "Show the models, FLOPs, tokens, time, disk and money that a study needs.",
+    )
     add_study(plan, default="demo")
     add_mirror(plan)
-    plan.add_argument("--gpus", type=int, metavar="N", help="plan for a machine with N GPUs, not for this machine")
-    plan.add_argument("--trust-code", action="store_true", help="let models of the study run Python")
-    plan.add_argument("--price", type=float, metavar="P", help="of an hour of one GPU, or of one core without GPUs")
-    status = add("status", "running.status:status", "Show how far every stage, model and seed of a study is.")
+    plan.add_argument(
+        "--gpus", type=int, metavar="N", help="plan for a machine with N GPUs, not for this machine"
+    )
+    plan.add_argument(
+        "--trust-code", action="store_true", help="let models of the study run Python"
+    )
+    plan.add_argument(
+        "--price",
+        type=float,
+        metavar="P",
+        help="of an hour of one GPU, or of one core without GPUs",
+    )
+    status = add(
+        "status", "running.status:status", "Show how far every stage, model and seed of a study is."
+    )
     add_study(status, default="demo")
     status.add_argument("--watch", action="store_true", help="go on until the study has ended")
-    report = add("report", "results.report:report", "Write the report again from the results database.")
+    report = add(
+        "report", "results.report:report", "Write the report again from the results database."
+    )
     add_study(report, RESULTS, default="demo")
     report.add_argument("--text", action="store_true", help="print its text and tables instead")
-    report.add_argument("--watch", action="store_true", help="serve the page here, written again when results change")
-    sql = add("sql", "results.query:sql", "Run an SQL query on a study's results: dreamer sql demo 'FROM mean_factors'")
+    report.add_argument(
+        "--watch",
+        action="store_true",
+        help="serve the page here, written again when results change",
+    )
+    sql = add(
+        "sql",
+        "results.query:sql",
+        "Run an SQL query on a study's results: dreamer sql demo 'FROM mean_factors'",
+    )
     add_study(sql, RESULTS)
-    sql.add_argument("query", metavar="QUERY", help="one SQL statement, whose rows are printed as a table")
-    sql.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
-    compare = add("compare", "results.compare:compare_studies", "Say what differs beyond noise between two studies.")
+    sql.add_argument(
+        "query", metavar="QUERY", help="one SQL statement, whose rows are printed as a table"
+    )
+    sql.add_argument(
+        "--csv", action="store_true", help="print comma-separated values instead of a table"
+    )
+    compare = add(
+        "compare",
+        "results.compare:compare_studies",
+        "Say what differs beyond noise between two studies.",
+    )
     for number in ("first", "second"):
         compare.add_argument(number, metavar=number.upper(), help=RESULTS)
-        compare.add_argument(f"--{number}-study", metavar="ID", help="which study of a results file that holds several")
+        compare.add_argument(
+            f"--{number}-study",
+            metavar="ID",
+            help="which study of a results file that holds several",
+        )
     compare.add_argument("--all", action="store_true", help="also print what did not change")
-    export = add("export", "results.query:export", "Write every table and view of a study's results as files.")
+    export = add(
+        "export",
+        "results.query:export",
+        "Write every table and view of a study's results as files.",
+    )
     add_study(export, RESULTS)
     export.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write")
-    export.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="(default parquet)")
+    export.add_argument(
+        "--format", choices=("parquet", "csv"), default="parquet", help="(default parquet)"
+    )
     words = "Write a folder ready for a hub: results, report, models, cards. Nothing is uploaded."
     publish = add("publish", "publishing.publish:publish", words)
     add_study(publish)
     publish.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write")
     which = "of each complete run (default last)"
-    publish.add_argument("--checkpoints", choices=("last", "none", "all"), default="last", help=which)
-    publish.add_argument("--owner", metavar="NAME", default="OWNER", help="your name on the hub, in ids of models too")
-    intervals = add("intervals", "results.query:intervals", "Compute mean factors after rows were changed by hand.")
+    publish.add_argument(
+        "--checkpoints", choices=("last", "none", "all"), default="last", help=which
+    )
+    publish.add_argument(
+        "--owner",
+        metavar="NAME",
+        default="OWNER",
+        help="your name on the hub, in ids of models too",
+    )
+    intervals = add(
+        "intervals",
+        "results.query:intervals",
+        "Compute mean factors after rows were changed by hand.",
+    )
     add_study(intervals, RESULTS)
     factors = add(
         "factors",
         "results.factors:factors",
-        "Compute the factors of curves that were trained elsewhere: a table (.csv, .parquet, .jsonl) with columns "
-        "variant, seed, tokens, task and score or loss (optional: items, chance, stderr), a folder of lm-eval's result "
-        "files, or `example`.",
+        "Compute the factors of curves that were trained elsewhere: a table (.csv, .parquet,"
+        " .jsonl) with columns variant, seed, tokens, task and score or loss (optional: items,"
+        " chance, stderr), a folder of lm-eval's result files, or `example`.",
     )
     factors.add_argument("curves", metavar="CURVES", help="a table, a folder, or `example`")
     items = "table: variant, seed, tokens, task, item, score or loss"
     factors.add_argument("--items", type=Path, metavar="FILE", help=items)
-    factors.add_argument("--pattern", help="of the paths in a folder of lm-eval: {variant}/seed{seed}/{tokens}")
-    factors.add_argument("--baseline", metavar="VARIANT", help="compared with the others (default: the first one)")
-    factors.add_argument("--report", type=Path, metavar="FILE", help="also write the report, one HTML file")
-    dropped = add("dropped", "data.dropped:dropped", "Show documents that curation dropped, with reason and cause.")
+    factors.add_argument(
+        "--pattern", help="of the paths in a folder of lm-eval: {variant}/seed{seed}/{tokens}"
+    )
+    factors.add_argument(
+        "--baseline", metavar="VARIANT", help="compared with the others (default: the first one)"
+    )
+    factors.add_argument(
+        "--report", type=Path, metavar="FILE", help="also write the report, one HTML file"
+    )
+    dropped = add(
+        "dropped",
+        "data.dropped:dropped",
+        "Show documents that curation dropped, with reason and cause.",
+    )
     add_study(dropped)
     for name in ("stage", "source", "reason"):
         dropped.add_argument(f"--{name}", help=f"only those of this {name}")
-    dropped.add_argument("--grade", help="only findings of this grade, also of documents that were kept")
+    dropped.add_argument(
+        "--grade", help="only findings of this grade, also of documents that were kept"
+    )
     dropped.add_argument("--id", help="only the document of this id")
-    dropped.add_argument("--sample", type=int, metavar="N", help="so many at random (default: one of each reason)")
+    dropped.add_argument(
+        "--sample", type=int, metavar="N", help="so many at random (default: one of each reason)"
+    )
     dropped.add_argument("--seed", type=int, default=0, help="of the random choice (default 0)")
-    dropped.add_argument("--format", choices=("text", "csv", "jsonl"), default="text", help="(default text)")
-    dropped.add_argument("--html", type=Path, metavar="FILE", help="a page to judge the removals one by one")
-    preview = add("preview", "data.preview:preview", "Print rows of the packed tokens, decoded, as training sees them.")
+    dropped.add_argument(
+        "--format", choices=("text", "csv", "jsonl"), default="text", help="(default text)"
+    )
+    dropped.add_argument(
+        "--html", type=Path, metavar="FILE", help="a page to judge the removals one by one"
+    )
+    preview = add(
+        "preview",
+        "data.preview:preview",
+        "Print rows of the packed tokens, decoded, as training sees them.",
+    )
     add_study(preview)
-    preview.add_argument("--rows", type=int, default=3, metavar="N", help="how many rows (default 3)")
-    preview.add_argument("--seed", type=int, help="the seed of the run whose order is shown (default: the first)")
-    checkpoints = add("checkpoints", "running.checkpoints:checkpoints", "Print the folders of the models trained here.")
+    preview.add_argument(
+        "--rows", type=int, default=3, metavar="N", help="how many rows (default 3)"
+    )
+    preview.add_argument(
+        "--seed", type=int, help="the seed of the run whose order is shown (default: the first)"
+    )
+    checkpoints = add(
+        "checkpoints",
+        "running.checkpoints:checkpoints",
+        "Print the folders of the models trained here.",
+    )
     add_study(checkpoints)
-    checkpoints.add_argument("--model", metavar="MODEL_ID", help="one model, for example DR+DA-4 (default: all)")
+    checkpoints.add_argument(
+        "--model", metavar="MODEL_ID", help="one model, for example DR+DA-4 (default: all)"
+    )
     checkpoints.add_argument("--seed", type=int, help="one seed (default: all)")
-    checkpoints.add_argument("--all", action="store_true", help="every checkpoint, not the last of each run alone")
+    checkpoints.add_argument(
+        "--all", action="store_true", help="every checkpoint, not the last of each run alone"
+    )
     harness = add(
         "lm-eval",
         "results.lm_eval:lm_eval",
-        "Run lm-eval's own command, with all its arguments, on a model trained here: `--model dreamer`.",
+        "Run lm-eval's own command, with all its arguments, on a model trained here: `--model"
+        " dreamer`.",
         prefix_chars="\0",  # every argument is lm-eval's, --help as well
         add_help=False,
     )
     harness.add_argument("arguments", nargs=argparse.REMAINDER)
-    sources = add("sources", "data.sources:sources", "List the sources and benchmarks that can be named in a study.")
+    sources = add(
+        "sources",
+        "data.sources:sources",
+        "List the sources and benchmarks that can be named in a study.",
+    )
     check = "ask the hub for the commits of these (also of a study; default: all)"
     sources.add_argument("--check", nargs="*", metavar="NAME", help=check)
-    download = add("download", "data.sources:download", "Fetch data sets from the hub into a mirror folder.")
+    download = add(
+        "download", "data.sources:download", "Fetch data sets from the hub into a mirror folder."
+    )
     named = "sources or benchmarks by name, or studies: all they name"
     download.add_argument("names", metavar="NAME", nargs="+", help=named)
     download.add_argument("--mirror", type=Path, required=True, help="the folder to write")
-    verify = add("verify", "store.verify:verify", "Compare every file in a study's store with its digest.")
+    verify = add(
+        "verify", "store.verify:verify", "Compare every file in a study's store with its digest."
+    )
     add_study(verify, default="demo")
-    verify.add_argument("--repair", action="store_true", help="remove what is damaged: the next run makes it again")
-    clean = add("clean", "store.clean:clean", "Show what a study's store holds, and remove what nobody uses.")
+    verify.add_argument(
+        "--repair", action="store_true", help="remove what is damaged: the next run makes it again"
+    )
+    clean = add(
+        "clean",
+        "store.clean:clean",
+        "Show what a study's store holds, and remove what nobody uses.",
+    )
     add_study(clean)
     clean.add_argument("--yes", action="store_true", help="remove without asking")
     top.epilog = "\n\n".join(
-        "\n".join([f"{group}:", *(f"  {name:<11} {about[name]}" for name in names)]) for group, names in GROUPS.items()
+        "\n".join([f"{group}:", *(f"  {name:<11} {about[name]}" for name in names)])
+        for group, names in GROUPS.items()
     )
     return top
 
 
 class _OneLine(argparse.ArgumentParser):
-    """Refuse arguments in one line, as everything else is refused; the usage is in the help that the line names."""
+    """Refuse arguments in one line, as everything else is refused; the usage is in the help that
+    the line names."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"dreamer: {message}; `{self.prog} --help` shows how\n")
 
     def parse_known_args(self, *given: Any, **options: Any) -> tuple[argparse.Namespace, list[str]]:
-        """Refuse an unknown option of a subcommand here, where the name of the subcommand is known."""
+        """Refuse an unknown option of a subcommand here, where the name of the subcommand is
+        known."""
         known, unknown = super().parse_known_args(*given, **options)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")

@@ -1,4 +1,5 @@
-"""Run the flow `full-study` in this process, for `dreamer run`: on a Prefect server that lives as long as the run."""
+"""Run the flow `full-study` in this process, for `dreamer run`: on a Prefect server that lives as
+long as the run."""
 
 from __future__ import annotations
 
@@ -34,13 +35,15 @@ LABEL = "Prefect's server"
 HEAR_SECONDS = 10.0  # for the server to hear that the flow run has ended; one that hangs never does
 SETTINGS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # what went wrong reaches the user as our own error, once
+    # what went wrong reaches the user as our own error, once
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
     "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_API_REQUEST_TIMEOUT": "10",  # seconds
     "PREFECT_CLIENT_MAX_RETRIES": "1",
-    "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",  # a study has none, and registering takes a seventh of a start
+    # a study has none, and registering takes a seventh of a start
+    "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
     "PREFECT_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
     "DO_NOT_TRACK": "1",
 }
@@ -49,19 +52,22 @@ SETTINGS = {
 def run_in_process(study: Study, options: Options, parameters: Mapping[str, Any]) -> bool:
     """Run a study as the flow `full-study`, of which these parameters are shown.
 
-    The flow runs on a server of the run's own, or on the one that PREFECT_API_URL in the environment names; reports its
-    address. Returns whether the server was lost meanwhile. Raises what the study raises, and NoServer, before the study
-    has begun, where no server starts.
+    The flow runs on a server of the run's own, or on the one that PREFECT_API_URL in the
+    environment names; reports its address. Returns whether the server was lost meanwhile. Raises
+    what the study raises, and NoServer, before the study has begun, where no server starts.
     """
     given, home = os.environ.get("PREFECT_API_URL", ""), str((study.folder / ".prefect").resolve())
     settings = {name: os.environ.get(name, value) for name, value in SETTINGS.items()}
     with environment({**settings, "PREFECT_HOME": home}), ExitStack() as stack:
         allow_loopback()
         Path(home).mkdir(parents=True, exist_ok=True)
-        # Prefect reads settings from files in the current folder, and settings can name code. Others may have filled
-        # the study's folder, and so the home in it, which may hold a file of profiles too.
-        # A new folder below the home has none, and goes where the study goes; no cleaner of temporary files takes it.
-        stack.enter_context(chdir(stack.enter_context(TemporaryDirectory(prefix="empty-", dir=home))))
+        # Prefect reads settings from files in the current folder, and settings can name code.
+        # Others may have filled the study's folder, and so the home in it, which may hold a file of
+        # profiles too. A new folder below the home has none, and goes where the study goes; no
+        # cleaner of temporary files takes it.
+        stack.enter_context(
+            chdir(stack.enter_context(TemporaryDirectory(prefix="empty-", dir=home)))
+        )
         for name in ("PREFECT_PROFILES_PATH", "PREFECT_LOGGING_CONFIG_PATH"):
             os.environ.setdefault(name, f"{os.devnull}/none")  # no file: what the package has
         reports.report(LABEL, 0.0, "starting")
@@ -72,8 +78,8 @@ def run_in_process(study: Study, options: Options, parameters: Mapping[str, Any]
             sent = os.environ.get("PREFECT_API_AUTH_STRING") or secret_of(given)
         if sent:
             os.environ["PREFECT_API_AUTH_STRING"] = sent
-        # Prefect reads its environment when it is imported; while the server starts, which takes seconds, this process
-        # imports what the flow needs.
+        # Prefect reads its environment when it is imported; while the server starts, which takes
+        # seconds, this process imports what the flow needs.
         from prefect.settings import (
             PREFECT_API_AUTH_STRING,
             PREFECT_API_URL,
@@ -84,20 +90,31 @@ def run_in_process(study: Study, options: Options, parameters: Mapping[str, Any]
 
         from dreamer_study.flows.full_study import full_study, show_run
 
-        gc.freeze()  # what is imported stays: the collector need not look through it again and again
+        # what is imported stays: the collector need not look through it again and again
+        gc.freeze()
         stack.callback(gc.unfreeze)
         if own:
             await_server(server, address)
         else:
             address = given
-        # The run's own server has no use for heartbeats, which would make a flow end up to a second later.
+        # The run's own server has no use for heartbeats, which would make a flow end up to a second
+        # later.
         own_settings = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if own else {}
-        settings = {PREFECT_API_URL: address, PREFECT_HOME: home, PREFECT_API_AUTH_STRING: sent, **own_settings}
+        settings = {
+            PREFECT_API_URL: address,
+            PREFECT_HOME: home,
+            PREFECT_API_AUTH_STRING: sent,
+            **own_settings,
+        }
         stack.enter_context(temporary_settings(settings))
         if own:
             say_lost_runs(every=True)
         unheard = f"; none answers at {given}" if given else ""
-        whose = f"this run's own, its secret is {secret()}{unheard}" if own else "named by PREFECT_API_URL"
+        whose = (
+            f"this run's own, its secret is {secret()}{unheard}"
+            if own
+            else "named by PREFECT_API_URL"
+        )
         reports.report(LABEL, 1.0, f"{address.removesuffix('/api')} ({whose})")
         lost = _call(lambda: show_run(study, options), full_study, study.name, parameters)
         if lost and own:
@@ -106,11 +123,12 @@ def run_in_process(study: Study, options: Options, parameters: Mapping[str, Any]
 
 
 def _call(work: Callable[[], object], like: Any, name: str, parameters: Mapping[str, Any]) -> bool:
-    """Call `work` in a flow run with this name and these parameters, and with the task runner of the flow `like`.
+    """Call `work` in a flow run with this name and these parameters, and with the task runner of
+    the flow `like`.
 
-    The flow run has a thread of its own, which nobody waits for when the server hangs; signals reach `work` in this
-    one. Raises what `work` raises, whatever becomes of the server, and NoServer where `work` has not begun. Returns
-    whether the server was lost.
+    The flow run has a thread of its own, which nobody waits for when the server hangs; signals
+    reach `work` in this one. Raises what `work` raises, whatever becomes of the server, and
+    NoServer where `work` has not begun. Returns whether the server was lost.
     """
     from prefect import flow
     from prefect.states import State
@@ -119,7 +137,9 @@ def _call(work: Callable[[], object], like: Any, name: str, parameters: Mapping[
     ended: Future[object] = Future()  # what `work` has returned or raised
     heard: Future[None] = Future()
 
-    @flow(name=like.name, flow_run_name=name, task_runner=like.task_runner, validate_parameters=False)
+    @flow(
+        name=like.name, flow_run_name=name, task_runner=like.task_runner, validate_parameters=False
+    )
     @wraps(like.fn)  # whose parameters are shown
     def run(*_: object, **__: object) -> object:
         begun.set_result(copy_context())
@@ -129,9 +149,12 @@ def _call(work: Callable[[], object], like: Any, name: str, parameters: Mapping[
         try:
             run(**parameters)
             heard.set_result(None)
-        except BaseException as error:  # of the study, or whatever the engine, the client and its transport may raise
+        # of the study, or whatever the engine, the client and its transport may raise
+        except BaseException as error:
             if not begun.done():
-                begun.set_exception(NoServer(f"Prefect's server takes no flow run ({' '.join(str(error).split())})"))
+                begun.set_exception(
+                    NoServer(f"Prefect's server takes no flow run ({' '.join(str(error).split())})")
+                )
 
     thread = Thread(target=copy_context().run, args=(show,), daemon=True)
     thread.start()

@@ -1,4 +1,5 @@
-"""Find the state of every stage, model and seed of a study from its plan and from progress files; reads only.
+"""Find the state of every stage, model and seed of a study from its plan and from progress files;
+reads only.
 
 The lock of the study's folder tells whether unfinished work goes on or was stopped.
 """
@@ -38,7 +39,8 @@ class State:
 
 
 def overall(states: list[State], *, runs: bool) -> str:
-    """Return the state of a whole study: running while a process runs the study, else what all its states say."""
+    """Return the state of a whole study: running while a process runs the study, else what all its
+    states say."""
     found = {state.state for state in states}
     if runs:
         return RUNNING
@@ -50,7 +52,8 @@ def overall(states: list[State], *, runs: bool) -> str:
 
 
 def read_states(plan: Plan) -> list[State]:
-    """List the states of the data stages, of every training and evaluation, and of the report, in the order of work."""
+    """List the states of the data stages, of every training and evaluation, and of the report, in
+    the order of work."""
     study = plan.study
     since, record = running_since(study), read_record(study)
     prepared = False
@@ -68,15 +71,27 @@ def read_states(plan: Plan) -> list[State]:
         else:  # the items of late benchmarks are still to be looked for in the data
             states += [State("evaluate", _model(run), run.seed) for run in going_on]
     if not prepared or plan.tuning_runs:
-        models = [(one.name, f"{one.name}-{depth}") for depth in study.models.depths for one in study.models.variants]
+        models = [
+            (one.name, f"{one.name}-{depth}")
+            for depth in study.models.depths
+            for one in study.models.variants
+        ]
         waiting = [(model, seed) for name, model in models for seed in study.seeds_of(name)]
-        states += [State(stage, model, seed) for stage in ("train", "evaluate") for model, seed in waiting]
-    if report_mark(study).exists() and study.report.exists() and {one.state for one in states} <= {COMPLETE, SCREENED}:
+        states += [
+            State(stage, model, seed) for stage in ("train", "evaluate") for model, seed in waiting
+        ]
+    if (
+        report_mark(study).exists()
+        and study.report.exists()
+        and {one.state for one in states} <= {COMPLETE, SCREENED}
+    ):
         return [*states, State("report", state=COMPLETE, progress=1.0)]
     return [*states, _reported("report", [record.get("write report")], 1, since)]
 
 
-def _data_stage(plan: Plan, stage: str, record: Mapping[str, Reported], prepared: bool, since: float | None) -> State:
+def _data_stage(
+    plan: Plan, stage: str, record: Mapping[str, Reported], prepared: bool, since: float | None
+) -> State:
     if prepared and (stage != "late" or plan.prepared):
         return State(stage, state=COMPLETE, progress=1.0)
     expected = len(plan.study.data.sources) if stage in OF_EACH_SOURCE else 1
@@ -84,8 +99,11 @@ def _data_stage(plan: Plan, stage: str, record: Mapping[str, Reported], prepared
     return _reported(stage, reports, expected, since)
 
 
-def _reported(stage: str, reports: list[Reported | None], expected: int, since: float | None) -> State:
-    """Build the state of a stage that consists of `expected` parts from the newest reports of those that have begun."""
+def _reported(
+    stage: str, reports: list[Reported | None], expected: int, since: float | None
+) -> State:
+    """Build the state of a stage that consists of `expected` parts from the newest reports of those
+    that have begun."""
     begun = [reported for reported in reports if reported]
     progress = sum(reported.fraction for reported in begun) / max(expected, len(begun))
     if progress >= 1:
@@ -102,17 +120,24 @@ def _reported(stage: str, reports: list[Reported | None], expected: int, since: 
 
 
 def _model(run: Run) -> str:
-    """Name the model of a run, with its learning rate where the run belongs to a search for learning rates."""
+    """Name the model of a run, with its learning rate where the run belongs to a search for
+    learning rates."""
     return run.model.model_id + f" rate {run.learning_rate:g}" * (run.status == "tuning")
 
 
 def _training(run: Run, record: Mapping[str, Reported], since: float | None) -> State:
     found, total = read_progress(run.folder / "progress.json"), run.content["training"]["tokens"]
     share = min(max(run.tokens, found.get("tokens", 0)) / total, 1.0)
-    end = (SCREENED if run.status == "screened" else COMPLETE) if run.done and run.status != "racing" else ""
+    end = (
+        (SCREENED if run.status == "screened" else COMPLETE)
+        if run.done and run.status != "racing"
+        else ""
+    )
     failure = f"{run.failure} (see {run.folder / 'log.txt'})" if run.failure else ""
     stage = "tune" if run.status == "tuning" else "train"
-    state = _of_run(stage, run, record.get(run.training_name), since, share=share, end=end, failure=failure)
+    state = _of_run(
+        stage, run, record.get(run.training_name), since, share=share, end=end, failure=failure
+    )
     return replace(state, left=found.get("seconds_left")) if state.state == RUNNING else state
 
 
@@ -122,18 +147,40 @@ def _evaluation(plan: Plan, run: Run, record: Mapping[str, Reported], since: flo
     share = sum(one.done for one in plan.evaluations(run)) / max(1, wanted)
     told = record.get(f"evaluate {run.name}")
     failure = told.words if told and told.words.startswith(FAILURE) else ""
-    return _of_run("evaluate", run, told, since, share=share, end=COMPLETE if share >= 1 else "", failure=failure)
+    return _of_run(
+        "evaluate",
+        run,
+        told,
+        since,
+        share=share,
+        end=COMPLETE if share >= 1 else "",
+        failure=failure,
+    )
 
 
 def _of_run(
-    stage: str, run: Run, told: Reported | None, since: float | None, *, share: float, end: str, failure: str
+    stage: str,
+    run: Run,
+    told: Reported | None,
+    since: float | None,
+    *,
+    share: float,
+    end: str,
+    failure: str,
 ) -> State:
-    """Build the state of a training or of the evaluations of a run: at work, at its end, failed, or to be gone on with.
+    """Build the state of a training or of the evaluations of a run: at work, at its end, failed, or
+    to be gone on with.
 
     A run is at work when the process that now runs the study has reported work on the run.
     """
     state = partial(State, stage, _model(run), run.seed)
-    if told and since is not None and told.at >= since and told.fraction < 1 and not told.words.startswith(FAILURE):
+    if (
+        told
+        and since is not None
+        and told.at >= since
+        and told.fraction < 1
+        and not told.words.startswith(FAILURE)
+    ):
         return state(RUNNING, bounded(share), detail=told.words)
     if end or failure:
         return state(end or FAILED, share, detail="" if end else failure)

@@ -1,7 +1,8 @@
-"""Start and follow the processes of a study: trainings and evaluations. No other module starts such processes.
+"""Start and follow the processes of a study: trainings and evaluations. No other module starts such
+processes.
 
-`local.py` runs `Jobs` as processes of this machine, on its free cores or GPUs; `cluster.py` runs them on the workers of
-a Dask scheduler, which start the processes.
+`local.py` runs `Jobs` as processes of this machine, on its free cores or GPUs; `cluster.py` runs
+them on the workers of a Dask scheduler, which start the processes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ BAD_INPUT = 2  # the exit status of a process that was given bad input
 
 
 class Failed(RuntimeError):
-    """A process failed; the text names the process and its log, `reason` is what the process said last."""
+    """A process failed; the text names the process and its log, `reason` is what the process said
+    last."""
 
     def __init__(self, text: str, reason: str = "") -> None:
         super().__init__(text)
@@ -34,9 +36,11 @@ class Stopped(RuntimeError):
 class Job:
     """A command over a folder: `python -m program arguments`.
 
-    The process writes `folder/progress.json`, and a training its checkpoints to `folder/checkpoints`. What the process
-    prints is appended to `log`. The job with the smallest `priority` starts next; it takes `devices` GPUs, or cores.
-    `goal` is the token count to which a training goes, or the number of checkpoints of the run that is evaluated.
+    The process writes `folder/progress.json`, and a training its checkpoints to
+    `folder/checkpoints`. What the process prints is appended to `log`. The job with the smallest
+    `priority` starts next; it takes `devices` GPUs, or cores.
+    `goal` is the token count to which a training goes, or the number of checkpoints of the run that
+    is evaluated.
     """
 
     kind: Literal["training", "evaluation"]
@@ -55,8 +59,9 @@ class Job:
 class Event:
     """Something that happened to a job.
 
-    'started'; 'progress', every second; 'checkpoint', a training has written another one; 'finished'; 'failed', with
-    the error: Failed where the others can go on, else InputError (the job was refused) or a defect.
+    'started'; 'progress', every second; 'checkpoint', a training has written another one;
+    'finished'; 'failed', with the error: Failed where the others can go on, else InputError (the
+    job was refused) or a defect.
     """
 
     job: Job
@@ -70,7 +75,8 @@ class Event:
 
 
 class Jobs(ABC):
-    """Run jobs, and tell what happens to them to the one thread that submits jobs and reads the events."""
+    """Run jobs, and tell what happens to them to the one thread that submits jobs and reads the
+    events."""
 
     gpus: Sequence[int] = ()
     """The numbers of GPUs that jobs may use, machine by machine; none where jobs run on CPUs."""
@@ -86,7 +92,8 @@ class Jobs(ABC):
         self._take(job)
 
     def events(self) -> Iterator[Event]:
-        """Yield what happens, until every job that has been submitted has ended; jobs may be submitted meanwhile."""
+        """Yield what happens, until every job that has been submitted has ended; jobs may be
+        submitted meanwhile."""
         while self._left:
             event = self._events.get()
             self._left -= event.ends
@@ -97,7 +104,8 @@ class Jobs(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """End all jobs: trainings save their states in a grace period, then nothing of them is left."""
+        """End all jobs: trainings save their states in a grace period, then nothing of them is
+        left."""
 
 
 def teller(job: Job, put: Callable[[Event], object]) -> Callable[[], None]:

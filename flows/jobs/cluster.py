@@ -1,6 +1,8 @@
-"""Run jobs on the workers of a Dask scheduler (`compute.cluster`), which decides who works where, and in which order.
+"""Run jobs on the workers of a Dask scheduler (`compute.cluster`), which decides who works where,
+and in which order.
 
-Workers see the study's folder and store under equal paths. A worker that dies has its jobs started again elsewhere.
+Workers see the study's folder and store under equal paths. A worker that dies has its jobs started
+again elsewhere.
 """
 
 from __future__ import annotations
@@ -31,15 +33,16 @@ if TYPE_CHECKING:
 
 WORKERS_SECONDS = 30  # for the first worker to come
 logger = logging.getLogger("distributed.dreamer")  # a worker prints its lines
-_starter = ThreadPoolExecutor(1)  # lives as long as the worker: processes get SIGTERM when their thread ends
+# lives as long as the worker: processes get SIGTERM when their thread ends
+_starter = ThreadPoolExecutor(1)
 
 
 @contextmanager
 def open_jobs(study: Study) -> Iterator[tuple[Study, Jobs]]:
     """Open what runs a study's jobs: this machine, or the cluster that the study names.
 
-    Yields the study, with the address of the scheduler in the place of `local`, and the jobs. Raises InputError
-    where no scheduler answers, or its workers cannot do the study's work.
+    Yields the study, with the address of the scheduler in the place of `local`, and the jobs.
+    Raises InputError where no scheduler answers, or its workers cannot do the study's work.
     """
     address = study.compute.cluster
     with ExitStack() as held:
@@ -49,9 +52,13 @@ def open_jobs(study: Study) -> Iterator[tuple[Study, Jobs]]:
         if address == "local":
             from distributed import LocalCluster
 
-            here = LocalCluster(n_workers=study.workers or cores(), threads_per_worker=1, dashboard_address=None)
+            here = LocalCluster(
+                n_workers=study.workers or cores(), threads_per_worker=1, dashboard_address=None
+            )
             address = held.enter_context(here).scheduler_address
-            study = study.model_copy(update={"compute": study.compute.model_copy(update={"cluster": address})})
+            study = study.model_copy(
+                update={"compute": study.compute.model_copy(update={"cluster": address})}
+            )
         client = held.enter_context(scheduler(address))
         yield study, held.enter_context(_opened(study, client))
 
@@ -71,7 +78,8 @@ def _opened(study: Study, client: Client) -> Iterator[DaskJobs]:
 
 
 class DaskJobs(Jobs):
-    """Jobs on the workers of a Dask scheduler (see `Jobs`). A job goes on while `alive` is there, and locked."""
+    """Jobs on the workers of a Dask scheduler (see `Jobs`). A job goes on while `alive` is there,
+    and locked."""
 
     def __init__(self, study: Study, client: Client, alive: Path) -> None:
         super().__init__()
@@ -85,25 +93,29 @@ class DaskJobs(Jobs):
         threading.Thread(target=self._tick, daemon=True).start()
 
     def _check_workers(self, study: Study) -> tuple[int, ...]:
-        """Return the GPUs of each worker, for a study that may use them. Raises InputError for unfit workers."""
+        """Return the GPUs of each worker, for a study that may use them. Raises InputError for
+        unfit workers."""
         address = study.compute.cluster
         try:
             self._client.wait_for_workers(1, timeout=WORKERS_SECONDS)
         except TimeoutError:
-            raise InputError(f"compute.cluster: no worker has come to {address} within {WORKERS_SECONDS} s") from None
+            raise InputError(
+                f"compute.cluster: no worker has come to {address} within {WORKERS_SECONDS} s"
+            ) from None
         for place in (self._alive, study.folder.absolute()):
             seen = self._client.run(os.path.exists, str(place))
             if blind := [worker for worker, sees in seen.items() if not sees]:
                 raise InputError(
-                    f"compute.cluster: worker {blind[0]} does not see {place}; a study's folder and store must be on a "
-                    "file system that all workers share, under the same path"
+                    f"compute.cluster: worker {blind[0]} does not see {place}; a study's folder and"
+                    " store must be on a file system that all workers share, under the same path"
                 )
         workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
         gpus = tuple(n for worker in workers if (n := int(worker["resources"].get("GPU", 0))))
         if study.training.device == "cuda" and not gpus:
             raise InputError(
-                f"training.device is 'cuda', but no worker of {address} offers GPUs; start workers with "
-                "`dask worker ... --nthreads 8 --resources GPU=8` on a machine with 8, or say 'cpu'"
+                f"training.device is 'cuda', but no worker of {address} offers GPUs; start workers"
+                " with `dask worker ... --nthreads 8 --resources GPU=8` on a machine with 8, or"
+                " say 'cpu'"
             )
         gpus = () if study.training.device == "cpu" else gpus
         share_ranks(study, 1, gpus)
@@ -132,7 +144,8 @@ class DaskJobs(Jobs):
             time.sleep(0.05)
 
     def _note_start(self, key: str) -> None:
-        """Tell of a job's first start; another start, after the job's worker has died, is no event."""
+        """Tell of a job's first start; another start, after the job's worker has died, is no
+        event."""
         if (job := self._jobs.get(key)) and key not in self._told:
             self._events.put(Event(job, "started"))
             self._told[key] = teller(job, self._events.put)
@@ -162,10 +175,12 @@ class DaskJobs(Jobs):
 
 
 def do(job: Job, alive: str, key: str, *, per_gpu: int) -> Failed | InputError | Stopped | None:
-    """Run the command of a job while the file `alive` is there, and locked by the process that wants the job done.
+    """Run the command of a job while the file `alive` is there, and locked by the process that
+    wants the job done.
 
-    Up to `per_gpu` jobs share a GPU; 0 stands for a CPU. Logs the start to the topic that is named after the file.
-    Returns why the job has not been done: for a raised error Dask's worker would print a traceback.
+    Up to `per_gpu` jobs share a GPU; 0 stands for a CPU. Logs the start to the topic that is named
+    after the file. Returns why the job has not been done: for a raised error Dask's worker would
+    print a traceback.
     """
     from distributed import get_worker
 
@@ -188,7 +203,9 @@ def do(job: Job, alive: str, key: str, *, per_gpu: int) -> Failed | InputError |
                 environment["CUDA_VISIBLE_DEVICES"] = ",".join(names)
             logger.info(job.name)
             worker.log_event(Path(alive).name, key)
-            start = partial(started, job.program, job.arguments, job.log, environment, ranks=job.devices)
+            start = partial(
+                started, job.program, job.arguments, job.log, environment, ranks=job.devices
+            )
             child = _starter.submit(start).result()
             try:
                 status = child.wait(look)

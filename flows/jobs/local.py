@@ -1,8 +1,9 @@
 """Run jobs as processes of this machine: as many as it has cores or GPUs, the most urgent first.
 
-A process stays for the next job of its kind (`model/worker.py`), since imports take seconds. On GPUs only evaluators
-stay, each on its device, of whose memory each keeps half a gigabyte; a training ends, and frees its devices. Up to
-`compute.per_gpu` processes share a GPU, which small models leave idle most of the time.
+A process stays for the next job of its kind (`model/worker.py`), since imports take seconds. On
+GPUs only evaluators stay, each on its device, of whose memory each keeps half a gigabyte; a
+training ends, and frees its devices. Up to `compute.per_gpu` processes share a GPU, which small
+models leave idle most of the time.
 """
 
 from __future__ import annotations
@@ -19,13 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from dreamer_study.flows.jobs import BAD_INPUT, Event, Failed, Job, Jobs, Stopped, teller
-from dreamer_study.flows.jobs.devices import concurrency, gpus, lock_gpus, machine_memory, visible_gpus
+from dreamer_study.flows.jobs.devices import (
+    concurrency,
+    gpus,
+    lock_gpus,
+    machine_memory,
+    visible_gpus,
+)
 from dreamer_study.flows.jobs.private_files import compiled_libraries
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.model.processes import GRACE_SECONDS, Child, stop
 from dreamer_study.pipeline.errors import InputError
 
-EVALUATION_MEMORY = 2 * 10**9  # bytes for lm-eval, torch and a model: memory can be shorter than cores
+# bytes for lm-eval, torch and a model: memory can be shorter than cores
+EVALUATION_MEMORY = 2 * 10**9
 
 
 class LocalJobs(Jobs):
@@ -33,15 +41,21 @@ class LocalJobs(Jobs):
 
     def __init__(self, study: Study) -> None:
         super().__init__()
-        self._free, self._gpus, self._per_gpu = concurrency(study), gpus(study), study.compute.per_gpu
+        self._free, self._gpus, self._per_gpu = (
+            concurrency(study),
+            gpus(study),
+            study.compute.per_gpu,
+        )
         self.gpus = (self._gpus,) if self._gpus else ()
         self._most = self._free
         by_memory = self._free if study.workers else max(1, machine_memory() // EVALUATION_MEMORY)
-        self._room = {"training": self._free, "evaluation": min(self._free, by_memory)}  # how many more may start
+        # how many more may start
+        self._room = {"training": self._free, "evaluation": min(self._free, by_memory)}
         self._waiting: list[tuple[tuple[int, ...], int, Job]] = []
         self._arrivals = itertools.count()
         self._lock = threading.Lock()
-        self._threads = ThreadPoolExecutor(self._most)  # a process gets SIGTERM when the thread that started it ends
+        # a process gets SIGTERM when the thread that started it ends
+        self._threads = ThreadPoolExecutor(self._most)
         self._living: set[Child] = set()
         # Who has stayed, by program and environment.
         self._idle: dict[tuple[str, frozenset[tuple[str, str]]], list[Child]] = defaultdict(list)
@@ -66,7 +80,8 @@ class LocalJobs(Jobs):
         self._threads.shutdown(wait=False)
 
     def _start_what_fits(self) -> None:
-        """Start the most urgent jobs that fit the free cores or GPUs; no job overtakes one that waits for several."""
+        """Start the most urgent jobs that fit the free cores or GPUs; no job overtakes one that
+        waits for several."""
         with self._lock:
             passed = []
             while self._waiting and not self._stopping.is_set():
@@ -90,7 +105,9 @@ class LocalJobs(Jobs):
             with ExitStack() as held:
                 environment = dict(job.environment)
                 if self._gpus:
-                    lock = lock_gpus(visible_gpus(self._gpus), job.devices, self._wait, self._per_gpu)
+                    lock = lock_gpus(
+                        visible_gpus(self._gpus), job.devices, self._wait, self._per_gpu
+                    )
                     names = held.enter_context(lock)
                     environment["CUDA_VISIBLE_DEVICES"] = ",".join(names)
                 self._events.put(Event(job, "started"))
@@ -115,7 +132,8 @@ class LocalJobs(Jobs):
                 return
             process.log = job.log
             if not process.ask(json.dumps({"arguments": job.arguments, "log": str(job.log)}), tick):
-                check_status(process, process.finish() or 1, job)  # an end without an answer is a failure
+                # an end without an answer is a failure
+                check_status(process, process.finish() or 1, job)
             ended.pop_all()
             idle.append(process)
 
@@ -129,13 +147,15 @@ class LocalJobs(Jobs):
         return None
 
     def _start(self, job: Job, environment: Mapping[str, str], *, stays: bool) -> Child:
-        """Start a process for a job; the study's folder tells in a list of processes whose one that stays is."""
+        """Start a process for a job; the study's folder tells in a list of processes whose one that
+        stays is."""
         staying = ("dreamer_study.model.worker", job.program, str(self._folder))
         program, *arguments = staying if stays else (job.program, *job.arguments)
         process = started(program, arguments, job.log, environment, ranks=job.devices, asked=stays)
         with self._lock:
             self._living.add(process)
-        if self._stopping.is_set():  # a stop that came before the last line has not seen the process
+        # a stop that came before the last line has not seen the process
+        if self._stopping.is_set():
             self._end(process)
             raise Stopped(job.name)
         return process
@@ -151,13 +171,22 @@ class LocalJobs(Jobs):
             raise Stopped("the study is being stopped")
 
 
-def started(program: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str], **options: Any) -> Child:
-    """Start `python -m program arguments`; the output is appended to `log`. `options` are those of `Child`.
+def started(
+    program: str,
+    arguments: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str],
+    **options: Any,
+) -> Child:
+    """Start `python -m program arguments`; the output is appended to `log`. `options` are those of
+    `Child`.
 
-    The process has a session of its own, takes no modules from the current folder, and gets SIGTERM when its parent
-    dies.
+    The process has a session of its own, takes no modules from the current folder, and gets SIGTERM
+    when its parent dies.
     """
-    return Child(program, *arguments, log=log, environment={**compiled_libraries(), **environment}, **options)
+    return Child(
+        program, *arguments, log=log, environment={**compiled_libraries(), **environment}, **options
+    )
 
 
 def check_status(child: Child, status: int, job: Job) -> None:
@@ -167,4 +196,8 @@ def check_status(child: Child, status: int, job: Job) -> None:
         raise InputError(line)
     if status:
         reason = line if status > 0 else f"killed by signal {-status}, its last line was: {line}"
-        raise Failed(f"{job.name}: python -m {job.program} ended with status {status}; see {child.log}: {line}", reason)
+        raise Failed(
+            f"{job.name}: python -m {job.program} ended with status {status}; see {child.log}:"
+            f" {line}",
+            reason,
+        )

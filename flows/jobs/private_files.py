@@ -14,7 +14,8 @@ COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def private_folder(name: str) -> Path:
-    """Make a folder for this user alone in the temporary directory; all processes of the user have `name` in common.
+    """Make a folder for this user alone in the temporary directory; all processes of the user have
+    `name` in common.
 
     Raises InputError where another user has put something at its place.
     """
@@ -23,21 +24,28 @@ def private_folder(name: str) -> Path:
         folder.mkdir(mode=0o700, exist_ok=True)
         state = folder.lstat()
         if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
-            raise InputError(f"{folder} is not a folder of this user; have it removed, or set TMPDIR to another place")
+            raise InputError(
+                f"{folder} is not a folder of this user; have it removed, or set TMPDIR to another"
+                " place"
+            )
         if state.st_mode & 0o077:
             folder.chmod(0o700)
     return home / name
 
 
 def compiled_libraries() -> dict[str, str]:
-    """Return the environment variable that names the folder of torch's compiled libraries: the user's choice, or ours.
+    """Return the environment variable that names the folder of torch's compiled libraries: the
+    user's choice, or ours.
 
-    Every process that uses torch is started with this: torch would keep the libraries in a folder of a name that
-    anybody can guess, and load them from there.
+    Every process that uses torch is started with this: torch would keep the libraries in a folder
+    of a name that anybody can guess, and load them from there.
     """
     return {COMPILED: os.environ.get(COMPILED) or str(private_folder("compiled"))}
 
 
 def open_private(path: Path) -> TextIO:
-    """Open a file for writing, readable by this user alone. Raises OSError where a link is at its place."""
-    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "w")
+    """Open a file for writing, readable by this user alone. Raises OSError where a link is at its
+    place."""
+    return os.fdopen(
+        os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "w"
+    )

@@ -1,1 +1,2 @@
-"""What follows from a study: outputs, models, runs, checkpoints and evaluations, each with key, folder and `done`."""
+"""What follows from a study: outputs, models, runs, checkpoints and evaluations, each with key,
+folder and `done`."""

@@ -1,4 +1,5 @@
-"""Plan the data of a study: every output from its sources to the packed tokens, with its key and its folder."""
+"""Plan the data of a study: every output from its sources to the packed tokens, with its key and
+its folder."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.data_section import BUILTIN
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.pipeline.sources.repositories.folders import folder_of, resolved_revision, source_files
+from dreamer_study.pipeline.sources.repositories.folders import (
+    folder_of,
+    resolved_revision,
+    source_files,
+)
 from dreamer_study.pipeline.sources.repositories.splits import find_split, has_splits
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.storage.store import Output, Store
@@ -24,13 +29,15 @@ from dreamer_study.pipeline.tokens.funnel import EXACT_CHARACTERS
 from dreamer_study.pipeline.tokens.tokenizer import SAMPLE_CHARACTERS
 from dreamer_study.pipeline.worlds.tasks import REPOSITORY
 
-# The version of a stage goes up whenever its code changes what it writes: old outputs are then not used again.
+# The version of a stage goes up whenever its code changes what it writes: old outputs are then not
+# used again.
 VERSIONS = {
     "world": 2,
     "documents": 7,
     "traces": 5,
     "clean": 3,
-    "signatures": 2,  # with this version goes up the one of deduplicate, whose key does not name the signatures
+    # with this version goes up the one of deduplicate, whose key does not name the signatures
+    "signatures": 2,
     "deduplicate": 5,
     "decontaminate": 7,
     "items": 4,
@@ -42,7 +49,8 @@ VERSIONS = {
     "evaluations": 1,
     "decisions": 1,
 }
-TUNING_DOCUMENTS = 1000  # held out to choose learning rates on, where data.tuning does not say how many
+# held out to choose learning rates on, where data.tuning does not say how many
+TUNING_DOCUMENTS = 1000
 
 VALUES = TypeAdapter(Any)
 Wanted = Source | Benchmark
@@ -50,7 +58,8 @@ Wanted = Source | Benchmark
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """A source of documents: its folder, its commit where one is recorded, and the outputs that curate it."""
+    """A source of documents: its folder, its commit where one is recorded, and the outputs that
+    curate it."""
 
     source: Source
     folder: Path
@@ -67,7 +76,8 @@ class SourcePlan:
 
     @property
     def files(self) -> list[Path]:
-        """The files that hold the rows of the source; those of the built-in world once it has been written."""
+        """The files that hold the rows of the source; those of the built-in world once it has been
+        written."""
         return source_files(self.source, self.folder)
 
 
@@ -91,12 +101,20 @@ class DataPlan:
         """All outputs, in the order in which they are made."""
         curation = [output for one in self.sources for output in one.chain]
         signatures = [one.signatures for one in self.sources]
-        last = [self.unique, self.curated, self.tokenizer, self.packed, self.funnel, *self.late.values()]
+        last = [
+            self.unique,
+            self.curated,
+            self.tokenizer,
+            self.packed,
+            self.funnel,
+            *self.late.values(),
+        ]
         return [*filter(None, (self.world, self.items)), *curation, *signatures, *last]
 
 
 class PlannedData:
-    """The part of a plan that knows the data outputs of its study; `flows.plan.study_plan.Plan` is the whole."""
+    """The part of a plan that knows the data outputs of its study; `flows.plan.study_plan.Plan` is
+    the whole."""
 
     def __init__(self, study: Study) -> None:
         self.study, self.store = study, Store(study.store_folder, tell=write_line)
@@ -110,7 +128,11 @@ class PlannedData:
     @property
     def absent(self) -> list[Wanted]:
         """The data sets that are still to be fetched."""
-        return [one for one in (*self.study.own_sources, *self.study.own_benchmarks) if self.find(one) is None]
+        return [
+            one
+            for one in (*self.study.own_sources, *self.study.own_benchmarks)
+            if self.find(one) is None
+        ]
 
     def folder_of(self, entry: Wanted) -> Path:
         """Return the folder of a data set that has been fetched."""
@@ -123,21 +145,29 @@ class PlannedData:
         """The data outputs. Raises InputError while data sets are still to be fetched."""
         if absent := self.absent:
             names = ", ".join(entry.name for entry in absent)
-            raise InputError(f"{self.study.name}: not fetched yet: {names}; `dreamer run {self.study.arguments}` does")
+            raise InputError(
+                f"{self.study.name}: not fetched yet: {names}; `dreamer run {self.study.arguments}`"
+                " does"
+            )
         data = self.study.data
         world = self._output("world", data.world) if self.study.needs_world else None
         sources = self._sources(world)
         cleaned = [source.clean for source in sources]
-        # Signatures have no place in the key, as the documents and the settings decide their content.
+        # Signatures have no place in the key, as the documents and the settings decide their
+        # content.
         unique = self._output("deduplicate", data.deduplicate, cleaned)
         items = self._items(world)
         curated = self._output("decontaminate", data.decontaminate, [unique, items])
         tokenizer = self._tokenizer(curated)
         packed = self._output("tokens", self.packing, [curated, tokenizer])
         counted = (*(output for one in sources for output in one.chain), unique, curated)
-        funnel = self._output("funnel", {"characters": EXACT_CHARACTERS}, [*counted, tokenizer, packed])
+        funnel = self._output(
+            "funnel", {"characters": EXACT_CHARACTERS}, [*counted, tokenizer, packed]
+        )
         late = {one.name: self._late(one, curated) for one in self.study.own_benchmarks if one.late}
-        return DataPlan(world, tuple(sources), items, unique, curated, tokenizer, packed, funnel, late, counted)
+        return DataPlan(
+            world, tuple(sources), items, unique, curated, tokenizer, packed, funnel, late, counted
+        )
 
     @property
     def packing(self) -> dict[str, Any]:
@@ -156,8 +186,11 @@ class PlannedData:
 
     @property
     def trainable(self) -> bool:
-        """Whether all that trainings read has been made; the items of late benchmarks may still be looked for."""
-        return not self.absent and all(output.done for output in self.data.outputs if output.stage != "late")
+        """Whether all that trainings read has been made; the items of late benchmarks may still be
+        looked for."""
+        return not self.absent and all(
+            output.done for output in self.data.outputs if output.stage != "late"
+        )
 
     def _output(self, stage: str, configuration: Any, inputs: Sequence[Output] = ()) -> Output:
         """Describe one output; `configuration` is a settings dataclass or plain values."""
@@ -180,7 +213,8 @@ class PlannedData:
             # How a source is packed and stripped does not decide what is read.
             later = ("weight", "trace", "longest_unmarked")
             described = {name: value for name, value in plain(source).items() if name not in later}
-            limit = data.limit and data.limit_of(source)  # that of the source alone is in its description
+            # that of the source alone is in its description
+            limit = data.limit and data.limit_of(source)
             shape = {"source": described, "files": digests, "limit": limit}
             documents = self._output("documents", shape, made_of)
             stripping = {"marking": source.trace, "longest_unmarked": source.longest_unmarked}
@@ -204,11 +238,16 @@ class PlannedData:
     def _late(self, benchmark: Benchmark, curated: Output) -> Output:
         """Plan the output that lists which items of a late benchmark occur in the data."""
         rules = self.study.data.decontaminate
-        shape = {"benchmark": _defined(benchmark), "data": self._digests(benchmark), "rules": plain(rules)}
+        shape = {
+            "benchmark": _defined(benchmark),
+            "data": self._digests(benchmark),
+            "rules": plain(rules),
+        }
         return self._output("late", shape, [curated])
 
     def _digests(self, benchmark: Benchmark) -> list[str]:
-        """Hash the files of a benchmark: the split that is evaluated, and those that are kept out of training."""
+        """Hash the files of a benchmark: the split that is evaluated, and those that are kept out
+        of training."""
         folder = self.folder_of(benchmark)
         return [
             self.store.file_digest(path)
@@ -225,12 +264,16 @@ class PlannedData:
             return self._output("tokenizer", {"hub": wanted.hub, "revision": wanted.revision})
         if file := self.study.tokenizer_file:
             return self._output("tokenizer", {"file": self.store.file_digest(file)})
-        trained = {"vocabulary_size": wanted.vocabulary_size, "sample_characters": SAMPLE_CHARACTERS}
+        trained = {
+            "vocabulary_size": wanted.vocabulary_size,
+            "sample_characters": SAMPLE_CHARACTERS,
+        }
         return self._output("tokenizer", trained, [curated])
 
 
 def splits_of(entry: Wanted) -> tuple[str, ...]:
-    """Return the splits that a study reads of a data set; further ones of a benchmark need not be there."""
+    """Return the splits that a study reads of a data set; further ones of a benchmark need not be
+    there."""
     return (entry.split,) if isinstance(entry, Benchmark) else entry.splits
 
 
@@ -240,5 +283,6 @@ def _defined(benchmark: Benchmark) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Reduce a value to what JSON knows: dataclasses become mappings, tuples and sets lists, paths text."""
+    """Reduce a value to what JSON knows: dataclasses become mappings, tuples and sets lists, paths
+    text."""
     return VALUES.dump_python(value, mode="json")

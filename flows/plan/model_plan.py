@@ -16,7 +16,12 @@ from dreamer_study.model.architectures.code import digests
 from dreamer_study.model.config import la
 from dreamer_study.model.dreamer_config import DreamerConfig
 from dreamer_study.model.matching import match_costs, match_fields
-from dreamer_study.model.module_config import TRANSFORMERS, Architecture, ModuleConfig, training_flops
+from dreamer_study.model.module_config import (
+    TRANSFORMERS,
+    Architecture,
+    ModuleConfig,
+    training_flops,
+)
 from dreamer_study.pipeline.errors import InputError, placing
 from dreamer_study.pipeline.storage.digests import canonical
 
@@ -31,8 +36,9 @@ FAMILIES: dict[str, dict[str, bool]] = {  # how a family differs from the layere
 class Sizing:
     """The question which sizes a model gets, and what it costs.
 
-    `match` names the fields that are searched, by "flops" and "parameters"; without fields, a model of the bundled
-    family is matched by its experts (section 3.8). Without `target` nothing is searched.
+    `match` names the fields that are searched, by "flops" and "parameters"; without fields, a model
+    of the bundled family is matched by its experts (section 3.8). Without `target` nothing is
+    searched.
     """
 
     name: str
@@ -77,32 +83,49 @@ class PlannedModel:
 def plan_models(
     study: Study, vocabulary_size: int, answer: Callable[[Sizing], Answer] | None = None
 ) -> list[PlannedModel]:
-    """Size every model of the study; `answer` knows what only running a model tells (default: `size`, without code).
+    """Size every model of the study; `answer` knows what only running a model tells (default:
+    `size`, without code).
 
-    Models are matched to the study's baseline. A baseline that is itself to be matched is matched, as the others are,
-    to the layered model of `models.dreamer`. Raises InputError where no match exists.
+    Models are matched to the study's baseline. A baseline that is itself to be matched is matched,
+    as the others are, to the layered model of `models.dreamer`. Raises InputError where no match
+    exists.
     """
     answer, planned, models = answer or size, list[PlannedModel](), study.models
     length = models.counted_length or study.training.sequence_length
     for depth in models.depths:
-        sizes = {"vocabulary_size": vocabulary_size, "sequence_length": study.training.sequence_length}
+        sizes = {
+            "vocabulary_size": vocabulary_size,
+            "sequence_length": study.training.sequence_length,
+        }
         with placing("models.dreamer"):
             layered = la(**{"depth": depth, **models.dreamer, **sizes})
-        baseline = next(variant for variant in models.variants if variant.name == models.compared_with)
-        described = {variant.name: describe(study, variant, layered, sizes) for variant in models.variants}
+        baseline = next(
+            variant for variant in models.variants if variant.name == models.compared_with
+        )
+        described = {
+            variant.name: describe(study, variant, layered, sizes) for variant in models.variants
+        }
         reference = layered if baseline.matched else described[baseline.name]
         _, target = answer(Sizing(baseline.name, reference, length))
         for variant in models.variants:
             config = described[variant.name]
             search = variant.matched and config != reference
-            fields = variant.match.fields if search and variant.match and variant.match is not True else {}
+            fields = (
+                variant.match.fields
+                if search and variant.match and variant.match is not True
+                else {}
+            )
             sizing = Sizing(variant.name, config, length, fields, target if search else None)
             config, costs = answer(sizing)
-            planned.append(PlannedModel(f"{variant.name}-{depth}", variant.name, depth, config, **vars(costs)))
+            planned.append(
+                PlannedModel(f"{variant.name}-{depth}", variant.name, depth, config, **vars(costs))
+            )
     return planned
 
 
-def describe(study: Study, variant: Variant, layered: DreamerConfig, sizes: Mapping[str, int]) -> Architecture:
+def describe(
+    study: Study, variant: Variant, layered: DreamerConfig, sizes: Mapping[str, int]
+) -> Architecture:
     """Describe a variant before it is matched."""
     with placing(f"models.variants: {variant.name}"):
         if variant.family:
@@ -114,12 +137,18 @@ def describe(study: Study, variant: Variant, layered: DreamerConfig, sizes: Mapp
 
 
 def size(sizing: Sizing, code: Path | None = None, *, trust_code: bool = False) -> Answer:
-    """Answer a sizing: search the sizes that bring the model nearest to its target, and count what it then costs.
+    """Answer a sizing: search the sizes that bring the model nearest to its target, and count what
+    it then costs.
 
-    Raises InputError where no match exists, and for a model that breaks the contract of an architecture.
+    Raises InputError where no match exists, and for a model that breaks the contract of an
+    architecture.
     """
     with placing(f"models.variants: {sizing.name}"):
-        return _by_formula(sizing) if sizing.by_formula else _by_running(sizing, code, trust_code=trust_code)
+        return (
+            _by_formula(sizing)
+            if sizing.by_formula
+            else _by_running(sizing, code, trust_code=trust_code)
+        )
 
 
 def _by_formula(sizing: Sizing) -> Answer:
@@ -134,7 +163,9 @@ def _by_formula(sizing: Sizing) -> Answer:
 
 def _by_running(sizing: Sizing, code: Path | None, *, trust_code: bool) -> Answer:
     from dreamer_study.model.architectures.check_contract import check_contract
-    from dreamer_study.model.architectures.count_flops import check_countable, count  # imports torch
+
+    # imports torch
+    from dreamer_study.model.architectures.count_flops import check_countable, count
 
     config, length, target = sizing.architecture, sizing.length, sizing.target
 
@@ -152,7 +183,9 @@ def _by_running(sizing: Sizing, code: Path | None, *, trust_code: bool) -> Answe
     if target:
         wanted = {"flops": target.flops_per_token, "parameters": target.parameters}
         values = config.to_dict() if isinstance(config, DreamerConfig) else config.config
-        config = sized(match_fields(values, sizing.match, wanted, lambda sizes: counted(canonical(sizes))))
+        config = sized(
+            match_fields(values, sizing.match, wanted, lambda sizes: counted(canonical(sizes)))
+        )
     costs = count(config, length, code=code, trust_code=trust_code)
     if isinstance(config, ModuleConfig):
         remarks = check_contract(config, code=code, trust_code=trust_code)
@@ -165,6 +198,7 @@ def check_trusted(study: Study, *, trust_code: bool) -> None:
     for variant in study.models.variants:
         if variant.module and not trust_code:
             raise InputError(
-                f"models.variants: {variant.name} is Python in {variant.module.partition(':')[0]}, which a study runs "
-                "only with --trust-code (Prefect: trust_code); look at the file first"
+                f"models.variants: {variant.name} is Python in {variant.module.partition(':')[0]},"
+                " which a study runs only with --trust-code (Prefect: trust_code); look at the"
+                " file first"
             )

@@ -1,4 +1,5 @@
-"""Record which studies use which outputs of a store: each study leaves a note of its outputs and of its end."""
+"""Record which studies use which outputs of a store: each study leaves a note of its outputs and of
+its end."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ UNUSED = (USERS, "digests", "texts")  # folders of the store that hold no output
 
 @dataclass(frozen=True)
 class User:
-    """A study that uses a store: its folder, the outputs by name, and whether it has reached its end."""
+    """A study that uses a store: its folder, the outputs by name, and whether it has reached its
+    end."""
 
     folder: Path
     names: frozenset[str]
@@ -28,7 +30,8 @@ class User:
 
 @dataclass(frozen=True)
 class Stored:
-    """One folder of a store: a finished or unfinished output, its size, and the folders of the studies that use it."""
+    """One folder of a store: a finished or unfinished output, its size, and the folders of the
+    studies that use it."""
 
     stage: str
     folder: Path
@@ -37,18 +40,22 @@ class Stored:
 
 
 def register_user(plan: Plan) -> None:
-    """Note in the store what a study uses of it. The path of the study is relative: both may be moved together."""
+    """Note in the store what a study uses of it. The path of the study is relative: both may be
+    moved together."""
     store, folder = plan.study.store_folder, plan.study.folder
     place = os.path.relpath(folder.resolve(), store.resolve())
     path = store / USERS / f"{digest(place)}.json"
-    text = json.dumps({"folder": place, "finished": plan.evaluated, "uses": sorted(plan.names())}, indent=1)
+    text = json.dumps(
+        {"folder": place, "finished": plan.evaluated, "uses": sorted(plan.names())}, indent=1
+    )
     if not path.exists() or path.read_bytes() != text.encode():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text_atomically(path, text)
 
 
 def users_of(store: Path) -> list[User]:
-    """List the studies that use a store and are still there. Raises InputError for a damaged note."""
+    """List the studies that use a store and are still there. Raises InputError for a damaged
+    note."""
     found = []
     for path in sorted((store / USERS).glob("*.json")):
         try:

@@ -1,8 +1,9 @@
-"""Let Prefect find a deployment by its bare name: `prefect deployment run full-study`, and send our server its secret.
+"""Let Prefect find a deployment by its bare name: `prefect deployment run full-study`, and send our
+server its secret.
 
-Prefect itself accepts only `<flow>/<deployment>`. The entry point `prefect.plugins` is public (pyproject.toml switches
-the plugin on); replacing a method of the client is not, so a test runs the real command. `full-study/full-study` works
-without this plugin.
+Prefect itself accepts only `<flow>/<deployment>`. The entry point `prefect.plugins` is public
+(pyproject.toml switches the plugin on); replacing a method of the client is not, so a test runs the
+real command. `full-study/full-study` works without this plugin.
 """
 
 from __future__ import annotations
@@ -18,18 +19,22 @@ PREFECT_PLUGIN_API_REQUIRES = ">=0.1,<1"
 
 @register_hook
 def setup_environment(*, ctx: Any) -> SetupResult | None:
-    """Replace the client's look-up, and set the secret of this user's server unless another one is set."""
+    """Replace the client's look-up, and set the secret of this user's server unless another one is
+    set."""
     _find_bare_names()
     from dreamer_study.flows.prefect.server import secret_of
 
     found = secret_of(ctx.api_url or "")
     if not found or os.environ.get("PREFECT_API_AUTH_STRING"):
         return None
-    return SetupResult(env={"PREFECT_API_AUTH_STRING": found}, note="the secret of this user's own server")
+    return SetupResult(
+        env={"PREFECT_API_AUTH_STRING": found}, note="the secret of this user's own server"
+    )
 
 
 def _find_bare_names() -> None:
-    """Let the client search a name without a slash among all deployments, and say in a line that no server answers."""
+    """Let the client search a name without a slash among all deployments, and say in a line that no
+    server answers."""
     import httpx
     from prefect.client.orchestration import PrefectClient
     from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName

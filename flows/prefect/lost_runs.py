@@ -1,4 +1,5 @@
-"""End flow runs that Prefect shows as under way though no process runs their study, as after a `kill -9`."""
+"""End flow runs that Prefect shows as under way though no process runs their study, as after a
+`kill -9`."""
 
 from __future__ import annotations
 
@@ -11,31 +12,53 @@ from dreamer_study.pipeline.errors import InputError
 
 
 def say_lost_runs(*, every: bool = False) -> None:
-    """End lost flow runs, and print a line for each that a user has started; where that fails print why, and go on."""
+    """End lost flow runs, and print a line for each that a user has started; where that fails print
+    why, and go on."""
     try:
         for name in end_lost_runs(every=every):
-            print(f"{name}: its process has ended meanwhile; start the study again to go on", flush=True)
-    except Exception as error:  # of Prefect, its client or its database: what is shown as running harms nobody
+            print(
+                f"{name}: its process has ended meanwhile; start the study again to go on",
+                flush=True,
+            )
+    # of Prefect, its client or its database: what is shown as running harms nobody
+    except Exception as error:
         why = (str(error) or type(error).__name__).splitlines()[0]
-        print(f"which flow runs have ended meanwhile is not known ({why})", file=sys.stderr, flush=True)
+        print(
+            f"which flow runs have ended meanwhile is not known ({why})",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def end_lost_runs(*, every: bool = False) -> list[str]:
-    """Set flow runs whose process is gone to the state `Crashed`; return the names of the runs that users started.
+    """Set flow runs whose process is gone to the state `Crashed`; return the names of the runs that
+    users started.
 
-    With `every`, all flow runs under way count as gone: on the server of one study, before its next run begins.
+    With `every`, all flow runs under way count as gone: on the server of one study, before its next
+    run begins.
     """
     from prefect import get_client
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
+    from prefect.client.schemas.filters import (
+        FlowRunFilter,
+        FlowRunFilterState,
+        FlowRunFilterStateType,
+    )
     from prefect.client.schemas.objects import StateType
     from prefect.states import Crashed
 
-    under_way = FlowRunFilterStateType(any_=[StateType.PENDING, StateType.RUNNING, StateType.CANCELLING])
+    under_way = FlowRunFilterStateType(
+        any_=[StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
+    )
     with get_client(sync_client=True) as client:
-        runs = client.read_flow_runs(flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=under_way)))
+        runs = client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=under_way))
+        )
         runs = [run for run in runs if every or is_lost(run.parameters)]
         for run in runs:
-            said = "The process of this run has ended, and no server heard how. `dreamer status` shows the study"
+            said = (
+                "The process of this run has ended, and no server heard how. `dreamer status` shows"
+                " the study"
+            )
             client.set_flow_run_state(run.id, Crashed(message=said), force=True)
     return [run.name for run in runs if run.deployment_id]
 

@@ -1,4 +1,5 @@
-"""Link to reports from Prefect's UI: no browser opens a file from a server's page, so `make up` serves the reports."""
+"""Link to reports from Prefect's UI: no browser opens a file from a server's page, so `make up`
+serves the reports."""
 
 from __future__ import annotations
 
@@ -15,16 +16,19 @@ from dreamer_study.flows.study.configuration import Study
 from dreamer_study.pipeline.storage.digests import digest
 from dreamer_study.reports.page.serving import server
 
-ADDRESS = "DREAMER_REPORTS"  # an environment variable: where reports are served, for the flow runs of `make up`
+# an environment variable: where reports are served, for the flow runs of `make up`
+ADDRESS = "DREAMER_REPORTS"
 
 
 @contextmanager
 def serving_reports(port: int = 0) -> Iterator[str]:
-    """Serve the reports of studies that run on this machine during the block. Yields the address, which runs inherit.
+    """Serve the reports of studies that run on this machine during the block. Yields the address,
+    which runs inherit.
 
     The address has another port where `port` is taken.
     """
-    find = partial(find_report, private_folder("reports"))  # before the block, which may change the temporary folder
+    # before the block, which may change the temporary folder
+    find = partial(find_report, private_folder("reports"))
     try:
         serving = server(find, port)
     except OSError:
@@ -44,7 +48,8 @@ def link_to_report(study: Study) -> str:
     report = study.report.resolve()
     if not (address := os.environ.get(ADDRESS)):
         return report.as_uri()
-    # Studies of one name may lie in several folders, which other users of the machine may know: they reach the port.
+    # Studies of one name may lie in several folders, which other users of the machine may know:
+    # they reach the port.
     name = f"{study.name}-{digest([str(report), secret()])}"
     with open_private(private_folder("reports") / name) as file:
         file.write(str(report))
@@ -52,7 +57,8 @@ def link_to_report(study: Study) -> str:
 
 
 def find_report(links: Path, study: str) -> Path | None:
-    """Find the report of a study that was linked to from a folder of links; None for any other name."""
+    """Find the report of a study that was linked to from a folder of links; None for any other
+    name."""
     if study not in os.listdir(links):
         return None
     page = Path((links / study).read_text())

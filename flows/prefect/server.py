@@ -1,4 +1,5 @@
-"""Start, watch and end Prefect servers on this machine, which answer nobody without this user's secret.
+"""Start, watch and end Prefect servers on this machine, which answer nobody without this user's
+secret.
 
 The secret is in a file that only this user can read.
 """
@@ -38,7 +39,8 @@ class NoServer(Failed):
 
 @cache
 def secret() -> str:
-    """Return the secret of this user's Prefect servers, `dreamer:<random>`; made when it is first asked for."""
+    """Return the secret of this user's Prefect servers, `dreamer:<random>`; made when it is first
+    asked for."""
     path = private_folder("prefect") / "secret"
     if not path.exists():
         with NamedTemporaryFile("w", dir=path.parent) as file:  # which this user alone can read
@@ -50,7 +52,8 @@ def secret() -> str:
 
 
 def allow_loopback() -> None:
-    """Exclude loopback addresses from a proxy, through which Prefect's client would not reach its own server."""
+    """Exclude loopback addresses from a proxy, through which Prefect's client would not reach its
+    own server."""
     for name in ("NO_PROXY", "no_proxy"):
         given = [host for host in os.environ.get(name, "").split(",") if host]
         os.environ[name] = ",".join(dict.fromkeys([*given, "127.0.0.1", "localhost"]))
@@ -68,7 +71,8 @@ def healthy(address: str) -> bool:
 def ours(address: str) -> bool:
     """Check that nobody but this user and root listens at the port of an address of this machine.
 
-    Linux tells. Another user may have taken the port while our server starts, or for good: that one gets no secret.
+    Linux tells. Another user may have taken the port while our server starts, or for good: that one
+    gets no secret.
     """
     port, owners = f":{urlsplit(address).port or 4200:04X}", set[int]()
     for table in SOCKETS:
@@ -79,28 +83,31 @@ def ours(address: str) -> bool:
 
 
 def secret_of(address: str) -> str | None:
-    """Return this user's secret where the server at an address is this user's and on this machine; else None."""
+    """Return this user's secret where the server at an address is this user's and on this machine;
+    else None."""
     return secret() if urlsplit(address).hostname in LOOPBACK and ours(address) else None
 
 
 def check_port(address: str) -> None:
-    """Raise InputError where no server can be started at an address: another program's, or another machine's."""
+    """Raise InputError where no server can be started at an address: another program's, or another
+    machine's."""
     place = urlsplit(address)
     try:
         socket.create_server((str(place.hostname), place.port or 4200)).close()
     except OSError as error:
         raise InputError(
-            f"no Prefect server answers at {address}, and none can start there ({error.strerror}): another program "
-            "has the port, or the address is not of this machine. For another port: "
-            "PREFECT_API_URL=http://127.0.0.1:4201/api make up"
+            f"no Prefect server answers at {address}, and none can start there ({error.strerror}):"
+            " another program has the port, or the address is not of this machine. For another"
+            " port: PREFECT_API_URL=http://127.0.0.1:4201/api make up"
         ) from None
 
 
 def start_server(address: str) -> subprocess.Popen[bytes]:
-    """Start a Prefect server at an address; one process, which the system kills at once when this process dies.
+    """Start a Prefect server at an address; one process, which the system kills at once when this
+    process dies.
 
-    So no server of before answers at the address. Pages of other origins get no answer, nor does anybody without the
-    secret.
+    So no server of before answers at the address. Pages of other origins get no answer, nor does
+    anybody without the secret.
     """
     place = urlsplit(address)
     at = ["--host", str(place.hostname), "--port", str(place.port or 4200)]
@@ -126,7 +133,10 @@ def await_server(server: subprocess.Popen[bytes], address: str) -> subprocess.Po
     try:
         while time.monotonic() < deadline:
             if server.poll() is not None:
-                raise NoServer(f"`prefect server start` ended with status {server.returncode}; run it to see why")
+                raise NoServer(
+                    f"`prefect server start` ended with status {server.returncode}; run it to"
+                    " see why"
+                )
             if healthy(address) and ours(address):
                 return server
             time.sleep(0.1)
@@ -137,7 +147,8 @@ def await_server(server: subprocess.Popen[bytes], address: str) -> subprocess.Po
 
 
 def end_server(server: subprocess.Popen[bytes]) -> None:
-    """End a server and what it has started; by force where it does not answer a request to end, or was killed."""
+    """End a server and what it has started; by force where it does not answer a request to end, or
+    was killed."""
     server.terminate()
     with suppress(subprocess.TimeoutExpired):
         server.wait(END_SECONDS)
@@ -150,8 +161,8 @@ def end_server(server: subprocess.Popen[bytes]) -> None:
 def own_server() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Run a Prefect server on a free loopback port during the block, with its data in PREFECT_HOME.
 
-    Yields the server, which is starting, and the address of its API, for `await_server`: starting takes seconds, in
-    which others can work.
+    Yields the server, which is starting, and the address of its API, for `await_server`: starting
+    takes seconds, in which others can work.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -165,10 +176,12 @@ def own_server() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 @contextmanager
 def kept_alive(address: str) -> Iterator[None]:
-    """Run a Prefect server at an address during the block; one that is killed is started again, and that is said.
+    """Run a Prefect server at an address during the block; one that is killed is started again, and
+    that is said.
 
-    Raises InputError where another program has the port, NoServer where the server does not start. Ends this process
-    with status 1 where none starts again: studies under way need no server, and go on.
+    Raises InputError where another program has the port, NoServer where the server does not start.
+    Ends this process with status 1 where none starts again: studies under way need no server, and
+    go on.
     """
     check_port(address)
     servers, ending = [await_server(start_server(address), address)], threading.Event()
@@ -179,11 +192,19 @@ def kept_alive(address: str) -> Iterator[None]:
             if ending.is_set():
                 return
             by = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-            print(f"Prefect's server {by}; another one starts; studies go on", file=sys.stderr, flush=True)
+            print(
+                f"Prefect's server {by}; another one starts; studies go on",
+                file=sys.stderr,
+                flush=True,
+            )
             try:
                 servers.append(await_server(start_server(address), address))
             except NoServer as error:
-                print(f"{error}. Studies under way go on; start `make up` again", file=sys.stderr, flush=True)
+                print(
+                    f"{error}. Studies under way go on; start `make up` again",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

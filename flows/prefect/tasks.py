@@ -1,7 +1,8 @@
-"""Show a running study in Prefect: every step and every job is a task by name, with its state, progress and log lines.
+"""Show a running study in Prefect: every step and every job is a task by name, with its state,
+progress and log lines.
 
-No result depends on Prefect. The first request that its server does not answer marks the server as lost: that is said
-once, and the study goes on without showing itself there.
+No result depends on Prefect. The first request that its server does not answer marks the server as
+lost: that is said once, and the study goes on without showing itself there.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ from dreamer_study.reports.page.summary import summary
 
 TELL_SECONDS = 5.0  # between two updates of a progress artifact
 LOOK_SECONDS = 5.0  # between two looks whether the run was cancelled
-ANSWER_SECONDS = 5.0  # for the answer to a look, twice: so a server that hangs is found before longer requests end
-CLOSE_SECONDS = 5.0  # for the results to be sent, and for the tasks of jobs to end, when the study has
+# for the answer to a look, twice: so a server that hangs is found before longer requests end
+ANSWER_SECONDS = 5.0
+# for the results to be sent, and for the tasks of jobs to end, when the study has
+CLOSE_SECONDS = 5.0
 
 
 def _shown(name: str, ends: Callable[[], None]) -> None:
@@ -49,7 +52,9 @@ def _shown(name: str, ends: Callable[[], None]) -> None:
 
 
 TASKS = {
-    kind: task(_shown, name=kind, task_run_name="{name}", cache_policy=NO_CACHE, persist_result=False)
+    kind: task(
+        _shown, name=kind, task_run_name="{name}", cache_policy=NO_CACHE, persist_result=False
+    )
     for kind in ("download", "data", "match", "training", "evaluation", "statistics", "report")
 }
 
@@ -67,11 +72,13 @@ class InPrefect(Shown):
         self._closed = threading.Event()
         if run := runtime.flow_run.id:
             self._attempt(_tag, run, study.name)
-            look = partial(self._context.copy().run, self._look_for_cancellation, run)  # which knows the server
+            # which knows the server
+            look = partial(self._context.copy().run, self._look_for_cancellation, run)
             threading.Thread(target=look, daemon=True).start()
 
     def call(self, kind: str, name: str, body: Callable[[], Any]) -> Any:
-        """Show a step of this process, and return what `body()` returns, whatever becomes of the server.
+        """Show a step of this process, and return what `body()` returns, whatever becomes of the
+        server.
 
         Raises Stopped where the flow run was cancelled.
         """
@@ -100,13 +107,18 @@ class InPrefect(Shown):
                 del self._boxes[job]
 
     def drawn(self, data: StudyData) -> None:
-        """Show the results: the answer with the factors and the curves, and a link to the report."""
+        """Show the results: the answer with the factors and the curves, and a link to the
+        report."""
         study = self._study
         text, words, link = summary(data), f"What {study.study_id} says", link_to_report(study)
 
         def send() -> None:
-            self._attempt(create_markdown_artifact, text, artifact_key(study.name, "summary"), words)
-            self._attempt(create_link_artifact, link, "The report", artifact_key(study.name, "report"))
+            self._attempt(
+                create_markdown_artifact, text, artifact_key(study.name, "summary"), words
+            )
+            self._attempt(
+                create_link_artifact, link, "The report", artifact_key(study.name, "report")
+            )
 
         sending = threading.Thread(target=self._context.copy().run, args=(send,), daemon=True)
         sending.start()
@@ -115,7 +127,8 @@ class InPrefect(Shown):
             self._note_loss(TimeoutError("it does not answer"))
 
     def close(self) -> None:
-        """End the tasks of jobs that have not ended; wait for all tasks, but not for a server that is lost."""
+        """End the tasks of jobs that have not ended; wait for all tasks, but not for a server that
+        is lost."""
         self._closed.set()
         for box in self._boxes.values():
             box.put(None)
@@ -131,7 +144,8 @@ class InPrefect(Shown):
         self._futures.append(TASKS[kind].submit(name, ends))
 
     def _show_job(self, job: Job, box: SimpleQueue[Event | None], log: _Tail) -> None:
-        """Pass on the log and the progress of a job until the job has ended; raises what the job has failed by."""
+        """Pass on the log and the progress of a job until the job has ended; raises what the job
+        has failed by."""
         logger = get_run_logger()
         shown: list[Any] = []
         told = 0.0
@@ -146,7 +160,10 @@ class InPrefect(Shown):
                 fraction, words = training_words(job)
                 if not event.ends:
                     logger.info(words)
-                values = {"progress": 100.0 if event.kind == "finished" else 100 * fraction, "description": words}
+                values = {
+                    "progress": 100.0 if event.kind == "finished" else 100 * fraction,
+                    "description": words,
+                }
                 self._attempt(update_progress_artifact, shown[0], **values)
             if event.error:
                 raise event.error
@@ -168,13 +185,19 @@ class InPrefect(Shown):
         if not self._lost.is_set():
             self._lost.set()
             reason = " ".join(str(error).split()) or type(error).__name__
-            reports.write_line(f"Prefect's server is lost ({reason}); the study goes on without showing itself there")
+            reports.write_line(
+                f"Prefect's server is lost ({reason}); the study goes on without showing itself"
+                " there"
+            )
 
     def _look_for_cancellation(self, run: str) -> None:
-        """Notice that the run was cancelled in Prefect: a run of `dreamer run` has no runner that would stop it."""
+        """Notice that the run was cancelled in Prefect: a run of `dreamer run` has no runner that
+        would stop it."""
         while not self._closed.wait(LOOK_SECONDS) and not self._lost.is_set():
             try:
-                with get_client(httpx_settings={"timeout": ANSWER_SECONDS}, sync_client=True) as client:
+                with get_client(
+                    httpx_settings={"timeout": ANSWER_SECONDS}, sync_client=True
+                ) as client:
                     state = client.read_flow_run(run).state
             except Exception as error:  # as in `_attempt`
                 self._note_loss(error)

@@ -1,7 +1,7 @@
 """Report progress to whoever listens: lines on standard error, the status file, Prefect.
 
-Stages call `progress.report(key, fraction, words)`; the flow or the command chooses the listeners. Progress of a child
-process comes from the file that the child writes (`model.training.recorder`).
+Stages call `progress.report(key, fraction, words)`; the flow or the command chooses the listeners.
+Progress of a child process comes from the file that the child writes (`model.training.recorder`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from unicodedata import category
 
 MOST_UNDONE = 0.99  # the largest fraction of work that is not done: shown as 99 %
 FAILURE = "failed: "  # begins the words of what has failed
-SILENT_SECONDS = {"training": 60, "evaluation": 600}  # these tell of every step, and of every batch of answers
+# these tell of every step, and of every batch of answers
+SILENT_SECONDS = {"training": 60, "evaluation": 600}
 
-_listeners: list[Any] = []  # each has `update(key, fraction, words)`, which is called for every report
+# each has `update(key, fraction, words)`, which is called for every report
+_listeners: list[Any] = []
 _lock = threading.Lock()
 
 
 def report(key: str, fraction: float, words: str = "") -> None:
-    """Tell all listeners that `fraction` (0 to 1) of the work `key` is done; `words` adds detail, such as time left.
+    """Tell all listeners that `fraction` (0 to 1) of the work `key` is done; `words` adds detail,
+    such as time left.
 
     No work depends on a listener: a full disk or a reader that has gone ends none.
     """
@@ -43,9 +46,13 @@ def bounded(fraction: float) -> float:
 
 
 def printable(text: str) -> str:
-    """Escape control characters of data, which would steer the terminal; spaces and ends of lines stay."""
+    """Escape control characters of data, which would steer the terminal; spaces and ends of lines
+    stay."""
     shown = (c.isprintable() or c == "\n" or category(c) == "Zs" for c in text)
-    return "".join(c if stays else c.encode("unicode_escape").decode() for c, stays in zip(text, shown, strict=True))
+    return "".join(
+        c if stays else c.encode("unicode_escape").decode()
+        for c, stays in zip(text, shown, strict=True)
+    )
 
 
 def write_line(text: str) -> None:
@@ -92,7 +99,8 @@ class Lines:
 
 
 def read_progress(path: Path) -> dict[str, Any]:
-    """Read the progress file of a process; an empty dictionary where none is there yet, or none that is whole."""
+    """Read the progress file of a process; an empty dictionary where none is there yet, or none
+    that is whole."""
     try:
         return json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -100,10 +108,11 @@ def read_progress(path: Path) -> dict[str, Any]:
 
 
 def silence(path: Path, kind: str, started: float) -> str:
-    """Say since when nothing was written to the progress file of a living process, and which process that is.
+    """Say since when nothing was written to the progress file of a living process, and which
+    process that is.
 
-    `started` is the time at which the process was started: an older file is of another process. Returns "" where
-    something was written a short time ago.
+    `started` is the time at which the process was started: an older file is of another process.
+    Returns "" where something was written a short time ago.
     """
     written = 0.0
     with suppress(FileNotFoundError, NotADirectoryError):
@@ -112,5 +121,9 @@ def silence(path: Path, kind: str, started: float) -> str:
     if time.time() - last < SILENT_SECONDS[kind]:
         return ""
     state = read_progress(path) if written >= started else {}
-    process = f"process {state['process']} on {state['machine']}" if "process" in state else "process unknown"
+    process = (
+        f"process {state['process']} on {state['machine']}"
+        if "process" in state
+        else "process unknown"
+    )
     return f"stalled since {datetime.fromtimestamp(last):%F %T}, {process}"

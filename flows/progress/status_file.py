@@ -1,4 +1,5 @@
-"""Keep the newest progress of every stage of a study in a file, for `dreamer status`, also on another machine."""
+"""Keep the newest progress of every stage of a study in a file, for `dreamer status`, also on
+another machine."""
 
 from __future__ import annotations
 
@@ -47,7 +48,10 @@ class _Recorder:
 
     def write(self) -> None:
         """Write the file, if the disk takes it: no work depends on this file."""
-        values = {"study_id": self.study_id, "keys": {key: asdict(value) for key, value in self.keys.items()}}
+        values = {
+            "study_id": self.study_id,
+            "keys": {key: asdict(value) for key, value in self.keys.items()},
+        }
         with suppress(OSError):
             write_text_atomically(self.path, json.dumps(values), durable=False)
 

@@ -1,4 +1,5 @@
-"""Run a study in one process at a time: the second start says at once who runs the study, and since when."""
+"""Run a study in one process at a time: the second start says at once who runs the study, and since
+when."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ LOOKS = 5  # tries before a lock counts as held
 def only_run(study: Study) -> Iterator[None]:
     """Hold the lock of a study's folder.
 
-    The lock is the operating system's, so a killed holder frees the lock at once. Raises InputError where another
-    process runs the study.
+    The lock is the operating system's, so a killed holder frees the lock at once. Raises InputError
+    where another process runs the study.
     """
     path = (study.folder / LOCK).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -30,8 +31,8 @@ def only_run(study: Study) -> Iterator[None]:
             time.sleep(0.1)  # `status` may be looking at the lock
         if not locked:
             raise InputError(
-                f"{study.name} is running already ({holder(path)}); `dreamer status {study.arguments}` shows how far, "
-                "with --watch until its end"
+                f"{study.name} is running already ({holder(path)}); `dreamer status"
+                f" {study.arguments}` shows how far, with --watch until its end"
             )
         sign(file)
         yield
@@ -43,9 +44,11 @@ def runs_elsewhere(study: Study) -> str:
     if not path.exists():
         return ""
     with path.open() as file:
-        return "" if try_lock(file, shared=True) else holder(path)  # NFS: an exclusive one wants to write
+        # NFS: an exclusive one wants to write
+        return "" if try_lock(file, shared=True) else holder(path)
 
 
 def running_since(study: Study) -> float | None:
-    """Return the time, by the clock of the file system, at which the process that now runs the study began."""
+    """Return the time, by the clock of the file system, at which the process that now runs the
+    study began."""
     return (study.folder / LOCK).stat().st_mtime if runs_elsewhere(study) else None

@@ -1,4 +1,5 @@
-"""Prepare a study's data, from its sources to packed token shards: how each data output of the plan is made.
+"""Prepare a study's data, from its sources to packed token shards: how each data output of the plan
+is made.
 
 world -> documents -> traces -> clean -> signatures (each source)
     -> deduplicate -> decontaminate -> tokenizer -> tokens -> funnel
@@ -21,7 +22,13 @@ from dreamer_study.flows.jobs.devices import cores
 from dreamer_study.flows.plan.data_plan import DataPlan, SourcePlan, Wanted, splits_of
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress.reports import report
-from dreamer_study.flows.running.curation_warnings import check_kept, repetition, say, unmarked_warnings, warnings
+from dreamer_study.flows.running.curation_warnings import (
+    check_kept,
+    repetition,
+    say,
+    unmarked_warnings,
+    warnings,
+)
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import MIRROR
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
@@ -35,7 +42,14 @@ from dreamer_study.pipeline.sources.read import read_source
 from dreamer_study.pipeline.sources.repositories.folders import Absent, found_or_fetched
 from dreamer_study.pipeline.storage.documents import KEPT
 from dreamer_study.pipeline.storage.files import write_text_atomically
-from dreamer_study.pipeline.storage.parallel import Progress, Run, at_once, memory_bytes, serial, workers
+from dreamer_study.pipeline.storage.parallel import (
+    Progress,
+    Run,
+    at_once,
+    memory_bytes,
+    serial,
+    workers,
+)
 from dreamer_study.pipeline.storage.store import Output
 from dreamer_study.pipeline.tokens.funnel import Stage, count_tokens
 from dreamer_study.pipeline.tokens.pack_shards import pack
@@ -47,18 +61,23 @@ from dreamer_study.pipeline.worlds.world import write_world
 
 WORTH_PROCESSES = 100_000_000  # characters: below, starting processes takes longer than the work
 LIMITED_ROW = 8_000  # characters that a row is taken to have where only some rows are read
-PROCESS_MEMORY = 512 * 2**20  # bytes that one process of a data stage needs, whatever the size of the data
+# bytes that one process of a data stage needs, whatever the size of the data
+PROCESS_MEMORY = 512 * 2**20
 
 Call = Callable[[str, str, Callable[[], Any]], Any]
-"""`call(kind, name, body)` shows a step while `body()` does the work, and returns what `body` returns."""
+"""`call(kind, name, body)` shows a step while `body()` does the work, and returns what `body`
+returns."""
 Work = Callable[..., Mapping[str, Any]]
-"""`work(folder, progress=...)` fills the folder of an output, and returns the results for its manifest."""
+"""`work(folder, progress=...)` fills the folder of an output, and returns the results for its
+manifest."""
 
 
 def prepare_data(plan: Plan, call: Call) -> None:
-    """Fetch what is not here, and make every data output that is missing; what a stage reads is checked.
+    """Fetch what is not here, and make every data output that is missing; what a stage reads is
+    checked.
 
-    Raises InputError for sources that cannot be found or read, before any computing where that can be known.
+    Raises InputError for sources that cannot be found or read, before any computing where that can
+    be known.
     """
     if plan.study.mirror:
         plan.study.folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +90,10 @@ def prepare_data(plan: Plan, call: Call) -> None:
         make(data.world, "", partial(write_world, settings=study.data.world))
     make(data.items, "", partial(_write_items, plan))
     _curate_sources(plan, call)
-    cleaned, signatures = [one.clean for one in data.sources], [one.signatures for one in data.sources]
+    cleaned, signatures = (
+        [one.clean for one in data.sources],
+        [one.signatures for one in data.sources],
+    )
     without_duplicates = partial(
         deduplicate,
         [output.path for output in cleaned],
@@ -87,16 +109,28 @@ def prepare_data(plan: Plan, call: Call) -> None:
         if late := data.late.get(benchmark.name):
             make(late, benchmark.name, partial(_look_for_items, plan, benchmark))
             found = f"{len(late.results['found']):,} of its {late.results['items']:,} items"
-            say([f"benchmark {benchmark.name!r} is late: {found} stand in the data, and are left out of its score"])
+            say(
+                [
+                    f"benchmark {benchmark.name!r} is late: {found} stand in the data, and are left"
+                    " out of its score"
+                ]
+            )
     make(data.tokenizer, "", partial(_tokenizer, study, data))
-    packing = partial(pack, data.curated.path, data.tokenizer.path, **plan.packing, **_workers(study, [data.curated]))
+    packing = partial(
+        pack,
+        data.curated.path,
+        data.tokenizer.path,
+        **plan.packing,
+        **_workers(study, [data.curated]),
+    )
     make(data.packed, "", packing, resumes=True)
     say(repetition(study.training.tokens, data.packed.results["tokens"]))
     make(data.funnel, "", partial(_count, data))
 
 
 def _make(plan: Plan, call: Call, output: Output, label: str, work: Work, **options: Any) -> None:
-    """Make one output unless it is there, and report its progress. `options` and errors are those of `Store.build`."""
+    """Make one output unless it is there, and report its progress. `options` and errors are those
+    of `Store.build`."""
     name = f"{output.stage} {label}".strip()
     progress = partial(report, name)
     build = partial(plan.store.build, output, partial(work, progress=progress), **options)
@@ -105,7 +139,8 @@ def _make(plan: Plan, call: Call, output: Output, label: str, work: Work, **opti
 
 
 def _fetch(plan: Plan, entry: Wanted) -> None:
-    """Fetch one data set from the hub. Raises InputError, within seconds, where that is not possible."""
+    """Fetch one data set from the hub. Raises InputError, within seconds, where that is not
+    possible."""
     study = plan.study
     try:
         found_or_fetched(
@@ -135,57 +170,85 @@ def _write_items(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]
 
 
 def _curate_sources(plan: Plan, call: Call) -> None:
-    """Curate every source: read, strip traces, clean, sign; warn of every reason that dropped most of a source.
+    """Curate every source: read, strip traces, clean, sign; warn of every reason that dropped most
+    of a source.
 
-    Processes share the files and shards of all sources, so that a large source leaves none idle. Raises InputError for
-    a source of which no document is kept.
+    Processes share the files and shards of all sources, so that a large source leaves none idle.
+    Raises InputError for a source of which no document is kept.
     """
     study, sources = plan.study, plan.data.sources
-    wanted = [one for one in sources if not all(output.done for output in (*one.chain, one.signatures))]
+    wanted = [
+        one for one in sources if not all(output.done for output in (*one.chain, one.signatures))
+    ]
     for one in sources:
         if one not in wanted:
             _curate(plan, call, one, serial)  # which only checks
     if wanted:
         size = sum(_characters_read(study, one) for one in wanted)
         with workers(processes_for(study, size), study.compute.cluster) as run:
-            at_once(lambda one: _curate(plan, call, one, run), wanted, 1 if run is serial else len(wanted))
+            at_once(
+                lambda one: _curate(plan, call, one, run),
+                wanted,
+                1 if run is serial else len(wanted),
+            )
     for one in sources:
         check_kept(one.source, one.chain)
         say([*warnings(one.chain), *unmarked_warnings(one.traces)])
 
 
 def _curate(plan: Plan, call: Call, one: SourcePlan, run: Run) -> None:
-    """Make the outputs of the stages that look at one document at a time, then sign what is kept for deduplication."""
+    """Make the outputs of the stages that look at one document at a time, then sign what is kept
+    for deduplication."""
     data, source = plan.study.data, one.source
     memory = memory_bytes(data.memory) // len(data.sources)
     make = partial(_make, plan, call, resumes=True)
 
     def read(folder: Path, progress: Progress) -> dict[str, Any]:
-        plan.store.check_files(one.files, one.documents.configuration["files"])  # the built-in world has none
+        # the built-in world has none
+        plan.store.check_files(one.files, one.documents.configuration["files"])
         options = {"limit": data.limit_of(source), "commit": one.commit, "run": run}
         return read_source(source, one.files, folder, **options, progress=progress)
 
     make(one.documents, source.name, read)
-    make(one.traces, source.name, partial(strip_traces, one.documents.path, **one.traces.configuration, run=run))
+    make(
+        one.traces,
+        source.name,
+        partial(strip_traces, one.documents.path, **one.traces.configuration, run=run),
+    )
     make(one.clean, source.name, partial(clean, one.traces.path, settings=data.clean, run=run))
     signing = {"signing": data.deduplicate.signing, "memory": memory, "run": run}
     make(one.signatures, source.name, partial(sign_source, one.clean.path, **signing))
 
 
-def _decontaminate(study: Study, data: DataPlan, folder: Path, progress: Progress) -> dict[str, Any]:
+def _decontaminate(
+    study: Study, data: DataPlan, folder: Path, progress: Progress
+) -> dict[str, Any]:
     """Remove the documents that contain benchmark items."""
     items, settings = pq.read_table(data.items.path / "items.parquet"), study.data.decontaminate
-    return decontaminate(data.unique.path, folder, items, settings, **_workers(study, [data.unique]), progress=progress)
+    return decontaminate(
+        data.unique.path,
+        folder,
+        items,
+        settings,
+        **_workers(study, [data.unique]),
+        progress=progress,
+    )
 
 
-def _look_for_items(plan: Plan, benchmark: Benchmark, folder: Path, progress: Progress) -> dict[str, Any]:
-    """Find the items of a late benchmark that stand in the curated documents, by the rules of decontamination."""
+def _look_for_items(
+    plan: Plan, benchmark: Benchmark, folder: Path, progress: Progress
+) -> dict[str, Any]:
+    """Find the items of a late benchmark that stand in the curated documents, by the rules of
+    decontamination."""
     rules, scratch = plan.study.data.decontaminate, folder / "scratch"
     items = benchmark_items(benchmark, plan.folder_of(benchmark))
     decontaminate(plan.data.curated.path, scratch, items, rules, progress=progress)
     matches = pq.read_table(scratch / "matches.parquet").to_pylist()
     shutil.rmtree(scratch)
-    return {"items": len(items), "found": sorted({row["item"] for row in matches if row["grade"] in rules.remove})}
+    return {
+        "items": len(items),
+        "found": sorted({row["item"] for row in matches if row["grade"] in rules.remove}),
+    }
 
 
 def _tokenizer(study: Study, data: DataPlan, folder: Path, progress: Progress) -> dict[str, Any]:
@@ -200,18 +263,27 @@ def _tokenizer(study: Study, data: DataPlan, folder: Path, progress: Progress) -
 
 def _count(data: DataPlan, folder: Path, progress: Progress) -> dict[str, Any]:
     """Count the tokens that each of the finished stages kept and dropped."""
-    parts = [Stage(output.key, output.path, output.results["counts"], _changed(output)) for output in data.counted]
-    return {"counts": count_tokens(parts, data.packed.results["counts"], data.tokenizer.path, progress=progress)}
+    parts = [
+        Stage(output.key, output.path, output.results["counts"], _changed(output))
+        for output in data.counted
+    ]
+    return {
+        "counts": count_tokens(
+            parts, data.packed.results["counts"], data.tokenizer.path, progress=progress
+        )
+    }
 
 
 def _changed(output: Output) -> frozenset[str]:
-    """Collect the sources of which a stage stripped or mended a document; other stages keep texts as they are."""
+    """Collect the sources of which a stage stripped or mended a document; other stages keep texts
+    as they are."""
     stripped = [row for row in output.results.get("traces", ()) if row["kind"] == STRIPPED]
     return frozenset(row["source"] for row in [*stripped, *output.results.get("mended", ())])
 
 
 def curation_counts(data: DataPlan) -> Iterator[dict[str, Any]]:
-    """List rows {stage, source, reason, documents, characters, tokens}: the whole curation, in order."""
+    """List rows {stage, source, reason, documents, characters, tokens}: the whole curation, in
+    order."""
     counted = data.funnel.results["counts"]
     tokens = {(row["stage"], row["source"], row["reason"]): row["tokens"] for row in counted}
     for output in [*data.counted, data.packed]:
@@ -221,19 +293,26 @@ def curation_counts(data: DataPlan) -> Iterator[dict[str, Any]]:
 
 
 def processes_for(study: Study, size: int) -> int:
-    """Count the processes for a stage that reads `size` characters: one, or the cores that `data.memory` allows."""
+    """Count the processes for a stage that reads `size` characters: one, or the cores that
+    `data.memory` allows."""
     room = int(memory_bytes(study.data.memory) // PROCESS_MEMORY)
     return max(1, min(cores(), room)) if size > WORTH_PROCESSES else 1
 
 
 def _workers(study: Study, read: Sequence[Output]) -> dict[str, Any]:
-    """Return the number of processes, or the cluster, for a stage that reads documents which other stages kept."""
-    return {"processes": processes_for(study, kept_characters(read)), "cluster": study.compute.cluster}
+    """Return the number of processes, or the cluster, for a stage that reads documents which other
+    stages kept."""
+    return {
+        "processes": processes_for(study, kept_characters(read)),
+        "cluster": study.compute.cluster,
+    }
 
 
 def kept_characters(outputs: Sequence[Output]) -> int:
     """Count the characters that stages kept."""
-    counts = [count for output in outputs for count in output.results["counts"] if count["reason"] == KEPT]
+    counts = [
+        count for output in outputs for count in output.results["counts"] if count["reason"] == KEPT
+    ]
     return sum(count["characters"] for count in counts)
 
 

@@ -1,4 +1,5 @@
-"""Warn of what curation lost: a source without documents, a stage that dropped most of a source, too few data."""
+"""Warn of what curation lost: a source without documents, a stage that dropped most of a source,
+too few data."""
 
 from __future__ import annotations
 
@@ -15,15 +16,19 @@ from dreamer_study.reports.text.token_stream import MOST_EPOCHS
 
 
 def check_kept(source: Source, outputs: Sequence[Output]) -> None:
-    """Raise InputError, with the weightiest reason, when the stages of a source have kept no document of it."""
+    """Raise InputError, with the weightiest reason, when the stages of a source have kept no
+    document of it."""
     counts = [(output.stage, row) for output in outputs for row in output.results["counts"]]
     if any(row["documents"] for row in outputs[-1].results["counts"] if row["reason"] == KEPT):
         return
-    lost = Counter({(stage, row["reason"]): row["documents"] for stage, row in counts if row["reason"] != KEPT})
+    lost = Counter(
+        {(stage, row["reason"]): row["documents"] for stage, row in counts if row["reason"] != KEPT}
+    )
     ((stage, reason), number), *_ = lost.most_common(1) or [(("documents", "no rows"), 0)]
     raise InputError(
-        f"source {source.name!r}: none of its {lost.total():,} documents is kept; stage {stage!r} dropped {number:,} "
-        f"as {reason!r}: compare its columns, filters and `trace` with its rows, or remove the source"
+        f"source {source.name!r}: none of its {lost.total():,} documents is kept; stage {stage!r}"
+        f" dropped {number:,} as {reason!r}: compare its columns, filters and `trace` with its"
+        " rows, or remove the source"
     )
 
 
@@ -35,8 +40,8 @@ def warnings(outputs: Sequence[Output]) -> list[str]:
         for row in output.results["counts"]:
             came[row["source"]] += row["documents"]
         found += [
-            f"{output.stage} dropped {row['documents']:,} of the {came[row['source']]:,} documents of source "
-            f"{row['source']!r} as {row['reason']!r}"
+            f"{output.stage} dropped {row['documents']:,} of the {came[row['source']]:,} documents"
+            f" of source {row['source']!r} as {row['reason']!r}"
             for row in output.results["counts"]
             if row["reason"] != KEPT and 2 * row["documents"] > came[row["source"]]
         ]
@@ -49,28 +54,37 @@ def repetition(tokens: int, packed: float) -> list[str]:
     if times <= MOST_EPOCHS:
         return []
     return [
-        f"training reads its data {times:,.1f} times over; beyond some {MOST_EPOCHS} times, language models were found "
-        "to learn nothing more: add data, or take fewer training.tokens"
+        f"training reads its data {times:,.1f} times over; beyond some {MOST_EPOCHS} times,"
+        " language models were found to learn nothing more: add data, or take fewer"
+        " training.tokens"
     ]
 
 
 def unmarked(stripped: Output) -> dict[str, int]:
-    """Count by source the responses kept without marks of a trace, where the source is declared to have traces."""
+    """Count by source the responses kept without marks of a trace, where the source is declared to
+    have traces."""
     declared = stripped.configuration["marking"] in (*DECLARED, "unmarked")
-    return {row["source"]: row["documents"] for row in stripped.results["traces"] if declared and row["kind"] == NONE}
+    return {
+        row["source"]: row["documents"]
+        for row in stripped.results["traces"]
+        if declared and row["kind"] == NONE
+    }
 
 
 def unmarked_warnings(stripped: Output) -> list[str]:
-    """List, a line each, the sources with declared traces of which some responses have no mark, and so stay whole."""
+    """List, a line each, the sources with declared traces of which some responses have no mark, and
+    so stay whole."""
     marking = stripped.configuration["marking"]
     return [
-        f"source {name!r}: {count:,} responses have no trace, though `trace` is {marking!r}; they stay"
+        f"source {name!r}: {count:,} responses have no trace, though `trace` is {marking!r}; they"
+        " stay"
         for name, count in unmarked(stripped).items()
         if marking in DECLARED
     ]
 
 
 def say(lines: Sequence[str]) -> None:
-    """Write warnings to standard error, a line each; on a terminal they stand above the bars of progress."""
+    """Write warnings to standard error, a line each; on a terminal they stand above the bars of
+    progress."""
     for line in lines:
         write_line(f"WARNING: {line}")

@@ -1,4 +1,5 @@
-"""Turn what happens to jobs into progress: how far each training is, and how many checkpoints are evaluated."""
+"""Turn what happens to jobs into progress: how far each training is, and how many checkpoints are
+evaluated."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ class Followed:
     """Report the progress of jobs, and name processes that have written nothing for too long."""
 
     def __init__(self, plan: Plan) -> None:
-        self._evaluated = Counter({f"evaluate {run.name}": _evaluated(plan, run) for run in plan.runs})
+        self._evaluated = Counter(
+            {f"evaluate {run.name}": _evaluated(plan, run) for run in plan.runs}
+        )
         self._started: dict[Job, float] = {}
         self._failed: dict[str, str] = {}  # the first failure of each run's evaluations
 
@@ -25,9 +28,13 @@ class Followed:
         job = event.job
         if event.kind == "started":
             self._started[job] = time.time()
-        started = self._started.pop(job, math.inf) if event.ends else self._started.get(job, math.inf)
+        started = (
+            self._started.pop(job, math.inf) if event.ends else self._started.get(job, math.inf)
+        )
         silent = "" if event.ends else silence(job.folder / "progress.json", job.kind, started)
-        (self._training if job.kind == "training" else self._evaluation)(event, f", {silent}" if silent else "")
+        (self._training if job.kind == "training" else self._evaluation)(
+            event, f", {silent}" if silent else ""
+        )
 
     def _training(self, event: Event, silent: str) -> None:
         job = event.job
@@ -50,7 +57,8 @@ class Followed:
 
 
 def training_words(job: Job) -> tuple[float, str]:
-    """Return how far a training is, as a fraction of its goal and in words: loss, rate, tokens, seconds left."""
+    """Return how far a training is, as a fraction of its goal and in words: loss, rate, tokens,
+    seconds left."""
     state = read_progress(job.folder / "progress.json")
     if not (tokens := state.get("tokens")):
         return 0.0, "starting"
@@ -69,4 +77,6 @@ def _evaluated(plan: Plan, run: Run) -> int:
     """Count the checkpoints of a run that have been evaluated on everything."""
     if run.status != "chosen":
         return 0
-    return sum(all(one.done for one in plan.evaluations_of(run, checkpoint)) for checkpoint in run.written)
+    return sum(
+        all(one.done for one in plan.evaluations_of(run, checkpoint)) for checkpoint in run.written
+    )

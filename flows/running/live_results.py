@@ -1,7 +1,8 @@
-"""Show results while models are trained: enter rows as they come, and write the report again, at little cost.
+"""Show results while models are trained: enter rows as they come, and write the report again, at
+little cost.
 
-Where another program holds the results file, rows wait in the store and the study goes on; only the end of the study
-waits for the file. A mark in the study's folder says that the report is final.
+Where another program holds the results file, rows wait in the store and the study goes on; only the
+end of the study waits for the file. A mark in the study's folder says that the report is final.
 """
 
 from __future__ import annotations
@@ -34,16 +35,20 @@ from dreamer_study.sql.results import Busy, ask
 ENTER_SECONDS = 20.0  # between two entries of rows, at least
 REPORT_SECONDS = 60.0  # between two reports, at least
 REST = 99  # times as long as the work took: showing a study takes at most a hundredth of its time
-REPLICATES = 200  # resamples of the items, at most, for intervals of results that are not final: a third of the time
+# resamples of the items, at most, for intervals of results that are not final: a third of the time
+REPLICATES = 200
 POLL_SECONDS = 1.0
 
 Result = TypeVar("Result")
 
 
 class Results:
-    """The rows and the report of a study that runs; `drawn` is called with the data of every report that is written."""
+    """The rows and the report of a study that runs; `drawn` is called with the data of every report
+    that is written."""
 
-    def __init__(self, plan: Plan, drawn: Callable[[StudyData], object] = lambda data: None) -> None:
+    def __init__(
+        self, plan: Plan, drawn: Callable[[StudyData], object] = lambda data: None
+    ) -> None:
         self._plan, self._tell, self._tracker = plan, drawn, Tracker(plan)
         self._entered: set[str] = set()  # outputs, by their names in the ledger
         self._study_entered = False
@@ -52,7 +57,8 @@ class Results:
         report_mark(plan.study).unlink(missing_ok=True)
 
     def update(self, *, changed: bool) -> None:
-        """Enter what is new and draw the report, unless one of these would take more than its share (`REST`).
+        """Enter what is new and draw the report, unless one of these would take more than its share
+        (`REST`).
 
         `changed` says that there are rows to be entered.
         """
@@ -64,12 +70,15 @@ class Results:
             self._report_at = max(self._spend(self._draw), now + REPORT_SECONDS)
 
     def enter(self) -> None:
-        """Enter all rows that have not been entered. Raises Busy where another program holds the results file."""
+        """Enter all rows that have not been entered. Raises Busy where another program holds the
+        results file."""
         if not self._study_entered:
             self._entered = forget_wrong(self._plan)
             enter_study(self._plan)
             self._study_entered = True
-        found = (one for run in self._plan.runs if not run.failure for one in self._plan.evaluations(run))
+        found = (
+            one for run in self._plan.runs if not run.failure for one in self._plan.evaluations(run)
+        )
         new = [one for one in found if f"evaluations/{one.key}" not in self._entered and one.done]
         enter_evaluations(self._plan, new)
         enter_runs(self._plan)
@@ -79,14 +88,16 @@ class Results:
         self._tracker.update()
 
     def finish(self) -> None:
-        """Enter all rows, and compute the intervals; waits for a results file that another program holds."""
+        """Enter all rows, and compute the intervals; waits for a results file that another program
+        holds."""
         patiently(self.enter)
         patiently(lambda: compute_intervals(self._plan))
         patiently(lambda: self._tracker.update(last=True))
 
     def write_report(self) -> Path:
         """Write the final report."""
-        from dreamer_study.reports.page.report import write_data  # seconds, for which no training waits
+        # seconds, for which no training waits
+        from dreamer_study.reports.page.report import write_data
 
         study = self._plan.study
         reports.report("write report", 0.0, "figures and tables")
@@ -98,11 +109,13 @@ class Results:
         return path
 
     def _spend(self, work: Callable[[], None]) -> float:
-        """Do some work, and return the time at which the work may be done again; an error here ends no study."""
+        """Do some work, and return the time at which the work may be done again; an error here ends
+        no study."""
         began = time.monotonic()
         try:
             work()
-        except Exception as error:  # another program holds the file, or a defect, which the end of the study tells
+        # another program holds the file, or a defect, which the end of the study tells
+        except Exception as error:
             if "Query interrupted" in str(error):  # by a signal, of which DuckDB makes this error
                 raise KeyboardInterrupt from error
             reports.report("live results", 0.0, f"later: {error}")
@@ -123,7 +136,8 @@ class Results:
 
 
 def report_mark(study: Study) -> Path:
-    """Return the file that marks the report as final, and holds a digest of the report and of the results it shows."""
+    """Return the file that marks the report as final, and holds a digest of the report and of the
+    results it shows."""
     return study.folder / ".report-final"
 
 
@@ -131,7 +145,9 @@ def report_digest(plan: Plan) -> str:
     """Hash the files of the report, together with the study's rows of the table `ingested`."""
     folder = plan.study.report.parent
     files = {  # the same figure as PDF has another date in it each time
-        str(path.relative_to(folder)): path.stat().st_size if path.suffix == ".pdf" else file_digest(path)
+        str(path.relative_to(folder)): (
+            path.stat().st_size if path.suffix == ".pdf" else file_digest(path)
+        )
         for path in folder.rglob("*")
         if path.is_file()
     }
@@ -145,7 +161,9 @@ def patiently(action: Callable[[], Result]) -> Result:
     def report(state: RetryCallState) -> None:
         reports.report("results file", 0.0, str(state.outcome.exception()))
 
-    retrying = Retrying(retry=retry_if_exception_type(Busy), wait=wait_fixed(POLL_SECONDS), before_sleep=report)
+    retrying = Retrying(
+        retry=retry_if_exception_type(Busy), wait=wait_fixed(POLL_SECONDS), before_sleep=report
+    )
     result = retrying(action)
     if retrying.statistics["attempt_number"] > 1:
         reports.report("results file", 1.0, "free again")

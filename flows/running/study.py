@@ -1,6 +1,8 @@
-"""Run a study from top to bottom: prepare the data, train with evaluations as checkpoints come, statistics, report.
+"""Run a study from top to bottom: prepare the data, train with evaluations as checkpoints come,
+statistics, report.
 
-The plan says which work is left, so finished work is not done again. All trainings and evaluations are `jobs`.
+The plan says which work is left, so finished work is not done again. All trainings and evaluations
+are `jobs`.
 """
 
 from __future__ import annotations
@@ -40,8 +42,10 @@ from dreamer_study.sql.results import ask
 
 Until = Literal["prepare", "train", "evaluate", "report"]
 NEXT = {"prepare": "train", "train": "evaluate", "evaluate": "report"}
-EVALUATING = "evaluating"  # a folder of the study, with one for each evaluation that is under way or has failed
-EVALUATION_FIRST = (0,)  # a priority before that of every training: an evaluation is short and shows a result
+# a folder of the study, with one for each evaluation that is under way or has failed
+EVALUATING = "evaluating"
+# a priority before that of every training: an evaluation is short and shows a result
+EVALUATION_FIRST = (0,)
 
 
 class Shown:
@@ -68,10 +72,11 @@ class Options:
 
 
 def run_study(plan: Plan, jobs: Jobs, shown: Shown, options: Options = Options()) -> Path | None:
-    """Run a study to its report, or to the end of the stage `options.until`; returns the path of the report.
+    """Run a study to its report, or to the end of the stage `options.until`; returns the path of
+    the report.
 
-    Where a training or an evaluation fails the others go on, the report is written, and Failed names what has failed.
-    Raises InputError for bad input, also of a process.
+    Where a training or an evaluation fails the others go on, the report is written, and Failed
+    names what has failed. Raises InputError for bad input, also of a process.
     """
     plan.study.folder.mkdir(parents=True, exist_ok=True)
     register_user(plan)
@@ -105,7 +110,8 @@ def run_study(plan: Plan, jobs: Jobs, shown: Shown, options: Options = Options()
 def train_and_evaluate(
     plan: Plan, jobs: Jobs, shown: Shown, results: Results, options: Options
 ) -> dict[str, BaseException]:
-    """Train every run and evaluate its checkpoints as they come; returns what has failed, by the name of the job."""
+    """Train every run and evaluate its checkpoints as they come; returns what has failed, by the
+    name of the job."""
     if not plan.evaluated:
         for output in filter(None, (plan.data.world, plan.data.tokenizer, plan.data.packed)):
             check(output.path)  # trainings and evaluations read these files
@@ -114,10 +120,13 @@ def train_and_evaluate(
     for run in (*plan.tuning_runs, *plan.runs):
         (run.folder / FAILURE).unlink(missing_ok=True)  # of an earlier attempt
         if run.status == "racing" and run.tokens > run.goal:
-            reports.write_line(f"{run.model.model_id}: the race of its seeds is held again, at {run.goal:,} tokens")
+            reports.write_line(
+                f"{run.model.model_id}: the race of its seeds is held again, at {run.goal:,} tokens"
+            )
 
     def submit() -> None:
-        """Decide the searches and races that have ended, then submit each job that can start and was not submitted."""
+        """Decide the searches and races that have ended, then submit each job that can start and
+        was not submitted."""
         if search := plan.tuning_runs:
             choose_rates(plan, search)
             for run in plan.runs:
@@ -140,7 +149,8 @@ def train_and_evaluate(
                     reason = event.error.reason.removeprefix(f"{event.job.folder}: ")
                     write_text_atomically(event.job.folder / FAILURE, reason, shared=True)
             if event.kind == "finished" and event.job.kind == "training":
-                (event.job.folder / FAILURE).unlink(missing_ok=True)  # of another study that shares the run
+                # of another study that shares the run
+                (event.job.folder / FAILURE).unlink(missing_ok=True)
             if changed := event.ends or event.kind == "checkpoint":
                 submit()
             shown.tell(event)
@@ -150,23 +160,32 @@ def train_and_evaluate(
         jobs.stop()
         raise
     for name, _ in work_left(plan, options, jobs.gpus):
-        failures.setdefault(name, Failed(f"{name}: the process has ended well, and the work is not done"))
+        failures.setdefault(
+            name, Failed(f"{name}: the process has ended well, and the work is not done")
+        )
     if not failures:
         shutil.rmtree(plan.study.folder / EVALUATING, ignore_errors=True)
     return failures
 
 
-def work_left(plan: Plan, options: Options, gpus: Sequence[int]) -> Iterator[tuple[str, Callable[[], Job]]]:
-    """List the jobs that can start now: trainings that are not done, and evaluations of checkpoints that are there.
+def work_left(
+    plan: Plan, options: Options, gpus: Sequence[int]
+) -> Iterator[tuple[str, Callable[[], Job]]]:
+    """List the jobs that can start now: trainings that are not done, and evaluations of checkpoints
+    that are there.
 
-    Yields the name of each job, and a function that describes the job and writes its `run.json` or `job.json`.
+    Yields the name of each job, and a function that describes the job and writes its `run.json` or
+    `job.json`.
     """
     runs = plan.tuning_runs or plan.runs
     racing = any(run.status == "racing" for run in runs)
     going_on = [run for run in runs if run.status == "chosen"]
-    of_all, of_chosen = (share_ranks(plan.study, count, gpus) for count in (len(runs), max(1, len(going_on))))
+    of_all, of_chosen = (
+        share_ranks(plan.study, count, gpus) for count in (len(runs), max(1, len(going_on)))
+    )
     for place, run in enumerate(runs):
-        if run.failure or (run.status == "screened" and not run.done):  # a failed seed has lost its race
+        # a failed seed has lost its race
+        if run.failure or (run.status == "screened" and not run.done):
             continue
         if not run.done:
             alone = run.status == "chosen" and len(going_on) < len(runs) and not racing
@@ -179,14 +198,19 @@ def work_left(plan: Plan, options: Options, gpus: Sequence[int]) -> Iterator[tup
                     missing[one.checkpoint].append(one)
             for checkpoint, evaluations in missing.items():
                 name = f"evaluate {run.name} at {checkpoint.tokens:,} tokens"
-                yield name, partial(evaluation_job, name, plan, run, checkpoint, evaluations, options)
+                yield (
+                    name,
+                    partial(evaluation_job, name, plan, run, checkpoint, evaluations, options),
+                )
 
 
 def training_job(plan: Plan, run: Run, ranks: int, options: Options) -> Job:
     """Describe the training of a run to its goal."""
-    write_run(plan, run)  # the run may have become known just now, by the last evaluation of a search
+    # the run may have become known just now, by the last evaluation of a search
+    write_run(plan, run)
     folder = run.folder.absolute()  # workers of a cluster are elsewhere
-    arguments = [str(folder), "--wait", "--stop-at", str(run.goal)]  # another study may want the run further
+    # another study may want the run further
+    arguments = [str(folder), "--wait", "--stop-at", str(run.goal)]
     if options.accept_code_change:
         arguments.append("--accept-code-change")
     if options.trust_code:
@@ -206,15 +230,26 @@ def training_job(plan: Plan, run: Run, ranks: int, options: Options) -> Job:
 
 
 def evaluation_job(
-    name: str, plan: Plan, run: Run, checkpoint: Checkpoint, evaluations: list[Evaluation], options: Options
+    name: str,
+    plan: Plan,
+    run: Run,
+    checkpoint: Checkpoint,
+    evaluations: list[Evaluation],
+    options: Options,
 ) -> Job:
-    """Describe the evaluation of a checkpoint on the benchmarks on which it has not been evaluated yet."""
+    """Describe the evaluation of a checkpoint on the benchmarks on which it has not been evaluated
+    yet."""
     study = plan.study
     folder = (study.folder / EVALUATING / f"{run.run_id}-{checkpoint.tokens}").resolve()
     values = {
-        **{name: getattr(study.evaluation, name) for name in ("limit", "batch_tokens", "max_new_tokens", "weights")},
+        **{
+            name: getattr(study.evaluation, name)
+            for name in ("limit", "batch_tokens", "max_new_tokens", "weights")
+        },
         "device": study.training.device,
-        "depths": sorted({depth for one in evaluations for depth in one.configuration.get("depths", ())}),
+        "depths": sorted(
+            {depth for one in evaluations for depth in one.configuration.get("depths", ())}
+        ),
         "checkpoints": [
             {
                 "run_id": run.run_id,
@@ -222,7 +257,10 @@ def evaluation_job(
                 "path": str(checkpoint.folder.resolve()),
                 "answers": checkpoint.point == run.points[-1],
                 "outputs": {
-                    one.benchmark: {"folder": str(one.folder.resolve()), "configuration": one.configuration}
+                    one.benchmark: {
+                        "folder": str(one.folder.resolve()),
+                        "configuration": one.configuration,
+                    }
                     for one in evaluations
                 },
             }
@@ -264,11 +302,18 @@ def _write_decision(path: Path, values: dict[str, Any]) -> None:
 def tell_changed_code(run: Run) -> None:
     """Say which file of the model's code differs from that of an earlier run of the model."""
     files = run.content["model"].get("files", {})
-    for other in glob(f"{run.model.model_id}-s{run.seed}-*", root_dir=run.folder.parent) if files else ():
-        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # removed meanwhile, or damaged
-            before = json.loads((run.folder.parent / other / "run.json").read_bytes())["model"]["files"]
+    for other in (
+        glob(f"{run.model.model_id}-s{run.seed}-*", root_dir=run.folder.parent) if files else ()
+    ):
+        # removed meanwhile, or damaged
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            before = json.loads((run.folder.parent / other / "run.json").read_bytes())["model"][
+                "files"
+            ]
             if changed := [name for name in files if before.get(name, files[name]) != files[name]]:
-                reports.write_line(f"{run.name}: {changed[0]} differs from {other}'s; the model is trained anew")
+                reports.write_line(
+                    f"{run.name}: {changed[0]} differs from {other}'s; the model is trained anew"
+                )
 
 
 def write_runs(plan: Plan) -> None:
@@ -278,30 +323,34 @@ def write_runs(plan: Plan) -> None:
 
 
 def write_run(plan: Plan, run: Run) -> None:
-    """Write `run.json`: what decides the run, where its data lie, and how far any study has wanted it.
+    """Write `run.json`: what decides the run, where its data lie, and how far any study has wanted
+    it.
 
-    Another study of the store waits meanwhile. Raises InputError for a run trained past a planned checkpoint without
-    it, and for other tokens than before where the learning rate decays over them.
+    Another study of the store waits meanwhile. Raises InputError for a run trained past a planned
+    checkpoint without it, and for other tokens than before where the learning rate decays over
+    them.
     """
     if run.missed:  # training does not go back
         points = ", ".join(f"{point:,}" for point in run.missed)
         raise InputError(
-            f"{run.name} was trained further by a study with other checkpoints, and has none at {points} tokens; "
-            f"name checkpoints that are there (in {run.folder / 'checkpoints'}), or remove {run.folder} to train "
-            "it again"
+            f"{run.name} was trained further by a study with other checkpoints, and has none at"
+            f" {points} tokens; name checkpoints that are there (in {run.folder / 'checkpoints'}),"
+            f" or remove {run.folder} to train it again"
         )
     path, training, before = run.folder / "run.json", dict(run.content["training"]), {}
     with hold(plan.store.root / "runs.lock", reports.write_line):
         if not run.folder.exists():
             tell_changed_code(run)
-        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged file is written again
+        # a damaged file is written again
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
             before = json.loads(path.read_bytes())["training"]
             training["checkpoints"] = sorted({*before["checkpoints"], *training["checkpoints"]})
         known = before.get("tokens", training["tokens"])
         if known != training["tokens"] and training["schedule"] != "constant":
             raise InputError(
-                f"{run.name}: its learning rate decays ({training['schedule']}) over {known:,} tokens, so it cannot be "
-                f"trained over {training['tokens']:,}; keep to {known:,} tokens, or name another root and store"
+                f"{run.name}: its learning rate decays ({training['schedule']}) over {known:,}"
+                f" tokens, so it cannot be trained over {training['tokens']:,}; keep to {known:,}"
+                " tokens, or name another root and store"
             )
         training["tokens"] = max(known, training["tokens"])
         run.folder.mkdir(parents=True, exist_ok=True)
@@ -309,34 +358,45 @@ def write_run(plan: Plan, run: Run) -> None:
             with atomic_folder(run.folder / CODE) as unfinished:
                 copy_code(run.model.config, plan.study.place, unfinished)
         data = os.path.relpath(plan.data.packed.path, run.folder)
-        text = json.dumps({"run_id": run.run_id, **run.content, "training": training, "data": data}, indent=1)
+        text = json.dumps(
+            {"run_id": run.run_id, **run.content, "training": training, "data": data}, indent=1
+        )
         if not path.exists() or path.read_bytes() != text.encode():
             write_text_atomically(path, text)
 
 
 def choose_rates(plan: Plan, search: list[Run]) -> None:
-    """Choose each model's learning rate once every training of the search has been evaluated or has failed.
+    """Choose each model's learning rate once every training of the search has been evaluated or has
+    failed.
 
     Nothing is chosen while a model has no rate at which every training ended well.
     """
-    if not plan.search_ended(search) or len(plan.tuning_runs) > len(search):  # the grid may have grown just now
+    # the grid may have grown just now
+    if not plan.search_ended(search) or len(plan.tuning_runs) > len(search):
         return
     rows, tried = plan.searched(search), sorted({run.learning_rate for run in search})
     chosen = best_rates(rows)
     if len(chosen) < len({run.model.model_id for run in search}):
         return
-    rows = [{**row, "chosen": chosen[row["variant"], row["depth"]] == row["learning_rate"]} for row in rows]
+    rows = [
+        {**row, "chosen": chosen[row["variant"], row["depth"]] == row["learning_rate"]}
+        for row in rows
+    ]
     _write_decision(plan.rates_decision, {"rows": rows})
     losses = mean_losses(rows)
     for (variant, depth), rate in sorted(chosen.items()):
         means = {one: losses.get((variant, depth, one)) for one in tried}
-        grid = ", ".join(f"{one:g} ({'failed' if mean is None else f'{mean:.4g}'})" for one, mean in means.items())
+        grid = ", ".join(
+            f"{one:g} ({'failed' if mean is None else f'{mean:.4g}'})"
+            for one, mean in means.items()
+        )
         edge = ", at the edge: a better one may lie beyond" if rate in (tried[0], tried[-1]) else ""
         reports.write_line(f"{variant}-{depth}: learning rate {rate:g}; mean losses: {grid}{edge}")
 
 
 def decide(plan: Plan, runs: list[Run]) -> None:
-    """Choose with which seed a model is trained to the end after a race: the seed with the lowest loss.
+    """Choose with which seed a model is trained to the end after a race: the seed with the lowest
+    loss.
 
     A seed whose training has failed has lost.
     """
@@ -345,24 +405,32 @@ def decide(plan: Plan, runs: list[Run]) -> None:
 
 
 def decide_seeds(plan: Plan) -> bool:
-    """Decide by the intervals in the results whether seeds are added to the study, and describe the new runs."""
+    """Decide by the intervals in the results whether seeds are added to the study, and describe the
+    new runs."""
     study, seeds = plan.study, plan.look
     variants = [variant.name for variant in study.models.variants if not variant.seeds]
     options = {"study": study.study_id, "variants": variants}
-    found = patiently(lambda: ask(study.database, "widest_interval", **options))["high_over_low"].item()
+    found = patiently(lambda: ask(study.database, "widest_interval", **options))[
+        "high_over_low"
+    ].item()
     wanted = study.training.seeds_until.high_over_low
     go_on = not found <= wanted  # also where an interval is unknown
     _write_decision(plan.look_decision(seeds), {"go_on": go_on, "seeds": seeds})
-    width, then = "unknown" if found != found else f"{found:.3g}", f"{plan.look} seeds now" if go_on else "enough"
+    width, then = (
+        "unknown" if found != found else f"{found:.3g}",
+        f"{plan.look} seeds now" if go_on else "enough",
+    )
     reports.write_line(
-        f"{seeds} seeds: high / low of the widest interval of average accuracy is {width}, wanted {wanted:g}: {then}"
+        f"{seeds} seeds: high / low of the widest interval of average accuracy is {width}, wanted"
+        f" {wanted:g}: {then}"
     )
     write_runs(plan)
     return go_on
 
 
 def is_complete(plan: Plan) -> bool:
-    """Check that no work is left, that no row in the results is missing or changed, and that the report shows them."""
+    """Check that no work is left, that no row in the results is missing or changed, and that the
+    report shows them."""
     study = plan.study
     if not (report_mark(study).exists() and study.database.exists() and plan.evaluated):
         return False

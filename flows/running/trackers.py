@@ -1,7 +1,9 @@
-"""Log a study to an experiment tracker: each training is a run of the tracker, in the group of its study.
+"""Log a study to an experiment tracker: each training is a run of the tracker, in the group of its
+study.
 
-What is logged are rows of the results file, as they come: some two hundred steps of a training, and every evaluation,
-over training tokens. No study depends on a tracker: one that fails is named once, and gets nothing more.
+What is logged are rows of the results file, as they come: some two hundred steps of a training, and
+every evaluation, over training tokens. No study depends on a tracker: one that fails is named once,
+and gets nothing more.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ PATIENCE = 30  # seconds that a server has to answer
 
 @dataclass(frozen=True)
 class Opened:
-    """A run of a tracker: `log` takes training tokens and values by name; `kept` ones are open until the study ends."""
+    """A run of a tracker: `log` takes training tokens and values by name; `kept` ones are open
+    until the study ends."""
 
     log: Callable[[int, dict[str, float]], object]
     close: Callable[[], object]
@@ -39,11 +42,14 @@ class Tracker:
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._kind = plan, plan.study.tracking
-        self._logged: dict[str, list[int]] = read_progress(plan.study.folder / FILE) if self._kind else {}
+        self._logged: dict[str, list[int]] = (
+            read_progress(plan.study.folder / FILE) if self._kind else {}
+        )
         self._opened: dict[str, Opened] = {}
 
     def update(self, *, last: bool = False) -> None:
-        """Log the rows that have not been logged, by an earlier start of the study either; `last` ends all runs.
+        """Log the rows that have not been logged, by an earlier start of the study either; `last`
+        ends all runs.
 
         Raises Busy where another program holds the results file.
         """
@@ -58,7 +64,9 @@ class Tracker:
             raise
         except Exception as error:
             reason = " ".join(str(error).split()) or type(error).__name__
-            reports.write_line(f"{self._kind} has failed and gets nothing more, the study goes on: {reason}")
+            reports.write_line(
+                f"{self._kind} has failed and gets nothing more, the study goes on: {reason}"
+            )
             self._kind = None
 
     def _log_new(self, open_run: Callable[[Study, Run], Opened]) -> None:
@@ -66,11 +74,18 @@ class Tracker:
         every = max(1, study.training.tokens // study.training.batch_tokens // STEPS)
         rows = ask(study.database, "tracked", study=study.study_id, every=every)
         rows["key"] = rows["run_id"] + "/" + rows["task"]
-        known = [tokens in self._logged.get(key, ()) for key, tokens in zip(rows["key"], rows["tokens"], strict=True)]
-        for (run_id, tokens), points in rows.loc[[not one for one in known]].groupby(["run_id", "tokens"]):
+        known = [
+            tokens in self._logged.get(key, ())
+            for key, tokens in zip(rows["key"], rows["tokens"], strict=True)
+        ]
+        for (run_id, tokens), points in rows.loc[[not one for one in known]].groupby(
+            ["run_id", "tokens"]
+        ):
             if run_id not in self._opened:
                 self._opened[run_id] = open_run(study, runs[run_id])
-            self._opened[run_id].log(int(tokens), dict(zip(points["name"], points["value"], strict=True)))
+            self._opened[run_id].log(
+                int(tokens), dict(zip(points["name"], points["value"], strict=True))
+            )
             for key in points["key"].unique():
                 self._logged.setdefault(key, []).append(int(tokens))
         write_text_atomically(study.folder / FILE, json.dumps(self._logged), durable=False)
@@ -79,7 +94,10 @@ class Tracker:
 def _described(study: Study, run: Run) -> dict[str, Any]:
     """Describe a run as W&B and Trackio want it."""
     model, names = run.model, ("variant", "depth", "parameters", "flops_per_token")
-    config = {name: getattr(model, name) for name in names} | {"seed": run.seed, "learning_rate": run.learning_rate}
+    config = {name: getattr(model, name) for name in names} | {
+        "seed": run.seed,
+        "learning_rate": run.learning_rate,
+    }
     known = {"project": study.name, "group": study.study_id, "name": run.run_id, "resume": "allow"}
     return known | {"config": config}
 
@@ -87,11 +105,15 @@ def _described(study: Study, run: Run) -> dict[str, Any]:
 def _open_wandb(study: Study, run: Run) -> Opened:
     import wandb
 
-    settings = wandb.Settings(silent=True, console="off", login_timeout=PATIENCE, init_timeout=PATIENCE)
+    settings = wandb.Settings(
+        silent=True, console="off", login_timeout=PATIENCE, init_timeout=PATIENCE
+    )
     own = {"id": run.run_id, "reinit": "create_new", "dir": str(study.folder), "settings": settings}
     opened = wandb.init(**_described(study, run), **own)
     opened.define_metric("*", step_metric="tokens")
-    return Opened(lambda tokens, values: opened.log({"tokens": tokens, **values}), opened.finish, kept=True)
+    return Opened(
+        lambda tokens, values: opened.log({"tokens": tokens, **values}), opened.finish, kept=True
+    )
 
 
 def _open_trackio(study: Study, run: Run) -> Opened:
@@ -103,7 +125,10 @@ def _open_trackio(study: Study, run: Run) -> Opened:
 
     apart = {"embed": False, "auto_log_cpu": False, "auto_log_gpu": False}
     opened = silently(trackio.init, **_described(study, run), **apart)
-    return Opened(lambda tokens, values: opened.log({"tokens": tokens, **values}), lambda: silently(opened.finish))
+    return Opened(
+        lambda tokens, values: opened.log({"tokens": tokens, **values}),
+        lambda: silently(opened.finish),
+    )
 
 
 def _open_tensorboard(study: Study, run: Run) -> Opened:

@@ -1,4 +1,5 @@
-"""The section `data` of a study file: the sources of the documents, their curation, and the tokenizer."""
+"""The section `data` of a study file: the sources of the documents, their curation, and the
+tokenizer."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ BUILTIN = "builtin"  # names the built-in world in a study file, as a source and
 
 
 def _from_home(path: Path) -> Path:
-    """Replace ~ at the start of a path by the user's home. Raises ValueError for a user that does not exist."""
+    """Replace ~ at the start of a path by the user's home. Raises ValueError for a user that does
+    not exist."""
     try:
         return path.expanduser()
     except RuntimeError as error:
@@ -34,17 +36,25 @@ HomePath = Annotated[Path, AfterValidator(_from_home)]
 
 
 class Tokenizer(Section):
-    """The tokenizer: trained on the study's own documents, fetched from the hub, or a local tokenizer.json."""
+    """The tokenizer: trained on the study's own documents, fetched from the hub, or a local
+    tokenizer.json."""
 
-    vocabulary_size: int | None = Field(None, ge=260, description="train a byte-level BPE tokenizer of up to this size")
+    vocabulary_size: int | None = Field(
+        None, ge=260, description="train a byte-level BPE tokenizer of up to this size"
+    )
     hub: str | None = Field(None, description="the tokenizer of a model on the hub, by its id")
     revision: str | None = Field(None, description="the commit of that model's repository")
     file: HomePath | None = Field(None, description="a tokenizer.json")
 
     @model_validator(mode="after")
     def _one_origin(self) -> Tokenizer:
-        if (self.hub is None) == (self.file is None) and not (self.hub is None and self.vocabulary_size):
-            raise ValueError("give one of 'vocabulary_size' (train one), 'hub' (an id) or 'file' (a tokenizer.json)")
+        if (self.hub is None) == (self.file is None) and not (
+            self.hub is None and self.vocabulary_size
+        ):
+            raise ValueError(
+                "give one of 'vocabulary_size' (train one), 'hub' (an id) or 'file' (a"
+                " tokenizer.json)"
+            )
         if self.file and not self.file.is_file():
             raise ValueError(f"there is no tokenizer file {self.file}")
         return self
@@ -53,11 +63,18 @@ class Tokenizer(Section):
 class Data(Section):
     """The sources of the documents, and how they are curated and tokenised."""
 
-    mirror: HomePath | None = Field(None, description="folder in the hub's layout, looked in before the hub")
-    world: WorldSettings = Field(WorldSettings(), description="the built-in problems, where 'builtin' is named")
+    mirror: HomePath | None = Field(
+        None, description="folder in the hub's layout, looked in before the hub"
+    )
+    world: WorldSettings = Field(
+        WorldSettings(), description="the built-in problems, where 'builtin' is named"
+    )
     sources: list[str | dict[str, Any]] = Field(
         min_length=1,
-        description="'builtin', 'paper' (its fifteen), names that `dreamer sources` lists, or sources of your own",
+        description=(
+            "'builtin', 'paper' (its fifteen), names that `dreamer sources` lists, or sources of"
+            " your own"
+        ),
     )
     limit: int | None = Field(None, ge=1, description="rows read of each source, for a quick look")
     clean: CleanSettings = CleanSettings()
@@ -66,10 +83,16 @@ class Data(Section):
     validation: int = Field(
         1000,
         ge=0,
-        description="documents held out of training, by question, to measure the loss on them at every checkpoint; "
-        "at most 2 % of the curated documents; 0: none",
+        description=(
+            "documents held out of training, by question, to measure the loss on them at every"
+            " checkpoint; at most 2 % of the curated documents; 0: none"
+        ),
     )
-    tuning: int = Field(0, ge=0, description="further documents held out by question, to choose settings on; 0: none")
+    tuning: int = Field(
+        0,
+        ge=0,
+        description="further documents held out by question, to choose settings on; 0: none",
+    )
     seed: int = Field(0, ge=0, description="of the order of the documents in the packed tokens")
     memory: str = Field("4GB", description="that curation takes at most")
     tokenizer: Tokenizer = Field(default_factory=lambda: Tokenizer(vocabulary_size=512))
@@ -78,7 +101,9 @@ class Data(Section):
     @classmethod
     def _folder(cls, mirror: Any) -> Any:
         if "://" in str(mirror):
-            raise ValueError(f"a mirror is a folder: copy {str(mirror).partition('://')[0]}://... here first")
+            raise ValueError(
+                f"a mirror is a folder: copy {str(mirror).partition('://')[0]}://... here first"
+            )
         return mirror
 
     @field_validator("memory")
@@ -98,20 +123,27 @@ class Data(Section):
             for source in WORLD_SOURCES.values() if entry == BUILTIN else [entry]:
                 source = resolve_source(source)
                 if source.name in names:  # the name is part of every document's id
-                    raise ValueError(f"the name {source.name!r} is given twice; names of sources must differ")
+                    raise ValueError(
+                        f"the name {source.name!r} is given twice; names of sources must differ"
+                    )
                 names.add(source.name)
                 if source.use != "train":
                     raise ValueError(
-                        f"{source.name} is validation text and never trains; name it under evaluation.benchmarks"
+                        f"{source.name} is validation text and never trains; name it under"
+                        " evaluation.benchmarks"
                     )
         return entries
 
     @property
     def resolved(self) -> list[Source]:
         """All sources in their order, in the place of 'builtin' those that the world is made of."""
-        expanded = (world_sources(self.world) if entry == BUILTIN else [entry] for entry in self.sources)
+        expanded = (
+            world_sources(self.world) if entry == BUILTIN else [entry] for entry in self.sources
+        )
         return [resolve_source(entry) for entries in expanded for entry in entries]
 
     def limit_of(self, source: Source) -> int | None:
         """Return how many rows of a source are read, the fewer of both limits; None for all."""
-        return min((limit for limit in (self.limit, source.limit) if limit is not None), default=None)
+        return min(
+            (limit for limit in (self.limit, source.limit) if limit is not None), default=None
+        )

@@ -25,13 +25,15 @@ MIRROR = ".mirror"  # in the study's folder: where its last run looked for data 
 
 
 def lasting_name(study: Study) -> str:
-    """Return the name of the study's preset, or the absolute path of its file: what it is called in any folder."""
+    """Return the name of the study's preset, or the absolute path of its file: what it is called in
+    any folder."""
     name = shlex.split(study.arguments)[0]
     return name if name in presets() else str(study.place / Path(name).name)
 
 
 def as_file(study: str | Study, *, root: Path | str | None = None) -> str:
-    """Return the name or path of a study; a study that came as values is written to `study.yaml` in its folder."""
+    """Return the name or path of a study; a study that came as values is written to `study.yaml` in
+    its folder."""
     if not isinstance(study, Study):
         return study
     chosen = study if root is None else study.model_copy(update={"root": Path(root).expanduser()})
@@ -43,13 +45,16 @@ def as_file(study: str | Study, *, root: Path | str | None = None) -> str:
 
 
 def load_study(
-    study: str | Path | Mapping[str, Any], *, mirror: Path | str | None = None, root: Path | str | None = None
+    study: str | Path | Mapping[str, Any],
+    *,
+    mirror: Path | str | None = None,
+    root: Path | str | None = None,
 ) -> Study:
     """Load the study of a preset's name, of a YAML file's path, or of a mapping.
 
-    `mirror` and `root` override the study's own values; a study without a mirror takes that of its last run. Raises
-    InputError, in one line, for a file that does not exist, is not YAML, or does not validate, and for a file where the
-    study's folder is to be.
+    `mirror` and `root` override the study's own values; a study without a mirror takes that of its
+    last run. Raises InputError, in one line, for a file that does not exist, is not YAML, or does
+    not validate, and for a file where the study's folder is to be.
     """
     named = None if isinstance(study, Mapping) else str(study)
     content = dict(study) if isinstance(study, Mapping) else _read_content(str(study))
@@ -66,9 +71,16 @@ def load_study(
         loaded._place = PRESETS if named in presets() else Path(named).parent
     for folder, setting in ((loaded.folder, "`root` or --root"), (loaded.store_folder, "`store`")):
         if file := next((place for place in (folder, *folder.parents) if place.is_file()), None):
-            raise InputError(f"{file} is a file, and the study writes to a folder {folder}; name another by {setting}")
+            raise InputError(
+                f"{file} is a file, and the study writes to a folder {folder}; name another by"
+                f" {setting}"
+            )
     last = loaded.folder / MIRROR
-    if not loaded.mirror and last.exists() and Path(found := last.read_text(encoding="utf-8")).is_dir():
+    if (
+        not loaded.mirror
+        and last.exists()
+        and Path(found := last.read_text(encoding="utf-8")).is_dir()
+    ):
         return load_study(study, mirror=found, root=root)
     return loaded
 
@@ -80,20 +92,32 @@ def _read_content(study: str) -> dict[str, Any]:
     elif Path(study).is_file():  # no device, and no pipe that nobody may ever fill
         content = read_yaml(study, Path(study).read_bytes())
     else:
-        raise InputError(f"study {study!r} is neither a preset ({', '.join(presets())}) nor a YAML file that exists")
+        raise InputError(
+            f"study {study!r} is neither a preset ({', '.join(presets())}) nor a YAML file that"
+            " exists"
+        )
     if not isinstance(content, dict):
-        raise InputError(f"{study}: a study is a mapping with the keys {', '.join(Study.model_fields)}")
+        raise InputError(
+            f"{study}: a study is a mapping with the keys {', '.join(Study.model_fields)}"
+        )
     return content
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Load plain values only; 3e-4 and 1.5e9 are numbers. A key given twice is an error: YAML takes the second."""
+    """Load plain values only; 3e-4 and 1.5e9 are numbers. A key given twice is an error: YAML takes
+    the second."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+        keys = [
+            key.value
+            for key, _ in node.value
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<"
+        ]
         for key in keys:
             if keys.count(key) > 1:
-                raise yaml.YAMLError(f"the key {key!r} is given twice, {str(node.start_mark).strip()}")
+                raise yaml.YAMLError(
+                    f"the key {key!r} is given twice, {str(node.start_mark).strip()}"
+                )
         return super().construct_mapping(node, deep)
 
 
@@ -102,10 +126,12 @@ _StrictLoader.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+
 
 
 def read_yaml(where: str, text: str | bytes) -> Any:
-    """Parse a YAML text. Raises InputError, in one line that begins with `where`, for any other text."""
+    """Parse a YAML text. Raises InputError, in one line that begins with `where`, for any other
+    text."""
     try:
         return yaml.load(text, _StrictLoader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # also a number or a nesting without an end
+    # also a number or a nesting without an end
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from None
 
 
@@ -115,5 +141,7 @@ def _on_one_line(error: ValidationError) -> str:
     for one in error.errors(include_url=False):
         place = ".".join(str(part) for part in one["loc"])
         message = one["msg"].removeprefix("Value error, ")
-        parts.append(f"{place}: {message}" if place and not message.startswith(f"{place}.") else message)
+        parts.append(
+            f"{place}: {message}" if place and not message.startswith(f"{place}.") else message
+        )
     return "; ".join(parts)

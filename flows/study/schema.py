@@ -1,4 +1,5 @@
-"""Build the JSON schema of a study file, by which an editor completes keys and marks what is wrong."""
+"""Build the JSON schema of a study file, by which an editor completes keys and marks what is
+wrong."""
 
 from __future__ import annotations
 
@@ -18,10 +19,14 @@ from dreamer_study.pipeline.sources.table import SOURCES
 
 
 def study_schema() -> dict[str, Any]:
-    """Build the schema: that of `Study`, and what it leaves open, which are entries of tables and sizes of Dreamer."""
+    """Build the schema: that of `Study`, and what it leaves open, which are entries of tables and
+    sizes of Dreamer."""
     schema = Study.model_json_schema()
     kinds = schema["$defs"]
-    kinds |= {kind.__name__: TypeAdapter(kind).json_schema() for kind in (Source, Benchmark, DreamerConfig)}
+    kinds |= {
+        kind.__name__: TypeAdapter(kind).json_schema()
+        for kind in (Source, Benchmark, DreamerConfig)
+    }
     for kind in [schema, *kinds.values()]:
         if "properties" in kind:
             kind["additionalProperties"] = False  # a misspelt key is an error in every section
@@ -30,15 +35,24 @@ def study_schema() -> dict[str, Any]:
     for kind in ("Source", "Benchmark"):
         kinds[kind]["required"] = ["name"]  # an entry may change the one of its name in the table
     kinds["Data"]["properties"]["sources"]["items"] = _entries("Source", [BUILTIN, PAPER, *SOURCES])
-    kinds["Evaluation"]["properties"]["benchmarks"]["items"] = _entries("Benchmark", [BUILTIN, *BENCHMARKS])
+    kinds["Evaluation"]["properties"]["benchmarks"]["items"] = _entries(
+        "Benchmark", [BUILTIN, *BENCHMARKS]
+    )
     sizes = {"$ref": "#/$defs/DreamerConfig"}
     kinds["Models"]["properties"]["dreamer"] |= sizes
     kinds["Variant"]["properties"]["overrides"] |= sizes
     own = TrainingConfig.__dataclass_fields__.keys() - {*OF_ALL}
     recipe = {name: field for name, field in kinds["Training"]["properties"].items() if name in own}
-    times = {"type": "object", "required": ["times", "of"], "properties": {"times": {}, "of": {"type": "string"}}}
+    times = {
+        "type": "object",
+        "required": ["times", "of"],
+        "properties": {"times": {}, "of": {"type": "string"}},
+    }
     recipe["learning_rate"] = {"anyOf": [recipe["learning_rate"], times]}
-    kinds["Variant"]["properties"]["training"] |= {"properties": recipe, "additionalProperties": False}
+    kinds["Variant"]["properties"]["training"] |= {
+        "properties": recipe,
+        "additionalProperties": False,
+    }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

@@ -1,4 +1,6 @@
-"""Architectures of anybody's: the contract that a network meets, its description, its code, models of transformers.
+"""Architectures of anybody's: the contract that a network meets, its description, its code, models
+of transformers.
 
-`model.architectures.build` builds a network from its description, `model.architectures.count_flops` counts its costs.
+`model.architectures.build` builds a network from its description, `model.architectures.count_flops`
+counts its costs.
 """

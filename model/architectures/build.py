@@ -1,4 +1,5 @@
-"""Build the network of a description: Dreamer, a class of the user's, or a model of the transformers library."""
+"""Build the network of a description: Dreamer, a class of the user's, or a model of the
+transformers library."""
 
 from __future__ import annotations
 
@@ -25,8 +26,9 @@ def build(
 ) -> Network:
     """Build the network of a description, on the current device.
 
-    `code` is the folder of its files, which are run with `trust_code` only. `empty` promises that all weights will be
-    replaced: a Dreamer then has none. Raises InputError where the network cannot be built.
+    `code` is the folder of its files, which are run with `trust_code` only. `empty` promises that
+    all weights will be replaced: a Dreamer then has none. Raises InputError where the network
+    cannot be built.
     """
     if isinstance(config, DreamerConfig):
         with torch.device("meta" if empty else torch.get_default_device()):
@@ -39,6 +41,9 @@ def build(
         raise
     except Exception as error:  # of the user's code, whatever it is
         here = error.__traceback__
-        if isinstance(error, TypeError) and here and not here.tb_next:  # no code of the user has run
-            raise InputError(f"{config.module}: {error}; it takes {', '.join(signature(kind).parameters)}") from error
+        # no code of the user has run
+        if isinstance(error, TypeError) and here and not here.tb_next:
+            raise InputError(
+                f"{config.module}: {error}; it takes {', '.join(signature(kind).parameters)}"
+            ) from error
         raise InputError(f"{config.module} cannot be built: {described(error)}") from error

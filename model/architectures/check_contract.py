@@ -17,11 +17,14 @@ from dreamer_study.pipeline.errors import InputError
 NEAR = 2e-5  # relative to the largest logit: fresh weights make later tokens count for a thousandth
 
 
-def check_contract(config: ModuleConfig, *, code: Path | None = None, trust_code: bool = False) -> tuple[str, ...]:
+def check_contract(
+    config: ModuleConfig, *, code: Path | None = None, trust_code: bool = False
+) -> tuple[str, ...]:
     """Run a freshly built model on a CPU, on a row of random tokens, as training and evaluation do.
 
-    Returns a remark where the model does not run on a CPU. Raises InputError for logits that depend on later tokens,
-    for a cache that gives other logits than the forward pass, and where a method fails.
+    Returns a remark where the model does not run on a CPU. Raises InputError for logits that depend
+    on later tokens, for a cache that gives other logits than the forward pass, and where a method
+    fails.
     """
     length, vocabulary = config.sequence_length, config.vocabulary_size
     with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -31,7 +34,9 @@ def check_contract(config: ModuleConfig, *, code: Path | None = None, trust_code
         try:
             model(tokens)
         except InputError:
-            return ("does not run on a CPU, so nothing has checked that it looks at no later token",)
+            return (
+                "does not run on a CPU, so nothing has checked that it looks at no later token",
+            )
         half = length // 2
         halves = torch.arange(length)[None] // max(1, half)
         model.states(tokens, Documents(tokens, halves, torch.arange(length)[None] - halves * half))
@@ -39,16 +44,19 @@ def check_contract(config: ModuleConfig, *, code: Path | None = None, trust_code
         other[:, half:] = (other[:, half:] + 1) % vocabulary
         if not _close(*(model.logits(model.read(row))[:, :half] for row in (tokens, other))):
             raise InputError(f"{config.module}: its logits at a position depend on later tokens")
-        if "new_cache" in vars(model) and not _close(*(_continued(model, cache, tokens) for cache in (True, False))):
+        if "new_cache" in vars(model) and not _close(
+            *(_continued(model, cache, tokens) for cache in (True, False))
+        ):
             raise InputError(
-                f"{config.module}: its cache gives other logits than its forward pass, or a copy of the cache changes "
-                "the cache (model/contract.py, Rows.take)"
+                f"{config.module}: its cache gives other logits than its forward pass, or a copy of"
+                " the cache changes the cache (model/contract.py, Rows.take)"
             )
     return ()
 
 
 def _continued(model: Network, own: bool, tokens: Tensor) -> Tensor:
-    """Compute logits behind two rows of unequal lengths, of which a copy has gone on by itself before."""
+    """Compute logits behind two rows of unequal lengths, of which a copy has gone on by itself
+    before."""
     rows = tokens[0, : tokens.shape[1] // 2 * 2].view(2, -1)
     step, rows = rows[:, -1:], rows[:, :-1]
     room = rows.shape[1] + 1
@@ -62,4 +70,6 @@ def _continued(model: Network, own: bool, tokens: Tensor) -> Tensor:
 
 def _close(first: Tensor, second: Tensor) -> bool:
     first, second = first.float(), second.float()
-    return first.shape == second.shape and torch.allclose(first, second, NEAR, NEAR * float(second.abs().max()))
+    return first.shape == second.shape and torch.allclose(
+        first, second, NEAR, NEAR * float(second.abs().max())
+    )

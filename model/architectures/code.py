@@ -1,4 +1,5 @@
-"""Load a class of the user's: from files that have the digests which its model was planned with, if code is trusted."""
+"""Load a class of the user's: from files that have the digests which its model was planned with, if
+code is trusted."""
 
 from __future__ import annotations
 
@@ -19,18 +20,22 @@ FOLDER = "code"  # of a run, and of a checkpoint: the files of its model's class
 
 
 def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Hash files of code. Raises InputError for a file that is not there, or lies outside the folder."""
+    """Hash files of code. Raises InputError for a file that is not there, or lies outside the
+    folder."""
     found = {}
     for name in dict.fromkeys(names):
         path = folder / name
         if Path(name).is_absolute() or ".." in Path(name).parts or not path.is_file():
-            raise InputError(f"{name}: there is no such file in {folder}; files of code lie there or below")
+            raise InputError(
+                f"{name}: there is no such file in {folder}; files of code lie there or below"
+            )
         found[name] = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
     return found
 
 
 def copy_code(config: Any, source: Path, target: Path) -> None:
-    """Copy the files of code that a model needs, if any, so that the model is whole without the folder they came from.
+    """Copy the files of code that a model needs, if any, so that the model is whole without the
+    folder they came from.
 
     Raises InputError if they are no longer what the model was planned with.
     """
@@ -42,7 +47,8 @@ def copy_code(config: Any, source: Path, target: Path) -> None:
 
 
 def load_class(config: ModuleConfig, folder: Path | None, *, trust_code: bool) -> type:
-    """Load the class of a model. Raises InputError where code is not trusted, has changed or has no such class."""
+    """Load the class of a model. Raises InputError where code is not trusted, has changed or has no
+    such class."""
     file, _, name = config.module.rpartition(":")
     if file == TRANSFORMERS:
         from dreamer_study.model.architectures.transformers_model import TransformersModel
@@ -50,8 +56,8 @@ def load_class(config: ModuleConfig, folder: Path | None, *, trust_code: bool) -
         return TransformersModel.of_type(name)
     if not trust_code:
         raise InputError(
-            f"{config.module} is Python that this would run: look at the file, then give --trust-code, or "
-            "trust_code=True"
+            f"{config.module} is Python that this would run: look at the file, then give"
+            " --trust-code, or trust_code=True"
         )
     assert folder is not None, "a model of the user's code has a folder of code"
     _check(config.files, folder)
@@ -74,7 +80,8 @@ def forget_loaded() -> None:
 
 
 def _load(folder: Path, file: str, digest: str) -> Any:
-    """Import a file; what it imports from its folder is its own, also where another model has a file of that name."""
+    """Import a file; what it imports from its folder is its own, also where another model has a
+    file of that name."""
     own = TRUSTED + digest
     if own in sys.modules:
         return sys.modules[own]
@@ -101,7 +108,12 @@ def _load(folder: Path, file: str, digest: str) -> Any:
 
 
 def described(error: BaseException) -> str:
-    """Describe an error of the user's code in a line: the innermost place that is no library's, and what went wrong."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename]
+    """Describe an error of the user's code in a line: the innermost place that is no library's, and
+    what went wrong."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "site-packages" not in frame.filename
+    ]
     place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else ""
     return f"{place}{type(error).__name__}: {' '.join(str(error).split())[:200]}"

@@ -1,8 +1,10 @@
-"""Count the parameters, FLOPs and bytes of any model; FLOPs are those that `model.accounting` defines.
+"""Count the parameters, FLOPs and bytes of any model; FLOPs are those that `model.accounting`
+defines.
 
-FLOPs of a model that is no Dreamer come from one forward pass, by torch's counter of products. The counter sees the
-full square of attention; so a row of (S + 1) / 2 tokens costs for each of its tokens what a causal row of S does.
-The pass works on shapes alone (meta tensors, then fake ones), and on numbers where a model needs them.
+FLOPs of a model that is no Dreamer come from one forward pass, by torch's counter of products. The
+counter sees the full square of attention; so a row of (S + 1) / 2 tokens costs for each of its
+tokens what a causal row of S does. The pass works on shapes alone (meta tensors, then fake ones),
+and on numbers where a model needs them.
 """
 
 from __future__ import annotations
@@ -27,15 +29,27 @@ from dreamer_study.model.architectures.wrapped import Wrapped
 from dreamer_study.model.module_config import Architecture, DreamerConfig, ModuleConfig
 from dreamer_study.pipeline.errors import InputError
 
-MOVING = {"cat", "stack", "copy", "index_put", "index_add", "index_copy", "scatter", "scatter_add", "masked_scatter"}
+MOVING = {
+    "cat",
+    "stack",
+    "copy",
+    "index_put",
+    "index_add",
+    "index_copy",
+    "scatter",
+    "scatter_add",
+    "masked_scatter",
+}
 """Operations that take several matrices, and move numbers without multiplying any."""
 
 
-def count(config: Architecture, length: int, *, code: Path | None = None, trust_code: bool = False) -> Resources:
+def count(
+    config: Architecture, length: int, *, code: Path | None = None, trust_code: bool = False
+) -> Resources:
     """Count what a model costs; FLOPs are the mean over the tokens of a text of `length` tokens.
 
-    Bytes of a model that is no Dreamer are those of its weights. Raises InputError for a model that cannot be built or
-    run; `code` and `trust_code` are those of `build`.
+    Bytes of a model that is no Dreamer are those of its weights. Raises InputError for a model that
+    cannot be built or run; `code` and `trust_code` are those of `build`.
     """
     if isinstance(config, DreamerConfig):
         return resources(config, length)
@@ -50,12 +64,15 @@ def count(config: Architecture, length: int, *, code: Path | None = None, trust_
 
 
 @torch.no_grad()
-def _count_on(place: str, config: ModuleConfig, length: int, code: Path | None, trust_code: bool) -> Resources:
+def _count_on(
+    place: str, config: ModuleConfig, length: int, code: Path | None, trust_code: bool
+) -> Resources:
     with ExitStack() as stack:
         if place == "fake":
             stack.enter_context(FakeTensorMode())
         stack.enter_context(torch.device("meta" if place == "meta" else "cpu"))
-        forget_loaded()  # what a file keeps between calls, such as a table, would be on the place before
+        # what a file keeps between calls, such as a table, would be on the place before
+        forget_loaded()
         model = build(config, code=code, trust_code=trust_code).eval()
         assert isinstance(model, Wrapped), "what is no Dreamer is wrapped"
         numbers = sum(parameter.numel() for parameter in model.parameters())
@@ -73,10 +90,16 @@ def _count_on(place: str, config: ModuleConfig, length: int, code: Path | None, 
 
 
 def _flops_of_row(model: Wrapped, tokens: int) -> tuple[float, set[str]]:
-    """Count the FLOPs per token of a row, and name the operations that may multiply matrices and are not counted."""
+    """Count the FLOPs per token of a row, and name the operations that may multiply matrices and
+    are not counted."""
     seen = _Products()
-    with sdpa_kernel(SDPBackend.MATH), seen, FlopCounterMode(display=False, custom_mapping=FORMULAS) as counter:
-        model(torch.arange(tokens)[None] * 7 % model.config.vocabulary_size)  # equal tokens would share an expert
+    with (
+        sdpa_kernel(SDPBackend.MATH),
+        seen,
+        FlopCounterMode(display=False, custom_mapping=FORMULAS) as counter,
+    ):
+        # equal tokens would share an expert
+        model(torch.arange(tokens)[None] * 7 % model.config.vocabulary_size)
     counted = {str(operation) for operation in counter.get_flop_counts()["Global"]}
     return counter.get_total_flops() / tokens, seen.names - counted
 
@@ -87,7 +110,8 @@ def _grouped_product(left: Any, right: Any, *_: Any, **__: Any) -> int:
 
 
 def _product_with_vector(*shapes: Any, **_: Any) -> int:
-    """Count the FLOPs of a matrix [I, K] times a vector [K], the last two arguments: torch counts neither operation."""
+    """Count the FLOPs of a matrix [I, K] times a vector [K], the last two arguments: torch counts
+    neither operation."""
     return 2 * shapes[-2][0] * shapes[-2][1]
 
 
@@ -99,27 +123,39 @@ FORMULAS: dict[Any, Callable[..., int]] = {
 
 
 class _Products(TorchDispatchMode):
-    """Name operations on two or more matrices that may be products: neither pointwise nor moving numbers around."""
+    """Name operations on two or more matrices that may be products: neither pointwise nor moving
+    numbers around."""
 
     def __init__(self) -> None:
         super().__init__()
         self.names: set[str] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        matrices = [one for one in _flat((args, tuple((kwargs or {}).values()))) if isinstance(one, Tensor)]
+        matrices = [
+            one for one in _flat((args, tuple((kwargs or {}).values()))) if isinstance(one, Tensor)
+        ]
         matrices = [one for one in matrices if one.is_floating_point() and one.ndim >= 2]
         namespace, name, *_ = str(func).split(".")
-        free = torch.Tag.pointwise in func.tags or (namespace == "aten" and name.removesuffix("_") in MOVING)
+        free = torch.Tag.pointwise in func.tags or (
+            namespace == "aten" and name.removesuffix("_") in MOVING
+        )
         if (len(matrices) > 1 and not free) or "_fft_" in name:
             self.names.add(f"{namespace}.{name}")
         return func(*args, **(kwargs or {}))
 
 
 def _flat(values: Any) -> list[Any]:
-    return [one for value in values for one in (_flat(value) if isinstance(value, list | tuple) else [value])]
+    return [
+        one
+        for value in values
+        for one in (_flat(value) if isinstance(value, list | tuple) else [value])
+    ]
 
 
 def check_countable(resources: Resources) -> None:
-    """Raise InputError for a model whose FLOPs are known to be too low, where it is to be matched by them."""
+    """Raise InputError for a model whose FLOPs are known to be too low, where it is to be matched
+    by them."""
     if short := next((remark for remark in resources.remarks if "leave out" in remark), None):
-        raise InputError(f"cannot be matched: {short}; give its class flops_per_token(length), or match: false")
+        raise InputError(
+            f"cannot be matched: {short}; give its class flops_per_token(length), or match: false"
+        )

@@ -1,4 +1,5 @@
-"""Build a causal language model of the transformers library, from its own configuration class with random weights."""
+"""Build a causal language model of the transformers library, from its own configuration class with
+random weights."""
 
 from __future__ import annotations
 
@@ -13,14 +14,20 @@ try:
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 except ImportError as error:
-    raise InputError("transformers is not installed; pip install 'dreamer-study[transformers]'") from error
+    raise InputError(
+        "transformers is not installed; pip install 'dreamer-study[transformers]'"
+    ) from error
 
 
 class TransformersModel(nn.Module):
-    """A model that has `forward` alone: packed documents are read as one text; generation reads all tokens anew."""
+    """A model that has `forward` alone: packed documents are read as one text; generation reads all
+    tokens anew."""
 
-    def __init__(self, kind: str, vocabulary_size: int, sequence_length: int, **values: Any) -> None:
-        """Raises InputError for a field that the configuration of this type of model does not have."""
+    def __init__(
+        self, kind: str, vocabulary_size: int, sequence_length: int, **values: Any
+    ) -> None:
+        """Raises InputError for a field that the configuration of this type of model does not
+        have."""
         super().__init__()
         aliases = CONFIG_MAPPING[kind].attribute_map
         longest = aliases.get("max_position_embeddings", "max_position_embeddings")
@@ -33,9 +40,12 @@ class TransformersModel(nn.Module):
 
     @classmethod
     def of_type(cls, kind: str) -> Any:
-        """Return what builds models of a type. Raises InputError for a type that the library does not know."""
+        """Return what builds models of a type. Raises InputError for a type that the library does
+        not know."""
         if kind not in CONFIG_MAPPING:
-            raise InputError(f"transformers has no model type {kind}{nearest(kind, CONFIG_MAPPING)}")
+            raise InputError(
+                f"transformers has no model type {kind}{nearest(kind, CONFIG_MAPPING)}"
+            )
         return functools.partial(cls, kind)
 
     def forward(self, tokens: Tensor) -> Tensor:

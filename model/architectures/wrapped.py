@@ -1,4 +1,5 @@
-"""Make a network of a module of any origin: its own optional methods, and the contract's defaults for the others."""
+"""Make a network of a module of any origin: its own optional methods, and the contract's defaults
+for the others."""
 
 from __future__ import annotations
 
@@ -19,40 +20,65 @@ from dreamer_study.pipeline.errors import InputError
 
 
 class Wrapped(Network):
-    """A module of any origin as a network: its own optional methods, and the defaults for the others."""
+    """A module of any origin as a network: its own optional methods, and the defaults for the
+    others."""
 
     config: ModuleConfig
 
-    def __init__(self, module: nn.Module, config: ModuleConfig, dtype: torch.dtype | None = None) -> None:
+    def __init__(
+        self, module: nn.Module, config: ModuleConfig, dtype: torch.dtype | None = None
+    ) -> None:
         super().__init__()
         self.module, self.config, self.dtype = module, config, dtype
-        self._given = [name for name in ("documents", "positions") if name in signature(module.forward).parameters]
+        self._given = [
+            name
+            for name in ("documents", "positions")
+            if name in signature(module.forward).parameters
+        ]
         for name in OPTIONAL:
             own = getattr(module, name, None)
-            if callable(own) and not isinstance(own, nn.Module):  # a layer called `logits` is no method
-                setattr(self, name, partial(self._run, name, own) if name in ("states", "logits") else own)
+            # a layer called `logits` is no method
+            if callable(own) and not isinstance(own, nn.Module):
+                setattr(
+                    self,
+                    name,
+                    partial(self._run, name, own) if name in ("states", "logits") else own,
+                )
         if ("states" in vars(self)) != ("logits" in vars(self)):
-            raise InputError(f"{config.module} has one of states and logits; define both, or forward alone")
+            raise InputError(
+                f"{config.module} has one of states and logits; define both, or forward alone"
+            )
 
     @property
     def reads_documents(self) -> bool:
         """Whether the model tells the documents of a row apart."""
-        return "documents" in signature(getattr(self.module, "states", self.module.forward)).parameters
+        return (
+            "documents" in signature(getattr(self.module, "states", self.module.forward)).parameters
+        )
 
-    def states(self, tokens: Tensor, documents: Documents | None = None, depth: int | None = None) -> Tensor:
+    def states(
+        self, tokens: Tensor, documents: Documents | None = None, depth: int | None = None
+    ) -> Tensor:
         """Compute the logits [B, S, V], in the precision of the matrix products."""
-        own = {} if documents is None else {"documents": documents.labels, "positions": documents.positions}
+        own = (
+            {}
+            if documents is None
+            else {"documents": documents.labels, "positions": documents.positions}
+        )
         own = {name: own[name] for name in self._given if name in own}
         logits = self._run("forward", self.module, tokens, **own)
         if logits.shape != (expected := (*tokens.shape, self.config.vocabulary_size)):
             raise InputError(
-                f"{self.config.module}: forward returned {list(logits.shape)}, but must return [B, S, V], here "
-                f"{list(expected)}"
+                f"{self.config.module}: forward returned {list(logits.shape)}, but must return [B,"
+                f" S, V], here {list(expected)}"
             )
         return logits
 
-    def _run(self, name: str, own: Callable[..., Tensor], given: Tensor, *others: Any, **named: Any) -> Tensor:
-        """Call a method of the class in the precision of the matrix products. Raises InputError where it fails."""
+    def _run(
+        self, name: str, own: Callable[..., Tensor], given: Tensor, *others: Any, **named: Any
+    ) -> Tensor:
+        """Call a method of the class in the precision of the matrix products. Raises InputError
+        where it fails."""
         narrow = self.dtype == torch.bfloat16
         try:
             with torch.autocast(given.device.type, torch.bfloat16) if narrow else nullcontext():
@@ -61,4 +87,6 @@ class Wrapped(Network):
             raise
         except Exception as error:  # of the user's code, whatever it is
             shape = f"{list(given.shape)} {'states' if name == 'logits' else 'tokens'}"
-            raise InputError(f"{self.config.module}: {name} of {shape} failed: {described(error)}") from error
+            raise InputError(
+                f"{self.config.module}: {name} of {shape} failed: {described(error)}"
+            ) from error

@@ -1,4 +1,5 @@
-"""Tell whether the files of a checkpoint or a state are as they were written: `checksums.json` has the CRC-32 of each.
+"""Tell whether the files of a checkpoint or a state are as they were written: `checksums.json` has
+the CRC-32 of each.
 
 Torch is not needed: who only reads what a training has recorded starts at once.
 """
@@ -18,7 +19,9 @@ CHECKSUMS = "checksums.json"
 
 def write_checksums(folder: Path) -> None:
     """Write the CRC-32 of every file: a flipped bit would be another model, and no error."""
-    sums = {path.name: _checksum(path) for path in sorted(folder.iterdir()) if path.name != CHECKSUMS}
+    sums = {
+        path.name: _checksum(path) for path in sorted(folder.iterdir()) if path.name != CHECKSUMS
+    }
     (folder / CHECKSUMS).write_text(json.dumps(sums))
 
 
@@ -31,7 +34,8 @@ def _checksum(path: Path) -> str:
 
 
 def damaged_files(folder: Path) -> dict[str, str]:
-    """Say what is wrong with the files of a checkpoint or a state, by name, from their checksums."""
+    """Say what is wrong with the files of a checkpoint or a state, by name, from their
+    checksums."""
     try:
         known = read_object(folder / CHECKSUMS)
     except (FileNotFoundError, InputError):
@@ -47,9 +51,11 @@ def damaged_files(folder: Path) -> dict[str, str]:
 
 
 def damaged_state(folder: Path) -> dict[str, str]:
-    """Say what is wrong with the files of the newest state in `folder`, also while a trainer replaces that state.
+    """Say what is wrong with the files of the newest state in `folder`, also while a trainer
+    replaces that state.
 
-    A trainer removes a state only after a newer one is there, and a kill may leave the older one half removed.
+    A trainer removes a state only after a newer one is there, and a kill may leave the older one
+    half removed.
     """
     while states := list_states(folder):
         found = damaged_files(states[-1])
@@ -59,7 +65,8 @@ def damaged_state(folder: Path) -> dict[str, str]:
 
 
 def check_file(path: Path) -> None:
-    """Raise InputError for a file whose checksum is another one than was written; models from elsewhere have none."""
+    """Raise InputError for a file whose checksum is another one than was written; models from
+    elsewhere have none."""
     sums = path.with_name(CHECKSUMS)
     known = read_object(sums).get(path.name) if sums.exists() else None
     if known is not None and known != _checksum(path):
@@ -67,14 +74,16 @@ def check_file(path: Path) -> None:
 
 
 def read_checked(path: Path, *names: str) -> dict[str, Any]:
-    """Read a JSON object, whose checksum is compared. Raises InputError, and FileNotFoundError where no file is."""
+    """Read a JSON object, whose checksum is compared. Raises InputError, and FileNotFoundError
+    where no file is."""
     values = read_object(path, *names)
     check_file(path)
     return values
 
 
 def newest_values(folder: Path, *names: str) -> dict[str, Any] | None:
-    """Read the plain values of the newest state in `folder`, also while a trainer replaces it; None without a state.
+    """Read the plain values of the newest state in `folder`, also while a trainer replaces it; None
+    without a state.
 
     Raises InputError as `newest_state` does.
     """
@@ -82,13 +91,15 @@ def newest_values(folder: Path, *names: str) -> dict[str, Any] | None:
         try:
             return read_checked(states[-1] / "values.json", *names)
         except FileNotFoundError:
-            if list_states(folder)[-1:] == states[-1:]:  # else the trainer has put a newer state in its place
+            # else the trainer has put a newer state in its place
+            if list_states(folder)[-1:] == states[-1:]:
                 raise InputError(f"{states[-1] / 'values.json'} is missing") from None
     return None
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
-    """Read what `save_weights` wrote as `extra`. Raises InputError where that is missing or damaged."""
+    """Read what `save_weights` wrote as `extra`. Raises InputError where that is missing or
+    damaged."""
     try:
         return read_checked(folder / "checkpoint.json")
     except FileNotFoundError:

@@ -1,9 +1,10 @@
-"""Write and read models and resume states. Each is a folder, which gets its final name when it is complete.
+"""Write and read models and resume states. Each is a folder, which gets its final name when it is
+complete.
 
-Two kinds: a model, which evaluation reads and nothing rewrites; and a run's state, everything that training needs to
-resume bit for bit, of which the newest stay. A model is `config.json`, `model.safetensors` and, of a training run,
-`averaged.safetensors` and `checkpoint.json`. `checksums.json` in each has the CRC-32 of every other file. Nothing is
-pickled.
+Two kinds: a model, which evaluation reads and nothing rewrites; and a run's state, everything that
+training needs to resume bit for bit, of which the newest stay. A model is `config.json`,
+`model.safetensors` and, of a training run, `averaged.safetensors` and `checkpoint.json`.
+`checksums.json` in each has the CRC-32 of every other file. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ from torch import Tensor, nn
 from dreamer_study.model.architectures.build import build
 from dreamer_study.model.architectures.code import FOLDER as CODE
 from dreamer_study.model.architectures.code import copy_code
-from dreamer_study.model.checkpoints.checksums import check_file, list_states, read_checked, write_checksums
+from dreamer_study.model.checkpoints.checksums import (
+    check_file,
+    list_states,
+    read_checked,
+    write_checksums,
+)
 from dreamer_study.model.contract import Network
 from dreamer_study.model.module_config import Architecture, read_architecture
 from dreamer_study.pipeline.errors import InputError, placing
@@ -51,13 +57,18 @@ def save_weights(
     keep_raw: bool = True,
     code: Path | None = None,
 ) -> None:
-    """Write a model's tensors, with `extra` as checkpoint.json, to a new folder. Raises InputError if it exists.
+    """Write a model's tensors, with `extra` as checkpoint.json, to a new folder. Raises InputError
+    if it exists.
 
-    `averaged` holds averages of the model's tensors, by name; tensors without an average are written as they are. Then
-    the raw tensors are written only with `keep_raw`. `code` is the folder of the files that the model needs, if any.
+    `averaged` holds averages of the model's tensors, by name; tensors without an average are
+    written as they are. Then the raw tensors are written only with `keep_raw`. `code` is the folder
+    of the files that the model needs, if any.
     """
     if folder.exists():
-        raise InputError(f"{folder} exists already, and no checkpoint is overwritten; remove it or name another folder")
+        raise InputError(
+            f"{folder} exists already, and no checkpoint is overwritten; remove it or name another"
+            " folder"
+        )
     with atomic_folder(folder) as partial:
         if keep_raw:
             _save_tensors(partial / FILES["raw"], raw)
@@ -72,13 +83,18 @@ def save_weights(
 
 
 def load_model(
-    folder: Path | str, device: str | torch.device = "cpu", weights: str = "averaged", *, trust_code: bool = False
+    folder: Path | str,
+    device: str | torch.device = "cpu",
+    weights: str = "averaged",
+    *,
+    trust_code: bool = False,
 ) -> Network:
     """Load the model of a folder that `save_weights` wrote, in evaluation mode.
 
-    With `weights` "averaged" the average is loaded where the folder holds one, else the only weights; with "raw" the
-    weights as trained. Code of the user's is run with `trust_code` only. Raises InputError if the folder holds no
-    model, is damaged, or holds tensors that do not fit its configuration (naming the tensors).
+    With `weights` "averaged" the average is loaded where the folder holds one, else the only
+    weights; with "raw" the weights as trained. Code of the user's is run with `trust_code` only.
+    Raises InputError if the folder holds no model, is damaged, or holds tensors that do not fit its
+    configuration (naming the tensors).
     """
     folder = Path(folder)
     if weights not in FILES:
@@ -88,7 +104,10 @@ def load_model(
     config = _load_config(folder / "config.json")
     file = folder / FILES[weights_in(folder, weights)]
     if weights == "raw" and not file.exists() and (folder / FILES["averaged"]).exists():
-        raise InputError(f"{folder} holds averaged weights alone; a study keeps raw ones with evaluation.weights: both")
+        raise InputError(
+            f"{folder} holds averaged weights alone; a study keeps raw ones with"
+            " evaluation.weights: both"
+        )
     with torch.device(device):  # as in training: a class's table that is no buffer would not move
         model = build(config, code=folder / CODE, trust_code=trust_code, empty=True)
     load_tensors(model, _load_tensors(file), folder)
@@ -96,17 +115,27 @@ def load_model(
 
 
 def weights_in(folder: Path | str, wanted: str = "averaged") -> str:
-    """Tell which weights `load_model` loads where `wanted` are wanted: "raw" where the folder holds no average."""
-    return "averaged" if wanted == "averaged" and (Path(folder) / FILES["averaged"]).exists() else "raw"
+    """Tell which weights `load_model` loads where `wanted` are wanted: "raw" where the folder holds
+    no average."""
+    return (
+        "averaged"
+        if wanted == "averaged" and (Path(folder) / FILES["averaged"]).exists()
+        else "raw"
+    )
 
 
 def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Replace the tensors of a model, in the model's dtypes; a model without memory takes these as its own.
+    """Replace the tensors of a model, in the model's dtypes; a model without memory takes these as
+    its own.
 
-    Raises InputError where tensors are missing, unknown or of another shape; the model is then good for nothing.
+    Raises InputError where tensors are missing, unknown or of another shape; the model is then good
+    for nothing.
     """
     own = model.state_dict()
-    new = {name: tensor.to(own[name].dtype) if name in own else tensor for name, tensor in tensors.items()}
+    new = {
+        name: tensor.to(own[name].dtype) if name in own else tensor
+        for name, tensor in tensors.items()
+    }
     try:
         model.load_state_dict(new, assign=any(tensor.is_meta for tensor in own.values()))
     except RuntimeError as error:  # torch names the tensors that do not fit, a line for each kind
@@ -115,7 +144,8 @@ def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) 
 
 
 def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
-    """Write `folder/<step>/`, then remove all states but the newest `keep`, and what unfinished writes left."""
+    """Write `folder/<step>/`, then remove all states but the newest `keep`, and what unfinished
+    writes left."""
     path = folder / f"{step:09d}"
     if not path.exists():
         with atomic_folder(path) as partial:
@@ -140,7 +170,9 @@ def newest_state(folder: Path, *names: str) -> State | None:
         return State(_load_tensors(states[-1] / "tensors.safetensors"), values)
     except (OSError, InputError) as error:
         advice = (
-            f"remove {states[-1]} to go on from {states[-2].name}" if states[1:] else "remove the run to start over"
+            f"remove {states[-1]} to go on from {states[-2].name}"
+            if states[1:]
+            else "remove the run to start over"
         )
         raise InputError(f"{error}; {advice}") from error
 

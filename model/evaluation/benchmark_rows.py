@@ -1,7 +1,7 @@
 """Split the evaluation of a checkpoint into parts, and write the rows of each benchmark.
 
-A part is what one benchmark asks (its tasks together, so that batches stay full), the same at another depth or of the
-raw weights, or what is observed of the model's attention.
+A part is what one benchmark asks (its tasks together, so that batches stay full), the same at
+another depth or of the raw weights, or what is observed of the model's attention.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from dreamer_study.pipeline.storage.files import atomic_folder
 from dreamer_study.pipeline.storage.integrity import write_manifest
 
 Rows = Mapping[str, pa.Table]  # by table
-Task = Any  # a HarnessTask or a PlainTask: `specification`, `requests` by kind, and `score(answers)`
+# a HarnessTask or a PlainTask: `specification`, `requests` by kind, and `score(answers)`
+Task = Any
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Part:
 
 
 def score_tasks(model: LanguageModel, tasks: Sequence[Task]) -> list[TaskScores]:
-    """Score a model on tasks. Requests of one kind are batched together, whatever task they come from."""
+    """Score a model on tasks. Requests of one kind are batched together, whatever task they come
+    from."""
     asked = [task.requests for task in tasks]
     together: dict[str, list[Any]] = defaultdict(list)
     for requests in asked:
@@ -53,11 +55,14 @@ def score_tasks(model: LanguageModel, tasks: Sequence[Task]) -> list[TaskScores]
 
 
 def _without(items: Sequence[str], scores: TaskScores) -> TaskScores:
-    """Leave items out of the scores of a task: those of a late benchmark that stand in the training data."""
+    """Leave items out of the scores of a task: those of a late benchmark that stand in the training
+    data."""
     for measure in scores.measures:
         for item in items:
             measure.findings.pop(item, None)
-    return replace(scores, answers={item: said for item, said in scores.answers.items() if item not in items})
+    return replace(
+        scores, answers={item: said for item, said in scores.answers.items() if item not in items}
+    )
 
 
 def split_evaluation(
@@ -67,18 +72,27 @@ def split_evaluation(
     sample: Sample | None,
     depths: Sequence[int],
 ) -> dict[str, list[Part]]:
-    """Split a checkpoint's evaluation by benchmark: at its own depth, then at each other depth, then of raw weights.
+    """Split a checkpoint's evaluation by benchmark: at its own depth, then at each other depth,
+    then of raw weights.
 
-    What is observed on `sample` stands under INTROSPECTION. With two models, the second has the raw weights of the
-    first. Example: benchmark a and depths [2] give {INTROSPECTION: [observation], "a": [a, a at depth 2]}.
+    What is observed on `sample` stands under INTROSPECTION. With two models, the second has the raw
+    weights of the first. Example: benchmark a and depths [2] give {INTROSPECTION: [observation],
+    "a": [a, a at depth 2]}.
     """
     model, *raw = models
     benchmarks: dict[str, list[Task]] = {}
     for task in tasks:
         benchmarks.setdefault(task.specification["benchmark"], []).append(task)
-    ways = [partial(_score_benchmark, checkpoint, model, depth, compared=bool(depths)) for depth in (None, *depths)]
+    ways = [
+        partial(_score_benchmark, checkpoint, model, depth, compared=bool(depths))
+        for depth in (None, *depths)
+    ]
     ways += [partial(_score_raw, checkpoint, weights) for weights in raw]
-    found = {} if sample is None else {INTROSPECTION: [Part(0, partial(_observe, checkpoint, model, sample))]}
+    found = (
+        {}
+        if sample is None
+        else {INTROSPECTION: [Part(0, partial(_observe, checkpoint, model, sample))]}
+    )
     for name, own in benchmarks.items():
         requests = sum(len(asked) for task in own for asked in task.requests.values())
         found[name] = [Part(requests, partial(score, own)) for score in ways]
@@ -86,19 +100,29 @@ def split_evaluation(
 
 
 def _score_benchmark(
-    checkpoint: Checkpoint, model: LanguageModel, depth: int | None, tasks: Sequence[Task], *, compared: bool
+    checkpoint: Checkpoint,
+    model: LanguageModel,
+    depth: int | None,
+    tasks: Sequence[Task],
+    *,
+    compared: bool,
 ) -> Rows:
-    """Compute a benchmark's rows; at the model's own depth also rows to compare other depths with, where `compared`."""
+    """Compute a benchmark's rows; at the model's own depth also rows to compare other depths with,
+    where `compared`."""
     model.depth = depth
     try:
-        rows = tables(checkpoint.run_id, checkpoint.tokens, score_tasks(model, tasks), model.weights)
+        rows = tables(
+            checkpoint.run_id, checkpoint.tokens, score_tasks(model, tasks), model.weights
+        )
     finally:
         model.depth = None
     if not checkpoint.answers or not len(rows["answers"]):
         del rows["answers"]
     if not compared:
         return rows
-    other = {"depth_evaluations": rows_beside(rows["evaluations"], depth or model.model.config.depth)}
+    other = {
+        "depth_evaluations": rows_beside(rows["evaluations"], depth or model.model.config.depth)
+    }
     return other if depth else {**rows, **other}
 
 
@@ -109,7 +133,8 @@ def _score_raw(checkpoint: Checkpoint, model: LanguageModel, tasks: Sequence[Tas
 
 
 def _observe(checkpoint: Checkpoint, model: LanguageModel, sample: Sample) -> Rows:
-    """Compute rows of `depth_attention` (none without depth attention) and `expert_usage`; none of other models."""
+    """Compute rows of `depth_attention` (none without depth attention) and `expert_usage`; none of
+    other models."""
     if not model.model.observable:
         return {}
     rows = {}
@@ -123,12 +148,17 @@ def _observe(checkpoint: Checkpoint, model: LanguageModel, sample: Sample) -> Ro
 def join(parts: Sequence[Rows]) -> dict[str, pa.Table]:
     """Concatenate the rows of several parts, table by table."""
     names = dict.fromkeys(name for rows in parts for name in rows)
-    return {name: pa.concat_tables([rows[name] for rows in parts if name in rows]) for name in names}
+    return {
+        name: pa.concat_tables([rows[name] for rows in parts if name in rows]) for name in names
+    }
 
 
 def write_rows(folder: Path, rows: Rows, configuration: Mapping[str, Any] | None) -> None:
-    """Write rows as Parquet files to a new folder, with a manifest: what decided them, and the digests of the files."""
+    """Write rows as Parquet files to a new folder, with a manifest: what decided them, and the
+    digests of the files."""
     with atomic_folder(folder) as unfinished:
         for name, table in rows.items():
             pq.write_table(table, unfinished / f"{name}.parquet", compression="zstd")
-        write_manifest(unfinished, {"key": folder.name, "configuration": configuration, "inputs": []})
+        write_manifest(
+            unfinished, {"key": folder.name, "configuration": configuration, "inputs": []}
+        )

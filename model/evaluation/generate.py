@@ -32,25 +32,31 @@ def generate(
     finished: Callable[[float], None] = nothing,
     after_prompts: AfterPrompts | None = None,
 ) -> list[list[int]]:
-    """Generate the likeliest tokens after each prompt: at most `max_new_tokens`, up to and without the end token.
+    """Generate the likeliest tokens after each prompt: at most `max_new_tokens`, up to and without
+    the end token.
 
-    `stop(tokens)` is asked after each token, with all tokens written so far for that prompt, whether it was the last;
-    those tokens are returned.
+    `stop(tokens)` is asked after each token, with all tokens written so far for that prompt,
+    whether it was the last; those tokens are returned.
 
-    No sequence gets longer than the model's sequence length. Room for the answer is made by cutting prompts on the
-    left, but never to less than half of that length: past it, answers end early instead. `batch_tokens` bounds the
-    positions in the cache; `depth` runs a recurrent model at another depth; `finished(n)` is called when n more prompts
-    are done, `after_prompts` when the prompts of a batch are read. Raises InputError for an empty prompt, or a number
-    that cannot be meant.
+    No sequence gets longer than the model's sequence length. Room for the answer is made by cutting
+    prompts on the left, but never to less than half of that length: past it, answers end early
+    instead. `batch_tokens` bounds the positions in the cache; `depth` runs a recurrent model at
+    another depth; `finished(n)` is called when n more prompts are done, `after_prompts` when the
+    prompts of a batch are read. Raises InputError for an empty prompt, or a number that cannot be
+    meant.
     """
     S = model.config.sequence_length
     if type(max_new_tokens) is not int or max_new_tokens < 1:
-        raise InputError(f"max_new_tokens is {max_new_tokens!r}, but it must be a whole number of at least 1")
+        raise InputError(
+            f"max_new_tokens is {max_new_tokens!r}, but it must be a whole number of at least 1"
+        )
     depth = model.checked_depth(depth)
     room = S - min(max_new_tokens, S // 2)
     cut = [list(prompt)[-room:] for prompt in prompts]
     if not all(cut):
-        raise InputError(f"prompt {cut.index([])} holds no token; a model of this kind needs one to begin with")
+        raise InputError(
+            f"prompt {cut.index([])} holds no token; a model of this kind needs one to begin with"
+        )
     budgets = [min(max_new_tokens, S - len(prompt)) for prompt in cut]
     written: list[list[int]] = [[] for _ in prompts]
 
@@ -69,8 +75,9 @@ def generate(
 
 
 AfterPrompts = Callable[[list[list[int]], Rows, Tensor], None]
-"""Called with the prompts of a batch, as cut, the cache that holds them, and the states [B, H] of their last tokens;
-other continuations may branch off from a copy of the cache, which itself must stay as it is."""
+"""Called with the prompts of a batch, as cut, the cache that holds them, and the states [B, H] of
+their last tokens; other continuations may branch off from a copy of the cache, which itself must
+stay as it is."""
 
 
 def right_padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -85,8 +92,11 @@ def right_padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[T
     return torch.from_numpy(tokens).to(device), torch.tensor(lengths, device=device)
 
 
-def _batches(prompts: list[list[int]], budgets: list[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Yield the places of prompts of similar length, the longest first, as many as the cache may hold."""
+def _batches(
+    prompts: list[list[int]], budgets: list[int], batch_tokens: int
+) -> Iterator[list[int]]:
+    """Yield the places of prompts of similar length, the longest first, as many as the cache may
+    hold."""
     batch: list[int] = []
     width = 0
     for index in sorted(range(len(prompts)), key=lambda index: -len(prompts[index])):
@@ -108,7 +118,8 @@ def _write(
     depth: int | None,
     after_prompts: AfterPrompts | None,
 ) -> None:
-    """Go on with one batch until every row has ended. When half of the rows have, they are taken out of the cache."""
+    """Go on with one batch until every row has ended. When half of the rows have, they are taken
+    out of the cache."""
     device = model.device
     tokens, lengths = right_padded([prompts[row] for row in batch], device)
     cache = model.new_cache(len(batch), tokens.shape[1] + longest, depth)
@@ -119,7 +130,11 @@ def _write(
     rows, going = list(batch), set(batch)
     while True:
         chosen = model.logits(last).argmax(-1).tolist()
-        going = {row for row, token in zip(rows, chosen, strict=True) if row in going and not ends(row, token)}
+        going = {
+            row
+            for row, token in zip(rows, chosen, strict=True)
+            if row in going and not ends(row, token)
+        }
         if not going:
             return
         if len(going) <= len(rows) // 2:

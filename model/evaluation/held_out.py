@@ -1,10 +1,11 @@
 """Ask and score tasks from files of plain items, which need no definition of lm-eval.
 
-Each line is a JSON object with the texts `id`, `prompt` and `target`. An item with `choices` is multiple choice, its
-target one of the choices; with `until`, one stop string or several, the model writes an answer, which is compared
-with the target; with neither, the target is a text: after the prompt its bits per byte are measured, without a prompt
-also its perplexity. Scores equal those of lm-eval's task of the same form (tests compare the two on one model); lm-eval
-has no texts after a prompt.
+Each line is a JSON object with the texts `id`, `prompt` and `target`. An item with `choices` is
+multiple choice, its target one of the choices; with `until`, one stop string or several, the model
+writes an answer, which is compared with the target; with neither, the target is a text: after the
+prompt its bits per byte are measured, without a prompt also its perplexity. Scores equal those of
+lm-eval's task of the same form (tests compare the two on one model); lm-eval has no texts after a
+prompt.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from dreamer_study.pipeline.errors import InputError
 Words = Annotated[str, Field(min_length=1)]
 
 Text = tuple[str, str, float, int | None]
-"""A text's item id, the text, its log-probability, and its number of tokens; None where a prompt was before it."""
+"""A text's item id, the text, its log-probability, and its number of tokens; None where a prompt
+was before it."""
 
 
 @checked("not an item", extra="ignore")
@@ -50,12 +52,18 @@ class _Item:
 
 
 class PlainTask:
-    """One file of items as requests to any model, and scores from the answers; same interface as HarnessTask."""
+    """One file of items as requests to any model, and scores from the answers; same interface as
+    HarnessTask."""
 
     def __init__(
-        self, specification: Mapping[str, Any], *, limit: int | None = None, max_new_tokens: int = MAX_NEW_TOKENS
+        self,
+        specification: Mapping[str, Any],
+        *,
+        limit: int | None = None,
+        max_new_tokens: int = MAX_NEW_TOKENS,
     ) -> None:
-        """`limit` is the number of items to ask; `max_new_tokens` applies where neither overrides nor item set it."""
+        """`limit` is the number of items to ask; `max_new_tokens` applies where neither overrides
+        nor item set it."""
         self.specification = specification
         self._lines = read_items(Path(specification["plain"]))[:limit]
         longest = (specification.get("overrides") or {}).get("max_new_tokens")
@@ -63,7 +71,9 @@ class PlainTask:
         for item in self._lines:
             prompt = item["prompt"]
             if item.get("choices"):
-                self.requests["loglikelihood"].extend((prompt, f" {choice}") for choice in item["choices"])
+                self.requests["loglikelihood"].extend(
+                    (prompt, f" {choice}") for choice in item["choices"]
+                )
             elif item.get("until"):
                 tokens = longest or item.get("max_new_tokens") or max_new_tokens
                 settings = Generation.from_arguments({"until": item["until"]}, tokens)
@@ -88,7 +98,9 @@ class PlainTask:
                 values = [next(given["loglikelihood"])[0] for _ in choices]
                 gold.append((name, target, values[choices.index(target)]))
                 if metric == "acc_norm":
-                    values = [value / len(choice) for value, choice in zip(values, choices, strict=True)]
+                    values = [
+                        value / len(choice) for value, choice in zip(values, choices, strict=True)
+                    ]
                 said[name] = choices[int(np.argmax(values))], item["prompt"], target
             elif item.get("until"):
                 said[name] = next(given["generate_until"]).strip(), item["prompt"], target
@@ -117,25 +129,33 @@ class PlainTask:
 
 
 def read_items(path: Path) -> list[dict[str, Any]]:
-    """Read a file of items. Raises InputError, naming file and line, if missing or empty, or a line is no item."""
+    """Read a file of items. Raises InputError, naming file and line, if missing or empty, or a line
+    is no item."""
     items: list[dict[str, Any]] = []
     lines: dict[str, int] = {}  # by id
     try:
-        with path.open("rb") as file:  # where only \n ends a line: a text may hold U+2028 and its like
+        # where only \n ends a line: a text may hold U+2028 and its like
+        with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 where = f"{path}, line {number}"
                 items.append(item := _item(line, where))
                 if (other := lines.setdefault(item["id"], number)) != number:
-                    raise InputError(f"{where}: id is {item['id']!r} as in line {other}; give every item its own id")
+                    raise InputError(
+                        f"{where}: id is {item['id']!r} as in line {other}; give every item its"
+                        " own id"
+                    )
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file of items; write the benchmark again") from None
+        raise InputError(
+            f"{path}: there is no such file of items; write the benchmark again"
+        ) from None
     if not items:
         raise InputError(f"{path}: the file holds no item; write the benchmark again")
     return items
 
 
 def _item(line: bytes, where: str) -> dict[str, Any]:
-    """Read and check one item. Raises InputError, beginning with `where`, for what cannot be asked or scored."""
+    """Read and check one item. Raises InputError, beginning with `where`, for what cannot be asked
+    or scored."""
     try:
         item = json.loads(line)
         _Item(**item)
@@ -144,12 +164,15 @@ def _item(line: bytes, where: str) -> dict[str, Any]:
     except (ValueError, TypeError) as error:
         raise InputError(f"{where}: not an item ({error})") from None
     if item.get("choices") and item["target"] not in item["choices"]:
-        raise InputError(f"{where}: target is {item['target']!r}, but it must be one of the choices")
+        raise InputError(
+            f"{where}: target is {item['target']!r}, but it must be one of the choices"
+        )
     return item
 
 
 def _perplexities(texts: Sequence[Text]) -> list[MetricValues]:
-    """Build lm-eval's three perplexities, with words and bytes counted as in lm-eval, and that of tokens.
+    """Build lm-eval's three perplexities, with words and bytes counted as in lm-eval, and that of
+    tokens.
 
     Bits per byte alone where some text came after a prompt.
     """

@@ -1,7 +1,9 @@
-"""Score and generate text with a trained network: network, tokenizer and batching behind a method for each request.
+"""Score and generate text with a trained network: network, tokenizer and batching behind a method
+for each request.
 
-lm-eval has three kinds of requests: log-likelihoods of continuations, rolling log-likelihoods of texts, generated
-answers. `LanguageModel.answer` answers all that is asked by tasks of both kinds (lm_eval_tasks.py, held_out.py).
+lm-eval has three kinds of requests: log-likelihoods of continuations, rolling log-likelihoods of
+texts, generated answers. `LanguageModel.answer` answers all that is asked by tasks of both kinds
+(lm_eval_tasks.py, held_out.py).
 """
 
 from __future__ import annotations
@@ -29,30 +31,41 @@ MAX_NEW_TOKENS = 256
 CPU_BATCH_TOKENS = 16_384
 
 _LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
-_OF_SAMPLING = ("do_sample", "temperature", "top_p", "top_k", "min_p")  # without effect on greedy decoding
+# without effect on greedy decoding
+_OF_SAMPLING = ("do_sample", "temperature", "top_p", "top_k", "min_p")
 
 
 @dataclass(frozen=True)
 class Generation:
-    """Settings of generation, which takes the likeliest token: stop strings, largest number of tokens."""
+    """Settings of generation, which takes the likeliest token: stop strings, largest number of
+    tokens."""
 
     until: tuple[str, ...] = ()
     max_new_tokens: int = MAX_NEW_TOKENS
 
     @classmethod
-    def from_arguments(cls, arguments: Mapping[str, Any], max_new_tokens: int = MAX_NEW_TOKENS) -> Generation:
-        """Build the settings from the generation arguments of an lm-eval task, the length under any of its names.
+    def from_arguments(
+        cls, arguments: Mapping[str, Any], max_new_tokens: int = MAX_NEW_TOKENS
+    ) -> Generation:
+        """Build the settings from the generation arguments of an lm-eval task, the length under any
+        of its names.
 
-        `max_new_tokens` applies where the task sets no length. Raises InputError for a task that samples its answers,
-        and for an argument that would change the result (num_beams, ...).
+        `max_new_tokens` applies where the task sets no length. Raises InputError for a task that
+        samples its answers, and for an argument that would change the result (num_beams, ...).
         """
         lengths = [arguments[name] for name in _LENGTHS if arguments.get(name) is not None]
         until = arguments.get("until") or ()
         sampled = arguments.get("do_sample")
         if sampled or (sampled is None and arguments.get("temperature")):
-            raise InputError("generation: the task samples its answers, which nothing here does; say do_sample: false")
+            raise InputError(
+                "generation: the task samples its answers, which nothing here does; say do_sample:"
+                " false"
+            )
         for name in arguments.keys() - {"until", *_OF_SAMPLING, *_LENGTHS}:
-            raise InputError(f"generation: argument {name!r} of the task is not supported; remove it from the task")
+            raise InputError(
+                f"generation: argument {name!r} of the task is not supported; remove it from the"
+                " task"
+            )
         return cls(
             until=(until,) if isinstance(until, str) else tuple(text for text in until if text),
             max_new_tokens=int(lengths[0]) if lengths else max_new_tokens,
@@ -60,10 +73,11 @@ class Generation:
 
 
 class LanguageModel:
-    """A network with its tokenizer. Setting `depth` runs a recurrent model at another depth than in training.
+    """A network with its tokenizer. Setting `depth` runs a recurrent model at another depth than in
+    training.
 
-    `weights` tells which weights of a checkpoint it has, "averaged" or "raw"; None: of no checkpoint. `finished(n)` is
-    called when n more requests, or fractions of requests, are done.
+    `weights` tells which weights of a checkpoint it has, "averaged" or "raw"; None: of no
+    checkpoint. `finished(n)` is called when n more requests, or fractions of requests, are done.
     """
 
     def __init__(
@@ -86,24 +100,37 @@ class LanguageModel:
         return self.model.config.sequence_length
 
     def answer(self, requests: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-        """Answer requests by kind, under lm-eval's names. A prompt that is continued and also scored is read once."""
+        """Answer requests by kind, under lm-eval's names. A prompt that is continued and also
+        scored is read once."""
         pairs = self.tokenizer.encode_pairs(requests.get("loglikelihood", ()))
-        scoring = Scoring(self.model, pairs, batch_tokens=self.batch_tokens, depth=self.depth, finished=self.finished)
+        scoring = Scoring(
+            self.model,
+            pairs,
+            batch_tokens=self.batch_tokens,
+            depth=self.depth,
+            finished=self.finished,
+        )
         return {
-            "generate_until": self.generate(requests.get("generate_until", ()), scoring.after_prompts),
+            "generate_until": self.generate(
+                requests.get("generate_until", ()), scoring.after_prompts
+            ),
             "loglikelihood": scoring.finish(),
-            "loglikelihood_rolling": self.rolling_log_likelihoods(requests.get("loglikelihood_rolling", ())),
+            "loglikelihood_rolling": self.rolling_log_likelihoods(
+                requests.get("loglikelihood_rolling", ())
+            ),
         }
 
     def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[float, bool]]:
-        """Return each continuation's log-probability after its context, and whether greedy decoding generates it.
+        """Return each continuation's log-probability after its context, and whether greedy decoding
+        generates it.
 
         The end mark replaces an empty context; an empty continuation has log-probability 0.
         """
         return self.answer({"loglikelihood": pairs})["loglikelihood"]
 
     def rolling_log_likelihoods(self, texts: Sequence[str]) -> list[tuple[float, int]]:
-        """Return each text's log-probability, in disjoint windows of the sequence length, and number of tokens."""
+        """Return each text's log-probability, in disjoint windows of the sequence length, and
+        number of tokens."""
         encoded = [self.tokenizer.encode(text) for text in texts]
         windows, owners = [], []
         for owner, tokens in enumerate(encoded):
@@ -152,7 +179,8 @@ class LanguageModel:
     def _stop(self, until: tuple[str, ...]) -> Callable[[list[int]], bool] | None:
         """Return a test of generated tokens for a complete stop string.
 
-        Only the newest tokens are decoded: each holds at least one byte, and three more cover a cut character.
+        Only the newest tokens are decoded: each holds at least one byte, and three more cover a cut
+        character.
         """
         if not until:
             return None
@@ -170,18 +198,19 @@ def load_language_model(
     trust_code: bool = False,
     **options: Any,
 ) -> LanguageModel:
-    """Load a checkpoint folder for inference; `device` 'auto' prefers CUDA, where the model computes in bfloat16.
+    """Load a checkpoint folder for inference; `device` 'auto' prefers CUDA, where the model
+    computes in bfloat16.
 
-    `weights` and `trust_code` are those of `load_model`. Raises InputError if a folder is missing or damaged, or model
-    and tokenizer do not fit each other.
+    `weights` and `trust_code` are those of `load_model`. Raises InputError if a folder is missing
+    or damaged, or model and tokenizer do not fit each other.
     """
     if not isinstance(tokenizer, Tokenizer):
         tokenizer = load_tokenizer(tokenizer)
     model = load_model(path, choose_device(device), weights, trust_code=trust_code)
     if tokenizer.size > model.config.vocabulary_size:
         raise InputError(
-            f"{path}: the model knows {model.config.vocabulary_size} tokens, the tokenizer has {tokenizer.size}; "
-            "evaluate with the tokenizer it was trained with"
+            f"{path}: the model knows {model.config.vocabulary_size} tokens, the tokenizer has"
+            f" {tokenizer.size}; evaluate with the tokenizer it was trained with"
         )
     if on_gpu(model.device):
         set_up(torch.bfloat16)
@@ -190,7 +219,8 @@ def load_language_model(
 
 
 def suitable_batch(model: Network) -> int:
-    """Choose the positions in a batch: 16,384 on a CPU; on CUDA as many as half of the free memory holds."""
+    """Choose the positions in a batch: 16,384 on a CPU; on CUDA as many as half of the free memory
+    holds."""
     if not on_gpu(model.device):
         return CPU_BATCH_TOKENS
     free, _ = torch.cuda.mem_get_info(model.device)

@@ -1,4 +1,5 @@
-"""Build lm-eval's task objects from a study's specifications: 0-shot, with only the place of their data changed."""
+"""Build lm-eval's task objects from a study's specifications: 0-shot, with only the place of their
+data changed."""
 
 from __future__ import annotations
 
@@ -22,18 +23,24 @@ def tune_libraries() -> None:
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     datasets.utils.logging.set_verbosity_error()
     datasets.disable_progress_bars()
-    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # a request for every file, also of one that is here
+    # a request for every file, also of one that is here
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
 
 
-def build_task(specification: Mapping[str, Any], cache: Path | str | None = None, *, trust_code: bool = False) -> Task:
+def build_task(
+    specification: Mapping[str, Any], cache: Path | str | None = None, *, trust_code: bool = False
+) -> Task:
     """Build lm-eval's task object for a specification of `pipeline/benchmarks/items.py`.
 
-    The definition is the task file `yaml`, else lm-eval's task of that name, with `overrides` merged in (in these,
-    `max_new_tokens` is the length of the longest answer). Unless overridden the task is 0-shot, and only the evaluated
-    split has to exist. `cache` is an empty folder for the datasets library. Templates are rendered in Jinja's
-    sandbox. With `trust_code` the definition may be one that is not plain (`model/evaluation/trust.py`).
+    The definition is the task file `yaml`, else lm-eval's task of that name, with `overrides`
+    merged in (in these,
+    `max_new_tokens` is the length of the longest answer). Unless overridden the task is 0-shot, and
+    only the evaluated split has to exist. `cache` is an empty folder for the datasets library.
+    Templates are rendered in Jinja's sandbox. With `trust_code` the definition may be one that is
+    not plain (`model/evaluation/trust.py`).
 
-    Raises InputError when the task, its data, its split or a field does not exist, and for code that is not trusted.
+    Raises InputError when the task, its data, its split or a field does not exist, and for code
+    that is not trusted.
     """
     sandbox_templates()
     name = specification["task"]
@@ -44,10 +51,18 @@ def build_task(specification: Mapping[str, Any], cache: Path | str | None = None
         check_overrides(overrides, what)
     definition = read_task(path, what, trust_code=trust_code, imported=True).definition
     if not isinstance(definition.get("task"), str):
-        raise InputError(f"{what}: {path} defines no single task; name the tasks of a group one by one")
+        raise InputError(
+            f"{what}: {path} defines no single task; name the tasks of a group one by one"
+        )
     of_groups = ("tag", "group", "task_list")
-    config = _merged({key: value for key, value in definition.items() if key not in of_groups}, overrides)
-    config = {**_with_longest_answer(config), "task": name, "num_fewshot": overrides.get("num_fewshot", 0)}
+    config = _merged(
+        {key: value for key, value in definition.items() if key not in of_groups}, overrides
+    )
+    config = {
+        **_with_longest_answer(config),
+        "task": name,
+        "num_fewshot": overrides.get("num_fewshot", 0),
+    }
     if config["num_fewshot"] == 0:
         config = _zero_shot(config)
     data = _load_data(config, specification.get("dataset_path"), cache, what)
@@ -56,19 +71,27 @@ def build_task(specification: Mapping[str, Any], cache: Path | str | None = None
     try:
         task = kind(config=config)
     except Exception as error:  # lm-eval checks definitions by using them
-        raise InputError(f"{what}: lm-eval refuses the definition in {path} ({one_line(error)})") from error
+        raise InputError(
+            f"{what}: lm-eval refuses the definition in {path} ({one_line(error)})"
+        ) from error
     if getattr(task, "UNSAFE_CODE", False) or getattr(task, "MULTIMODAL", False):
-        raise InputError(f"{what}: tasks that run generated code or show pictures are not supported")
+        raise InputError(
+            f"{what}: tasks that run generated code or show pictures are not supported"
+        )
     task.set_fewshot_seed(_FEWSHOT_SEED)
     return task
 
 
 def _with_longest_answer(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn `max_new_tokens`, which lm-eval does not know, into lm-eval's own setting of tasks that generate."""
+    """Turn `max_new_tokens`, which lm-eval does not know, into lm-eval's own setting of tasks that
+    generate."""
     config = dict(config)
     longest = config.pop("max_new_tokens", None)
     if longest is not None and config.get("output_type", "generate_until") == "generate_until":
-        config["generation_kwargs"] = {**(config.get("generation_kwargs") or {}), "max_gen_toks": longest}
+        config["generation_kwargs"] = {
+            **(config.get("generation_kwargs") or {}),
+            "max_gen_toks": longest,
+        }
     return config
 
 
@@ -82,25 +105,44 @@ def _zero_shot(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _merged(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Merge `overrides` into `config`, mappings key by key."""
-    both = {key for key in overrides if isinstance(overrides[key], Mapping) and isinstance(config.get(key), Mapping)}
+    both = {
+        key
+        for key in overrides
+        if isinstance(overrides[key], Mapping) and isinstance(config.get(key), Mapping)
+    }
     return {**config, **overrides, **{key: _merged(config[key], overrides[key]) for key in both}}
 
 
-def _load_data(config: dict[str, Any], folder: str | None, cache: Path | str | None, what: str) -> datasets.DatasetDict:
+def _load_data(
+    config: dict[str, Any], folder: str | None, cache: Path | str | None, what: str
+) -> datasets.DatasetDict:
     """Load the splits that the task reads."""
     names = [config.get(f"{kind}_split") for kind in ("training", "validation", "test", "fewshot")]
     names = list(dict.fromkeys(name for name in names if name))
     place, configuration = folder or config.get("dataset_path"), config.get("dataset_name")
     if not names or not place:
-        raise InputError(f"{what}: it has no {'dataset_path' if names else 'test_split or validation_split'}; add one")
-    options = {key: value for key, value in (config.get("dataset_kwargs") or {}).items() if key != "trust_remote_code"}
+        raise InputError(
+            f"{what}: it has no {'dataset_path' if names else 'test_split or validation_split'};"
+            " add one"
+        )
+    options = {
+        key: value
+        for key, value in (config.get("dataset_kwargs") or {}).items()
+        if key != "trust_remote_code"
+    }
     try:
         found = datasets.load_dataset(
-            str(place), configuration, cache_dir=None if cache is None else str(cache), keep_in_memory=True, **options
+            str(place),
+            configuration,
+            cache_dir=None if cache is None else str(cache),
+            keep_in_memory=True,
+            **options,
         )
     except Exception as error:  # the library and its parsers raise whatever they come across
         where = f"{place}" + (f", configuration {configuration}" if configuration else "")
-        raise InputError(f"{what}: no data in {where} ({one_line(error)}); fetch it with `dreamer download`") from error
+        raise InputError(
+            f"{what}: no data in {where} ({one_line(error)}); fetch it with `dreamer download`"
+        ) from error
     missing = [name for name in names if name not in found]
     if missing:
         raise InputError(f"{what}: {place} has no split {missing[0]!r}, only {', '.join(found)}")
@@ -108,5 +150,6 @@ def _load_data(config: dict[str, Any], folder: str | None, cache: Path | str | N
 
 
 def one_line(error: BaseException) -> str:
-    """Return the text of an error of another library in one line, or the error's name where there is no text."""
+    """Return the text of an error of another library in one line, or the error's name where there
+    is no text."""
     return " ".join(str(error).split())[:300] or type(error).__name__

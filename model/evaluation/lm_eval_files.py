@@ -1,4 +1,5 @@
-"""Find and read the files that define tasks, lm-eval's own and others, without lm-eval, whose import takes seconds."""
+"""Find and read the files that define tasks, lm-eval's own and others, without lm-eval, whose
+import takes seconds."""
 
 from __future__ import annotations
 
@@ -18,27 +19,31 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import file_digest
 
 TASKS = Path(importlib.util.find_spec("lm_eval").origin).resolve().parent / "tasks"
-# Folders of the tasks in `pipeline/benchmarks/table.py` that call Python; a test checks that they execute no answer.
+# Folders of the tasks in `pipeline/benchmarks/table.py` that call Python; a test checks that they
+# execute no answer.
 OF_THE_TABLE = [TASKS / name for name in ("hendrycks_math", "mathqa", "minerva_math")]
 _TASK_LINE = re.compile(rb"^[\"']?task[\"']?:[ \t]*[\"']?([\w.-]+)", re.MULTILINE)
 
 
 class TaskFiles(NamedTuple):
-    """The definition that a task's files give, these files (the task's own first), and the functions that they name."""
+    """The definition that a task's files give, these files (the task's own first), and the
+    functions that they name."""
 
     definition: dict[str, Any]
     files: list[Path]  # with the modules of functions
     functions: list[str]
 
     def metrics(self) -> list[str]:
-        """List the metrics that the task names; none where lm-eval or the task's code chooses them."""
+        """List the metrics that the task names; none where lm-eval or the task's code chooses
+        them."""
         listed = None if self.functions else self.definition.get("metric_list")
         known = listed if isinstance(listed, list) else []
         return [str(one["metric"]) for one in known if isinstance(one, dict) and "metric" in one]
 
 
 def find_task(name: str) -> Path:
-    """Find the file that defines a task of lm-eval. Raises InputError, naming the nearest, if there is none."""
+    """Find the file that defines a task of lm-eval. Raises InputError, naming the nearest, if there
+    is none."""
     files = _task_files()
     if name not in files:
         near = difflib.get_close_matches(name, files, n=3)
@@ -47,12 +52,15 @@ def find_task(name: str) -> Path:
     return files[name]
 
 
-def read_task(path: Path, where: str, *, trust_code: bool = False, imported: bool = False) -> TaskFiles:
-    """Read a task file and the files that it includes; as in lm-eval, a later one overrides, and the task file all.
+def read_task(
+    path: Path, where: str, *, trust_code: bool = False, imported: bool = False
+) -> TaskFiles:
+    """Read a task file and the files that it includes; as in lm-eval, a later one overrides, and
+    the task file all.
 
-    A function, `!function module.name`, is of a module beside its file; with `imported` the module is imported.
-    Raises InputError that begins with `where` and names the file, without `trust_code` also for a file that is neither
-    plain nor `OF_THE_TABLE`.
+    A function, `!function module.name`, is of a module beside its file; with `imported` the module
+    is imported. Raises InputError that begins with `where` and names the file, without `trust_code`
+    also for a file that is neither plain nor `OF_THE_TABLE`.
     """
     task = TaskFiles({}, [], [])
 
@@ -87,8 +95,11 @@ def read_task(path: Path, where: str, *, trust_code: bool = False, imported: boo
             raise InputError(f"{where}: no task file {path}") from None
         except RunsCode as error:
             raise InputError(f"{where}: {path}: {error}; {TRUST}") from None
-        except Exception as error:  # of YAML, and whatever a task's own module may raise when it is imported
-            raise InputError(f"{where}: {path} cannot be read: {' '.join(str(error).split())[:300]}") from error
+        # of YAML, and whatever a task's own module may raise when it is imported
+        except Exception as error:
+            raise InputError(
+                f"{where}: {path} cannot be read: {' '.join(str(error).split())[:300]}"
+            ) from error
         included, inherited = content.pop("include", []), dict[str, Any]()
         for one in included if isinstance(included, list) else [included]:
             inherited |= read(path.parent / str(one))
@@ -99,7 +110,8 @@ def read_task(path: Path, where: str, *, trust_code: bool = False, imported: boo
 
 
 def _module(file: Path, name: str) -> Any:
-    """Import the module of a task's functions: the file as it is now, or else an installed module of that name."""
+    """Import the module of a task's functions: the file as it is now, or else an installed module
+    of that name."""
     if not file.is_file():
         return importlib.import_module(name)
     name = f"{file.with_suffix('')} {file_digest(file)}"
@@ -115,7 +127,8 @@ def _module(file: Path, name: str) -> Any:
 
 @functools.cache
 def _task_files() -> dict[str, Path]:
-    """Index the files of lm-eval by task, from one line each; parsing all 14,000, as lm-eval does, takes 10 seconds."""
+    """Index the files of lm-eval by task, from one line each; parsing all 14,000, as lm-eval does,
+    takes 10 seconds."""
     files: dict[str, Path] = {}
     for folder, _, names in sorted(os.walk(TASKS)):
         for name in sorted(names):

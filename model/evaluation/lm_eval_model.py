@@ -1,6 +1,8 @@
-"""Run a saved model in lm-eval: `dreamer lm-eval --model dreamer --model_args path=<folder> --tasks gsm8k`.
+"""Run a saved model in lm-eval: `dreamer lm-eval --model dreamer --model_args path=<folder> --tasks
+gsm8k`.
 
-Importing this module registers the model with lm-eval, for its command and for `lm_eval.simple_evaluate`.
+Importing this module registers the model with lm-eval, for its command and for
+`lm_eval.simple_evaluate`.
 """
 
 from __future__ import annotations
@@ -12,17 +14,24 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
-from dreamer_study.model.evaluation.language_model import MAX_NEW_TOKENS, Generation, LanguageModel, load_language_model
+from dreamer_study.model.evaluation.language_model import (
+    MAX_NEW_TOKENS,
+    Generation,
+    LanguageModel,
+    load_language_model,
+)
 from dreamer_study.model.evaluation.tokenizer import find_tokenizer
 
 
 @register_model("dreamer")
 class DreamerLM(LM):
-    """A saved model for lm-eval: `path` is a checkpoint folder (or a LanguageModel), `tokenizer` a tokenizer folder.
+    """A saved model for lm-eval: `path` is a checkpoint folder (or a LanguageModel), `tokenizer` a
+    tokenizer folder.
 
-    Without `tokenizer`, `find_tokenizer` looks for the folder. `depth` runs a recurrent model at another depth than in
-    training. `weights` is "raw", or "averaged" where the folder holds an average. `batch_tokens` bounds a batch; the
-    batch sizes that lm-eval's command passes are ignored. With `trust_code` a model may run code of its folder.
+    Without `tokenizer`, `find_tokenizer` looks for the folder. `depth` runs a recurrent model at
+    another depth than in training. `weights` is "raw", or "averaged" where the folder holds an
+    average. `batch_tokens` bounds a batch; the batch sizes that lm-eval's command passes are
+    ignored. With `trust_code` a model may run code of its folder.
     """
 
     def __init__(
@@ -49,24 +58,40 @@ class DreamerLM(LM):
             self.text.depth = int(depth)
         self.max_gen_toks = int(max_gen_toks)
 
-    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+    def loglikelihood(
+        self, requests: list[Instance], disable_tqdm: bool = False
+    ) -> list[tuple[float, bool]]:
         """Score continuations by LanguageModel.log_likelihoods."""
         return self.text.log_likelihoods([request.args for request in requests])
 
-    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
+    def loglikelihood_rolling(
+        self, requests: list[Instance], disable_tqdm: bool = False
+    ) -> list[float]:
         """Score whole texts by LanguageModel.rolling_log_likelihoods."""
-        return [value for value, _ in self.text.rolling_log_likelihoods([request.args[0] for request in requests])]
+        return [
+            value
+            for value, _ in self.text.rolling_log_likelihoods(
+                [request.args[0] for request in requests]
+            )
+        ]
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """Write answers by LanguageModel.generate."""
         return self.text.generate(
-            [(request.args[0], Generation.from_arguments(request.args[1], self.max_gen_toks)) for request in requests]
+            [
+                (request.args[0], Generation.from_arguments(request.args[1], self.max_gen_toks))
+                for request in requests
+            ]
         )
 
 
 def _device_here(wanted: str) -> str:
-    """Replace a CUDA device by 'cpu', with a line, where torch sees none: lm-eval asks for cuda:0 by default."""
+    """Replace a CUDA device by 'cpu', with a line, where torch sees none: lm-eval asks for cuda:0
+    by default."""
     if not wanted.startswith("cuda") or torch.cuda.is_available():
         return wanted
-    print(f"dreamer: device is {wanted!r}, but torch sees no CUDA device here; the CPU computes", file=sys.stderr)
+    print(
+        f"dreamer: device is {wanted!r}, but torch sees no CUDA device here; the CPU computes",
+        file=sys.stderr,
+    )
     return "cpu"

@@ -1,8 +1,8 @@
 """Compute log-likelihoods of given continuations, in batches of similar length.
 
-The continuations of one context (the options of a multiple-choice question) branch off from one pass over the context,
-which may be that of generation, and logits are computed only at scored positions. Tests compare every number with a
-plain pass over each sequence.
+The continuations of one context (the options of a multiple-choice question) branch off from one
+pass over the context, which may be that of generation, and logits are computed only at scored
+positions. Tests compare every number with a plain pass over each sequence.
 
 Axes: B batch, S sequence, H hidden, V vocabulary.
 """
@@ -20,12 +20,14 @@ from dreamer_study.model.contract import Network, Rows
 from dreamer_study.model.evaluation.generate import nothing, right_padded
 from dreamer_study.pipeline.errors import InputError
 
-# Logits of at most this many values at once: 256 MiB in float32, however long the continuations are.
+# Logits of at most this many values at once: 256 MiB in float32, however long the continuations
+# are.
 LOGIT_VALUES = 2**26
 
 
 Span = tuple[int, int, int, list[int]]
-"""A request, its row in a pass, the position before the first of its tokens there, and these tokens."""
+"""A request, its row in a pass, the position before the first of its tokens there, and these
+tokens."""
 
 
 @dataclass(eq=False)
@@ -38,7 +40,8 @@ class _Group:
 
     @property
     def shared(self) -> bool:
-        """Whether the context is read once for several continuations; a single one is read with its context."""
+        """Whether the context is read once for several continuations; a single one is read with its
+        context."""
         return len(self.continuations) > 1
 
     @property
@@ -48,8 +51,13 @@ class _Group:
 
     @property
     def branches(self) -> list[int]:
-        """The continuations of two or more tokens, which need a second pass: the first predicts first tokens only."""
-        return [index for index, tokens in enumerate(self.continuations) if self.shared and len(tokens) > 1]
+        """The continuations of two or more tokens, which need a second pass: the first predicts
+        first tokens only."""
+        return [
+            index
+            for index, tokens in enumerate(self.continuations)
+            if self.shared and len(tokens) > 1
+        ]
 
     @property
     def rows(self) -> int:
@@ -68,12 +76,14 @@ class _Group:
 
 
 class Scoring:
-    """Find each continuation's log-probability after its context, and whether greedy decoding generates it.
+    """Find each continuation's log-probability after its context, and whether greedy decoding
+    generates it.
 
-    A context must not be empty. Where both together exceed the model's sequence length, the context is cut on the left;
-    a continuation that exceeds it alone is scored in windows (`rolling_windows`). `batch_tokens` bounds the tokens of a
-    batch, padding included; `depth` runs a recurrent model at another depth; `finished(n)` is called when n more
-    windows are scored. Contexts that generation reads, at the same depth, are not read again where `generate` is given
+    A context must not be empty. Where both together exceed the model's sequence length, the context
+    is cut on the left; a continuation that exceeds it alone is scored in windows
+    (`rolling_windows`). `batch_tokens` bounds the tokens of a batch, padding included; `depth` runs
+    a recurrent model at another depth; `finished(n)` is called when n more windows are scored.
+    Contexts that generation reads, at the same depth, are not read again where `generate` is given
     `after_prompts` before `finish` is called.
     """
 
@@ -86,15 +96,23 @@ class Scoring:
         depth: int | None = None,
         finished: Callable[[float], None] = nothing,
     ) -> None:
-        self._model, self._batch_tokens, self._depth, self._finished = model, batch_tokens, depth, finished
-        self._groups = dict.fromkeys(_grouped(pairs, model.config.sequence_length, batch_tokens))  # not yet scored
+        self._model, self._batch_tokens, self._depth, self._finished = (
+            model,
+            batch_tokens,
+            depth,
+            finished,
+        )
+        # not yet scored
+        self._groups = dict.fromkeys(_grouped(pairs, model.config.sequence_length, batch_tokens))
         self._of_context = {tuple(group.context): group for group in self._groups}
         self._totals, self._greedy = [0.0] * len(pairs), [True] * len(pairs)
 
     def after_prompts(self, prompts: list[list[int]], cache: Rows, last: Tensor) -> None:
-        """Score the continuations whose context is one of these prompts, token by token (see `AfterPrompts`).
+        """Score the continuations whose context is one of these prompts, token by token (see
+        `AfterPrompts`).
 
-        A continuation longer than its context is left for `finish`, where batches hold continuations of similar length.
+        A continuation longer than its context is left for `finish`, where batches hold
+        continuations of similar length.
         """
         groups = []
         for row, prompt in enumerate(prompts):
@@ -103,11 +121,15 @@ class Scoring:
                 groups.append((row, group))
                 del self._groups[group]
         if groups:
-            self._add([group for _, group in groups], _score_cached(self._model, groups, cache, last, self._depth))
+            self._add(
+                [group for _, group in groups],
+                _score_cached(self._model, groups, cache, last, self._depth),
+            )
 
     @torch.inference_mode()
     def finish(self) -> list[tuple[float, bool]]:
-        """Score what is left; return each pair's log-probability, and whether greedy decoding generates it."""
+        """Score what is left; return each pair's log-probability, and whether greedy decoding
+        generates it."""
         for batch in _batches(list(self._groups), self._batch_tokens):
             self._add(batch, _score(self._model, batch, self._depth))
         return list(zip(self._totals, self._greedy, strict=True))
@@ -119,11 +141,16 @@ class Scoring:
         self._finished(sum(len(group.requests) for group in groups))
 
 
-def rolling_windows(tokens: Sequence[int], prefix_token: int, length: int) -> list[tuple[list[int], list[int]]]:
-    """Cut a text into (context, continuation) pairs of at most `length` inputs that score every token once.
+def rolling_windows(
+    tokens: Sequence[int], prefix_token: int, length: int
+) -> list[tuple[list[int], list[int]]]:
+    """Cut a text into (context, continuation) pairs of at most `length` inputs that score every
+    token once.
 
-    The first token follows `prefix_token`; the final window is filled up with context. These are lm-eval's windows
-    (`get_rolling_token_windows` with a context of 1, made disjoint). Example: tokens 1 2 3 4 5 with prefix 0 and length
+    The first token follows `prefix_token`; the final window is filled up with context. These are
+    lm-eval's windows
+    (`get_rolling_token_windows` with a context of 1, made disjoint). Example: tokens 1 2 3 4 5 with
+    prefix 0 and length
     3 give ([0], [1, 2, 3]) and ([2, 3], [4, 5]).
     """
     tokens, windows = list(tokens), []
@@ -134,23 +161,34 @@ def rolling_windows(tokens: Sequence[int], prefix_token: int, length: int) -> li
     return windows
 
 
-def _windows(context: list[int], continuation: list[int], length: int) -> list[tuple[list[int], list[int]]]:
+def _windows(
+    context: list[int], continuation: list[int], length: int
+) -> list[tuple[list[int], list[int]]]:
     if not context:
-        raise InputError("a continuation without a context has no probability; give at least one token before it")
+        raise InputError(
+            "a continuation without a context has no probability; give at least one token before it"
+        )
     if len(continuation) > length:
         return rolling_windows(continuation, context[-1], length)
     room = length + 1 - len(continuation)
     return [(context[-room:], continuation)] if continuation else []
 
 
-def _grouped(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], length: int, batch_tokens: int) -> list[_Group]:
-    """Group requests by context, where the context is the longer part and the group fits into a batch."""
+def _grouped(
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]], length: int, batch_tokens: int
+) -> list[_Group]:
+    """Group requests by context, where the context is the longer part and the group fits into a
+    batch."""
     groups: list[_Group] = []
     open_groups: dict[tuple[int, ...], _Group] = {}
     for request, (context, continuation) in enumerate(pairs):
         for seen, scored in _windows(list(context), list(continuation), length):
             group = open_groups.get(tuple(seen))
-            if group is None or len(scored) > len(seen) or (len(group.requests) + 2) * 2 * len(seen) > batch_tokens:
+            if (
+                group is None
+                or len(scored) > len(seen)
+                or (len(group.requests) + 2) * 2 * len(seen) > batch_tokens
+            ):
                 group = open_groups[tuple(seen)] = _Group(seen)
                 groups.append(group)
             group.requests.append(request)
@@ -172,8 +210,11 @@ def _batches(groups: list[_Group], batch_tokens: int) -> Iterator[list[_Group]]:
         yield batch
 
 
-def _score(model: Network, batch: list[_Group], depth: int | None) -> Iterator[tuple[int, float, bool]]:
-    """Yield (request, log-probability, all likeliest) for parts of every continuation in the batch, to be added up."""
+def _score(
+    model: Network, batch: list[_Group], depth: int | None
+) -> Iterator[tuple[int, float, bool]]:
+    """Yield (request, log-probability, all likeliest) for parts of every continuation in the batch,
+    to be added up."""
     rows = [group.row for group in batch]
     branches = [
         (group.requests[index], row, group.continuations[index])
@@ -187,7 +228,9 @@ def _score(model: Network, batch: list[_Group], depth: int | None) -> Iterator[t
     spans: list[Span] = []
     for row, group in enumerate(batch):
         for request, tokens in zip(group.requests, group.continuations, strict=True):
-            spans.append((request, row, len(group.context) - 1, tokens[:1] if group.shared else tokens))
+            spans.append(
+                (request, row, len(group.context) - 1, tokens[:1] if group.shared else tokens)
+            )
     yield from _read(model, _forward(model, rows, spans, cache, depth), spans)
 
     if branches:
@@ -197,14 +240,17 @@ def _score(model: Network, batch: list[_Group], depth: int | None) -> Iterator[t
 def _score_cached(
     model: Network, groups: list[tuple[int, _Group]], cache: Rows, last: Tensor, depth: int | None
 ) -> Iterator[tuple[int, float, bool]]:
-    """Yield what `_score` yields, for groups whose contexts are rows of the cache, with hidden states `last` [B, H]."""
+    """Yield what `_score` yields, for groups whose contexts are rows of the cache, with hidden
+    states `last` [B, H]."""
     scored = [
         (request, row, tokens)
         for row, group in groups
         for request, tokens in zip(group.requests, group.continuations, strict=True)
     ]
     states = last[torch.tensor([row for _, row, _ in scored], device=last.device)]
-    yield from _read(model, states, [(request, row, 0, tokens[:1]) for request, row, tokens in scored])
+    yield from _read(
+        model, states, [(request, row, 0, tokens[:1]) for request, row, tokens in scored]
+    )
     branches = sorted((one for one in scored if len(one[2]) > 1), key=lambda one: -len(one[2]))
     step = max(1, len(last) // 2)  # as many rows as generation itself copies at once
     for start in range(0, len(branches), step):
@@ -215,19 +261,29 @@ def _score_cached(
 def _score_branches(
     model: Network, branches: list[tuple[int, int, list[int]]], cache: Rows, depth: int | None
 ) -> Iterator[tuple[int, float, bool]]:
-    """Yield what `_score` yields, for branches (request, row of the cache, tokens) behind their first tokens.
+    """Yield what `_score` yields, for branches (request, row of the cache, tokens) behind their
+    first tokens.
 
     The cache is used up.
     """
     cache.take([row for _, row, _ in branches])
     spans = [(request, row, 0, tokens[1:]) for row, (request, _, tokens) in enumerate(branches)]
-    yield from _read(model, _forward(model, [tokens[:-1] for *_, tokens in branches], spans, cache, depth), spans)
+    yield from _read(
+        model, _forward(model, [tokens[:-1] for *_, tokens in branches], spans, cache, depth), spans
+    )
 
 
-def _forward(model: Network, rows: list[list[int]], spans: list[Span], cache: Rows | None, depth: int | None) -> Tensor:
-    """Compute the hidden states at the positions that predict the tokens of each span, one after another: [W, H]."""
+def _forward(
+    model: Network, rows: list[list[int]], spans: list[Span], cache: Rows | None, depth: int | None
+) -> Tensor:
+    """Compute the hidden states at the positions that predict the tokens of each span, one after
+    another: [W, H]."""
     tokens, lengths = right_padded(rows, model.device)
-    places = [row * tokens.shape[1] + first + offset for _, row, first, found in spans for offset in range(len(found))]
+    places = [
+        row * tokens.shape[1] + first + offset
+        for _, row, first, found in spans
+        for offset in range(len(found))
+    ]
     wanted = torch.tensor(places, device=tokens.device)
     if cache is None:
         return model.read(tokens, lengths, wanted, depth)
@@ -235,7 +291,8 @@ def _forward(model: Network, rows: list[list[int]], spans: list[Span], cache: Ro
 
 
 def _read(model: Network, states: Tensor, spans: list[Span]) -> Iterator[tuple[int, float, bool]]:
-    """Yield the log-probability of each span's tokens, from the hidden states [W, H] at the positions before them."""
+    """Yield the log-probability of each span's tokens, from the hidden states [W, H] at the
+    positions before them."""
     wanted = torch.tensor([token for *_, tokens in spans for token in tokens], device=states.device)
     values, hits = [], []
     step = max(1, LOGIT_VALUES // model.config.vocabulary_size)

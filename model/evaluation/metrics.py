@@ -1,8 +1,10 @@
-"""Aggregate the values of single items to rows of the result tables `evaluations`, `items`, `evaluation_versions`.
+"""Aggregate the values of single items to rows of the result tables `evaluations`, `items`,
+`evaluation_versions`.
 
-The items of all tasks of a benchmark (the seven of MATH) are one pool: the value is the mean over all items, with the
-standard error of this mean. Metrics of a corpus (perplexities) are computed over all documents at once and have no
-standard error; their items hold the values of single documents.
+The items of all tasks of a benchmark (the seven of MATH) are one pool: the value is the mean over
+all items, with the standard error of this mean. Metrics of a corpus (perplexities) are computed
+over all documents at once and have no standard error; their items hold the values of single
+documents.
 """
 
 from __future__ import annotations
@@ -23,7 +25,14 @@ KEYS = ("run_id", "tokens", "task", "metric", "filter")
 COLUMNS = {
     "evaluations": (*KEYS, "value", "stderr", "items", "chance", "task_version"),
     "items": (*KEYS, "item_id", "value"),
-    "evaluation_versions": (*KEYS[:3], "code_version", "data_version", "harness_version", "packages", "weights"),
+    "evaluation_versions": (
+        *KEYS[:3],
+        "code_version",
+        "data_version",
+        "harness_version",
+        "packages",
+        "weights",
+    ),
     "answers": (*KEYS[:3], "item_id", "text", "question", "gold"),
     "depth_attention": ("run_id", "tokens", "query_depth", "key_depth", "score"),
     "expert_usage": ("run_id", "tokens", "depth", "expert", "selections"),
@@ -42,8 +51,9 @@ Answer = tuple[str, str, str | None]
 class MetricValues:
     """One metric behind one filter: a finding for each item, by item id.
 
-    Without `aggregate`, findings are numbers and the metric is their mean. With `aggregate`, the metric is the
-    aggregate of all findings; an item's own value is that of its finding alone if `single`, else a numeric finding.
+    Without `aggregate`, findings are numbers and the metric is their mean. With `aggregate`, the
+    metric is the aggregate of all findings; an item's own value is that of its finding alone if
+    `single`, else a numeric finding.
     """
 
     metric: str
@@ -63,49 +73,60 @@ class TaskScores:
     measures: Sequence[MetricValues]
     data_version: str | None = None  # a digest of the items
     harness_version: str | None = None  # the program that asked and scored
-    answers: Mapping[str, Answer] = field(default_factory=dict)  # by item id; none where nothing is chosen or written
+    # by item id; none where nothing is chosen or written
+    answers: Mapping[str, Answer] = field(default_factory=dict)
 
 
 def perplexity(findings: list[tuple[float, int]]) -> float:
-    """Compute exp(-mean log-probability per unit) from (log-probability, units) of each document."""
+    """Compute exp(-mean log-probability per unit) from (log-probability, units) of each
+    document."""
     return math.exp(-sum(value for value, _ in findings) / sum(units for _, units in findings))
 
 
 def bits_per_unit(findings: list[tuple[float, int]]) -> float:
-    """Compute minus the mean base-2 log-probability per unit from (log-probability, units) of each document."""
+    """Compute minus the mean base-2 log-probability per unit from (log-probability, units) of each
+    document."""
     return -sum(value for value, _ in findings) / sum(units for _, units in findings) / math.log(2)
 
 
 def token_perplexity(documents: Iterable[tuple[str, float, int]]) -> MetricValues:
-    """Build the perplexity per token, which lm-eval lacks, from (item id, log-probability, tokens) of each document."""
+    """Build the perplexity per token, which lm-eval lacks, from (item id, log-probability, tokens)
+    of each document."""
     findings = {item: (value, tokens) for item, value, tokens in documents}
     return MetricValues("token_perplexity", "none", findings, perplexity, single=True)
 
 
 def gold_bits_per_byte(answers: Iterable[tuple[str, str, float]]) -> MetricValues:
-    """Build the bits per byte of the gold answer from (item id, gold answer, its log-probability) of each item.
+    """Build the bits per byte of the gold answer from (item id, gold answer, its log-probability)
+    of each item.
 
-    Every item has a value long before answers are right, so fewer items tell models apart than by accuracy ("Signal
-    and Noise", arXiv 2508.13144). Lower is better.
+    Every item has a value long before answers are right, so fewer items tell models apart than by
+    accuracy ("Signal and Noise", arXiv 2508.13144). Lower is better.
     """
-    findings = {item: bits_per_unit([(value, max(1, len(text.encode())))]) for item, text, value in answers}
+    findings = {
+        item: bits_per_unit([(value, max(1, len(text.encode())))]) for item, text, value in answers
+    }
     return MetricValues(GOLD, "none", findings)
 
 
 def digest_of_items(items: Iterable[Any]) -> str:
-    """Hash the asked items in order to 16 hexadecimal digits, wherever and however they are stored."""
+    """Hash the asked items in order to 16 hexadecimal digits, wherever and however they are
+    stored."""
     digest = hashlib.blake2b(digest_size=8)
     for item in items:
         digest.update(json.dumps(item, sort_keys=True, default=str).encode() + b"\n")
     return digest.hexdigest()
 
 
-def tables(run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str | None = None) -> dict[str, pa.Table]:
-    """Build the rows of one checkpoint for the tables `evaluations`, `items`, `evaluation_versions` and `answers`.
+def tables(
+    run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str | None = None
+) -> dict[str, pa.Table]:
+    """Build the rows of one checkpoint for the tables `evaluations`, `items`, `evaluation_versions`
+    and `answers`.
 
-    `weights` says which weights of the checkpoint were scored: "averaged" or "raw". Raises InputError where two tasks
-    of a benchmark have different items of one id.
-    Example: tasks a and b of one benchmark, with items worth 1, 0, 0 and 1, give one row of value 0.5 over 4 items.
+    `weights` says which weights of the checkpoint were scored: "averaged" or "raw". Raises
+    InputError where two tasks of a benchmark have different items of one id. Example: tasks a and b
+    of one benchmark, with items worth 1, 0, 0 and 1, give one row of value 0.5 over 4 items.
     """
     benchmarks: dict[str, list[TaskScores]] = {}
     for task in scores:
@@ -124,11 +145,14 @@ def tables(run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str 
                 continue  # every item was left out
             value, error = _value(first.aggregate, list(findings.values()))
             versions = _joined(task.version for task, _ in pool)
-            chance = None if metric == GOLD else pool[0][0].chance  # guessing has an accuracy, no bits
+            # guessing has an accuracy, no bits
+            chance = None if metric == GOLD else pool[0][0].chance
             row = {"value": value, "stderr": error, "items": len(findings), "chance": chance}
             rows["evaluations"].append({**key, **row, "task_version": versions})
             own = ((item, _own_value(first, finding)) for item, finding in findings.items())
-            rows["items"] += [{**key, "item_id": item, "value": value} for item, value in own if value is not None]
+            rows["items"] += [
+                {**key, "item_id": item, "value": value} for item, value in own if value is not None
+            ]
         made_by = {
             "code_version": evaluation_code(),
             "data_version": _joined(task.data_version for task in tasks),
@@ -142,13 +166,21 @@ def tables(run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str 
             {**place, "item_id": item, "text": text, "question": question, "gold": gold}
             for item, (text, question, gold) in said.items()
         ]
-    return {name: pa.Table.from_pylist(found, schema=schema(*COLUMNS[name])) for name, found in rows.items()}
+    return {
+        name: pa.Table.from_pylist(found, schema=schema(*COLUMNS[name]))
+        for name, found in rows.items()
+    }
 
 
 def rows_beside(evaluations: pa.Table, depth: int | None = None) -> pa.Table:
-    """Turn rows of `evaluations` into rows of `raw_evaluations`, or of `depth_evaluations` where found at `depth`."""
+    """Turn rows of `evaluations` into rows of `raw_evaluations`, or of `depth_evaluations` where
+    found at `depth`."""
     rows = evaluations.drop_columns(["task_version"])
-    return rows if depth is None else rows.add_column(2, "depth", pa.array([depth] * len(rows), pa.int64()))
+    return (
+        rows
+        if depth is None
+        else rows.add_column(2, "depth", pa.array([depth] * len(rows), pa.int64()))
+    )
 
 
 def schema(*columns: str) -> pa.Schema:
@@ -158,14 +190,16 @@ def schema(*columns: str) -> pa.Schema:
 
 
 def _pooled(tasks: Iterable[tuple[TaskScores, MetricValues]]) -> dict[str, Any]:
-    """Merge the findings of a benchmark's tasks by item id. Tasks that ask the same items, of one file, count once."""
+    """Merge the findings of a benchmark's tasks by item id. Tasks that ask the same items, of one
+    file, count once."""
     pool: dict[str, Any] = {}
     asked: dict[str, str | None] = {}  # by item id, the digest of the items of its task
     for task, values in tasks:
         for item, finding in values.findings.items():
             if item in pool and (task.data_version is None or asked[item] != task.data_version):
                 raise InputError(
-                    f"benchmark {task.benchmark}: two of its tasks have an item {item!r}; give every item its own id"
+                    f"benchmark {task.benchmark}: two of its tasks have an item {item!r}; give"
+                    " every item its own id"
                 )
             pool[item], asked[item] = finding, task.data_version
     return pool
@@ -176,7 +210,9 @@ def _joined(versions: Iterable[str | None]) -> str | None:
     return ", ".join(dict.fromkeys(version for version in versions if version is not None)) or None
 
 
-def _value(aggregate: Callable[[list[Any]], float] | None, findings: list[Any]) -> tuple[float, float | None]:
+def _value(
+    aggregate: Callable[[list[Any]], float] | None, findings: list[Any]
+) -> tuple[float, float | None]:
     """Compute the metric over all items, and its standard error if the metric is a mean."""
     if aggregate is not None:
         return _finite(aggregate, findings), None
@@ -189,7 +225,8 @@ def _value(aggregate: Callable[[list[Any]], float] | None, findings: list[Any]) 
 
 
 def _own_value(values: MetricValues, finding: Any) -> float | None:
-    """Compute the value of one item; None for an empty document, or a metric that only a whole corpus has."""
+    """Compute the value of one item; None for an empty document, or a metric that only a whole
+    corpus has."""
     try:
         if values.aggregate is not None and values.single:
             return _finite(values.aggregate, [finding])
@@ -199,7 +236,8 @@ def _own_value(values: MetricValues, finding: Any) -> float | None:
 
 
 def _finite(aggregate: Callable[[list[Any]], float], findings: list[Any]) -> float:
-    """Apply an aggregate; infinity where an untrained model's perplexity exceeds what a float holds."""
+    """Apply an aggregate; infinity where an untrained model's perplexity exceeds what a float
+    holds."""
     try:
         return float(aggregate(findings))
     except OverflowError:

@@ -1,6 +1,7 @@
 """Encode and decode text with a study's tokenizer, a folder that `pipeline/tokens` wrote.
 
-Texts are encoded as in training: without a beginning mark; a prompt and its continuation separately.
+Texts are encoded as in training: without a beginning mark; a prompt and its continuation
+separately.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any
 from dreamer_study.model.checked import read_object
 from dreamer_study.pipeline.errors import InputError
 
-# Encodings of so many texts are kept, 60 MB at 100 tokens each: every checkpoint and every depth is asked the same.
+# Encodings of so many texts are kept, 60 MB at 100 tokens each: every checkpoint and every depth is
+# asked the same.
 KEPT_TEXTS = 2**14
 
 
@@ -23,7 +25,9 @@ class Tokenizer:
     def __init__(self, codec: Any, end_token: int) -> None:
         self._codec = codec
         self.end_token = end_token
-        self.encode = lru_cache(KEPT_TEXTS)(lambda text: codec.encode(text, add_special_tokens=False).ids)
+        self.encode = lru_cache(KEPT_TEXTS)(
+            lambda text: codec.encode(text, add_special_tokens=False).ids
+        )
 
     @property
     def size(self) -> int:
@@ -35,30 +39,41 @@ class Tokenizer:
         return self._codec.decode(list(tokens), skip_special_tokens=True)
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
-        """Encode contexts and the continuations to be scored after them, separately, as in training.
+        """Encode contexts and the continuations to be scored after them, separately, as in
+        training.
 
-        Spaces at the end of a context go to its continuation, as in lm-eval; the end mark replaces an empty context.
-        lm-eval encodes both together and cuts at the context's length, which differs where a token crosses the border.
-        Example: ("2 + 2 = ", "4") is encoded as "2 + 2 =" and " 4".
+        Spaces at the end of a context go to its continuation, as in lm-eval; the end mark replaces
+        an empty context. lm-eval encodes both together and cuts at the context's length, which
+        differs where a token crosses the border. Example: ("2 + 2 = ", "4") is encoded as "2 + 2 ="
+        and " 4".
         """
         found = []
         for context, continuation in pairs:
             bare = context.rstrip()
-            found.append((self.encode(bare) or [self.end_token], self.encode(context[len(bare) :] + continuation)))
+            found.append(
+                (
+                    self.encode(bare) or [self.end_token],
+                    self.encode(context[len(bare) :] + continuation),
+                )
+            )
         return found
 
 
 def load_tokenizer(folder: Path | str) -> Tokenizer:
-    """Load `tokenizer.json` and `tokenizer_meta.json` of a folder. Raises InputError if one is missing or damaged."""
+    """Load `tokenizer.json` and `tokenizer_meta.json` of a folder. Raises InputError if one is
+    missing or damaged."""
     from tokenizers import Tokenizer as Codec
 
     folder = Path(folder)
     try:
         codec = Codec.from_str((folder / "tokenizer.json").read_text(encoding="utf-8"))
-        codec.encode_special_tokens = True  # an end mark written out in a text is text, as in training
+        # an end mark written out in a text is text, as in training
+        codec.encode_special_tokens = True
         end_token = read_object(folder / "tokenizer_meta.json", "end_token")["end_token"]
     except FileNotFoundError as error:
-        raise InputError(f"tokenizer: no file {error.filename}; give a folder written by the tokenizer stage") from None
+        raise InputError(
+            f"tokenizer: no file {error.filename}; give a folder written by the tokenizer stage"
+        ) from None
     except Exception as error:  # the tokenizers library raises bare Exception for a damaged file
         raise InputError(f"tokenizer: {folder} cannot be read ({error}); write it again") from None
     return Tokenizer(codec, end_token)
@@ -67,8 +82,9 @@ def load_tokenizer(folder: Path | str) -> Tokenizer:
 def find_tokenizer(model: Path | str) -> Path:
     """Find the tokenizer folder of a saved model. Raises InputError if there is none.
 
-    Candidates are the model's folder, up to four folders above, and `tokenizer/` in each of these; then, for a
-    checkpoint in a study's store, the tokenizer that encoded the packed tokens of its run.
+    Candidates are the model's folder, up to four folders above, and `tokenizer/` in each of these;
+    then, for a checkpoint in a study's store, the tokenizer that encoded the packed tokens of its
+    run.
     """
     model = Path(model).resolve()
     above = [model, *model.parents[:4]]
@@ -83,4 +99,6 @@ def find_tokenizer(model: Path | str) -> Path:
             for stage in made_from:
                 if stage.startswith("tokenizer/"):
                     return tokens.parents[1] / stage
-    raise InputError(f"{model}: no tokenizer.json there or beside it; name its folder, as tokenizer=<folder>")
+    raise InputError(
+        f"{model}: no tokenizer.json there or beside it; name its folder, as tokenizer=<folder>"
+    )

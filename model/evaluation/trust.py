@@ -1,7 +1,9 @@
-"""Keep evaluation from running code of others: what a benchmark may say and name without `--trust-code`.
+"""Keep evaluation from running code of others: what a benchmark may say and name without
+`--trust-code`.
 
-People share study files and data. Tasks that come with lm-eval may call Python on the answers of data sets and models,
-some by `eval`; a task file beside a study, and a study's `overrides`, are data. All are held to the same lists.
+People share study files and data. Tasks that come with lm-eval may call Python on the answers of
+data sets and models, some by `eval`; a task file beside a study, and a study's `overrides`, are
+data. All are held to the same lists.
 """
 
 from __future__ import annotations
@@ -12,29 +14,82 @@ from typing import Any
 
 from dreamer_study.pipeline.errors import InputError, nearest
 
-# What a definition may say; lm-eval reads nothing of these as code. Its other keys take functions, or files of prompts.
-# fmt: off
-PLAIN_KEYS = frozenset((
-    "task", "task_alias", "tag", "group", "task_list", "include", "metadata", "dataset_path", "dataset_name",
-    "dataset_kwargs", "training_split", "validation_split", "test_split", "fewshot_split", "output_type",
-    "description", "doc_to_text", "doc_to_target", "doc_to_choice", "gen_prefix", "target_delimiter",
-    "fewshot_delimiter", "fewshot_config", "num_fewshot", "generation_kwargs", "max_new_tokens", "repeats",
-    "filter_list", "metric_list", "should_decontaminate", "doc_to_decontamination_query",
-))
+# What a definition may say; lm-eval reads nothing of these as code. Its other keys take functions,
+# or files of prompts. fmt: off
+PLAIN_KEYS = frozenset(
+    (
+        "task",
+        "task_alias",
+        "tag",
+        "group",
+        "task_list",
+        "include",
+        "metadata",
+        "dataset_path",
+        "dataset_name",
+        "dataset_kwargs",
+        "training_split",
+        "validation_split",
+        "test_split",
+        "fewshot_split",
+        "output_type",
+        "description",
+        "doc_to_text",
+        "doc_to_target",
+        "doc_to_choice",
+        "gen_prefix",
+        "target_delimiter",
+        "fewshot_delimiter",
+        "fewshot_config",
+        "num_fewshot",
+        "generation_kwargs",
+        "max_new_tokens",
+        "repeats",
+        "filter_list",
+        "metric_list",
+        "should_decontaminate",
+        "doc_to_decontamination_query",
+    )
+)
 OUTPUT_TYPES = ("generate_until", "loglikelihood", "loglikelihood_rolling", "multiple_choice")
-DATASET_KEYS = ("data_files", "data_dir", "delimiter", "field", "revision", "trust_remote_code")  # the last is ignored
+# the last is ignored
+DATASET_KEYS = ("data_files", "data_dir", "delimiter", "field", "revision", "trust_remote_code")
 METRIC_KEYS = (
-    "metric", "aggregation", "higher_is_better", "weight_by_size",
-    "ignore_case", "ignore_punctuation", "ignore_numbers", "regexes_to_ignore",
+    "metric",
+    "aggregation",
+    "higher_is_better",
+    "weight_by_size",
+    "ignore_case",
+    "ignore_punctuation",
+    "ignore_numbers",
+    "regexes_to_ignore",
 )
 METRICS = (  # lm-eval looks for others as programs
-    "acc", "acc_norm", "acc_bytes", "acc_mutual_info", "brier_score", "exact_match", "f1", "mcc", "bleu", "chrf", "ter",
-    "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte",
+    "acc",
+    "acc_norm",
+    "acc_bytes",
+    "acc_mutual_info",
+    "brier_score",
+    "exact_match",
+    "f1",
+    "mcc",
+    "bleu",
+    "chrf",
+    "ter",
+    "perplexity",
+    "word_perplexity",
+    "byte_perplexity",
+    "bits_per_byte",
 )
 _REGEX = ("regex_pattern", "group_select")  # a `fallback` would be an answer that the study wrote
 FILTERS = {  # with their arguments
-    "lowercase": (), "uppercase": (), "remove_whitespace": (), "majority_vote": (), "take_first": (),
-    "take_first_k": ("k",), "regex": _REGEX,
+    "lowercase": (),
+    "uppercase": (),
+    "remove_whitespace": (),
+    "majority_vote": (),
+    "take_first": (),
+    "take_first_k": ("k",),
+    "regex": _REGEX,
     "multi_choice_regex": (*_REGEX, "ignore_case", "ignore_punctuation", "regexes_to_ignore"),
 }
 # fmt: on
@@ -46,7 +101,8 @@ class RunsCode(InputError):
 
 
 def check_definition(content: Mapping[str, Any]) -> None:
-    """Raise RunsCode for a key, output type, metric, filter or argument that is not known to run no code."""
+    """Raise RunsCode for a key, output type, metric, filter or argument that is not known to run no
+    code."""
     for key, value in content.items():
         if value is not None or key == "unsafe_code":  # null takes a function away
             _check_listed("key", key, PLAIN_KEYS)
@@ -80,7 +136,8 @@ def _check_listed(kind: str, name: Any, known: Collection[str]) -> None:
 
 
 def check_overrides(overrides: Mapping[str, Any], where: str) -> None:
-    """Check that the `overrides` of a study's benchmark are plain. Raises InputError that begins with `where`."""
+    """Check that the `overrides` of a study's benchmark are plain. Raises InputError that begins
+    with `where`."""
     try:
         check_definition(overrides)
     except RunsCode as error:
@@ -90,8 +147,9 @@ def check_overrides(overrides: Mapping[str, Any], where: str) -> None:
 def sandbox_templates() -> None:
     """Make lm-eval render every template in Jinja's sandbox, and keep compiled templates.
 
-    `lm_eval.utils.apply_template` looks its environment up at every call, and is the only one to render a task's
-    templates. Compiling a template for every item would be half of the time of prompts and scores.
+    `lm_eval.utils.apply_template` looks its environment up at every call, and is the only one to
+    render a task's templates. Compiling a template for every item would be half of the time of
+    prompts and scores.
     """
     import lm_eval.utils
     from jinja2.sandbox import SandboxedEnvironment
@@ -100,7 +158,9 @@ def sandbox_templates() -> None:
     if isinstance(plain, SandboxedEnvironment):
         return
     safe = SandboxedEnvironment(
-        loader=plain.loader, undefined=plain.undefined, keep_trailing_newline=plain.keep_trailing_newline
+        loader=plain.loader,
+        undefined=plain.undefined,
+        keep_trailing_newline=plain.keep_trailing_newline,
     )
     safe.filters.update(plain.filters)
     safe.tests.update(plain.tests)

@@ -1,9 +1,11 @@
-"""Compute the operations of the network, one function for each, by the engine that suits their tensors.
+"""Compute the operations of the network, one function for each, by the engine that suits their
+tensors.
 
 The engines are reference.py, torch_kernels/ and native/. May import torch and pipeline.errors.
 
-Axes: T tokens, H hidden, N query heads, M key/value heads, K head size, L depth, R routing size, E experts, A active
-experts, F expert size, I and O inputs and outputs of a projection, B batch, C keys in a row of the batch, V vocabulary.
+Axes: T tokens, H hidden, N query heads, M key/value heads, K head size, L depth, R routing size, E
+experts, A active experts, F expert size, I and O inputs and outputs of a projection, B batch, C
+keys in a row of the batch, V vocabulary.
 """
 
 from __future__ import annotations
@@ -31,15 +33,18 @@ from dreamer_study.model.ops.types import (
 )
 
 ENGINES: dict[str, ModuleType] = {"reference": reference, "torch": torch_kernels, "native": native}
-_forced: dict[object, str] = {}  # by the open blocks of `engine`, of whatever thread; the newest decides
+# by the open blocks of `engine`, of whatever thread; the newest decides
+_forced: dict[object, str] = {}
 
 
 @contextmanager
 def engine(name: str) -> Iterator[None]:
-    """Compute by the engine "reference", "torch" or "native" while the block lasts, in the whole process.
+    """Compute by the engine "reference", "torch" or "native" while the block lasts, in the whole
+    process.
 
-    A forward pass and its backward pass belong into one block. "native" still leaves to torch what it does not take.
-    What counts or records torch's operations (FlopCounterMode and other dispatch modes) needs "torch" or "reference".
+    A forward pass and its backward pass belong into one block. "native" still leaves to torch what
+    it does not take. What counts or records torch's operations (FlopCounterMode and other dispatch
+    modes) needs "torch" or "reference".
     """
     if name not in ENGINES:
         raise ValueError(f"engine is {name!r}, but it must be one of {', '.join(ENGINES)}")
@@ -60,8 +65,8 @@ def engine_of(*tensors: Tensor | None) -> str:
 def _engine(*tensors: Tensor | None) -> ModuleType:
     """Choose the engine for an operation on these tensors.
 
-    The native one takes plain tensors of one dtype on a CPU, and is meant for a single thread. What torch compiles must
-    be torch's operations.
+    The native one takes plain tensors of one dtype on a CPU, and is meant for a single thread. What
+    torch compiles must be torch's operations.
     """
     if torch.compiler.is_compiling():  # before anything that a compiler cannot follow
         return torch_kernels
@@ -71,9 +76,14 @@ def _engine(*tensors: Tensor | None) -> ModuleType:
     if forced is None and (torch.get_num_threads() > 1 or os.environ.get("DREAMER_NATIVE") == "0"):
         return torch_kernels
     dtypes = {tensor.dtype for tensor in tensors if tensor is not None}
-    plain = all(tensor is None or (tensor.is_cpu and type(tensor) in (Tensor, nn.Parameter)) for tensor in tensors)
+    plain = all(
+        tensor is None or (tensor.is_cpu and type(tensor) in (Tensor, nn.Parameter))
+        for tensor in tensors
+    )
     return (
-        native if plain and not on_gpu(tensors[0]) and len(dtypes) == 1 and native.available(*dtypes) else torch_kernels
+        native
+        if plain and not on_gpu(tensors[0]) and len(dtypes) == 1 and native.available(*dtypes)
+        else torch_kernels
     )
 
 
@@ -91,7 +101,8 @@ def _tensors(operands: tuple[Any, ...]) -> Iterator[Tensor]:
 
 
 def packs(x: Tensor, length: int) -> bool:
-    """Tell whether rows like x of so many tokens are computed faster packed one behind the other, without padding."""
+    """Tell whether rows like x of so many tokens are computed faster packed one behind the other,
+    without padding."""
     return _engine(x) is native and length <= native.LONG
 
 
@@ -101,12 +112,19 @@ def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
 
 
 def split_heads(
-    projected: Tensor, query_gain: Tensor, key_gain: Tensor, heads: tuple[int, int], epsilon: float, code: Tensor
+    projected: Tensor,
+    query_gain: Tensor,
+    key_gain: Tensor,
+    heads: tuple[int, int],
+    epsilon: float,
+    code: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Split fused projections [T, (N+2M)K] into queries [T, N, K], keys and values [T, M, K]; `heads` are N and M.
+    """Split fused projections [T, (N+2M)K] into queries [T, N, K], keys and values [T, M, K];
+    `heads` are N and M.
 
-    RoPE: the pairs (x[..., 2i], x[..., 2i + 1]) of queries and keys are rotated by the angles whose cosines and sines
-    are `code` [T or 1, 1, K/2, 2]. Then queries and keys are normalised with the gains [K].
+    RoPE: the pairs (x[..., 2i], x[..., 2i + 1]) of queries and keys are rotated by the angles whose
+    cosines and sines are `code` [T or 1, 1, K/2, 2]. Then queries and keys are normalised with the
+    gains [K].
     """
     chosen = _engine(projected, query_gain, key_gain, code)
     return chosen.split_heads(projected, query_gain, key_gain, heads, epsilon, code)
@@ -115,39 +133,53 @@ def split_heads(
 def routing_keys(
     query: Tensor, query_gain: Tensor, keys: Tensor, epsilon: float, code: Tensor | None
 ) -> list[tuple[Tensor | None, ...]]:
-    """Prepare what `route` needs and no token changes, for each depth of `code` [L, R/2, 2], or once without a code.
+    """Prepare what `route` needs and no token changes, for each depth of `code` [L, R/2, 2], or
+    once without a code.
 
     `query` [H, R] projects the queries, which are normalised with `query_gain` [R]; `keys` [E, R].
     """
-    return _engine(query, query_gain, keys, code).routing_keys(query, query_gain, keys, epsilon, code)
+    return _engine(query, query_gain, keys, code).routing_keys(
+        query, query_gain, keys, epsilon, code
+    )
 
 
 def route(
-    x: Tensor, keys: tuple[Tensor | None, ...], bias: Tensor, active: int, normalised: bool, epsilon: float
+    x: Tensor,
+    keys: tuple[Tensor | None, ...],
+    bias: Tensor,
+    active: int,
+    normalised: bool,
+    epsilon: float,
 ) -> Routing:
     """Choose `active` experts for x [T, H] by their scores plus bias [E] (Eq. 2).
 
-    A score is the sigmoid of the query's product with a key; `normalised` scores sum to 1 over the chosen experts.
-    Computed in the dtype of `keys`, which `routing_keys` has prepared.
+    A score is the sigmoid of the query's product with a key; `normalised` scores sum to 1 over the
+    chosen experts. Computed in the dtype of `keys`, which `routing_keys` has prepared.
     """
     return _engine(*keys, bias).route(x, keys, bias, active, normalised, epsilon)
 
 
-def mixed_weights(weights: Tensor, shared: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """Prepare the weights [E, I, O] and the shared expert [I, O] of a mixture of projections for `mixed_product`."""
+def mixed_weights(
+    weights: Tensor, shared: Tensor | None, dtype: torch.dtype
+) -> tuple[Tensor, Tensor | None]:
+    """Prepare the weights [E, I, O] and the shared expert [I, O] of a mixture of projections for
+    `mixed_product`."""
     return _engine(weights, shared).mixed_weights(weights, shared, dtype)
 
 
 def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | None]) -> Tensor:
-    """Multiply x [T, I] by the expert of each token, scaled by its score s: s x W + stop(s) x W_shared (Eq. 7)."""
+    """Multiply x [T, I] by the expert of each token, scaled by its score s: s x W + stop(s) x
+    W_shared (Eq. 7)."""
     return _engine(x, *weights).mixed_product(x, routing, weights)
 
 
-def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor, taps: Factors | None = None) -> Tensor:
+def swiglu_experts(
+    x: Tensor, routing: Routing, inward: Tensor, outward: Tensor, taps: Factors | None = None
+) -> Tensor:
     """Sum the chosen SwiGLU experts of x [T, H], weighted by their scores (section 3.5): [T, H].
 
-    `inward` [E, H, 2F] holds gate and up projection side by side, `outward` [E, F, H] the down projection. With `taps`
-    the weights get their gradients through these.
+    `inward` [E, H, 2F] holds gate and up projection side by side, `outward` [E, F, H] the down
+    projection. With `taps` the weights get their gradients through these.
     """
     return _engine(x, inward, outward).swiglu_experts(x, routing, inward, outward, taps)
 
@@ -157,22 +189,30 @@ def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
     return _engine(weights).expert_weights(weights, dtype)
 
 
-def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> Iterator[Factors | None]:
-    """Make the taps of each of several `uses` of the experts: one for each depth; None where the engine has none.
+def gradient_taps(
+    inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int
+) -> Iterator[Factors | None]:
+    """Make the taps of each of several `uses` of the experts: one for each depth; None where the
+    engine has none.
 
-    `tokens` are those of one use, each of which chooses `active` experts. A tap is a zero-filled tensor whose
-    gradient is a factor of the weights' gradients: so the gradients of several uses are made together.
+    `tokens` are those of one use, each of which chooses `active` experts. A tap is a zero-filled
+    tensor whose gradient is a factor of the weights' gradients: so the gradients of several uses
+    are made together.
     """
     return _engine(inward, outward).gradient_taps(inward, outward, uses, tokens, active)
 
 
 def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:
-    """Attend along the sequence (Eq. 1): query [T, N, K] of B rows, key and value [B, C, M, K] -> [T, N, K]."""
+    """Attend along the sequence (Eq. 1): query [T, N, K] of B rows, key and value [B, C, M, K] ->
+    [T, N, K]."""
     return _engine(query, key, value).attend_sequence(query, key, value, visible)
 
 
-def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Attend along the depth (Eq. 1): query [T, N, K] of one depth, keys and values [T, M, K] of the visible depths.
+def attend_depth(
+    query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Attend along the depth (Eq. 1): query [T, N, K] of one depth, keys and values [T, M, K] of
+    the visible depths.
 
     Returns the attended values [T, N, K] and the scores [T, N, depths] (without a gradient).
     """
@@ -180,13 +220,27 @@ def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]
 
 
 def cross_entropy_sum(
-    hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int | None = None, compiled: bool = False
+    hidden: Tensor,
+    head: Tensor,
+    targets: Tensor,
+    chunk_elements: int | None = None,
+    compiled: bool = False,
 ) -> Tensor:
-    """Sum over T of the cross entropy, in nats, of the logits `hidden[T, H] @ head[V, H].T` with `targets` [T].
+    """Sum over T of the cross entropy, in nats, of the logits `hidden[T, H] @ head[V, H].T` with
+    `targets` [T].
 
-    At most `chunk_elements` logits are held at a time. On a GPU the softmax may be `compiled`, by torch.compile.
+    At most `chunk_elements` logits are held at a time. On a GPU the softmax may be `compiled`, by
+    torch.compile.
     """
     return _engine(hidden, head).cross_entropy_sum(hidden, head, targets, chunk_elements, compiled)
 
 
-__all__ = ["Attended", "AttentionOperands", "Documents", "ExpertOperands", "Factors", "Routing", "Visible"]
+__all__ = [
+    "Attended",
+    "AttentionOperands",
+    "Documents",
+    "ExpertOperands",
+    "Factors",
+    "Routing",
+    "Visible",
+]

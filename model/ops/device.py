@@ -1,4 +1,5 @@
-"""Choose where a run computes, the device and the precision of its matrix products, and tell a device's peak."""
+"""Choose where a run computes, the device and the precision of its matrix products, and tell a
+device's peak."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ import torch
 
 from dreamer_study.pipeline.errors import InputError
 
-# Dense bfloat16 FLOP/s by a part of the name CUDA reports, the more special name first (the makers' data sheets).
+# Dense bfloat16 FLOP/s by a part of the name CUDA reports, the more special name first (the makers'
+# data sheets).
 PEAKS = (
     ("H100 PCIe", 756e12),
     ("H100 NVL", 835e12),
@@ -26,10 +28,11 @@ PEAKS = (
 
 
 def choose_device(wanted: str, local: int = 0) -> torch.device:
-    """Choose the device for 'auto', 'cpu', 'cuda' or 'cuda:<number>', of several CUDA devices the one numbered `local`.
+    """Choose the device for 'auto', 'cpu', 'cuda' or 'cuda:<number>', of several CUDA devices the
+    one numbered `local`.
 
-    A CUDA device always has its number: `torch.cuda.set_device` takes no other. Raises InputError if there is no such
-    device here.
+    A CUDA device always has its number: `torch.cuda.set_device` takes no other. Raises InputError
+    if there is no such device here.
     """
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", wanted):
         raise InputError(f"device is {wanted!r}, but it must be auto, cpu, cuda or cuda:<number>")
@@ -37,17 +40,22 @@ def choose_device(wanted: str, local: int = 0) -> torch.device:
     if wanted == "cpu" or (wanted == "auto" and not count):
         return torch.device("cpu")
     if not count:
-        raise InputError(f"device is {wanted!r}, but torch sees no CUDA device here; say 'cpu' or 'auto'")
+        raise InputError(
+            f"device is {wanted!r}, but torch sees no CUDA device here; say 'cpu' or 'auto'"
+        )
     _, _, number = wanted.partition(":")
     if number and int(number) >= count:
-        raise InputError(f"device is {wanted!r}, but torch sees only {count} CUDA devices here, numbered from 0")
+        raise InputError(
+            f"device is {wanted!r}, but torch sees only {count} CUDA devices here, numbered from 0"
+        )
     if not number and local >= count:
         raise InputError(f"LOCAL_RANK is {local}, but torch sees only {count} CUDA devices here")
     return torch.device("cuda", int(number) if number else local)
 
 
 def choose_precision(wanted: str, device: torch.device) -> torch.dtype:
-    """Choose the dtype of matrix products for 'auto', 'bfloat16' or 'float32'; weights stay in float32."""
+    """Choose the dtype of matrix products for 'auto', 'bfloat16' or 'float32'; weights stay in
+    float32."""
     if wanted == "auto":
         wanted = "bfloat16" if device.type == "cuda" else "float32"
     return getattr(torch, wanted)
@@ -56,9 +64,9 @@ def choose_precision(wanted: str, device: torch.device) -> torch.dtype:
 def use_one_core() -> None:
     """Set this process to compute on one core of the CPU.
 
-    Several small processes side by side are many times faster than their threads, which wait for each other more than
-    they work. And glibc is told to keep what is freed for the next step instead of giving it back to the system: a few
-    per cent of a step (docs/log.md).
+    Several small processes side by side are many times faster than their threads, which wait for
+    each other more than they work. And glibc is told to keep what is freed for the next step
+    instead of giving it back to the system: a few per cent of a step (docs/log.md).
     """
     torch.set_num_threads(1)
     with suppress(OSError, AttributeError, TypeError):  # another C library
@@ -74,7 +82,8 @@ def device_name(device: torch.device) -> str:
 
 
 def peak_flops(name: str, precision: torch.dtype) -> float | None:
-    """Return the most dense FLOP/s of the device of that name in that precision; None where they are not known."""
+    """Return the most dense FLOP/s of the device of that name in that precision; None where they
+    are not known."""
     if precision != torch.bfloat16:
         return None
     return next((peak for part, peak in PEAKS if re.search(rf"\b{part}\b", name)), None)

@@ -1,7 +1,8 @@
-"""The engine "reference": the mathematics of every operation, dense, masked, one expert after the other, in any dtype.
+"""The engine "reference": the mathematics of every operation, dense, masked, one expert after the
+other, in any dtype.
 
-For reading and for tests, not for speed. Nothing is prepared, sorted or merged, and every gradient is autograd's own.
-Functions stand in the order of model/ops/__init__.py, which documents them.
+For reading and for tests, not for speed. Nothing is prepared, sorted or merged, and every gradient
+is autograd's own. Functions stand in the order of model/ops/__init__.py, which documents them.
 """
 
 from __future__ import annotations
@@ -22,14 +23,24 @@ def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
 
 
 def rotate(x: Tensor, code: Tensor) -> Tensor:
-    """Rotate the pairs (x[..., 2i], x[..., 2i + 1]) by angles whose cosines and sines are `code` [..., K/2, 2]."""
+    """Rotate the pairs (x[..., 2i], x[..., 2i + 1]) by angles whose cosines and sines are `code`
+    [..., K/2, 2]."""
     first, second = x[..., ::2], x[..., 1::2]
     cosine, sine = code[..., 0], code[..., 1]
-    return torch.stack((first * cosine - second * sine, first * sine + second * cosine), dim=-1).flatten(-2).to(x.dtype)
+    return (
+        torch.stack((first * cosine - second * sine, first * sine + second * cosine), dim=-1)
+        .flatten(-2)
+        .to(x.dtype)
+    )
 
 
 def split_heads(
-    projected: Tensor, query_gain: Tensor, key_gain: Tensor, heads: tuple[int, int], epsilon: float, code: Tensor
+    projected: Tensor,
+    query_gain: Tensor,
+    key_gain: Tensor,
+    heads: tuple[int, int],
+    epsilon: float,
+    code: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Split, then rotate and normalise queries and keys."""
     N, M = heads
@@ -47,7 +58,12 @@ def routing_keys(
 
 
 def route(
-    x: Tensor, keys: tuple[Tensor | None, ...], bias: Tensor, active: int, normalised: bool, epsilon: float
+    x: Tensor,
+    keys: tuple[Tensor | None, ...],
+    bias: Tensor,
+    active: int,
+    normalised: bool,
+    epsilon: float,
 ) -> Routing:
     """Choose experts by Eq. 2."""
     query, query_gain, keys, code = keys
@@ -61,7 +77,9 @@ def route(
     return Routing(ids, scores / scores.sum(dim=-1, keepdim=True) if normalised else scores)
 
 
-def mixed_weights(weights: Tensor, shared: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+def mixed_weights(
+    weights: Tensor, shared: Tensor | None, dtype: torch.dtype
+) -> tuple[Tensor, Tensor | None]:
     """Cast the weights; nothing is merged."""
     return weights.to(dtype), None if shared is None else shared.to(dtype)
 
@@ -76,7 +94,9 @@ def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | N
     return output
 
 
-def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor, taps: Factors | None) -> Tensor:
+def swiglu_experts(
+    x: Tensor, routing: Routing, inward: Tensor, outward: Tensor, taps: Factors | None
+) -> Tensor:
     """Compute every expert for every token, and add the outputs up by their scores."""
     score = _of_each_expert(routing, len(inward), x.dtype)
     output = torch.zeros_like(x)
@@ -91,7 +111,9 @@ def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
     return weights.to(dtype)
 
 
-def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> Iterator[Factors | None]:
+def gradient_taps(
+    inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int
+) -> Iterator[Factors | None]:
     """Return no taps: autograd computes the gradients of the experts' weights at each use."""
     return iter([None] * uses)
 
@@ -105,24 +127,33 @@ def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible)
     return attended.transpose(1, 2).flatten(0, 1)
 
 
-def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def attend_depth(
+    query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
     """Attend along the depth: tokens are the batch, depths the sequence (Eq. 1, Algorithm 1)."""
     groups = query.shape[1] // keys[0].shape[1]
-    key, value = (torch.stack(tuple(each), dim=2).repeat_interleave(groups, dim=1) for each in (keys, values))
+    key, value = (
+        torch.stack(tuple(each), dim=2).repeat_interleave(groups, dim=1) for each in (keys, values)
+    )
     everything = torch.ones(len(keys), dtype=torch.bool, device=query.device)
     attended, scores = _attention(query.unsqueeze(2), key, value, everything)
     return attended.squeeze(2), scores.squeeze(2).detach()
 
 
 def cross_entropy_sum(
-    hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int | None = None, compiled: bool = False
+    hidden: Tensor,
+    head: Tensor,
+    targets: Tensor,
+    chunk_elements: int | None = None,
+    compiled: bool = False,
 ) -> Tensor:
     """Compute the loss from all logits at once."""
     return F.cross_entropy(hidden @ head.T, targets, reduction="sum")
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
-    """Apply Eq. 1 to query [..., m, K], key and value [..., n, K], booleans visible [..., m, n]; also the scores."""
+    """Apply Eq. 1 to query [..., m, K], key and value [..., n, K], booleans visible [..., m, n];
+    also the scores."""
     scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
     scores = scores.masked_fill(~visible, float("-inf")).softmax(dim=-1)
     return scores @ value, scores

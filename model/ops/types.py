@@ -1,7 +1,8 @@
-"""Define what operations take and return besides tensors: routings, outputs of attentions, who sees whom in a batch.
+"""Define what operations take and return besides tensors: routings, outputs of attentions, who sees
+whom in a batch.
 
-Axes: B batch, S sequence, T = B*S tokens, C keys that a row holds, H hidden, N query heads, M key/value heads, K head
-size, E experts, A active experts, P = T*A token-expert pairs.
+Axes: B batch, S sequence, T = B*S tokens, C keys that a row holds, H hidden, N query heads, M
+key/value heads, K head size, E experts, A active experts, P = T*A token-expert pairs.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from torch import Tensor
 class Dispatch(NamedTuple):
     """Token-expert pairs sorted by expert. Pair i of P belongs to token i // A.
 
-    Example: ids [[1], [0], [1]] of 3 experts -> order [1, 0, 2], tokens [1, 0, 2], places [[1], [0], [2]],
-    ends [1, 3, 3].
+    Example: ids [[1], [0], [1]] of 3 experts -> order [1, 0, 2], tokens [1, 0, 2], places [[1],
+    [0], [2]], ends [1, 3, 3].
     """
 
     order: Tensor  # [P]: the pair at each place
@@ -36,7 +37,8 @@ class Routing(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """The factors whose products are the gradients of the experts' weights, at one use of the experts.
+    """The factors whose products are the gradients of the experts' weights, at one use of the
+    experts.
 
     They travel as gradients of `ops.gradient_taps`, so even token numbers are floating-point.
     """
@@ -44,7 +46,8 @@ class Factors(NamedTuple):
     x: Tensor  # [T, H]: what the experts were given
     gradient: Tensor  # [T, H]: of what they returned
     hidden: Tensor  # [P, F], at the places of a Dispatch: what the down projections were given
-    projected: Tensor  # [P, 2F], at the places of a Dispatch: gradients of what the gate and up projections returned
+    # [P, 2F], at the places of a Dispatch: gradients of what the gate and up projections returned
+    projected: Tensor
     tokens: Tensor  # [P] float64: those of the Dispatch
     ends: Tensor  # [E] float64: those of the Dispatch
 
@@ -53,8 +56,10 @@ class Attended(NamedTuple):
     """What an attention along any dimension returns at one depth."""
 
     output: Tensor  # [T, H], to be added to the residual stream
-    ids: Tensor | None = None  # [T, A], the experts that its router chose, where the attention has a router
-    history: tuple[tuple[Tensor, Tensor], ...] = ()  # keys and values [T, M, K] of the visible depths, this one last
+    # [T, A], the experts that its router chose, where the attention has a router
+    ids: Tensor | None = None
+    # keys and values [T, M, K] of the visible depths, this one last
+    history: tuple[tuple[Tensor, Tensor], ...] = ()
     scores: Tensor | None = None  # [T, N, depths], attention along the depth
 
 
@@ -89,17 +94,20 @@ class AttentionOperands(NamedTuple):
     heads: tuple[int, int]  # N, M
     epsilon: float
     visible: Visible | None
-    history: tuple[tuple[Tensor, Tensor], ...]  # keys and values [T, M, K] of the visible earlier depths
+    # keys and values [T, M, K] of the visible earlier depths
+    history: tuple[tuple[Tensor, Tensor], ...]
 
 
 class Visible:
-    """Which of C keys each query of sequence attention sees. Every engine asks for the form that it needs."""
+    """Which of C keys each query of sequence attention sees. Every engine asks for the form that it
+    needs."""
 
     pairs: Tensor  # booleans [B, S, C]: whether a query sees a key
     _mask: Tensor | None = None
 
     def mask(self, dtype: torch.dtype) -> Tensor | None:
-        """Make the mask [B, 1, S, C] to add to attention scores; None stands for plain causal attention."""
+        """Make the mask [B, 1, S, C] to add to attention scores; None stands for plain causal
+        attention."""
         if self._mask is None or self._mask.dtype != dtype:
             self._mask = torch.where(self.pairs, 0.0, float("-inf")).to(dtype).unsqueeze(1)
         return self._mask
@@ -108,18 +116,21 @@ class Visible:
 class Documents(Visible):
     """Rows of packed documents: a token sees itself and the tokens before it in the same document.
 
-    A document is a run of equal `labels` [B, S]; without labels every row is one document. Each form is made once, when
-    an engine first asks for it. Example: labels [[7, 7, 2, 2, 2]] -> positions [[0, 1, 0, 1, 2]],
-    starts [0, 0, 2, 2, 2], bounds [0, 2, 5].
+    A document is a run of equal `labels` [B, S]; without labels every row is one document. Each
+    form is made once, when an engine first asks for it. Example: labels [[7, 7, 2, 2, 2]] ->
+    positions [[0, 1, 0, 1, 2]], starts [0, 0, 2, 2, 2], bounds [0, 2, 5].
     """
 
-    def __init__(self, tokens: Tensor, labels: Tensor | None = None, positions: Tensor | None = None) -> None:
+    def __init__(
+        self, tokens: Tensor, labels: Tensor | None = None, positions: Tensor | None = None
+    ) -> None:
         self.rows, self.length = tokens.shape
         self.device, self.labels = tokens.device, labels
         self.positions = document_positions(self._filled) if positions is None else positions
 
     def recall(self, depth: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Visible]:
-        """Shape keys and values [T, M, K] of the tokens into rows [B, S, M, K]: nothing came before."""
+        """Shape keys and values [T, M, K] of the tokens into rows [B, S, M, K]: nothing came
+        before."""
         return key.unflatten(0, (self.rows, -1)), value.unflatten(0, (self.rows, -1)), self
 
     @property
@@ -147,10 +158,11 @@ class Documents(Visible):
 
     @cached_property
     def bounds(self) -> Tensor:
-        """Where each document begins in the flattened batch, and the end of the batch: int32 [documents + 1].
+        """Where each document begins in the flattened batch, and the end of the batch: int32
+        [documents + 1].
 
-        Padding is a document like any other; documents end with their row. The host waits until it knows how many there
-        are: `moved` makes them before they are needed on a GPU.
+        Padding is a document like any other; documents end with their row. The host waits until it
+        knows how many there are: `moved` makes them before they are needed on a GPU.
         """
         begins = torch.ones_like(self._filled, dtype=torch.bool)
         begins[:, 1:] = self._filled[:, 1:] != self._filled[:, :-1]
@@ -168,7 +180,8 @@ class Documents(Visible):
         return None if self.labels is None else (self.labels >= 0).flatten()
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Documents:
-        """Make the bounds here, on the CPU, and move all: attention then waits for no number of the GPU."""
+        """Make the bounds here, on the CPU, and move all: attention then waits for no number of the
+        GPU."""
         labels = move(self.labels)
         documents = Documents(labels, labels, move(self.positions))
         documents.bounds, documents.longest = move(self.bounds), self.longest

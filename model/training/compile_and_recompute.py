@@ -1,4 +1,5 @@
-"""Wrap a network from outside, for less memory or for fewer kernels: the network itself knows of neither.
+"""Wrap a network from outside, for less memory or for fewer kernels: the network itself knows of
+neither.
 
 Both functions change the model in place.
 """
@@ -35,17 +36,22 @@ KNOWN = (SequenceAttention, DepthAttention, ExpertAttention)
 
 
 def recompute_activations(model: Network) -> None:
-    """Recompute each depth of Dreamer in the backward pass instead of keeping its activations; of no other model."""
+    """Recompute each depth of Dreamer in the backward pass instead of keeping its activations; of
+    no other model."""
     if isinstance(model, Dreamer):
-        model.layer = MethodType(_recomputed, model)  # a method, so that a copy of the model recomputes its own layers
+        # a method, so that a copy of the model recomputes its own layers
+        model.layer = MethodType(_recomputed, model)
 
 
 def _recomputed(model: Dreamer, block: Block, x: Tensor, *others: Any) -> Any:
     if not torch.is_grad_enabled():
         return Dreamer.layer(model, block, x, *others)
-    engine = ops.engine_of(x)  # also where the backward pass runs in another thread, or behind an `ops.engine` block
+    # also where the backward pass runs in another thread, or behind an `ops.engine` block
+    engine = ops.engine_of(x)
     arguments = (engine, model, block, x, *others)
-    return checkpoint(_layer_by, *arguments, use_reentrant=False, context_fn=partial(_keep_selections, on_gpu(x)))
+    return checkpoint(
+        _layer_by, *arguments, use_reentrant=False, context_fn=partial(_keep_selections, on_gpu(x))
+    )
 
 
 def _layer_by(engine: str, model: Dreamer, *arguments: Any) -> Any:
@@ -54,37 +60,43 @@ def _layer_by(engine: str, model: Dreamer, *arguments: Any) -> Any:
 
 
 def _keep_selections(gpu: bool) -> tuple[Any, Any]:
-    """Save the outputs of topk, argmax and sort, so that a recomputed layer selects the same experts.
+    """Save the outputs of topk, argmax and sort, so that a recomputed layer selects the same
+    experts.
 
-    The native engine chooses again, with the same result to the bit. Attention over packed documents is saved too: its
-    cost grows with their length, its output does not.
+    The native engine chooses again, with the same result to the bit. Attention over packed
+    documents is saved too: its cost grows with their length, its output does not.
     """
     kept = [torch.ops.aten.topk.default, torch.ops.aten.argmax.default, torch.ops.aten.sort.stable]
     if gpu:
-        import_module("torch.nn.attention.varlen")  # registers the operation; loads the compiler, which takes seconds
+        # registers the operation; loads the compiler, which takes seconds
+        import_module("torch.nn.attention.varlen")
         kept.append(torch.ops.torch_attn._varlen_attn.default)
     return create_selective_checkpoint_contexts(kept)
 
 
 def compiles(wanted: bool | None, device: torch.device) -> bool:
-    """Tell whether a training compiles: on a GPU, if it is wanted, or not said and torch's compiler has Triton."""
+    """Tell whether a training compiles: on a GPU, if it is wanted, or not said and torch's compiler
+    has Triton."""
     return on_gpu(device) and (find_spec("triton") is not None if wanted is None else wanted)
 
 
 def compile_parts(model: Network, **options: Any) -> None:
-    """Let `torch.compile` fuse all of each block but the attention along the sequence, which is one kernel already.
+    """Let `torch.compile` fuse all of each block but the attention along the sequence, which is one
+    kernel already.
 
-    `options` are those of torch.compile. The graphs serve all depths and layers, but for attention along the depth,
-    which has one for each number of depths. Worth the time on a GPU only.
+    `options` are those of torch.compile. The graphs serve all depths and layers, but for attention
+    along the depth, which has one for each number of depths. Worth the time on a GPU only.
     """
     if not isinstance(model, Dreamer):
         return  # nobody has measured what compiling gains for other models
     model.norm = compile_for_many_shapes(model.norm, **options)
     parts = Compiled(
-        compile_for_many_shapes(_part, **options), compile_for_many_shapes(DepthAttention.attend, **options)
+        compile_for_many_shapes(_part, **options),
+        compile_for_many_shapes(DepthAttention.attend, **options),
     )
     for block in model.blocks:
-        if all(isinstance(attention, KNOWN) for attention in block.attentions.values()):  # others need their context
+        # others need their context
+        if all(isinstance(attention, KNOWN) for attention in block.attentions.values()):
             block.forward = MethodType(partial(_by_parts, parts), block)
 
 
@@ -117,7 +129,9 @@ def _by_parts(
                 return x, results
             attended = {}
             for name, (*heads, routing) in begun.items():
-                found = attends[name](block.attentions[name], *heads, context, histories.get(name, ()))
+                found = attends[name](
+                    block.attentions[name], *heads, context, histories.get(name, ())
+                )
                 attended[name] = found.output, routing
                 results[name] = found._replace(ids=routing.ids)
 
@@ -137,10 +151,11 @@ def _part(
     weights: dict[str, Weights],
     codes: dict[str, Tensor],
 ) -> tuple[Tensor, dict[str, Attended], Begun, int]:
-    """Compute what lies between two attentions of a block: finish the group that has attended, begin the next one.
+    """Compute what lies between two attentions of a block: finish the group that has attended,
+    begin the next one.
 
-    `number` is that of the group. Returns the residual stream, the outputs, what has begun (nothing at the end of the
-    block), and the number of its group.
+    `number` is that of the group. Returns the residual stream, the outputs, what has begun (nothing
+    at the end of the block), and the number of its group.
     """
     outputs: dict[str, Attended] = {}
     while number < len(block.order):
@@ -153,23 +168,31 @@ def _part(
     return x, outputs, {}, number
 
 
-def _begin(block: Block, number: int, x: Tensor, weights: dict[str, Weights], codes: dict[str, Tensor]) -> Begun:
-    """Project x to the queries, keys and values of each attention in a group; expert attention has no projections."""
+def _begin(
+    block: Block, number: int, x: Tensor, weights: dict[str, Weights], codes: dict[str, Tensor]
+) -> Begun:
+    """Project x to the queries, keys and values of each attention in a group; expert attention has
+    no projections."""
     attentions = {name: block.attentions[name] for name in block.order[number]}
-    projected = [name for name, attention in attentions.items() if not isinstance(attention, ExpertAttention)]
+    projected = [
+        name for name, attention in attentions.items() if not isinstance(attention, ExpertAttention)
+    ]
     return {name: attentions[name].project_in(x, weights[name], codes[name]) for name in projected}
 
 
 def _finish(
     block: Block, number: int, x: Tensor, attended: AttendedValues, weights: dict[str, Weights]
 ) -> tuple[Tensor, dict[str, Attended]]:
-    """Project what a group has attended, compute its experts, and add all to x; return also the outputs."""
+    """Project what a group has attended, compute its experts, and add all to x; return also the
+    outputs."""
     outputs: dict[str, Attended] = {}
     for name in block.order[number]:
         attention = block.attentions[name]
         if name in attended:
             values, routing = attended[name]
-            outputs[name] = Attended(attention.project_out(values, weights[name], routing), routing.ids)
+            outputs[name] = Attended(
+                attention.project_out(values, weights[name], routing), routing.ids
+            )
         else:
             outputs[name] = attention(x, weights[name], None, ())
     return sum((output.output for output in outputs.values()), start=x), outputs

@@ -1,4 +1,5 @@
-"""Read and check `run.json`, the description of one training run, and the training settings inside it."""
+"""Read and check `run.json`, the description of one training run, and the training settings inside
+it."""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ from dreamer_study.model.module_config import Architecture, read_architecture
 from dreamer_study.pipeline.errors import InputError, placing
 
 HOW_IT_RUNS = ("micro_batch_tokens", "checkpointing", "compile", "save_every_seconds", "keep")
-"""Fields of TrainingConfig that are no part of a run's identity: they change its results by rounding at most."""
+"""Fields of TrainingConfig that are no part of a run's identity: they change its results by
+rounding at most."""
 
 HOW_FAR = ("tokens", "checkpoints")
-"""Fields of TrainingConfig that say how far a run is trained: a run of more tokens goes through the same steps, unless
-its learning rate decays (`schedule`)."""
+"""Fields of TrainingConfig that say how far a run is trained: a run of more tokens goes through the
+same steps, unless its learning rate decays (`schedule`)."""
 
 NotNegative = Annotated[int, Field(ge=0, lt=2**63)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -28,42 +30,54 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 
 @checked("training")
 class TrainingConfig:
-    """The settings of one training; defaults are those of the paper (Table 3). Counts are of real tokens, no padding.
+    """The settings of one training; defaults are those of the paper (Table 3). Counts are of real
+    tokens, no padding.
 
-    The one definition of these settings: `run.json` and the section `training` of a study file are checked here.
-    Raises InputError, naming field, value and rule.
+    The one definition of these settings: `run.json` and the section `training` of a study file are
+    checked here. Raises InputError, naming field, value and rule.
     """
 
     tokens: Count  # training stops at the first optimiser step at or above this count
-    batch_tokens: Count  # per optimiser step, padding included: a multiple of the packed sequence length
+    # per optimiser step, padding included: a multiple of the packed sequence length
+    batch_tokens: Count
     seed: NotNegative = 0  # of initialisation and data order
     learning_rate: Positive = 4e-4
     warmup_steps: NotNegative = 500
-    schedule: Literal["constant", "linear", "cosine"] = "constant"  # after warm-up; a decay ends at 0 at `tokens`
+    # after warm-up; a decay ends at 0 at `tokens`
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
     beta1: Decay = 0.9
     beta2: Decay = 0.999
     epsilon: Positive = 1e-8
     weight_decay: Finite = 1e-3
     clip: Positive = 0.5  # largest gradient norm
-    averaging: Finite = 18.0  # power of the running average of the weights (averaging.py); 0: no average is kept
+    # power of the running average of the weights (averaging.py); 0: no average is kept
+    averaging: Finite = 18.0
     loss_on: Literal["all", "responses", "answers"] = "all"
-    checkpoints: Annotated[tuple[NotNegative, ...], Field(strict=False)] = ()  # token counts; `tokens` always is one
+    # token counts; `tokens` always is one
+    checkpoints: Annotated[tuple[NotNegative, ...], Field(strict=False)] = ()
     raw_checkpoints: bool = False  # checkpoints hold the raw weights beside their average
     device: Literal["auto", "cpu", "cuda"] = "auto"  # "cuda" where there is one, else "cpu"
-    precision: Literal["auto", "bfloat16", "float32"] = "auto"  # of matrix products: bfloat16 on CUDA
-    micro_batch_tokens: Count | None = None  # tokens in one forward and backward pass; None: the whole batch
+    # of matrix products: bfloat16 on CUDA
+    precision: Literal["auto", "bfloat16", "float32"] = "auto"
+    # tokens in one forward and backward pass; None: the whole batch
+    micro_batch_tokens: Count | None = None
     compile: bool | None = None  # torch.compile, on CUDA; None: where Triton is installed
     checkpointing: bool = False  # recompute the activations of each depth in the backward pass
-    save_every_seconds: Finite = 300.0  # or 50 times what the last save took, if that is more; 0: after every step
+    # or 50 times what the last save took, if that is more; 0: after every step
+    save_every_seconds: Finite = 300.0
     keep: Count = 1  # resume states that stay on the disk; checkpoints all stay
 
     @model_validator(mode="after")
     def _fits(self) -> TrainingConfig:
         if max(self.checkpoints, default=0) > self.tokens:
-            raise ValueError(f"checkpoints has {max(self.checkpoints)}, above tokens ({self.tokens})")
+            raise ValueError(
+                f"checkpoints has {max(self.checkpoints)}, above tokens ({self.tokens})"
+            )
         if self.batch_tokens % (self.micro_batch_tokens or 1):
             micro, whole = self.micro_batch_tokens, self.batch_tokens
-            raise ValueError(f"micro_batch_tokens is {micro}, but it must divide batch_tokens ({whole})")
+            raise ValueError(
+                f"micro_batch_tokens is {micro}, but it must divide batch_tokens ({whole})"
+            )
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,10 +97,18 @@ class Run:
     data: Path
 
     def settings(self) -> dict[str, Any]:
-        """Return all of run.json that decides the trajectory; not where the data lie, how it is computed or how far."""
+        """Return all of run.json that decides the trajectory; not where the data lie, how it is
+        computed or how far."""
         left_out = (*HOW_IT_RUNS, *HOW_FAR)
-        training = {name: value for name, value in self.training.to_dict().items() if name not in left_out}
-        return {"run_id": self.run_id, "variant": self.variant, "model": self.model.to_dict(), "training": training}
+        training = {
+            name: value for name, value in self.training.to_dict().items() if name not in left_out
+        }
+        return {
+            "run_id": self.run_id,
+            "variant": self.variant,
+            "model": self.model.to_dict(),
+            "training": training,
+        }
 
 
 @checked("run.json")
@@ -96,12 +118,14 @@ class _RunFile:
     training: dict[str, Any]
     data: str
     variant: str = ""
-    depth: int | None = None  # at which a study compares the model, part of the run's id; the model may have another
+    # at which a study compares the model, part of the run's id; the model may have another
+    depth: int | None = None
     seed: int | None = None
 
 
 def read_run(folder: Path | str) -> Run:
-    """Read the run described by `folder/run.json`. Raises InputError if the file is missing, damaged or wrong."""
+    """Read the run described by `folder/run.json`. Raises InputError if the file is missing,
+    damaged or wrong."""
     folder = Path(folder)
     try:
         file = parse_file(_RunFile, folder / "run.json")
@@ -110,6 +134,8 @@ def read_run(folder: Path | str) -> Run:
     with placing(str(folder / "run.json")):
         training = {"seed": file.seed or 0, **file.training}
         if file.seed not in (None, training["seed"]):
-            raise InputError(f"seed is {file.seed}, but training.seed is {training['seed']}; make them equal")
+            raise InputError(
+                f"seed is {file.seed}, but training.seed is {training['seed']}; make them equal"
+            )
         model, settings = read_architecture(file.model), TrainingConfig(**training)
     return Run(folder, file.run_id, file.variant, model, settings, data=folder / file.data)

@@ -1,6 +1,8 @@
-"""Record what made a result: digests of source files, the version of this package, versions of other packages.
+"""Record what made a result: digests of source files, the version of this package, versions of
+other packages.
 
-Changed code of a run that other code has started is found and accepted, and each change recorded in the run's folder.
+Changed code of a run that other code has started is found and accepted, and each change recorded in
+the run's folder.
 """
 
 from __future__ import annotations
@@ -42,10 +44,11 @@ PACKAGES = (
 def source_digests(module: str) -> dict[str, str]:
     """Hash the source files that a module runs: its own and all of `model/` that it imports.
 
-    The C files in the folder `source/` beside a module belong to that module. Files are read once: a process that has
-    imported a module runs what the files were then.
+    The C files in the folder `source/` beside a module belong to that module. Files are read once:
+    a process that has imported a module runs what the files were then.
 
-    Example: `source_digests("dreamer_study.model.train")` is `{"model/accounting.py": "5c0e...", ..., "model/train.py": "91ab..."}`.
+    Example: `source_digests("dreamer_study.model.train")` is `{"model/accounting.py": "5c0e...",
+    ..., "model/train.py": "91ab..."}`.
     """
     found: dict[str, str] = {}
     waiting = [module]
@@ -57,7 +60,11 @@ def source_digests(module: str) -> dict[str, str]:
         for path in (source, *source.parent.glob("source/*.[ch]")):
             digest = hashlib.blake2b(path.read_bytes(), digest_size=8)
             found[str(path.relative_to(PROJECT))] = digest.hexdigest()
-        waiting += [name for name in _imports(source.read_bytes()) if name.startswith("dreamer_study.model.")]
+        waiting += [
+            name
+            for name in _imports(source.read_bytes())
+            if name.startswith("dreamer_study.model.")
+        ]
     return dict(sorted(found.items()))
 
 
@@ -76,9 +83,11 @@ def _imports(source: bytes) -> Iterator[str]:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """List what differs between two nested records, one phrase for each leaf; digests are named, not printed.
+    """List what differs between two nested records, one phrase for each leaf; digests are named,
+    not printed.
 
-    Example: `{"training": {"seed": 1}}` and `{"training": {"seed": 2}}` give `["training.seed was 1 and is 2"]`.
+    Example: `{"training": {"seed": 1}}` and `{"training": {"seed": 2}}` give `["training.seed was 1
+    and is 2"]`.
     """
     found = []
     for name in sorted({*before, *now}):
@@ -96,7 +105,8 @@ def find_code_change(
 ) -> dict[str, Any] | None:
     """Compare what the run was started with, in the values of its state, and what it goes on with.
 
-    Returns the code change, if there is one and it is accepted. Raises InputError for every other difference.
+    Returns the code change, if there is one and it is accepted. Raises InputError for every other
+    difference.
     """
     before = saved["origin"]
     changed = differences(before, origin)
@@ -106,8 +116,17 @@ def find_code_change(
     way = ""
     if not differences({**before, "code": {}}, {**origin, "code": {}}):  # nothing else has changed
         if accept:
-            return {"tokens": saved["tokens"], "step": saved["step"], "before": old, "after": new, "changed": changed}
-        way = f"go on with --accept-code-change ({run.run_id} was started with code {old}, this is {new}), "
+            return {
+                "tokens": saved["tokens"],
+                "step": saved["step"],
+                "before": old,
+                "after": new,
+                "changed": changed,
+            }
+        way = (
+            f"go on with --accept-code-change ({run.run_id} was started with code {old}, this is"
+            f" {new}), "
+        )
     more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
     raise InputError(
         f"{run.folder} cannot be continued: since it was started, {'; '.join(changed[:5])}{more}; "
@@ -116,9 +135,11 @@ def find_code_change(
 
 
 def record_code_change(run: Path, change: Mapping[str, Any]) -> None:
-    """Add one change to `code_changes.json`, atomically; accepted again before any step, a change stands there once.
+    """Add one change to `code_changes.json`, atomically; accepted again before any step, a change
+    stands there once.
 
-    The file holds one object for each change: "time", "tokens" and "step" from which the new code trains, "before" and
+    The file holds one object for each change: "time", "tokens" and "step" from which the new code
+    trains, "before" and
     "after" (digests of the code), "changed" (the files that differ).
     """
     path = run / CODE_CHANGES
@@ -130,13 +151,25 @@ def record_code_change(run: Path, change: Mapping[str, Any]) -> None:
 
 
 def package_version() -> str:
-    """Return this package's version, with the commit in a checkout, and `+changes` if the checkout has been edited."""
+    """Return this package's version, with the commit in a checkout, and `+changes` if the checkout
+    has been edited."""
     version = metadata.version("dreamer-study")
     if not (PROJECT / ".git").exists():
         return version  # no checkout, though the folder may lie within another project's
     try:
-        command = ["git", "-C", str(PROJECT), "describe", "--always", "--dirty=+changes", "--abbrev=12", "--exclude=*"]
-        described = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        command = [
+            "git",
+            "-C",
+            str(PROJECT),
+            "describe",
+            "--always",
+            "--dirty=+changes",
+            "--abbrev=12",
+            "--exclude=*",
+        ]
+        described = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=True
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return version
     return f"{version} ({described})"
@@ -144,11 +177,17 @@ def package_version() -> str:
 
 @functools.cache
 def evaluation_code() -> str:
-    """Return `package_version` and a digest of evaluation's source files, which tells edited checkouts apart."""
-    return f"{package_version()}, sources {code_digest(source_digests('dreamer_study.model.evaluate'))}"
+    """Return `package_version` and a digest of evaluation's source files, which tells edited
+    checkouts apart."""
+    return (
+        f"{package_version()}, sources"
+        f" {code_digest(source_digests('dreamer_study.model.evaluate'))}"
+    )
 
 
 @functools.cache
 def packages() -> str:
     """Return, as JSON, the versions of Python and of the PACKAGES."""
-    return json.dumps({"python": platform.python_version(), **{name: metadata.version(name) for name in PACKAGES}})
+    return json.dumps(
+        {"python": platform.python_version(), **{name: metadata.version(name) for name in PACKAGES}}
+    )

@@ -1,9 +1,10 @@
 """Train one run by several processes (ranks), data-parallel, as torchrun starts them.
 
-Every rank holds the whole model and optimiser, and computes the gradients of its own rows of each global batch.
-Gradients are all-reduced once per optimiser step, after the final micro-batch, so that all ranks take the same step,
-up to rounding the step of one process with all rows. DistributedDataParallel does not fit: its average over ranks is
-not the mean over the batch's target tokens, and gradients of weights that all depths use are complete only at the end.
+Every rank holds the whole model and optimiser, and computes the gradients of its own rows of each
+global batch. Gradients are all-reduced once per optimiser step, after the final micro-batch, so
+that all ranks take the same step, up to rounding the step of one process with all rows.
+DistributedDataParallel does not fit: its average over ranks is not the mean over the batch's target
+tokens, and gradients of weights that all depths use are complete only at the end.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from torch import Tensor
 from dreamer_study.pipeline.errors import InputError
 
 SILENCE = timedelta(minutes=10)
-"""Longest wait in a collective operation: longer than the first rank takes to write a state before the next."""
+"""Longest wait in a collective operation: longer than the first rank takes to write a state before
+the next."""
 
 BUCKET_ELEMENTS = 2**25
 """Elements all-reduced in one call: 128 MiB in float32."""
@@ -42,7 +44,8 @@ class OtherRankFailed(Exception):
 
 @dataclass(frozen=True)
 class Ranks:
-    """The processes that train a run, and which of them this one is; by default a process trains alone."""
+    """The processes that train a run, and which of them this one is; by default a process trains
+    alone."""
 
     rank: int = 0
     count: int = 1
@@ -54,11 +57,13 @@ class Ranks:
         return self.rank == 0
 
     def own_rows(self, rows: int) -> slice:
-        """Return this rank's consecutive rows of a global batch. Example: 6 rows, 4 ranks: 0:1, 1:3, 3:4, 4:6."""
+        """Return this rank's consecutive rows of a global batch. Example: 6 rows, 4 ranks: 0:1,
+        1:3, 3:4, 4:6."""
         return slice(rows * self.rank // self.count, rows * (self.rank + 1) // self.count)
 
     def any(self, flag: bool) -> bool:
-        """Tell whether any rank raised the flag: an all-reduce on the host, which all ranks must call."""
+        """Tell whether any rank raised the flag: an all-reduce on the host, which all ranks must
+        call."""
         if self.count == 1:
             return flag
         raised = torch.tensor(flag, dtype=torch.int32)
@@ -68,7 +73,8 @@ class Ranks:
     def all_reduce(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its sum over all ranks, the same bits on every rank.
 
-        Small tensors are concatenated into buckets. All ranks must bring the same shapes in the same order.
+        Small tensors are concatenated into buckets. All ranks must bring the same shapes in the
+        same order.
         """
         if self.count == 1:
             return
@@ -78,7 +84,9 @@ class Ranks:
                 continue
             flat = torch.cat([tensor.flatten() for tensor in bucket])
             self._together(dist.all_reduce, flat)
-            for tensor, total in zip(bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True):
+            for tensor, total in zip(
+                bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True
+            ):
                 tensor.copy_(total.view_as(tensor))
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
@@ -92,11 +100,14 @@ class Ranks:
         try:
             collective(*arguments)
         except RuntimeError as error:
-            raise TrainingFailed("another rank has ended; training stopped, start it again to go on") from error
+            raise TrainingFailed(
+                "another rank has ended; training stopped, start it again to go on"
+            ) from error
 
     @contextmanager
     def failing_together(self) -> Iterator[None]:
-        """Run the block on all ranks; if it raises InputError on any, all end, and the first of them says why.
+        """Run the block on all ranks; if it raises InputError on any, all end, and the first of
+        them says why.
 
         Inside the block no rank may wait for another, which may have failed already.
         """
@@ -130,9 +141,11 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 @contextmanager
 def process_group() -> Iterator[Ranks]:
-    """Join the ranks of this training, as the environment variables of torchrun describe them; alone without any.
+    """Join the ranks of this training, as the environment variables of torchrun describe them;
+    alone without any.
 
-    A TrainingFailed is raised on all ranks; only the first prints it. Raises InputError for an incomplete environment.
+    A TrainingFailed is raised on all ranks; only the first prints it. Raises InputError for an
+    incomplete environment.
     """
     ranks = _ranks_of_environment()
     if ranks.count == 1:
@@ -156,6 +169,9 @@ def _ranks_of_environment() -> Ranks:
         return Ranks()
     missing = [name for name in (*names, "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
     if missing:
-        raise InputError(f"WORLD_SIZE is {found['WORLD_SIZE']}, but {missing[0]} is not set: start it with torchrun")
+        raise InputError(
+            f"WORLD_SIZE is {found['WORLD_SIZE']}, but {missing[0]} is not set: start it with"
+            " torchrun"
+        )
     rank, count, local = (int(found[name]) for name in names)
     return Ranks(rank, count, local)

@@ -1,4 +1,5 @@
-"""Record a run while it trains: log, tables and progress of the first rank, and the times at which the run is saved."""
+"""Record a run while it trains: log, tables and progress of the first rank, and the times at which
+the run is saved."""
 
 from __future__ import annotations
 
@@ -21,14 +22,20 @@ from dreamer_study.pipeline.storage.files import write_text_atomically
 FLUSH_SECONDS = 1.0
 LINE_SECONDS = 5.0
 PAUSE = 50
-"""Shortest time between two saves, as a multiple of what the first of the two took: a fiftieth goes into saving."""
+"""Shortest time between two saves, as a multiple of what the first of the two took: a fiftieth goes
+into saving."""
 
 
 class Recorder:
-    """Record a run; `line` gets a line of progress every few seconds, `notice` what happens once."""
+    """Record a run; `line` gets a line of progress every few seconds, `notice` what happens
+    once."""
 
     def __init__(
-        self, trainer: Trainer, goal: int, line: Callable[[str], object], notice: Callable[[str], object]
+        self,
+        trainer: Trainer,
+        goal: int,
+        line: Callable[[str], object],
+        notice: Callable[[str], object],
     ) -> None:
         """`goal` is the token count at which this call of the training ends."""
         self.trainer, self.goal, self.line, self.notice = trainer, goal, line, notice
@@ -36,9 +43,12 @@ class Recorder:
         self.log = StepLog(run.folder / "steps.csv", trainer.log_bytes, trainer.log_sum)
         peak = peak_flops(device_name(trainer.device), trainer.precision)
         stream = trainer.stream
-        flops = training_flops(run.model, stream.document_length, stream.target_share) if peak else None
+        flops = (
+            training_flops(run.model, stream.document_length, stream.target_share) if peak else None
+        )
         self.flops_share = flops / (peak * trainer.ranks.count) if flops and peak else None
-        self.past: deque[tuple[float, int]] = deque(maxlen=20)  # times and tokens that the rate is taken over
+        # times and tokens that the rate is taken over
+        self.past: deque[tuple[float, int]] = deque(maxlen=20)
         self.noticed = trainer.halved
         self.flushed = time.monotonic()
         self.told = 0.0
@@ -49,7 +59,9 @@ class Recorder:
     def record_step(self, loss: float, learning_rate: float, norm: float) -> None:
         """Log one optimiser step; flush, save and report progress where they are due."""
         trainer, now = self.trainer, time.monotonic()
-        self.log.add(trainer.step, trainer.tokens, loss, learning_rate, norm, round(trainer.seconds, 3))
+        self.log.add(
+            trainer.step, trainer.tokens, loss, learning_rate, norm, round(trainer.seconds, 3)
+        )
         if trainer.halved != self.noticed:
             self.noticed = trainer.halved
             self.notice(f"{trainer.run.run_id}: {_halving(trainer)}")
@@ -69,7 +81,8 @@ class Recorder:
         self.tell(status)
 
     def fail(self) -> None:
-        """Write the progress of a training that has failed, as far as the disk lets; its newest state stays."""
+        """Write the progress of a training that has failed, as far as the disk lets; its newest
+        state stays."""
         with suppress(OSError):  # which may be what the training has failed by
             self.tell("failed")
 
@@ -107,11 +120,16 @@ class Recorder:
             "process": os.getpid(),
             "machine": socket.gethostname(),
         }
-        write_text_atomically(trainer.run.folder / "progress.json", json.dumps(values), durable=False)
+        write_text_atomically(
+            trainer.run.folder / "progress.json", json.dumps(values), durable=False
+        )
         if state in ("complete", "stopped") or now - self.told >= LINE_SECONDS:
             known = "" if loss is None else f"loss {loss:.3f}, "
             name, step, tokens = trainer.run.run_id, trainer.step, trainer.tokens
-            self.line(f"{name}: {state}, step {step:,}, {tokens:,} tokens, {known}{rate or 0:,.0f} tokens/s")
+            self.line(
+                f"{name}: {state}, step {step:,}, {tokens:,} tokens, {known}{rate or 0:,.0f}"
+                " tokens/s"
+            )
             self.told = now
 
 
@@ -120,4 +138,7 @@ def _halving(trainer: Trainer) -> str:
     if not trainer.halved:
         return ""
     now, step = trainer.micro_rows * trainer.stream.sequence_length, trainer.halved["step"]
-    return f"out of memory at step {step}: micro-batch of {now} tokens instead of {trainer.halved['from']}"
+    return (
+        f"out of memory at step {step}: micro-batch of {now} tokens instead of"
+        f" {trainer.halved['from']}"
+    )

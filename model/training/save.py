@@ -1,6 +1,7 @@
 """Save a run: its state, then the checkpoint that is due.
 
-`torch.distributed.checkpoint` is not used (docs/decisions.md): the ranks hold equal states, so nothing is sharded.
+`torch.distributed.checkpoint` is not used (docs/decisions.md): the ranks hold equal states, so
+nothing is sharded.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from dreamer_study.model.training.config import Run
 
 
 def write_state(run: Run, state: State) -> None:
-    """Write a run's state, then its checkpoint if one is due at the state's step and not there yet."""
+    """Write a run's state, then its checkpoint if one is due at the state's step and not there
+    yet."""
     values = state.values
-    (run.folder / "state").mkdir(exist_ok=True)  # without parents: a run whose folder was moved fails here
+    # without parents: a run whose folder was moved fails here
+    (run.folder / "state").mkdir(exist_ok=True)
     save_state(run.folder / "state", values["step"], state, run.training.keep)
     folder = run.folder / "checkpoints" / f"{values['tokens']:015d}"
     if not values["due"] or folder.exists():
@@ -33,4 +36,8 @@ def write_state(run: Run, state: State) -> None:
 
 def part_of(state: State, prefix: str) -> dict[str, Tensor]:
     """Select the tensors whose names begin with `prefix`, named without the prefix."""
-    return {n.removeprefix(prefix): tensor for n, tensor in state.tensors.items() if n.startswith(prefix)}
+    return {
+        n.removeprefix(prefix): tensor
+        for n, tensor in state.tensors.items()
+        if n.startswith(prefix)
+    }

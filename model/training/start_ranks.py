@@ -1,8 +1,10 @@
-"""Start the ranks of one run on this machine: `python -m dreamer_study.model.training.start_ranks 2 dreamer_study.model.train <folder> ...`.
+"""Start the ranks of one run on this machine: `python -m dreamer_study.model.training.start_ranks 2
+dreamer_study.model.train <folder> ...`.
 
-torchrun's agent does the work: meeting of the ranks, their ends, signals. Beyond `torchrun --standalone` this command
-says nothing itself, ends with the status of the rank that failed first, and takes its ranks along when it is killed.
-Over several machines start torchrun itself (docs/scale.md).
+torchrun's agent does the work: meeting of the ranks, their ends, signals. Beyond `torchrun
+--standalone` this command says nothing itself, ends with the status of the rank that failed first,
+and takes its ranks along when it is killed. Over several machines start torchrun itself
+(docs/scale.md).
 """
 
 from __future__ import annotations
@@ -25,11 +27,12 @@ from dreamer_study.model.processes import bound_command
 def main() -> int:
     """Run the command by so many ranks, and return the exit status."""
     count, module, *arguments = sys.argv[1:]
-    logging.disable(logging.ERROR)  # ranks say themselves why they fail, and their word is to be the log's last
+    # ranks say themselves why they fail, and their word is to be the log's last
+    logging.disable(logging.ERROR)
     python, *rest = bound_command(module, *arguments, ends_by=signal.SIGKILL)
     try:
-        # The ranks meet in a file of this user alone: torch would have them meet at a port of all networks, where it
-        # takes pickles from whoever comes.
+        # The ranks meet in a file of this user alone: torch would have them meet at a port of all
+        # networks, where it takes pickles from whoever comes.
         with TemporaryDirectory(prefix="dreamer-ranks-") as folder:
             config = LaunchConfig(
                 min_nodes=1,

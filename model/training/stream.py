@@ -1,8 +1,9 @@
 """Read the batches of a training from packed token shards, in a seeded order.
 
-The batch of a step depends on the data folder, the seed, the rows per batch and the step's number alone. So compared
-variants see the same rows in the same order (a running hash over the rows proves this), and resuming a run needs only
-the number of its step. Each epoch is a new seeded permutation of all rows; a batch may cross from one to the next.
+The batch of a step depends on the data folder, the seed, the rows per batch and the step's number
+alone. So compared variants see the same rows in the same order (a running hash over the rows proves
+this), and resuming a run needs only the number of its step. Each epoch is a new seeded permutation
+of all rows; a batch may cross from one to the next.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ START_HASH = "0" * 32
 class Batch:
     """Rows of one optimiser step, all or those of one rank; tensors are int64 [rows, S] on the CPU.
 
-    The counts of tokens are those of all rows of the step. A target is the next token of the same document, or IGNORED;
-    positions restart with every document; documents are numbered within their row, with PADDING between them.
+    The counts of tokens are those of all rows of the step. A target is the next token of the same
+    document, or IGNORED; positions restart with every document; documents are numbered within their
+    row, with PADDING between them.
     """
 
     tokens: Tensor
@@ -50,7 +52,8 @@ class Batch:
 
 
 def extend_hash(stream_hash: str, rows: np.ndarray) -> str:
-    """Return the running hash after these raw rows; chained by row, it does not depend on the batch size."""
+    """Return the running hash after these raw rows; chained by row, it does not depend on the batch
+    size."""
     state = bytes.fromhex(stream_hash)
     for row in rows:
         state = hashlib.blake2b(state + row.tobytes(), digest_size=16).digest()
@@ -60,45 +63,76 @@ def extend_hash(stream_hash: str, rows: np.ndarray) -> str:
 class _Shard:
     """A shard of a packed folder, mapped into memory."""
 
-    def __init__(self, folder: Path, number: int, rows: int, documents: int, length: int, dtype: np.dtype) -> None:
-        tokens_path, index_path = folder / f"tokens-{number:05d}.bin", folder / f"index-{number:05d}.npy"
+    def __init__(
+        self, folder: Path, number: int, rows: int, documents: int, length: int, dtype: np.dtype
+    ) -> None:
+        tokens_path, index_path = (
+            folder / f"tokens-{number:05d}.bin",
+            folder / f"index-{number:05d}.npy",
+        )
         for path in (tokens_path, index_path):
             if not path.is_file():
-                raise InputError(f"packed data {folder} have no file {path.name}: run the packing stage again")
+                raise InputError(
+                    f"packed data {folder} have no file {path.name}: run the packing stage again"
+                )
         expected, found = rows * length * dtype.itemsize, tokens_path.stat().st_size
         if found != expected:
-            raise InputError(f"{tokens_path} has {found} bytes where packed.json says {expected}: pack the data again")
+            raise InputError(
+                f"{tokens_path} has {found} bytes where packed.json says {expected}: pack the data"
+                " again"
+            )
         self.tokens = np.memmap(tokens_path, dtype=dtype, mode="r", shape=(rows, length))
         try:
             self.spans = np.load(index_path, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise InputError(f"{index_path} is damaged ({error}): pack the data again") from error
         if self.spans.shape != (documents, 3):
-            raise InputError(f"{index_path} has shape {self.spans.shape}, not ({documents}, 3): pack the data again")
+            raise InputError(
+                f"{index_path} has shape {self.spans.shape}, not ({documents}, 3): pack the data"
+                " again"
+            )
         starts = np.ascontiguousarray(self.spans[:, 0])
-        if np.any(starts[1:] < starts[:-1]):  # the rows of a packer with several open bins come in any order
+        # the rows of a packer with several open bins come in any order
+        if np.any(starts[1:] < starts[:-1]):
             self.spans = self.spans[np.argsort(starts, kind="stable")]
             starts = np.ascontiguousarray(self.spans[:, 0])
         ends = self.spans[:, 2]
-        if documents and (np.any(starts // length != (ends - 1) // length) or np.any(starts[1:] < ends[:-1])):
-            raise InputError(f"{index_path} has documents that overlap or cross a row of {length} tokens: pack again")
+        if documents and (
+            np.any(starts // length != (ends - 1) // length) or np.any(starts[1:] < ends[:-1])
+        ):
+            raise InputError(
+                f"{index_path} has documents that overlap or cross a row of {length} tokens: pack"
+                " again"
+            )
         self.first_document = np.searchsorted(starts, np.arange(rows + 1) * length)
 
 
 class TokenStream:
     """An endless, seeded stream of batches over a packed folder.
 
-    A batch has `batch_rows` rows; `loss_on` is "all" (every token but a document's first), "responses", or "answers"
-    (each token before the mark of an answer, `pipeline.tokens.tokenizer.MARK`). Raises InputError if the folder is not
-    a complete packed folder, or its tokenizer has no token for the mark that is needed.
+    A batch has `batch_rows` rows; `loss_on` is "all" (every token but a document's first),
+    "responses", or "answers"
+    (each token before the mark of an answer, `pipeline.tokens.tokenizer.MARK`). Raises InputError
+    if the folder is not a complete packed folder, or its tokenizer has no token for the mark that
+    is needed.
     """
 
-    def __init__(self, folder: Path | str, seed: int, batch_rows: int, loss_on: str = "all") -> None:
-        self.folder, self.seed, self.batch_rows, self.loss_on = Path(folder), seed, batch_rows, loss_on
+    def __init__(
+        self, folder: Path | str, seed: int, batch_rows: int, loss_on: str = "all"
+    ) -> None:
+        self.folder, self.seed, self.batch_rows, self.loss_on = (
+            Path(folder),
+            seed,
+            batch_rows,
+            loss_on,
+        )
         self.metadata = read_packed(self.folder)
         self.mark = self.metadata.get("mark") if loss_on == "answers" else None
         if loss_on == "answers" and self.mark is None:
-            raise InputError(f"loss_on is 'answers', but in the tokenizer of {folder} the mark ' ;' is not one token")
+            raise InputError(
+                f"loss_on is 'answers', but in the tokenizer of {folder} the mark ' ;' is not one"
+                " token"
+            )
         self.sequence_length: int = self.metadata["sequence_length"]
         self.vocabulary_size: int = self.metadata["vocabulary_size"]
         self._dtype = np.dtype(self.metadata["dtype"]).newbyteorder("<")
@@ -109,7 +143,8 @@ class TokenStream:
 
     @cached_property
     def document_length(self) -> float:
-        """Length of the document of the average token of the first shard; FLOPs of attention are counted with it."""
+        """Length of the document of the average token of the first shard; FLOPs of attention are
+        counted with it."""
         spans = self._shard(0).spans
         lengths = (spans[:, 2] - spans[:, 0]).astype(np.float64)
         return float((lengths**2).sum() / lengths.sum())
@@ -138,10 +173,15 @@ class TokenStream:
         positions, documents = np.zeros_like(tokens), np.full_like(tokens, PADDING)
         positions[place] = within
         documents[place] = np.repeat(labels[mine], lengths)
-        predicted = self._predicted(tokens, firsts[mine] - begin * length, ends[mine] - begin * length)
+        predicted = self._predicted(
+            tokens, firsts[mine] - begin * length, ends[mine] - begin * length
+        )
         targets = np.full_like(tokens, IGNORED)
         targets[predicted - 1] = tokens[predicted]
-        shaped = (torch.from_numpy(flat.reshape(-1, length)) for flat in (tokens, targets, positions, documents))
+        shaped = (
+            torch.from_numpy(flat.reshape(-1, length))
+            for flat in (tokens, targets, positions, documents)
+        )
         return Batch(
             *shaped,
             real_tokens=int((ends - starts).sum()),
@@ -150,7 +190,8 @@ class TokenStream:
         )
 
     def _predicted(self, tokens: np.ndarray, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Return the places of the tokens with a loss, among those from `firsts` to `ends` of each document."""
+        """Return the places of the tokens with a loss, among those from `firsts` to `ends` of each
+        document."""
         if self.mark is not None:
             ends = ends - 1  # the last token of a document has no mark behind it in its document
         counts = np.maximum(ends - firsts, 0)
@@ -169,17 +210,23 @@ class TokenStream:
         return rows
 
     def _documents(self, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Locate the documents of rows, as offsets into the flat rows: start, first token with a loss, end; and label.
+        """Locate the documents of rows, as offsets into the flat rows: start, first token with a
+        loss, end; and label.
 
         The label numbers the documents of a row.
         """
-        found = [_documents(shard, local, places) for shard, local, places in self._by_shard(chosen)]
-        starts, responses, ends, labels = (np.concatenate(column) for column in zip(*found, strict=True))
+        found = [
+            _documents(shard, local, places) for shard, local, places in self._by_shard(chosen)
+        ]
+        starts, responses, ends, labels = (
+            np.concatenate(column) for column in zip(*found, strict=True)
+        )
         firsts = np.maximum(starts + 1, responses) if self.loss_on == "responses" else starts + 1
         return starts, firsts, ends, labels
 
     def _by_shard(self, chosen: np.ndarray) -> Iterator[tuple[_Shard, np.ndarray, np.ndarray]]:
-        """Yield for each shard of some rows: the shard, the rows' numbers in the shard, their places in `chosen`."""
+        """Yield for each shard of some rows: the shard, the rows' numbers in the shard, their
+        places in `chosen`."""
         shard_numbers = np.searchsorted(self._last_row, chosen, side="right")
         for number in np.unique(shard_numbers):
             shard = self._shard(int(number))
@@ -188,13 +235,18 @@ class TokenStream:
 
     def _rows_of(self, step: int) -> np.ndarray:
         """Return the numbers of the step's rows in the folder, int64 [B]."""
-        epochs, places = np.divmod(np.arange(step * self.batch_rows, (step + 1) * self.batch_rows), self.rows)
+        epochs, places = np.divmod(
+            np.arange(step * self.batch_rows, (step + 1) * self.batch_rows), self.rows
+        )
         for epoch in [epoch for epoch in self._orders if epoch < epochs[0]]:
             del self._orders[epoch]
-        return np.concatenate([self._order(int(epoch))[places[epochs == epoch]] for epoch in np.unique(epochs)])
+        return np.concatenate(
+            [self._order(int(epoch))[places[epochs == epoch]] for epoch in np.unique(epochs)]
+        )
 
     def _order(self, epoch: int) -> np.ndarray:
-        """Permute an epoch's rows by sorting raw Philox numbers, which no version of numpy changes."""
+        """Permute an epoch's rows by sorting raw Philox numbers, which no version of numpy
+        changes."""
         if epoch not in self._orders:
             generator = np.random.Philox(key=np.array([self.seed, epoch], dtype=np.uint64))
             self._orders[epoch] = np.argsort(generator.random_raw(self.rows), kind="stable")
@@ -204,7 +256,12 @@ class TokenStream:
         if number not in self._shards:
             shard = self.metadata["shards"][number]
             self._shards[number] = _Shard(
-                self.folder, number, shard["rows"], shard["documents"], self.sequence_length, self._dtype
+                self.folder,
+                number,
+                shard["rows"],
+                shard["documents"],
+                self.sequence_length,
+                self._dtype,
             )
         return self._shards[number]
 
@@ -212,24 +269,30 @@ class TokenStream:
 def _documents(shard: _Shard, local: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, ...]:
     """Locate the documents of rows `local` of a shard, which become rows `places` of the batch.
 
-    Returns for every document its start, response start and end, as offsets into the flat batch, and its number within
-    its row.
+    Returns for every document its start, response start and end, as offsets into the flat batch,
+    and its number within its row.
     """
     length, first = shard.tokens.shape[1], shard.first_document[local]
     counts = shard.first_document[local + 1] - first
     labels = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    spans = shard.spans[np.repeat(first, counts) + labels] + np.repeat((places - local) * length, counts)[:, None]
+    spans = (
+        shard.spans[np.repeat(first, counts) + labels]
+        + np.repeat((places - local) * length, counts)[:, None]
+    )
     return spans[:, 0], spans[:, 1], spans[:, 2], labels
 
 
 def read_packed(folder: Path) -> Mapping[str, Any]:
-    """Read packed.json. Raises InputError if the file is missing or damaged, or the folder holds no rows."""
+    """Read packed.json. Raises InputError if the file is missing or damaged, or the folder holds no
+    rows."""
     path = folder / "packed.json"
     try:
         metadata = json.loads(path.read_text())
         empty = sum(shard["rows"] for shard in metadata["shards"]) == 0
     except FileNotFoundError as error:
-        raise InputError(f"no packed data in {folder}: packed.json is missing; run the packing stage") from error
+        raise InputError(
+            f"no packed data in {folder}: packed.json is missing; run the packing stage"
+        ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is damaged ({error!r}): run the packing stage again") from error
     if empty:
@@ -238,30 +301,45 @@ def read_packed(folder: Path) -> Mapping[str, Any]:
 
 
 def open_stream(run: Run, ranks: int = 1) -> TokenStream:
-    """Open the stream of a run. Raises InputError if data, model, batch sizes and ranks do not fit each other."""
+    """Open the stream of a run. Raises InputError if data, model, batch sizes and ranks do not fit
+    each other."""
     stream = TokenStream(run.data, run.training.seed, 1, run.training.loss_on)
     S, V = stream.sequence_length, stream.vocabulary_size
     if not stream.metadata.get("tokens", True):
         raise InputError(f"packed data in {run.data} hold no tokens: nothing was left to train on")
-    for name, needed, use in (("sequence_length", S, "have rows of"), ("vocabulary_size", V, "use a vocabulary of")):
+    for name, needed, use in (
+        ("sequence_length", S, "have rows of"),
+        ("vocabulary_size", V, "use a vocabulary of"),
+    ):
         if (size := getattr(run.model, name)) < needed:
-            raise InputError(f"the data in {run.data} {use} {needed} tokens, the model's {name} is only {size}")
+            raise InputError(
+                f"the data in {run.data} {use} {needed} tokens, the model's {name} is only {size}"
+            )
     for name in ("batch_tokens", "micro_batch_tokens"):
         value = getattr(run.training, name)
         if value is not None and value % S:
-            raise InputError(f"{name} is {value}, but it must be a multiple of the packed sequence length {S}")
+            raise InputError(
+                f"{name} is {value}, but it must be a multiple of the packed sequence length {S}"
+            )
     stream.batch_rows = run.training.batch_tokens // S
     if stream.batch_rows < ranks:
-        raise InputError(f"batch_tokens ({run.training.batch_tokens}) are {stream.batch_rows} rows, for {ranks} ranks")
+        raise InputError(
+            f"batch_tokens ({run.training.batch_tokens}) are {stream.batch_rows} rows, for {ranks}"
+            " ranks"
+        )
     return stream
 
 
 def data_digest(folder: Path, budget: int = 2**28, block: int = 2**16) -> str:
-    """Hash names, sizes and bytes of packed.json and all shards of a folder, wherever the folder lies.
+    """Hash names, sizes and bytes of packed.json and all shards of a folder, wherever the folder
+    lies.
 
-    Of more than `budget` bytes, only blocks spread evenly over each file are hashed, so that training starts quickly.
+    Of more than `budget` bytes, only blocks spread evenly over each file are hashed, so that
+    training starts quickly.
     """
-    paths = sorted([folder / "packed.json", *folder.glob("tokens-*.bin"), *folder.glob("index-*.npy")])
+    paths = sorted(
+        [folder / "packed.json", *folder.glob("tokens-*.bin"), *folder.glob("index-*.npy")]
+    )
     whole = sum(path.stat().st_size for path in paths) <= budget
     digest = hashlib.blake2b(digest_size=16)
     for path in paths:
@@ -269,7 +347,9 @@ def data_digest(folder: Path, budget: int = 2**28, block: int = 2**16) -> str:
         digest.update(f"{path.name} {size}\n".encode())
         count = -(-size // block) if whole else max(2, budget // block // len(paths))
         with path.open("rb") as file:
-            for offset in np.unique(np.linspace(0, max(0, size - block), max(1, count)).astype(np.int64)):
+            for offset in np.unique(
+                np.linspace(0, max(0, size - block), max(1, count)).astype(np.int64)
+            ):
                 file.seek(int(offset))
                 digest.update(file.read(block))
     return digest.hexdigest()

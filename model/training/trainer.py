@@ -1,7 +1,9 @@
-"""Take optimiser steps, count their tokens, and save and restore everything that the next step needs.
+"""Take optimiser steps, count their tokens, and save and restore everything that the next step
+needs.
 
-The resume state is written before the checkpoint, and says whether a checkpoint is due. So no checkpoint on the disk is
-ahead of its run, and a checkpoint that a kill prevented is written on resume.
+The resume state is written before the checkpoint, and says whether a checkpoint is due. So no
+checkpoint on the disk is ahead of its run, and a checkpoint that a kill prevented is written on
+resume.
 """
 
 from __future__ import annotations
@@ -21,12 +23,23 @@ from dreamer_study.model.checkpoints.models import State, load_tensors, newest_s
 from dreamer_study.model.ops.device import choose_device, choose_precision, use_one_core
 from dreamer_study.model.ops.gpu import on_gpu, set_up
 from dreamer_study.model.training.adamw import AdamW, scheduled_rate
-from dreamer_study.model.training.compile_and_recompute import compile_parts, compiles, recompute_activations
+from dreamer_study.model.training.compile_and_recompute import (
+    compile_parts,
+    compiles,
+    recompute_activations,
+)
 from dreamer_study.model.training.config import Run
 from dreamer_study.model.training.provenance import find_code_change, source_digests
 from dreamer_study.model.training.ranks import Ranks, TrainingFailed
 from dreamer_study.model.training.save import part_of, write_state
-from dreamer_study.model.training.stream import IGNORED, START_HASH, Batch, data_digest, extend_hash, open_stream
+from dreamer_study.model.training.stream import (
+    IGNORED,
+    START_HASH,
+    Batch,
+    data_digest,
+    extend_hash,
+    open_stream,
+)
 from dreamer_study.model.training.weight_average import WeightAverage
 from dreamer_study.pipeline.errors import InputError
 
@@ -38,16 +51,23 @@ COUNTERS = ("step", "tokens", "epoch", "seconds", "stream_hash", "due", "log_byt
 
 
 class Trainer:
-    """Train a run: its model, average, optimiser, stream and counters, new or restored from its newest state.
+    """Train a run: its model, average, optimiser, stream and counters, new or restored from its
+    newest state.
 
-    Each rank has a whole Trainer and computes its own rows; what is saved does not depend on the number of ranks.
-    Raises InputError if run.json and the data do not fit each other, or have changed since the state was saved. Changed
-    code is accepted with `accept_code_change`, and then described in `code_change`; the user's own is run with
+    Each rank has a whole Trainer and computes its own rows; what is saved does not depend on the
+    number of ranks. Raises InputError if run.json and the data do not fit each other, or have
+    changed since the state was saved. Changed code is accepted with `accept_code_change`, and then
+    described in `code_change`; the user's own is run with
     `trust_code` only.
     """
 
     def __init__(
-        self, run: Run, ranks: Ranks | None = None, *, accept_code_change: bool = False, trust_code: bool = False
+        self,
+        run: Run,
+        ranks: Ranks | None = None,
+        *,
+        accept_code_change: bool = False,
+        trust_code: bool = False,
     ) -> None:
         self.run, self.config, self.ranks = run, run.training, ranks or Ranks()
         self.device = choose_device(self.config.device, self.ranks.local)
@@ -82,16 +102,24 @@ class Trainer:
         if state:
             self.code_change = find_code_change(run, state.values, self.origin, accept_code_change)
         elif any((run.folder / "checkpoints").glob("[0-9]*")):
-            raise InputError(f"{run.folder} holds checkpoints, but no state to go on from; remove it to start over")
+            raise InputError(
+                f"{run.folder} holds checkpoints, but no state to go on from; remove it to start"
+                " over"
+            )
         torch.manual_seed(self.config.seed)
         with self.device:
             trusted = {"code": run.folder / CODE, "trust_code": trust_code}
             self.model = build(run.model, self.precision, **trusted, empty=state is not None)
         if state:
             # The tensors of the state are mapped from its file, once for all ranks of a machine.
-            model = {name: tensor.to(self.device, copy=True) for name, tensor in part_of(state, "model.").items()}
+            model = {
+                name: tensor.to(self.device, copy=True)
+                for name, tensor in part_of(state, "model.").items()
+            }
             load_tensors(self.model, model, run.folder / "state")
-        self.optimizer = AdamW(self.model.named_parameters(), self.model.decayed_parameters(), self.config)
+        self.optimizer = AdamW(
+            self.model.named_parameters(), self.model.decayed_parameters(), self.config
+        )
         self.average = WeightAverage(self.model.state_dict(), self.config.averaging)
         if state:
             self._restore(state)
@@ -104,30 +132,36 @@ class Trainer:
         self._next: tuple[int, Batch] | None = None
 
     def synchronize(self) -> None:
-        """Copy the first rank's parameters, buffers and average. All ranks must call this before the first step."""
+        """Copy the first rank's parameters, buffers and average. All ranks must call this before
+        the first step."""
         tensors = (*self.model.state_dict().values(), *self.average.tensors.values())
         self.ranks.broadcast([tensor.data for tensor in tensors])
 
     def _share_gradients(self) -> None:
-        """Give a parameter with a gradient on any rank one on every rank: some expert may have had no token here."""
+        """Give a parameter with a gradient on any rank one on every rank: some expert may have had
+        no token here."""
         parameters = list(self.optimizer.parameters.values())
-        there = torch.tensor([parameter.grad is not None for parameter in parameters], dtype=torch.int32)
+        there = torch.tensor(
+            [parameter.grad is not None for parameter in parameters], dtype=torch.int32
+        )
         self.ranks.all_reduce([there])
         for parameter, ranks in zip(parameters, there.tolist(), strict=True):
             if ranks and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
 
     def compile(self, **options: Any) -> None:
-        """Let `torch.compile` fuse the model: all shapes are met in one step, after which nothing more is compiled."""
-        torch.compiler.set_stance("default")  # of the whole process: an earlier training may have ended with another
+        """Let `torch.compile` fuse the model: all shapes are met in one step, after which nothing
+        more is compiled."""
+        # of the whole process: an earlier training may have ended with another
+        torch.compiler.set_stance("default")
         compile_parts(self.model, **options)
         self._compiled = True
 
     def train_step(self) -> tuple[float, float, float]:
         """Take one optimiser step; return its loss, learning rate and gradient norm.
 
-        The loss is the mean over the batch's target tokens. Raises TrainingFailed, with the parameters unchanged, if
-        loss or norm is not finite, or memory is short a second time.
+        The loss is the mean over the batch's target tokens. Raises TrainingFailed, with the
+        parameters unchanged, if loss or norm is not finite, or memory is short a second time.
         """
         batch = self._batch(self.step)
         total = self._backward(batch)
@@ -140,8 +174,8 @@ class Trainer:
         loss_value, norm_value = torch.stack((total, norm)).tolist()
         if not math.isfinite(loss_value) or not math.isfinite(norm_value):
             raise TrainingFailed(
-                f"step {self.step + 1}: loss {loss_value}, gradient norm {norm_value}; training stopped; "
-                "lower learning_rate or clip"
+                f"step {self.step + 1}: loss {loss_value}, gradient norm {norm_value}; training"
+                " stopped; lower learning_rate or clip"
             )
         learning_rate = scheduled_rate(self.config, self.step + 1, self.tokens)
         self.optimizer.step(learning_rate, norm)
@@ -162,7 +196,8 @@ class Trainer:
         return loss_value, learning_rate, norm_value
 
     def _backward(self, batch: Batch) -> Tensor:
-        """Compute the gradients of this rank's rows and its part of the loss; on a shortage of memory, once more."""
+        """Compute the gradients of this rank's rows and its part of the loss; on a shortage of
+        memory, once more."""
         while True:
             total = self._attempt(batch)
             if not self.ranks.any(total is None):
@@ -183,12 +218,13 @@ class Trainer:
         return total
 
     def _halve(self) -> None:
-        """Drop a failed attempt at a step, and halve the rows of a micro-batch; a second time in a run it fails."""
+        """Drop a failed attempt at a step, and halve the rows of a micro-batch; a second time in a
+        run it fails."""
         tokens = self.micro_rows * self.stream.sequence_length
         if self.halved or self.micro_rows == 1:
             raise TrainingFailed(
-                f"step {self.step + 1}: out of memory on {self.device} with {tokens} tokens at a time; "
-                "lower micro_batch_tokens, or set checkpointing"
+                f"step {self.step + 1}: out of memory on {self.device} with {tokens} tokens at a"
+                " time; lower micro_batch_tokens, or set checkpointing"
             )
         self.optimizer.clear()
         for counts in self.model.counts():
@@ -201,7 +237,8 @@ class Trainer:
             torch.compiler.set_stance("default")  # for the new shapes
 
     def _loss(self, batch: Batch, rows: slice) -> Tensor:
-        """Sum the losses at the targets of `rows`; states without a target are not multiplied by the head."""
+        """Sum the losses at the targets of `rows`; states without a target are not multiplied by
+        the head."""
         targets = batch.targets[rows].flatten()
         wanted = (targets != IGNORED).nonzero().squeeze(1)
         documents = ops.Documents(batch.tokens[rows], batch.documents[rows], batch.positions[rows])
@@ -222,14 +259,18 @@ class Trainer:
         return self._next[1]
 
     def save(self, recorded: Mapping[str, Any]) -> None:
-        """Save the state, then the checkpoint if one is due; on one rank, as all have the same state.
+        """Save the state, then the checkpoint if one is due; on one rank, as all have the same
+        state.
 
-        `recorded` is what the recorder keeps with the state. Raises TrainingFailed, and saves nothing, if the newest
-        step has left a parameter that is not finite.
+        `recorded` is what the recorder keeps with the state. Raises TrainingFailed, and saves
+        nothing, if the newest step has left a parameter that is not finite.
         """
-        if not torch.stack([parameter.isfinite().all() for parameter in self.model.parameters()]).all():
+        if not torch.stack(
+            [parameter.isfinite().all() for parameter in self.model.parameters()]
+        ).all():
             raise TrainingFailed(
-                f"step {self.step}: parameters are not finite behind it; training stopped; lower learning_rate or clip"
+                f"step {self.step}: parameters are not finite behind it; training stopped; lower"
+                " learning_rate or clip"
             )
         random = {"random.cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
@@ -244,8 +285,12 @@ class Trainer:
             "origin": self.origin,
             **recorded,
         }
-        tensors = {**model, **moments, **average, **random}  # copied, as some models use one under two names
-        write_state(self.run, State({name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}, values))
+        # copied, as some models use one under two names
+        tensors = {**model, **moments, **average, **random}
+        write_state(
+            self.run,
+            State({name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}, values),
+        )
 
     def _restore(self, state: State) -> None:
         values = state.values

@@ -1,8 +1,9 @@
 """Average the weights of a training over its latest steps, beside the weights that are trained.
 
-At a constant learning rate the weights keep moving around a better place; their average lies nearer to that place. The
-window is a share of the steps so far (power-function average; Karras et al. 2024, arXiv 2312.02696), so that one
-setting fits short and long runs: with power p the mean age of what is averaged is 1 / (p + 1) of the steps.
+At a constant learning rate the weights keep moving around a better place; their average lies nearer
+to that place. The window is a share of the steps so far (power-function average; Karras et al.
+2024, arXiv 2312.02696), so that one setting fits short and long runs: with power p the mean age of
+what is averaged is 1 / (p + 1) of the steps.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from torch import Tensor
 
 
 def newest_share(step: int, power: float) -> float:
-    """Return the share of the newest weights in the average after step 1, 2, ...: 1 - (1 - 1/step)^power.
+    """Return the share of the newest weights in the average after step 1, 2, ...: 1 - (1 -
+    1/step)^power.
 
     Example: with power 18, 1 at step 1 and 0.018 at step 1,000.
     """
@@ -22,18 +24,21 @@ def newest_share(step: int, power: float) -> float:
 
 
 class WeightAverage:
-    """The running average of the floating-point tensors of a model's state, by name, in float32 at least.
+    """The running average of the floating-point tensors of a model's state, by name, in float32 at
+    least.
 
     Buffers that count are whole numbers and have no average; the balance biases have one.
     """
 
     def __init__(self, state: Mapping[str, Tensor], power: float) -> None:
-        """Begin with a copy; `state` are the tensors that training changes in place. With power 0 nothing is kept."""
+        """Begin with a copy; `state` are the tensors that training changes in place. With power 0
+        nothing is kept."""
         self._power = power
         averaged = {
             name: tensor.detach()
             for name, tensor in state.items()
-            if tensor.is_floating_point() and tensor.isfinite().all()  # lerp of infinities is NaN: such masks stay out
+            # lerp of infinities is NaN: such masks stay out
+            if tensor.is_floating_point() and tensor.isfinite().all()
         }
         self._trained = averaged if power else {}
         self.tensors = {
@@ -43,10 +48,13 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Take the weights after optimiser step 1, 2, ... into the average; the first step replaces the average."""
+        """Take the weights after optimiser step 1, 2, ... into the average; the first step replaces
+        the average."""
         if self.tensors:
             newest = [tensor.to(self.tensors[name].dtype) for name, tensor in self._trained.items()]
-            torch._foreach_lerp_(list(self.tensors.values()), newest, newest_share(step, self._power))
+            torch._foreach_lerp_(
+                list(self.tensors.values()), newest, newest_share(step, self._power)
+            )
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Copy a saved average of the same model into this one."""

@@ -24,24 +24,32 @@ from dreamer_study.pipeline.storage.files import atomic_file, write_text_atomica
 from dreamer_study.pipeline.storage.integrity import read_sealed, sealed
 
 TEXT_TASK = Path(__file__).with_name("text_perplexity.yaml")
-LOADERS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv"}  # builders of `datasets`; all else is "json"
+# builders of `datasets`; all else is "json"
+LOADERS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv"}
 SAMPLED_FROM = 20  # a sample of n texts is drawn from the first 20 n rows
-ITEMS = pa.schema([(name, pa.string()) for name in ("id", "benchmark", "question", "answer", "options", "solution")])
+ITEMS = pa.schema(
+    [
+        (name, pa.string())
+        for name in ("id", "benchmark", "question", "answer", "options", "solution")
+    ]
+)
 _LETTERED = re.compile(r"(?:^|[\s,]+)[a-z] \) ")  # "a ) 38 , b ) 27.675"
 
 
 def benchmark_items(benchmark: Benchmark, folder: Path | str) -> pa.Table:
     """Read the items that must not be in the training data, as the strings of `ITEMS`.
 
-    The id of an item of the evaluated split is "<leaf task>/<number>", as in the results; other splits give "<leaf
-    task>/<split>/<number>". A text counts as a question. Options stand one on a line. Raises InputError for a missing
-    evaluated split or column.
+    The id of an item of the evaluated split is "<leaf task>/<number>", as in the results; other
+    splits give "<leaf task>/<split>/<number>". A text counts as a question. Options stand one on a
+    line. Raises InputError for a missing evaluated split or column.
     """
     if benchmark.text:
         task = next(iter(benchmark.tasks.values()))
         texts = [text for _, text in _texts(benchmark, folder)]
         ids = [f"{task}/{number}" for number in range(len(texts))]
-        return pa.table([ids, [benchmark.name] * len(ids), texts, *[[""] * len(ids)] * 3], schema=ITEMS)
+        return pa.table(
+            [ids, [benchmark.name] * len(ids), texts, *[[""] * len(ids)] * 3], schema=ITEMS
+        )
     wanted = (benchmark.question, benchmark.answer, benchmark.options, benchmark.solution)
     tables = []
     for configuration, task in benchmark.tasks.items():
@@ -50,7 +58,9 @@ def benchmark_items(benchmark: Benchmark, folder: Path | str) -> pa.Table:
                 continue
             prefix = f"{task}/" if split == benchmark.split else f"{task}/{split}/"
             number = 0
-            for question, answer, options, solution in _columns(benchmark, folder, configuration, split, wanted):
+            for question, answer, options, solution in _columns(
+                benchmark, folder, configuration, split, wanted
+            ):
                 ids = [f"{prefix}{number + i}" for i in range(len(question))]
                 number += len(ids)
                 options = [_LETTERED.sub("\n", text).strip() for text in options]
@@ -60,13 +70,19 @@ def benchmark_items(benchmark: Benchmark, folder: Path | str) -> pa.Table:
 
 
 def task_specifications(
-    benchmark: Benchmark, folder: Path | str, output: Path | str, *, beside: Path = Path(), mirror: Path | None = None
+    benchmark: Benchmark,
+    folder: Path | str,
+    output: Path | str,
+    *,
+    beside: Path = Path(),
+    mirror: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """Describe each leaf task for `model.evaluation.lm_eval_definitions.build_task`: JSON-able, with absolute paths.
+    """Describe each leaf task for `model.evaluation.lm_eval_definitions.build_task`: JSON-able,
+    with absolute paths.
 
-    `output` is the folder for the texts of a benchmark with `rows`, or whose `text` is more than a column; each text
-    is written once. Task files lie `beside` the study (`task_file`). Raises InputError when the data or a task file is
-    missing.
+    `output` is the folder for the texts of a benchmark with `rows`, or whose `text` is more than a
+    column; each text is written once. Task files lie `beside` the study (`task_file`). Raises
+    InputError when the data or a task file is missing.
     """
     folder = Path(folder).resolve()
     specifications = []
@@ -87,8 +103,11 @@ def task_specifications(
     return specifications
 
 
-def _data(benchmark: Benchmark, folder: Path, configuration: str, output: Path | str) -> tuple[str, dict[str, Any]]:
-    """Name the split's files for `datasets`: those of the items, since a card might lead the library to others."""
+def _data(
+    benchmark: Benchmark, folder: Path, configuration: str, output: Path | str
+) -> tuple[str, dict[str, Any]]:
+    """Name the split's files for `datasets`: those of the items, since a card might lead the
+    library to others."""
     files = find_split(folder, configuration, benchmark.split)
     overrides: dict[str, Any] = {"test_split": benchmark.split, "dataset_name": None}
     if benchmark.text and (benchmark.rows is not None or not benchmark.text.isidentifier()):
@@ -96,14 +115,24 @@ def _data(benchmark: Benchmark, folder: Path, configuration: str, output: Path |
         overrides["doc_to_target"] = "{{text}}"
     elif benchmark.text:
         overrides["doc_to_target"] = f"{{{{{benchmark.text}}}}}"
-    loader = next((loader for suffix, loader in LOADERS.items() if suffix in files[0].suffixes[-2:]), "json")
-    given = {"delimiter": reader.delimiter} if isinstance(reader := open_rows(files[0]), CsvRows) else {}
-    overrides["dataset_kwargs"] = {"data_files": {benchmark.split: [str(path) for path in files]}, **given}
+    loader = next(
+        (loader for suffix, loader in LOADERS.items() if suffix in files[0].suffixes[-2:]), "json"
+    )
+    given = (
+        {"delimiter": reader.delimiter}
+        if isinstance(reader := open_rows(files[0]), CsvRows)
+        else {}
+    )
+    overrides["dataset_kwargs"] = {
+        "data_files": {benchmark.split: [str(path) for path in files]},
+        **given,
+    }
     return loader, overrides
 
 
 def _write_texts(benchmark: Benchmark, folder: Path, files: list[Path], output: Path | str) -> Path:
-    """Write the texts of a benchmark once. Raises InputError where the file was changed afterwards."""
+    """Write the texts of a benchmark once. Raises InputError where the file was changed
+    afterwards."""
     sizes = [(path.name, path.stat().st_size) for path in files]
     key = digest([benchmark.repository, benchmark.revision, benchmark.text, benchmark.rows, sizes])
     path = Path(output).resolve() / f"{benchmark.name}-{key}.jsonl"
@@ -115,12 +144,15 @@ def _write_texts(benchmark: Benchmark, folder: Path, files: list[Path], output: 
                 file.write(json.dumps({"row": row, "text": text}) + "\n")
         write_text_atomically(note, sealed({"blake2b": file_digest(path)}), shared=True)
     if not path.exists() or file_digest(path) != read_sealed(note)["blake2b"]:
-        raise InputError(f"{path} is not as it was written; remove {note}, and the next run writes both again")
+        raise InputError(
+            f"{path} is not as it was written; remove {note}, and the next run writes both again"
+        )
     return path
 
 
 def _texts(benchmark: Benchmark, folder: Path | str) -> list[tuple[int, str]]:
-    """Read the texts of a perplexity benchmark with their row numbers: all, or the `rows` with the smallest hashes."""
+    """Read the texts of a perplexity benchmark with their row numbers: all, or the `rows` with the
+    smallest hashes."""
     configuration = next(iter(benchmark.tasks))
     limit = benchmark.rows * SAMPLED_FROM if benchmark.rows else None
     parts = _columns(benchmark, folder, configuration, benchmark.split, (benchmark.text,), limit)
@@ -128,7 +160,9 @@ def _texts(benchmark: Benchmark, folder: Path | str) -> list[tuple[int, str]]:
     if benchmark.rows is None:
         return list(texts)
     filled = ((row, text) for row, text in texts if text.strip())
-    hashed = ((hashlib.blake2b(text.encode(), digest_size=16).digest(), row, text) for row, text in filled)
+    hashed = (
+        (hashlib.blake2b(text.encode(), digest_size=16).digest(), row, text) for row, text in filled
+    )
     return sorted((row, text) for _, row, text in heapq.nsmallest(benchmark.rows, hashed))
 
 
@@ -140,7 +174,8 @@ def _columns(
     wanted: tuple[str, ...],
     limit: int | None = None,
 ) -> Iterator[list[list[str]]]:
-    """Evaluate column expressions over a split, block by block; the files divide `limit` rows evenly."""
+    """Evaluate column expressions over a split, block by block; the files divide `limit` rows
+    evenly."""
     files = find_split(folder, configuration, split)
     for path in files:
         reader = open_rows(path)
@@ -152,20 +187,29 @@ def _columns(
             bound = [bind(text or "''", reader.schema) for text in wanted]
         except InputError as error:
             raise InputError(
-                f"{where}: {error}; its columns are {', '.join(names)}; name the benchmark's question and answer"
+                f"{where}: {error}; its columns are {', '.join(names)}; name the benchmark's"
+                " question and answer"
             ) from None
         for block in reader.blocks(named_columns(wanted, names), limit and -(-limit // len(files))):
-            if block.malformed and not benchmark.text:  # a dropped row would shift the numbers of later items
-                raise InputError(f"{where}: row {block.malformed[0][0]} is malformed; mend it, or fetch the file again")
+            # a dropped row would shift the numbers of later items
+            if block.malformed and not benchmark.text:
+                raise InputError(
+                    f"{where}: row {block.malformed[0][0]} is malformed; mend it, or fetch the file"
+                    " again"
+                )
             with placing(where):
                 found = evaluate(bound, block.table)
-            yield [pc.fill_null(column.cast(pa.string()), "").to_pylist() for column in found.columns]
+            yield [
+                pc.fill_null(column.cast(pa.string()), "").to_pylist() for column in found.columns
+            ]
 
 
 def task_file(benchmark: Benchmark, beside: Path, mirror: Path | None) -> str | None:
-    """Find the task file of a benchmark below the study's folder `beside`: data bring no definitions of tasks.
+    """Find the task file of a benchmark below the study's folder `beside`: data bring no
+    definitions of tasks.
 
-    Raises InputError for a file that is missing, lies elsewhere (also through a link), or lies in the mirror.
+    Raises InputError for a file that is missing, lies elsewhere (also through a link), or lies in
+    the mirror.
     """
     if benchmark.yaml is None:
         return None
@@ -174,7 +218,9 @@ def task_file(benchmark: Benchmark, beside: Path, mirror: Path | None) -> str | 
     if not found.is_relative_to(home):
         raise InputError(f"{where}: it is not below {home}; put the task file beside the study")
     if mirror is not None and found.is_relative_to(mirror.resolve()):
-        raise InputError(f"{where}: it lies among the data in {mirror}; put the task file beside the study")
+        raise InputError(
+            f"{where}: it lies among the data in {mirror}; put the task file beside the study"
+        )
     if not found.is_file():
         raise InputError(f"{where}: no task file {found}")
     return str(found)

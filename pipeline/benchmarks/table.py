@@ -16,12 +16,15 @@ SHORT_KEYS = ("task", "configuration", "configurations")
 
 
 def resolve_benchmark(entry: str | Mapping[str, Any] | Benchmark) -> Benchmark:
-    """Return the benchmark that a study's entry means: a name of the table, or a mapping of the fields of `Benchmark`.
+    """Return the benchmark that a study's entry means: a name of the table, or a mapping of the
+    fields of `Benchmark`.
 
-    In a mapping, `task` with `configuration` (or a list as `configurations`; default "default") is short for `tasks`; a
-    `text` needs no task. A mapping without `repository` whose name is in the table changes fields of that benchmark:
-    it keeps the configurations, and the tasks of those that are named. A null stands for a field's default. Raises
-    InputError, in one line, for unknown names and keys (naming the nearest valid one) and for values that do not fit.
+    In a mapping, `task` with `configuration` (or a list as `configurations`; default "default") is
+    short for `tasks`; a
+    `text` needs no task. A mapping without `repository` whose name is in the table changes fields
+    of that benchmark: it keeps the configurations, and the tasks of those that are named. A null
+    stands for a field's default. Raises InputError, in one line, for unknown names and keys (naming
+    the nearest valid one) and for values that do not fit.
     """
     if isinstance(entry, Benchmark):
         return entry
@@ -35,9 +38,15 @@ def resolve_benchmark(entry: str | Mapping[str, Any] | Benchmark) -> Benchmark:
         tasks = base.tasks if base else {}
         chosen = short.get("configurations", short.get("configuration", list(tasks) or "default"))
         chosen = [chosen] if isinstance(chosen, str) else chosen
-        if not isinstance(chosen, list | tuple) or not all(isinstance(name, str) for name in chosen):
-            raise InputError(f"{where}: configuration must be a text or a list of texts, not {chosen!r}")
-        if not_there := [name for name in chosen if len(tasks) > 1 and name not in tasks and "task" not in short]:
+        if not isinstance(chosen, list | tuple) or not all(
+            isinstance(name, str) for name in chosen
+        ):
+            raise InputError(
+                f"{where}: configuration must be a text or a list of texts, not {chosen!r}"
+            )
+        if not_there := [
+            name for name in chosen if len(tasks) > 1 and name not in tasks and "task" not in short
+        ]:
             raise InputError(f"{where}: name the task of {not_there[0]!r}")
         first = next(iter(tasks.values()), values["name"])
         values["tasks"] = {name: str(short.get("task", tasks.get(name, first))) for name in chosen}
@@ -47,5 +56,8 @@ def resolve_benchmark(entry: str | Mapping[str, Any] | Benchmark) -> Benchmark:
         values["metric"] = values.get("metric") or PERPLEXITIES[0]
     benchmark = build(Benchmark, base, values)
     if not (benchmark.text or benchmark.yaml or base or "task" in short or entry.get("tasks")):
-        raise InputError(f"{where}: name lm-eval's task (task, or a file as yaml), or a column as text for perplexity")
+        raise InputError(
+            f"{where}: name lm-eval's task (task, or a file as yaml), or a column as text for"
+            " perplexity"
+        )
     return benchmark

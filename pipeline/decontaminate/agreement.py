@@ -1,7 +1,8 @@
-"""Decide whether a stretch of a document is a copy of a passage: aligned word by word, with no number exchanged.
+"""Decide whether a stretch of a document is a copy of a passage: aligned word by word, with no
+number exchanged.
 
-An edited copy differs from the passage in a few places. Another problem of like wording has other numbers, asks
-something else, or goes on in another way:
+An edited copy differs from the passage in a few places. Another problem of like wording has other
+numbers, asks something else, or goes on in another way:
 
 >>> import pyarrow as pa
 >>> from dreamer_study.pipeline.text.number_words import read_numbers
@@ -53,19 +54,24 @@ class Target:
     """Compare one passage with stretches of documents."""
 
     def __init__(self, ids: np.ndarray, kinds: np.ndarray, last: int) -> None:
-        """Take ids and kinds of the words, and the number of words of the last sentence, which asks."""
+        """Take ids and kinds of the words, and the number of words of the last sentence, which
+        asks."""
         self.ids, self.kinds, self.length = ids.tolist(), kinds.tolist(), len(ids)
         self.last = min(last, self.length)
-        self.words, self.may_exchange = frozenset(self.ids), max(int(_MOST_EXCHANGED * self.length), _FREE)
+        self.words, self.may_exchange = (
+            frozenset(self.ids),
+            max(int(_MOST_EXCHANGED * self.length), _FREE),
+        )
         self.needed = Counter(self.ids[at] for at in np.flatnonzero(kinds == NUMBER).tolist())
         numbers = self.needed.total()
         self.may_lack = max(int(_MOST_LOST * numbers), 1) if numbers > 1 else 0
 
     def agrees(self, words: Words, stretch: slice, inside: slice | None = None) -> bool:
-        """Test whether the stretch of a document's words holds a copy, perhaps with some words exchanged.
+        """Test whether the stretch of a document's words holds a copy, perhaps with some words
+        exchanged.
 
-        Given the words `inside` which the document lies, the copy has to be sentences of its own, and whole but for a
-        word of letters, which may stand in several places.
+        Given the words `inside` which the document lies, the copy has to be sentences of its own,
+        and whole but for a word of letters, which may stand in several places.
         """
         theirs = words.ids[stretch].tolist()
         may_exchange = self.may_exchange if inside is None else _FREE
@@ -74,14 +80,20 @@ class Target:
             return False
         gaps = _gaps(blocks, self.length, len(theirs))
         asked = self.length - self.last if inside is None else 0
-        if self._exchanged(gaps, theirs) > may_exchange or self._contradicts(gaps, blocks, words, stretch, asked):
+        if self._exchanged(gaps, theirs) > may_exchange or self._contradicts(
+            gaps, blocks, words, stretch, asked
+        ):
             return False
         if inside is None:
             kept = sum(size for _, _, size in blocks)
             lost = sum(max(stop - max(start, asked), 0) for start, stop, _, _ in gaps)
-            return kept >= _LEAST_KEPT * self.length and lost <= max((1 - _SENTENCE_KEPT) * self.last, 1)
+            return kept >= _LEAST_KEPT * self.length and lost <= max(
+                (1 - _SENTENCE_KEPT) * self.last, 1
+            )
         kinds = words.kinds[stretch].tolist()
-        if any({*self.kinds[a:a_stop], *kinds[b:b_stop]} - {LETTERS} for a, a_stop, b, b_stop in gaps):
+        if any(
+            {*self.kinds[a:a_stop], *kinds[b:b_stop]} - {LETTERS} for a, a_stop, b, b_stop in gaps
+        ):
             return False
         (first, begin, _), (last, end, size) = blocks[0], blocks[-1]
         return any(
@@ -92,7 +104,8 @@ class Target:
         )
 
     def _exchanged(self, gaps: list[Gap], theirs: list[int]) -> int:
-        """Count the words exchanged, left out or added; an exchange made throughout, as of a name, counts once."""
+        """Count the words exchanged, left out or added; an exchange made throughout, as of a name,
+        counts once."""
         pairs = set[tuple[int | None, int | None]]()
         for at, stop, there, end in gaps:
             ours, other = self.ids[at:stop], theirs[there:end]
@@ -102,13 +115,18 @@ class Target:
     def _blocks(self, theirs: list[int], may_exchange: int) -> list[tuple[int, int, int]]:
         """Align with a stretch: equal blocks (place here, place there, words).
 
-        Returns no block where numbers are missing, or where more words are missing than may be exchanged: aligning
-        takes far longer than counting.
+        Returns no block where numbers are missing, or where more words are missing than may be
+        exchanged: aligning takes far longer than counting.
         """
-        if len(self.words.difference(theirs)) > may_exchange or (self.needed - Counter(theirs)).total() > self.may_lack:
+        if (
+            len(self.words.difference(theirs)) > may_exchange
+            or (self.needed - Counter(theirs)).total() > self.may_lack
+        ):
             return []
         matcher = SequenceMatcher(None, self.ids, theirs, autojunk=False)
-        blocks = [(block.a, block.b, block.size) for block in matcher.get_matching_blocks() if block.size]
+        blocks = [
+            (block.a, block.b, block.size) for block in matcher.get_matching_blocks() if block.size
+        ]
         while len(blocks) > 1 and blocks[1][1] - blocks[0][1] - blocks[0][2] > blocks[0][2]:
             del blocks[0]  # a word that stands far before the copy by chance
         while len(blocks) > 1 and blocks[-1][1] - blocks[-2][1] - blocks[-2][2] > blocks[-1][2]:
@@ -116,9 +134,15 @@ class Target:
         return blocks
 
     def _contradicts(
-        self, gaps: list[Gap], blocks: list[tuple[int, int, int]], words: Words, stretch: slice, asked: int
+        self,
+        gaps: list[Gap],
+        blocks: list[tuple[int, int, int]],
+        words: Words,
+        stretch: slice,
+        asked: int,
     ) -> bool:
-        """Test whether a number, sign or word that decides is another one, or a variable from the word `asked` on.
+        """Test whether a number, sign or word that decides is another one, or a variable from the
+        word `asked` on.
 
         A number is another one as well where one is lost in one place and one is added in another.
         """
@@ -131,8 +155,16 @@ class Target:
             numbered = NUMBER in ours or not _NUMBER_WORDS.isdisjoint(mine)
             lost |= numbered
             gained |= NUMBER in other or not _NUMBER_WORDS.isdisjoint(instead)
-            varied = VARIABLES.isdisjoint(mine) and not VARIABLES.isdisjoint(instead) and (numbered or stop > asked)
-            if varied or not VARIABLES.isdisjoint(self.ids[max(start, asked) : stop]) or asks_otherwise(mine, instead):
+            varied = (
+                VARIABLES.isdisjoint(mine)
+                and not VARIABLES.isdisjoint(instead)
+                and (numbered or stop > asked)
+            )
+            if (
+                varied
+                or not VARIABLES.isdisjoint(self.ids[max(start, asked) : stop])
+                or asks_otherwise(mine, instead)
+            ):
                 return True
             if any(digits[their:their_stop]) or (SIGN in ours and SIGN in other):
                 return True
@@ -147,8 +179,13 @@ class Target:
 def stands_alone(words: Words, start: int, stop: int, inside: slice) -> bool:
     """Test whether the words `start:stop` of a document begin and end where a sentence does."""
     text = words.text
-    before = start == inside.start or _SENTENCE_ENDS[text[words.ends[start - 1] : words.starts[start]]].any()
-    return before and (stop == inside.stop or _SENTENCE_ENDS[text[words.ends[stop - 1] : words.starts[stop]]].any())
+    before = (
+        start == inside.start
+        or _SENTENCE_ENDS[text[words.ends[start - 1] : words.starts[start]]].any()
+    )
+    return before and (
+        stop == inside.stop or _SENTENCE_ENDS[text[words.ends[stop - 1] : words.starts[stop]]].any()
+    )
 
 
 def _is_negative(ids: list[int], at: int) -> bool:
@@ -156,9 +193,13 @@ def _is_negative(ids: list[int], at: int) -> bool:
 
 
 def _gaps(blocks: list[tuple[int, int, int]], length: int, stop: int) -> list[Gap]:
-    """List what lies between the blocks, first and last what stands for the passage's words before and after them."""
+    """List what lies between the blocks, first and last what stands for the passage's words before
+    and after them."""
     (first, begin, _), (last, end, size) = blocks[0], blocks[-1]
-    inner = [(at + n, after, there + n, beyond) for (at, there, n), (after, beyond, _) in pairwise(blocks)]
+    inner = [
+        (at + n, after, there + n, beyond)
+        for (at, there, n), (after, beyond, _) in pairwise(blocks)
+    ]
     missing = length - last - size
     return [
         (0, first, max(begin - first, 0), begin),

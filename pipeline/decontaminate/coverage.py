@@ -1,8 +1,10 @@
-"""Grade one passage of a benchmark item in one document that has n-grams in common with the passage.
+"""Grade one passage of a benchmark item in one document that has n-grams in common with the
+passage.
 
-Example: "Ann has 3 red pens and 4 blue cups in her bag, and Ben has none at all" has fourteen 5-grams. A document with
-"box" for "bag" has all words but one and both numbers: overlap, coverage 9/14. With 5 and 6 for 3 and 4: template,
-coverage 1, since coverage counts n-grams with the numbers behind words masked. (`scan` runs this example.)
+Example: "Ann has 3 red pens and 4 blue cups in her bag, and Ben has none at all" has fourteen
+5-grams. A document with "box" for "bag" has all words but one and both numbers: overlap, coverage
+9/14. With 5 and 6 for 3 and 4: template, coverage 1, since coverage counts n-grams with the numbers
+behind words masked. (`scan` runs this example.)
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ _OPTION_WORDS = 40  # that may stand between a stem and its options, or between 
 
 
 class Passage:
-    """Compare one passage of a benchmark item with documents that have n-grams in common with the passage."""
+    """Compare one passage of a benchmark item with documents that have n-grams in common with the
+    passage."""
 
     def __init__(
         self,
@@ -33,18 +36,29 @@ class Passage:
         options: Options,
         settings: DecontaminationSettings,
     ) -> None:
-        """Index the words, the places of their masked n-grams in the item index, and the number of words asked last."""
+        """Index the words, the places of their masked n-grams in the item index, and the number of
+        words asked last."""
         self.settings, self.length, self.options = settings, len(ids), options
         self.last = {gram: at for at, gram in enumerate(places.tolist())}
-        self.first = {gram: len(places) - 1 - at for at, gram in enumerate(reversed(places.tolist()))}
-        self.masked = windows(mask_numbers(ids, kinds, np.zeros(1, np.int64)), settings.short_words).tolist()
-        self.long = windows(ids, settings.long_words).tolist() if self.length > settings.many_words else []
+        self.first = {
+            gram: len(places) - 1 - at for at, gram in enumerate(reversed(places.tolist()))
+        }
+        self.masked = windows(
+            mask_numbers(ids, kinds, np.zeros(1, np.int64)), settings.short_words
+        ).tolist()
+        self.long = (
+            windows(ids, settings.long_words).tolist() if self.length > settings.many_words else []
+        )
         self.target = Target(ids, kinds, last)
 
-    def grade(self, words: Words, inside: slice, grams: np.ndarray, at: np.ndarray) -> tuple[str | None, float]:
-        """Compute the grade, None for none, and the coverage by masked short n-grams in the document `inside`.
+    def grade(
+        self, words: Words, inside: slice, grams: np.ndarray, at: np.ndarray
+    ) -> tuple[str | None, float]:
+        """Compute the grade, None for none, and the coverage by masked short n-grams in the
+        document `inside`.
 
-        `grams` are the places of the index's particular n-grams in the document, `at` their first words, ascending.
+        `grams` are the places of the index's particular n-grams in the document, `at` their first
+        words, ascending.
         """
         known = np.array([gram in self.first for gram in grams.tolist()])
         stretch = self._stretch(grams[known].tolist(), at[known], inside)
@@ -56,10 +70,13 @@ class Passage:
     def coverage(self, words: Words, stretch: slice) -> float:
         """Compute the share of the masked short n-grams that a stretch holds."""
         masked = mask_numbers(words.ids[stretch], words.kinds[stretch], np.zeros(1, np.int64))
-        return _covered(self.masked, windows(masked, self.settings.short_words).tolist()) / max(len(self.masked), 1)
+        return _covered(self.masked, windows(masked, self.settings.short_words).tolist()) / max(
+            len(self.masked), 1
+        )
 
     def is_copy(self, words: Words, stretch: slice, inside: slice) -> bool:
-        """Test whether the stretch of the document `inside` is an edited copy, together with the options needed."""
+        """Test whether the stretch of the document `inside` is an edited copy, together with the
+        options needed."""
         if self.length > self.settings.many_words:
             found = windows(words.ids[stretch], self.settings.long_words).tolist()
             return _covered(self.long, found) >= self.settings.long_coverage * len(self.long)
@@ -69,16 +86,22 @@ class Passage:
         return copy and self.has_options(words, slice(stretch.start, inside.stop))
 
     def has_options(self, words: Words, behind: slice) -> bool:
-        """Test whether all options that the passage needs stand in the words `behind`, in any order."""
+        """Test whether all options that the passage needs stand in the words `behind`, in any
+        order."""
         room = 3 * sum(map(len, self.options)) + _OPTION_WORDS + 2 * self.length
         ids = words.ids[behind.start : min(behind.stop, behind.start + room)].tolist()
         return all(
-            any(tuple(ids[at : at + len(option)]) == option for at, word in enumerate(ids) if word == option[0])
+            any(
+                tuple(ids[at : at + len(option)]) == option
+                for at, word in enumerate(ids)
+                if word == option[0]
+            )
             for option in self.options
         )
 
     def _stretch(self, grams: list[int], at: np.ndarray, inside: slice) -> slice:
-        """Locate the copy: only what stands together is one, so the stretch of twice the length with the most hits."""
+        """Locate the copy: only what stands together is one, so the stretch of twice the length
+        with the most hits."""
         ends = np.searchsorted(at, at + 2 * self.length)
         best = int(np.argmax(ends - np.arange(len(at))))
         end = int(ends[best]) - 1

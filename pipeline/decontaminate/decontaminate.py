@@ -1,12 +1,13 @@
-"""Decontaminate: remove documents that contain items of the study's benchmarks, and record each finding.
+"""Decontaminate: remove documents that contain items of the study's benchmarks, and record each
+finding.
 
 1. index: the items' n-grams (`item_index`).
 2. count: which of these n-grams are common in a sample of the documents (`frequencies`).
 3. scan: grade each document that has n-grams in common with an item (`scan`, `coverage`).
 4. write: kept and dropped documents and all findings, shard by shard.
 
-By default the grades `exact`, `overlap`, `solution` and `rephrased` are removed; `rephrased_formula` and `template`
-(like wording, another problem) are recorded only.
+By default the grades `exact`, `overlap`, `solution` and `rephrased` are removed;
+`rephrased_formula` and `template` (like wording, another problem) are recorded only.
 """
 
 from __future__ import annotations
@@ -28,10 +29,21 @@ from dreamer_study.pipeline.decontaminate.passages import FURTHER_COLUMNS, ITEM_
 from dreamer_study.pipeline.decontaminate.sample import sample_documents
 from dreamer_study.pipeline.decontaminate.scan import Match, search, searched_text
 from dreamer_study.pipeline.decontaminate.settings import GRADES, DecontaminationSettings
-from dreamer_study.pipeline.storage.documents import DocumentWriter, Shard, find_shards, numbered_batches, sum_counts
+from dreamer_study.pipeline.storage.documents import (
+    DocumentWriter,
+    Shard,
+    find_shards,
+    numbered_batches,
+    sum_counts,
+)
 from dreamer_study.pipeline.storage.files import atomic_file
 from dreamer_study.pipeline.storage.parallel import Progress, quiet, workers
-from dreamer_study.pipeline.storage.resumable import make_once, resumable_parts, save_arrays, write_document_shard
+from dreamer_study.pipeline.storage.resumable import (
+    make_once,
+    resumable_parts,
+    save_arrays,
+    write_document_shard,
+)
 
 MATCHES = pa.schema({name: pa.string() for name in ("id", "source", "item", "benchmark", "grade")})
 MATCHES = MATCHES.append(pa.field("coverage", pa.float64()))
@@ -47,21 +59,25 @@ def decontaminate(
     cluster: str | None = None,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
-    """Remove documents that contain benchmark items; `items` has the columns id, benchmark, question, answer.
+    """Remove documents that contain benchmark items; `items` has the columns id, benchmark,
+    question, answer.
 
     The columns options (one option a line) and solution may be there too.
 
-    Writes `documents/`, `dropped/` (reason `contaminated_<grade>`, because: the item's id) and `matches.parquet`, every
-    finding of every grade (id, source, item, benchmark, grade, coverage), under `output`. Among several items the one
-    of the better grade, then the higher coverage, then the smaller id is the cause. The result depends neither on the
-    number of processes nor on a `cluster` (`pipeline.storage.parallel.workers`); a killed stage goes on from its
-    finished shards.
+    Writes `documents/`, `dropped/` (reason `contaminated_<grade>`, because: the item's id) and
+    `matches.parquet`, every finding of every grade (id, source, item, benchmark, grade, coverage),
+    under `output`. Among several items the one of the better grade, then the higher coverage, then
+    the smaller id is the cause. The result depends neither on the number of processes nor on a
+    `cluster` (`pipeline.storage.parallel.workers`); a killed stage goes on from its finished
+    shards.
 
-    Returns "counts", "items", "short_items" (match only whole) and "templated_items" (can be found exact only).
-    Raises InputError for a shard that cannot be read and for a full disk.
+    Returns "counts", "items", "short_items" (match only whole) and "templated_items" (can be found
+    exact only). Raises InputError for a shard that cannot be read and for a full disk.
     """
     output = Path(output)
-    items = items.select([*ITEM_COLUMNS, *(name for name in FURTHER_COLUMNS if name in items.column_names)])
+    items = items.select(
+        [*ITEM_COLUMNS, *(name for name in FURTHER_COLUMNS if name in items.column_names)]
+    )
     files = tuple(find_shards([source]))
     made_from = [asdict(settings), items.to_pylist()]
     with (
@@ -74,7 +90,10 @@ def decontaminate(
         index = _index(folder, files, settings)
         counts = []
         with pq.ParquetWriter(output / "matches.parquet", MATCHES) as matches:
-            tasks = ((shard, number, files, settings, output, folder) for number, shard in enumerate(files))
+            tasks = (
+                (shard, number, files, settings, output, folder)
+                for number, shard in enumerate(files)
+            )
             for done, shard in enumerate(run(_search, tasks)):
                 counts.append(shard["counts"])
                 matches.write_table(pq.read_table(folder / f"matches-{done}.parquet"))
@@ -89,7 +108,8 @@ def decontaminate(
 
 @lru_cache(1)
 def _index(folder: Path, files: tuple[Shard, ...], settings: DecontaminationSettings) -> ItemIndex:
-    """Build and settle the index of the items in `folder`: once in each process; n-grams are counted once in all."""
+    """Build and settle the index of the items in `folder`: once in each process; n-grams are
+    counted once in all."""
     index = ItemIndex(pq.read_table(folder / "items.parquet"), settings)
 
     def count(path: Path) -> None:
@@ -106,24 +126,38 @@ def _index(folder: Path, files: tuple[Shard, ...], settings: DecontaminationSett
 
 
 def _search(
-    shard: Shard, number: int, files: tuple[Shard, ...], settings: DecontaminationSettings, output: Path, folder: Path
+    shard: Shard,
+    number: int,
+    files: tuple[Shard, ...],
+    settings: DecontaminationSettings,
+    output: Path,
+    folder: Path,
 ) -> dict[str, Any]:
     """Search and write one shard. Returns the counts."""
 
     def write(writer: DocumentWriter) -> None:
         index = _index(folder, files, settings)
         ids, benchmarks = (index.table[name].to_pylist() for name in ("id", "benchmark"))
-        with atomic_file(folder / f"matches-{number}.parquet") as partial, pq.ParquetWriter(partial, MATCHES) as file:
+        with (
+            atomic_file(folder / f"matches-{number}.parquet") as partial,
+            pq.ParquetWriter(partial, MATCHES) as file,
+        ):
             for _, batch in numbered_batches(shard):
                 matches = list(search(index, batch["question"], batch["response"], batch["answer"]))
                 if matches:
                     file.write_table(_findings(batch, matches, ids, benchmarks))
                 best: dict[int, Match] = {}
-                for match in sorted(matches, key=lambda one: (GRADES.index(one.grade), -one.coverage, ids[one.item])):
+                for match in sorted(
+                    matches, key=lambda one: (GRADES.index(one.grade), -one.coverage, ids[one.item])
+                ):
                     best.setdefault(match.document, match)
-                causes = {row: best[row] for row in sorted(best) if best[row].grade in settings.remove}
+                causes = {
+                    row: best[row] for row in sorted(best) if best[row].grade in settings.remove
+                }
                 gone = np.isin(np.arange(len(batch)), list(causes))
-                reasons = pa.array([f"contaminated_{match.grade}" for match in causes.values()], pa.string())
+                reasons = pa.array(
+                    [f"contaminated_{match.grade}" for match in causes.values()], pa.string()
+                )
                 because = pa.array([ids[match.item] for match in causes.values()], pa.string())
                 writer.keep(batch.filter(pa.array(~gone)))
                 writer.drop(batch.filter(pa.array(gone)), reasons, because)
@@ -131,7 +165,9 @@ def _search(
     return write_document_shard(output, folder, number, write)
 
 
-def _findings(batch: pa.RecordBatch, found: list[Match], ids: list[str], benchmarks: list[str]) -> pa.Table:
+def _findings(
+    batch: pa.RecordBatch, found: list[Match], ids: list[str], benchmarks: list[str]
+) -> pa.Table:
     places = pa.array([match.document for match in found])
     columns = {
         "id": pc.take(batch["id"], places),

@@ -1,7 +1,7 @@
 """Index the passages of benchmark items by their n-grams.
 
-The index maps short n-grams with numbers masked to passages, and knows which of these n-grams are particular, that is,
-rare in the documents and not made of masked numbers and signs only.
+The index maps short n-grams with numbers masked to passages, and knows which of these n-grams are
+particular, that is, rare in the documents and not made of masked numbers and signs only.
 """
 
 from __future__ import annotations
@@ -33,15 +33,19 @@ class InvertedIndex:
     """
 
     def __init__(self, grams: np.ndarray, passages: np.ndarray) -> None:
-        """Take pairs of n-gram id and passage; `places` int64 are the places of the n-grams in the sorted table."""
+        """Take pairs of n-gram id and passage; `places` int64 are the places of the n-grams in the
+        sorted table."""
         ids, self.places = np.unique(grams, return_inverse=True)
         self.table, self.size = IdTable(ids), max(len(ids), 1)
         self._count = int(passages.max(initial=0)) + 1
         places, self.passages = np.divmod(unique(self.places * self._count + passages), self._count)
         self._offsets = np.searchsorted(places, np.arange(len(ids) + 1))
 
-    def common(self, documents: np.ndarray, grams: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Count the different n-grams that documents and passages have in common: documents, passages, counts.
+    def common(
+        self, documents: np.ndarray, grams: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Count the different n-grams that documents and passages have in common: documents,
+        passages, counts.
 
         `grams` int64 [H] are the places of n-grams that stand in `documents` int64 [H].
         """
@@ -55,9 +59,10 @@ class InvertedIndex:
 class ItemIndex:
     """Hold all passages of the benchmark items, P in all, in flat arrays.
 
-    The words of passage p are `ids` and `kinds` at `offsets[p]:offsets[p + 1]`, its short n-grams `short` (as they are)
-    at `short_offsets[p]:short_offsets[p + 1]`, with `places` of their masked form in `masked`. Passages shorter than an
-    n-gram are not `searched`; questions among them match as a whole.
+    The words of passage p are `ids` and `kinds` at `offsets[p]:offsets[p + 1]`, its short n-grams
+    `short` (as they are) at `short_offsets[p]:short_offsets[p + 1]`, with `places` of their masked
+    form in `masked`. Passages shorter than an n-gram are not `searched`; questions among them match
+    as a whole.
     """
 
     def __init__(self, items: pa.Table, settings: DecontaminationSettings) -> None:
@@ -65,7 +70,12 @@ class ItemIndex:
         self.settings, self.table = settings, items
         found = read_passages(items, settings)
         self.items, self.passage_kinds, self.offsets = found.items, found.kinds, found.offsets
-        self.ids, self.kinds, self.last, self.options = found.ids, found.word_kinds, found.last, found.options
+        self.ids, self.kinds, self.last, self.options = (
+            found.ids,
+            found.word_kinds,
+            found.last,
+            found.options,
+        )
         self.lengths = np.diff(self.offsets)
         self.question = self.passage_kinds == QUESTION
         self.sequences = sequence_ids(self.ids, self.offsets[:-1], self.offsets[1:])
@@ -74,16 +84,21 @@ class ItemIndex:
         self._index_ngrams()
         self._choose_anchors()
         self._index_numbers()
-        self.passage_at, self.problem_at = lru_cache(1 << 12)(self._passage_at), lru_cache(1 << 12)(self._problem_at)
+        self.passage_at, self.problem_at = (
+            lru_cache(1 << 12)(self._passage_at),
+            lru_cache(1 << 12)(self._problem_at),
+        )
 
     def _index_short_questions(self) -> None:
-        """Index the questions that match as a whole: `whole_table` of their words, `whole_passages`."""
+        """Index the questions that match as a whole: `whole_table` of their words,
+        `whole_passages`."""
         whole = np.flatnonzero(self.question & ~self.searched)
         wholes, first = np.unique(self.sequences[whole], return_index=True)
         self.whole_table, self.whole_passages = IdTable(wholes), whole[first]
 
     def _index_ngrams(self) -> None:
-        """Index the masked n-grams of the searched passages; `passage` and `used` say whose a short n-gram is."""
+        """Index the masked n-grams of the searched passages; `passage` and `used` say whose a short
+        n-gram is."""
         self.short, self.short_offsets = ngrams(self.ids, self.offsets, self.settings.short_words)
         self.passage = np.repeat(np.arange(len(self.items)), np.diff(self.short_offsets))
         self.used = self.searched[self.passage]
@@ -94,10 +109,12 @@ class ItemIndex:
         self.places[self.used] = self.masked.places
 
     def _choose_anchors(self) -> None:
-        """Choose the n-gram by which exact copies of each searched passage are found: the rarest one among the items.
+        """Choose the n-gram by which exact copies of each searched passage are found: the rarest
+        one among the items.
 
-        `repeats` int64 are the numbers of times that each n-gram stands in the items; `anchors` the chosen ones as they
-        are, ascending; `anchor_passages` their passages; `anchor_at` their places in the passages.
+        `repeats` int64 are the numbers of times that each n-gram stands in the items; `anchors` the
+        chosen ones as they are, ascending; `anchor_passages` their passages; `anchor_at` their
+        places in the passages.
         """
         _, same, counts = np.unique(self.short, return_inverse=True, return_counts=True)
         self.repeats = counts[same]
@@ -120,27 +137,41 @@ class ItemIndex:
         self.of_numbers = InvertedIndex(sums[telling], telling)
 
     def settle(self, frequencies: np.ndarray, common: int) -> None:
-        """Decide which n-grams are particular: with words of letters, and held by at most `common` sampled documents.
+        """Decide which n-grams are particular: with words of letters, and held by at most `common`
+        sampled documents.
 
         `frequencies` int64 are the numbers of sampled documents that hold each masked n-gram.
         """
-        first = np.arange(len(self.short)) - self.short_offsets[self.passage] + self.offsets[self.passage]
+        first = (
+            np.arange(len(self.short))
+            - self.short_offsets[self.passage]
+            + self.offsets[self.passage]
+        )
         masked = bounds(mask_numbers(self.ids, self.kinds, self.offsets) == 0)
         sums = bounds(self.kinds == LETTERS), masked
-        letters, hidden = (count[first + self.settings.short_words] - count[first] for count in sums)
+        letters, hidden = (
+            count[first + self.settings.short_words] - count[first] for count in sums
+        )
         worded = (letters >= _LEAST_LETTER_WORDS) | (hidden == 0)
         self.particular = frequencies <= common
         self.particular[self.places[self.used & ~worded]] = False
-        counts = np.bincount(self.passage[self.used & self.particular[self.places]], minlength=len(self.items))
-        needed = np.maximum(np.ceil(self.settings.particular_coverage * np.diff(self.short_offsets)), 1)
+        counts = np.bincount(
+            self.passage[self.used & self.particular[self.places]], minlength=len(self.items)
+        )
+        needed = np.maximum(
+            np.ceil(self.settings.particular_coverage * np.diff(self.short_offsets)), 1
+        )
         self.needed = np.where(self.lengths < self.settings.few_words, 1, needed)
         self.graded = self.lengths >= self.settings.shortest
         self.templated = int(((counts < self.needed) & self.searched & self.question).sum())
 
     def hits(self, words: Words) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Find the masked n-grams of a block of documents: int64 [H] document, place in `masked`, first word."""
+        """Find the masked n-grams of a block of documents: int64 [H] document, place in `masked`,
+        first word."""
         n = self.settings.short_words
-        at, places = self.masked.table.find(windows(mask_numbers(words.ids, words.kinds, words.offsets), n))
+        at, places = self.masked.table.find(
+            windows(mask_numbers(words.ids, words.kinds, words.offsets), n)
+        )
         documents = np.searchsorted(words.offsets, at, "right") - 1
         inside = at + n <= words.offsets[documents + 1]
         return documents[inside], places[inside], at[inside]
@@ -148,11 +179,14 @@ class ItemIndex:
     def copies(
         self, words: Words, documents: np.ndarray, grams: np.ndarray, at: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Find passages that stand in a document word for word, from its `hits`: documents, passages, first words."""
+        """Find passages that stand in a document word for word, from its `hits`: documents,
+        passages, first words."""
         anchored = self.anchored[grams]
         documents, at = documents[anchored], at[anchored]
         grams = gathered_ids(words.ids, at, at + self.settings.short_words)
-        entries, offsets = ranges(np.searchsorted(self.anchors, grams), np.searchsorted(self.anchors, grams, "right"))
+        entries, offsets = ranges(
+            np.searchsorted(self.anchors, grams), np.searchsorted(self.anchors, grams, "right")
+        )
         documents, at = (np.repeat(values, np.diff(offsets)) for values in (documents, at))
         passages = self.anchor_passages[entries]
         starts = at - self.anchor_at[entries]
@@ -166,7 +200,9 @@ class ItemIndex:
         words = slice(self.offsets[number], self.offsets[number + 1])
         short = slice(self.short_offsets[number], self.short_offsets[number + 1])
         last, options = int(self.last[number]), self.options.get(number, ())
-        return Passage(self.ids[words], self.kinds[words], self.places[short], last, options, self.settings)
+        return Passage(
+            self.ids[words], self.kinds[words], self.places[short], last, options, self.settings
+        )
 
     def _problem_at(self, number: int) -> Problem:
         words, row = slice(self.offsets[number], self.offsets[number + 1]), int(self.items[number])

@@ -1,4 +1,5 @@
-r"""Judge whether a question is that of an item by what words in a row do not tell: final answers, brackets, figures.
+r"""Judge whether a question is that of an item by what words in a row do not tell: final answers,
+brackets, figures.
 
 >>> nothing = np.empty(0, np.uint64), np.empty(0, np.uint8)
 >>> item, other = (Problem(text, "", *nothing) for text in (r"Simplify $\frac{t+1}{t}$.", r"Simplify $t+\frac1t$."))
@@ -16,7 +17,13 @@ import numpy as np
 
 from dreamer_study.pipeline.decontaminate.agreement import VARIABLES
 from dreamer_study.pipeline.decontaminate.omissions import figures, without_figures
-from dreamer_study.pipeline.decontaminate.settings import EXACT, FORMULA, OVERLAP, REPHRASED, TEMPLATE
+from dreamer_study.pipeline.decontaminate.settings import (
+    EXACT,
+    FORMULA,
+    OVERLAP,
+    REPHRASED,
+    TEMPLATE,
+)
 from dreamer_study.pipeline.text.answers import answer_key
 from dreamer_study.pipeline.text.ngrams import word_id
 from dreamer_study.pipeline.text.normal_form import fold
@@ -31,20 +38,23 @@ each every find for from get gets given had has have he her hers him his how i i
 much must my of off on one or other our out over own per s same she should so some than that the their them then there
 these they this those to too total up was we were what when where which while who will with would you your"""
 _GRAMMAR_IDS = frozenset(map(word_id, _GRAMMAR.split()))
-_LITTLE, _MUCH = (1.2, 8), (2.0, 16)  # a question may have so many times the words of an item, and so many more
+# a question may have so many times the words of an item, and so many more
+_LITTLE, _MUCH = (1.2, 8), (2.0, 16)
 _MOST, _HALF = 0.8, 0.5  # of the content words of an item
 _STORY_WORDS = 10  # of letters: the least of a word problem
-_LEAST_SHARED = 8  # content words that a rephrased problem shares with the item: problems of one template share fewer
+# content words that a rephrased problem shares with the item: problems of one template share fewer
+_LEAST_SHARED = 8
 _LEAST_NUMBERS = 2  # of a rephrased problem
 _EQUALS, _LETTERS = word_id("="), np.array(sorted(VARIABLES), np.uint64)
 
 
 class Problem:
-    """Hold what tells a problem, of an item or a document, from others: its text as it stands, its answer, its words.
+    """Hold what tells a problem, of an item or a document, from others: its text as it stands, its
+    answer, its words.
 
-    `answer` is the key of the answer, "" for a letter that may name an option. `sequence` are the numbers, `numbers`
-    the same in any order but for 1, which may be a word, `content` the words beyond grammar, `formula` numbers, signs
-    and variables.
+    `answer` is the key of the answer, "" for a letter that may name an option. `sequence` are the
+    numbers, `numbers` the same in any order but for 1, which may be a word, `content` the words
+    beyond grammar, `formula` numbers, signs and variables.
     """
 
     def __init__(self, text: str, answer: str, ids: np.ndarray, kinds: np.ndarray) -> None:
@@ -52,11 +62,19 @@ class Problem:
         self.text, self.ids, self.kinds, self.length = text, ids, kinds, len(text.split())
         self.answer = key if len(key.strip("() ")) > 1 or key.isdigit() else ""
 
-    numbers = cached_property(lambda self: Counter(number for number in self.sequence if number != ONE))
-    content = cached_property(lambda self: frozenset(self.ids[self.kinds == LETTERS].tolist()) - _GRAMMAR_IDS)
-    sequence = cached_property(lambda self: self.ids[(self.kinds == NUMBER) | (self.ids == ONE)].tolist())
+    numbers = cached_property(
+        lambda self: Counter(number for number in self.sequence if number != ONE)
+    )
+    content = cached_property(
+        lambda self: frozenset(self.ids[self.kinds == LETTERS].tolist()) - _GRAMMAR_IDS
+    )
+    sequence = cached_property(
+        lambda self: self.ids[(self.kinds == NUMBER) | (self.ids == ONE)].tolist()
+    )
     formula = cached_property(
-        lambda self: self.ids[((self.kinds >= NUMBER) | np.isin(self.ids, _LETTERS)) & (self.ids != _EQUALS)].tolist()
+        lambda self: self.ids[
+            ((self.kinds >= NUMBER) | np.isin(self.ids, _LETTERS)) & (self.ids != _EQUALS)
+        ].tolist()
     )
 
     @cached_property
@@ -72,35 +90,52 @@ class Problem:
         return Counter(_IN_BRACKETS.findall(plain)), re.sub("[(){}]", "", plain)
 
     def brackets_differ(self, other: Problem) -> bool:
-        """Test whether an expression in brackets of one problem stands without brackets in the other."""
+        """Test whether an expression in brackets of one problem stands without brackets in the
+        other."""
         (ours, mine), (theirs, their) = self._brackets, other._brackets
-        return any(group in their for group in ours - theirs) or any(group in mine for group in theirs - ours)
+        return any(group in their for group in ours - theirs) or any(
+            group in mine for group in theirs - ours
+        )
 
     def resembles(self, other: Problem) -> bool:
-        """Test whether the other problem has half of the content words of this one: much faster than to align both."""
+        """Test whether the other problem has half of the content words of this one: much faster
+        than to align both."""
         return len(self.content & other.content) >= _HALF * len(self.content)
 
 
 def judge(item: Problem, asked: Problem, grade: str | None) -> str | None:
-    """Return the grade in which the question `asked` holds the item, given the grade by words, None for none."""
+    """Return the grade in which the question `asked` holds the item, given the grade by words, None
+    for none."""
     same = "" != item.answer == asked.answer
     most, more = _LITTLE if grade in (EXACT, OVERLAP) else _MUCH
     if not item.resembles(asked) or asked.length > most * item.length + more:
         return grade  # the item may stand elsewhere in the document
     if grade in (EXACT, OVERLAP):
-        differ = all(key and not key.replace(" ", "").isalpha() for key in (item.answer, asked.answer))
+        differ = all(
+            key and not key.replace(" ", "").isalpha() for key in (item.answer, asked.answer)
+        )
         drawn = item.numbers.total() < 2 and any(map(str.isdigit, figures(item.text)))
         other = not same and (differ or drawn or item.brackets_differ(asked))
-        return TEMPLATE if other and "".join(item.text.split()) not in "".join(asked.text.split()) else grade
+        return (
+            TEMPLATE
+            if other and "".join(item.text.split()) not in "".join(asked.text.split())
+            else grade
+        )
     if not same or not item.numbers or not item.numbers <= asked.numbers:
         return grade
     ours, theirs = (one.sequence if item.is_story else one.formula for one in (item, asked))
     shared = len(item.content & asked.content)
     more = len(theirs) - len(ours)  # numbers, which may stand in one place, as of a sentence more
-    fits = any(ours[:at] + theirs[at : at + more] + ours[at:] == theirs for at in range(len(ours) + 1))
+    fits = any(
+        ours[:at] + theirs[at : at + more] + ours[at:] == theirs for at in range(len(ours) + 1)
+    )
     fits = fits and (more == 0 or shared >= _LEAST_SHARED)
     if fits and shared >= _MOST * len(item.content):
         return OVERLAP
-    if shared < _LEAST_SHARED or item.numbers.total() < _LEAST_NUMBERS or item.numbers != asked.numbers:
+    if (
+        shared < _LEAST_SHARED
+        or item.numbers.total() < _LEAST_NUMBERS
+        or item.numbers != asked.numbers
+    ):
         return grade
     return REPHRASED if item.is_story else FORMULA

@@ -1,4 +1,5 @@
-r"""Leave out of a text what a copy often lacks: figures, calculator annotations, and closing sentences on the format.
+r"""Leave out of a text what a copy often lacks: figures, calculator annotations, and closing
+sentences on the format.
 
 >>> without_figures("Find AB. [asy] draw((0,0)--(4,3)); [/asy] It is 3+4=<<3+4=7>>7.\n#### 7")
 'Find AB.   It is 3+4= 7.\n '
@@ -19,33 +20,39 @@ import pyarrow.compute as pc
 FIGURE = (
     r"(?s)\[asy\].{0,9000}?\[/asy\]|<(asy|svg)\b[^>]{0,999}>.{0,9000}?</(asy|svg)>|<img\b[^>]{0,9000}>"
     r"|!\[[^\]\n]{0,500}\]\([^)\s]{0,9000}\)|\\begin\{(asy|tikzpicture|picture)\}.{0,9000}?\\end\{(asy|tikzpicture|picture)\}"
-    r"|\\includegraphics(\[[^\]]*\])?\{[^}]*\}|<<[^<>\n]{1,200}=[^<>\n]{1,80}>>|####[ \t]*[^\s\n]{1,30}[ \t]*(?=\n|$)"
+    r"|\\includegraphics(\[[^\]]*\])?\{[^}]*\}|<<[^<>\n]{1,200}=[^<>\n]{1,80}>>|"
+    r"####[ \t]*[^\s\n]{1,30}[ \t]*(?=\n|$)"
 )
 _MARKS = r"\[asy\]|<asy|<svg|<img|!\[|\\begin\{(asy|tikz|pict)|\\includegraphics|<<|####"
 _FIGURE = re.compile(FIGURE)
 _PLAIN_END = r"[.?!][\"'$)\]]*(\s+)"
 _SENTENCE_END = re.compile(_PLAIN_END)
-_MATHEMATICS_OR_END = re.compile(  # mathematics as a whole: only behind its last full stop may a sentence end
+# mathematics as a whole: only behind its last full stop may a sentence end
+_MATHEMATICS_OR_END = re.compile(
     r"(?:\\\$|\$\$[^$]*\$\$|\$(?=\S)[^$]*(?<=[^\s\\])\$(?!\d)|(?s:\\\[.{0,999}?\\\]|\\\(.{0,999}?\\\)))"
     rf"(?:(?:(?<=[.?!]\$)|(?<=[.?!]\\[\])]))(\s+))?|{_PLAIN_END}"
 )
 _ASKS = re.compile(
-    r"\?\s*$|\b(find|compute|calculate|determine|evaluate|solve|prove|estimate|what|which|who|why|how)\b", re.IGNORECASE
+    r"\?\s*$|\b(find|compute|calculate|determine|evaluate|solve|prove|estimate|what|which|who|why|how)\b",
+    re.IGNORECASE,
 )
 _TELLS = re.compile(
-    r"\s*(express|write|list|name|give|state|tell|show that|simplify|factor|expand)\b|\$|\\\(|=", re.IGNORECASE
+    r"\s*(express|write|list|name|give|state|tell|show that|simplify|factor|expand)\b|\$|\\\(|=",
+    re.IGNORECASE,
 )
 _DIGITS = re.compile(r"\d+")
 _ASKS_FOR_FORM = re.compile(
-    r"(please |and )?((express|give|enter|write|round|put|provide|simplify|state|leave|report|type|use|submit|list"
-    r"|specify|separate|your|the)\b.*\banswers?\b|round (it |off )?to\b|answers? (as|in|to|with|should|must)\b)",
+    r"(please |and )?((express|give|enter|write|round|put|provide|simplify|state|leave|report|type"
+    r"|use|submit|list|specify|separate|your|the)\b.*\banswers?\b|round (it |off )?to\b"
+    r"|answers? (as|in|to|with|should|must)\b)",
     re.IGNORECASE | re.DOTALL,
 )
 _FREQUENT = 5  # different texts with one closing sentence: a phrase of the set
 
 
 def without_figures(text: str) -> str:
-    """Replace figures in Asymptote, TikZ, SVG or as a link, annotations `<<3+4=7>>` and the line `#### 7` by blanks."""
+    """Replace figures in Asymptote, TikZ, SVG or as a link, annotations `<<3+4=7>>` and the line
+    `#### 7` by blanks."""
     return _FIGURE.sub(" ", text)
 
 
@@ -65,16 +72,20 @@ def column_without_figures(texts: pa.Array) -> pa.Array:
 
 @lru_cache(1 << 14)
 def sentences(text: str) -> list[str]:
-    """Split a text behind full stops, question and exclamation marks, but not within mathematics."""
+    """Split a text behind full stops, question and exclamation marks, but not within
+    mathematics."""
     pattern = _MATHEMATICS_OR_END if "$" in text or "\\" in text else _SENTENCE_END
     ends = [end.end() for end in pattern.finditer(text) if end.lastindex]
     return [
-        text[start:end] for start, end in zip([0, *ends], [*ends, len(text)], strict=True) if text[start:end].strip()
+        text[start:end]
+        for start, end in zip([0, *ends], [*ends, len(text)], strict=True)
+        if text[start:end].strip()
     ]
 
 
 def without_closing(texts: Sequence[str]) -> list[str]:
-    """Remove closing sentences on the form of the answer, or that close several of these texts, if they ask nothing.
+    """Remove closing sentences on the form of the answer, or that close several of these texts, if
+    they ask nothing.
 
     The first sentence always stays.
     """

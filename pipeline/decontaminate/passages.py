@@ -1,7 +1,9 @@
-"""Read the passages of benchmark items: an item's question, and its answer and solution where these are texts.
+"""Read the passages of benchmark items: an item's question, and its answer and solution where these
+are texts.
 
-Figures and closing sentences on the format of the answer are left out. A question with options whose stem alone could
-be anybody's ("Which of the following is true?") is found only together with its options, in any order.
+Figures and closing sentences on the format of the answer are left out. A question with options
+whose stem alone could be anybody's ("Which of the following is true?") is found only together with
+its options, in any order.
 """
 
 from __future__ import annotations
@@ -15,7 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dreamer_study.pipeline.decontaminate.omissions import column_without_figures, sentences, without_closing
+from dreamer_study.pipeline.decontaminate.omissions import (
+    column_without_figures,
+    sentences,
+    without_closing,
+)
 from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
 from dreamer_study.pipeline.text.arrays import bounds, ranges
 from dreamer_study.pipeline.text.ngrams import sequence_ids
@@ -32,10 +38,11 @@ Options = tuple[tuple[int, ...], ...]  # of word ids
 
 @dataclass(frozen=True)
 class Passages:
-    """Hold P passages in flat arrays: `items` and `kinds` int64 [P], the words' `ids` and `word_kinds` at `offsets`.
+    """Hold P passages in flat arrays: `items` and `kinds` int64 [P], the words' `ids` and
+    `word_kinds` at `offsets`.
 
-    `last` int64 [P] are the numbers of words of the questions' last sentences. `options` are the word ids of the
-    options, for passages that are found only with these.
+    `last` int64 [P] are the numbers of words of the questions' last sentences. `options` are the
+    word ids of the options, for passages that are found only with these.
     """
 
     items: np.ndarray
@@ -48,7 +55,8 @@ class Passages:
 
 
 def read_passages(items: pa.Table, settings: DecontaminationSettings) -> Passages:
-    """Read questions of any length, and answers and solutions of `settings.shortest_answer` words and more."""
+    """Read questions of any length, and answers and solutions of `settings.shortest_answer` words
+    and more."""
     columns = [_texts(items, name) for name in ("question", "answer", "solution")]
     questions = columns[QUESTION] = without_closing(columns[QUESTION])
     texts = [text for column in columns for text in column]
@@ -61,7 +69,9 @@ def read_passages(items: pa.Table, settings: DecontaminationSettings) -> Passage
     offsets = bounds(sizes)
     inside, _ = ranges(offsets[found], offsets[found + 1])
     passages = Passages(item, kind, bounds(sizes[found]), ids[inside], kinds[inside], last, {})
-    return replace(passages, options=_needed_options(passages, questions, _texts(items, "options"), settings))
+    return replace(
+        passages, options=_needed_options(passages, questions, _texts(items, "options"), settings)
+    )
 
 
 def _texts(items: pa.Table, name: str) -> list[str]:
@@ -72,7 +82,10 @@ def _texts(items: pa.Table, name: str) -> list[str]:
 
 def _words(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Split texts into words: the number of words of each text, ids and kinds of all words."""
-    blocks = [read_numbers(words) for _, words in word_blocks(text_column(pa.array([*texts, ""], pa.string())))]
+    blocks = [
+        read_numbers(words)
+        for _, words in word_blocks(text_column(pa.array([*texts, ""], pa.string())))
+    ]
     parts = ((np.diff(words.offsets), words.ids, words.kinds) for words in blocks)
     sizes, ids, kinds = (np.concatenate(column) for column in zip(*parts, strict=True))
     return sizes[:-1], ids, kinds
@@ -81,10 +94,15 @@ def _words(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _needed_options(
     passages: Passages, questions: list[str], options: list[str], settings: DecontaminationSettings
 ) -> dict[int, Options]:
-    """Find the stems that say nothing without their options: short ones, and those that many items share."""
+    """Find the stems that say nothing without their options: short ones, and those that many items
+    share."""
     sequences = sequence_ids(passages.ids, passages.offsets[:-1], passages.offsets[1:]).tolist()
     numbers = bounds(passages.word_kinds == NUMBER)[passages.offsets]
-    asked = [p for p in np.flatnonzero(passages.kinds == QUESTION).tolist() if options[passages.items[p]].strip()]
+    asked = [
+        p
+        for p in np.flatnonzero(passages.kinds == QUESTION).tolist()
+        if options[passages.items[p]].strip()
+    ]
     sets: dict[int, set[frozenset[str]]] = {}
     for p in asked:
         sets.setdefault(sequences[p], set()).add(frozenset(options[passages.items[p]].split("\n")))

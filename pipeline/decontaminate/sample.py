@@ -1,6 +1,7 @@
 """Sample documents evenly from every source, so that the order of the sources decides nothing.
 
-Of each source, the row groups are read whose smallest id has the smallest hashes, and rows evenly from each.
+Of each source, the row groups are read whose smallest id has the smallest hashes, and rows evenly
+from each.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _LEAST_OF_SOURCE = 500  # documents
 
 
 class RowGroup(NamedTuple):
-    """A row group of one shard: the hash of its smallest id (which Parquet's statistics tell), shard, number, rows."""
+    """A row group of one shard: the hash of its smallest id (which Parquet's statistics tell),
+    shard, number, rows."""
 
     rank: bytes
     path: Path
@@ -29,8 +31,11 @@ class RowGroup(NamedTuple):
     size: int
 
 
-def sample_documents(files: Sequence[Shard], documents: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield batches of about `documents` documents in all: of each source its share, at least a few hundred.
+def sample_documents(
+    files: Sequence[Shard], documents: int, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches of about `documents` documents in all: of each source its share, at least a few
+    hundred.
 
     The sample depends on the documents of each source, not on the order of sources.
     """
@@ -46,17 +51,26 @@ def sample_documents(files: Sequence[Shard], documents: int, columns: Sequence[s
         share = min(wanted / sum(group.size for group in chosen), 1)
         for group in chosen:
             rows = max(round(share * group.size), 1)
-            table = pa.Table.from_batches(read_shard(group.path, columns=columns, row_groups=[group.number]))
-            yield from table.take(pa.array(np.arange(rows) * group.size // rows)).combine_chunks().to_batches()
+            table = pa.Table.from_batches(
+                read_shard(group.path, columns=columns, row_groups=[group.number])
+            )
+            yield from (
+                table.take(pa.array(np.arange(rows) * group.size // rows))
+                .combine_chunks()
+                .to_batches()
+            )
 
 
 def _row_groups(files: Sequence[Shard]) -> Iterator[tuple[str, RowGroup]]:
-    """List the row groups by source; a row group of several sources counts as one of its first source by name."""
+    """List the row groups by source; a row group of several sources counts as one of its first
+    source by name."""
     for shard in files:
         with open_shard(shard.path) as file:
             names = file.schema_arrow.names
             for number in range(file.num_row_groups):
                 group = file.metadata.row_group(number)
-                source, first = (str(group.column(names.index(name)).statistics.min) for name in ("source", "id"))
+                source, first = (
+                    str(group.column(names.index(name)).statistics.min) for name in ("source", "id")
+                )
                 rank = hashlib.blake2b(first.encode(), digest_size=8).digest()
                 yield source, RowGroup(rank, shard.path, number, group.num_rows)

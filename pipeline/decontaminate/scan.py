@@ -1,8 +1,9 @@
 """Scan documents for the passages of an item index.
 
-A passage is found in one of the grades that `DecontaminationSettings` explains: word for word (`copies` of the index),
-edited (`agreement`), or by its numbers and final answer (`judgement`). Documents are compared where they hold
-particular n-grams of a passage, or where their question has exactly the numbers of a passage and about its length.
+A passage is found in one of the grades that `DecontaminationSettings` explains: word for word
+(`copies` of the index), edited (`agreement`), or by its numbers and final answer (`judgement`).
+Documents are compared where they hold particular n-grams of a passage, or where their question has
+exactly the numbers of a passage and about its length.
 
 >>> from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
 >>> item = "Ann has 3 red pens and 4 blue cups in her bag, and Ben has none at all"
@@ -38,10 +39,12 @@ from dreamer_study.pipeline.text.ngrams import gathered_ids
 from dreamer_study.pipeline.text.number_words import read_numbers
 from dreamer_study.pipeline.text.words import Words, number_sums, text_column, word_blocks
 
-_LENGTHS_APART = 0.3  # of a passage's words, by which a question with its numbers may be longer or shorter
+# of a passage's words, by which a question with its numbers may be longer or shorter
+_LENGTHS_APART = 0.3
 BLOCK_BYTES = 1 << 19  # of text; few documents of a block have anything in common with an item
 Pair = tuple[int, int]  # document in a block, passage
-Found = dict[Pair, tuple[str | None, float]]  # grade, None where only `judge` may find one, and coverage
+# grade, None where only `judge` may find one, and coverage
+Found = dict[Pair, tuple[str | None, float]]
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,17 @@ class Match:
     coverage: float
 
 
-def search(index: ItemIndex, questions: pa.Array, responses: pa.Array, answers: pa.Array) -> Iterator[Match]:
+def search(
+    index: ItemIndex, questions: pa.Array, responses: pa.Array, answers: pa.Array
+) -> Iterator[Match]:
     """Find all passages of a settled index in a batch of documents; `Match.document` is the row."""
     texts, question_bytes = _texts(questions, responses)
     for rows, block in word_blocks(texts, BLOCK_BYTES):
         words = read_numbers(block)
-        first, ends = words.offsets[:-1], np.searchsorted(words.starts, question_bytes[rows] + words.text_offsets[:-1])
+        first, ends = (
+            words.offsets[:-1],
+            np.searchsorted(words.starts, question_bytes[rows] + words.text_offsets[:-1]),
+        )
         ends = np.where(ends > first, ends, words.offsets[1:])  # without a question, the whole text
         asked = _problems(words, ends, [column[rows] for column in (questions, responses, answers)])
         documents, grams, at = index.hits(words)
@@ -85,42 +93,65 @@ def searched_text(questions: pa.Array, responses: pa.Array) -> pa.Array:
 def _texts(questions: pa.Array, responses: pa.Array) -> tuple[pa.Array, np.ndarray]:
     """Join questions and responses to one text each, and count the bytes of each question in it."""
     folded = searched_text(questions, pa.nulls(len(questions), pa.string()))
-    return searched_text(folded, responses), pc.binary_length(folded).to_numpy(zero_copy_only=False) - 1
+    return (
+        searched_text(folded, responses),
+        pc.binary_length(folded).to_numpy(zero_copy_only=False) - 1,
+    )
 
 
 def _whole_copies(
-    index: ItemIndex, words: Words, ends: np.ndarray, documents: np.ndarray, passages: np.ndarray, starts: np.ndarray
+    index: ItemIndex,
+    words: Words,
+    ends: np.ndarray,
+    documents: np.ndarray,
+    passages: np.ndarray,
+    starts: np.ndarray,
 ) -> list[Pair]:
-    """Select of the passages found word for word those that say enough alone, or with the options beside them."""
+    """Select of the passages found word for word those that say enough alone, or with the options
+    beside them."""
     long = index.lengths[passages] >= index.settings.few_words
     found = []
     pairs = zip(long.tolist(), documents.tolist(), passages.tolist(), starts.tolist(), strict=True)
     for sure, document, passage, start in pairs:
-        stop, inside = start + int(index.lengths[passage]), slice(*words.offsets[document : document + 2].tolist())
+        stop, inside = (
+            start + int(index.lengths[passage]),
+            slice(*words.offsets[document : document + 2].tolist()),
+        )
         if not sure and not (start == inside.start and stop == ends[document]):
             telling = index.numbers[passage] or passage in index.options
             if not (telling and stands_alone(words, start, stop, inside)):
                 continue
-        if passage in index.options and not index.passage_at(passage).has_options(words, slice(stop, inside.stop)):
+        if passage in index.options and not index.passage_at(passage).has_options(
+            words, slice(stop, inside.stop)
+        ):
             continue
         found.append((document, passage))
     return found
 
 
 def _whole_questions(index: ItemIndex, words: Words, ends: np.ndarray) -> Iterable[Pair]:
-    """Find short questions that equal a short question of an item; longer ones are found as copies."""
+    """Find short questions that equal a short question of an item; longer ones are found as
+    copies."""
     first = words.offsets[:-1]
     short = np.flatnonzero((ends > first) & (ends < first + index.settings.short_words))
     documents, places = index.whole_table.find(gathered_ids(words.ids, first[short], ends[short]))
     for document, passage in _pairs(short[documents], index.whole_passages[places]):
-        if index.passage_at(passage).has_options(words, slice(int(ends[document]), int(words.offsets[document + 1]))):
+        if index.passage_at(passage).has_options(
+            words, slice(int(ends[document]), int(words.offsets[document + 1]))
+        ):
             yield document, passage
 
 
 def _covered(
-    index: ItemIndex, words: Words, documents: np.ndarray, grams: np.ndarray, at: np.ndarray, exact: Found
+    index: ItemIndex,
+    words: Words,
+    documents: np.ndarray,
+    grams: np.ndarray,
+    at: np.ndarray,
+    exact: Found,
 ) -> Found:
-    """Grade the documents that hold enough particular n-grams of a passage; `exact` pairs are left out."""
+    """Grade the documents that hold enough particular n-grams of a passage; `exact` pairs are left
+    out."""
     particular = index.particular[grams]
     documents, grams, at = documents[particular], grams[particular], at[particular]
     met, passages, counts = index.masked.common(documents, grams)
@@ -140,7 +171,8 @@ def _covered(
 def _same_numbers(
     index: ItemIndex, words: Words, ends: np.ndarray, asked: Callable[[int], Problem], known: Found
 ) -> Found:
-    """Compare the questions that have all the numbers of a passage and no others: copies, and what `judge` may find.
+    """Compare the questions that have all the numbers of a passage and no others: copies, and what
+    `judge` may find.
 
     Pairs that are a copy in `known` are left out; its others are returned too.
     """
@@ -158,7 +190,10 @@ def _same_numbers(
             item, problem = index.problem_at(passage), asked(document)
             if not (alike or "" != item.answer == problem.answer) or not item.resembles(problem):
                 continue
-            target, question = index.passage_at(passage), slice(int(first[document]), int(ends[document]))
+            target, question = (
+                index.passage_at(passage),
+                slice(int(first[document]), int(ends[document])),
+            )
             text = slice(question.start, int(words.offsets[document + 1]))
             if alike and target.is_copy(words, question, text):
                 grade = OVERLAP
@@ -166,8 +201,11 @@ def _same_numbers(
     return found
 
 
-def _problems(words: Words, ends: np.ndarray, columns: Sequence[pa.Array]) -> Callable[[int], Problem]:
-    """Return a function that describes the question of a document of a block; the columns are those of `search`."""
+def _problems(
+    words: Words, ends: np.ndarray, columns: Sequence[pa.Array]
+) -> Callable[[int], Problem]:
+    """Return a function that describes the question of a document of a block; the columns are those
+    of `search`."""
 
     @cache
     def problem(document: int) -> Problem:

@@ -1,19 +1,26 @@
-"""Deduplicate whole documents (question and response): exact duplicates, near duplicates, a cap per question.
+"""Deduplicate whole documents (question and response): exact duplicates, near duplicates, a cap per
+question.
 
-1. sign: a key of each document's normal text and what decides who survives (`exact`), and the band hashes of most of
-   the documents that need them: source by source, so that a new source leaves the others as they are (`signing`).
-2. exact duplicates: DuckDB groups the keys; of equal documents the best one is kept (`document_table`).
-3. candidates: n-grams -> MinHash signatures -> band hashes -> equal hashes (`minhash`, `near`); only of documents
+1. sign: a key of each document's normal text and what decides who survives (`exact`), and the band
+hashes of most of
+   the documents that need them: source by source, so that a new source leaves the others as they
+   are (`signing`).
+2. exact duplicates: DuckDB groups the keys; of equal documents the best one is kept
+(`document_table`).
+3. candidates: n-grams -> MinHash signatures -> band hashes -> equal hashes (`minhash`, `near`);
+only of documents
    that share all their digits with another one, as no others have equal numbers.
-4. verify: exact Jaccard similarity of the candidates' n-grams, and the guards (`near`, `contradictions`).
+4. verify: exact Jaccard similarity of the candidates' n-grams, and the guards (`near`,
+`contradictions`).
    Numbers that only label a problem, in a book or a contest, are left out of all this (`signing`).
 5. cluster: connected components; the best document of each is kept (`near`).
 6. write: kept and dropped documents, shard by shard.
 
-Of a group the document survives that comes first by source (order of `sources`), then by having an answer, then by the
-longer text (white space not counted), then by id. The result depends neither on the number of processes nor on the
-order of files. Documents of fewer words than an n-gram, or of fewer than 20 bytes, are compared as a whole only, the
-latter with their variables in their case (`exact`).
+Of a group the document survives that comes first by source (order of `sources`), then by having an
+answer, then by the longer text (white space not counted), then by id. The result depends neither on
+the number of processes nor on the order of files. Documents of fewer words than an n-gram, or of
+fewer than 20 bytes, are compared as a whole only, the latter with their variables in their case
+(`exact`).
 """
 
 from __future__ import annotations
@@ -32,7 +39,13 @@ from dreamer_study.pipeline.dedup.document_table import REASONS, DocumentTable
 from dreamer_study.pipeline.dedup.near import find_near
 from dreamer_study.pipeline.dedup.settings import DedupSettings
 from dreamer_study.pipeline.dedup.signing import sign_source
-from dreamer_study.pipeline.storage.documents import DocumentWriter, Shard, find_shards, numbered_batches, sum_counts
+from dreamer_study.pipeline.storage.documents import (
+    DocumentWriter,
+    Shard,
+    find_shards,
+    numbered_batches,
+    sum_counts,
+)
 from dreamer_study.pipeline.storage.parallel import Progress, Run, memory_bytes, quiet, workers
 from dreamer_study.pipeline.storage.resumable import resumable_parts, write_document_shard
 
@@ -51,15 +64,17 @@ def deduplicate(
     """Remove duplicates among the documents of all `sources`, whose order is their priority.
 
     Writes `documents/`, `dropped/` (because: the id of the document kept instead) and, for audit,
-    `near_duplicates.parquet` (id, because, similarity) under `output`. Finished parts lie in `unfinished/` of `output`
-    until the end, about 200 bytes per document and 16 per word of a candidate; a killed stage goes on from them.
-    `signed` are the outputs of `sign_source`, one for each of `sources` and made with `settings.signing`; without them
-    the documents are signed here. `cluster` as in `pipeline.storage.parallel.workers`.
+    `near_duplicates.parquet` (id, because, similarity) under `output`. Finished parts lie in
+    `unfinished/` of `output` until the end, about 200 bytes per document and 16 per word of a
+    candidate; a killed stage goes on from them.
+    `signed` are the outputs of `sign_source`, one for each of `sources` and made with
+    `settings.signing`; without them the documents are signed here. `cluster` as in
+    `pipeline.storage.parallel.workers`.
 
-    Returns "counts", "candidates" (pairs compared), "verified" (near duplicates found), "refused" (pairs alike but for
-    a guard, by guard), "drifted" (near duplicates below the threshold to the document kept, joined through others)
-    and "clusters" (number by size).
-    Raises InputError for a shard that cannot be read, for a memory size that makes no sense and for a full disk.
+    Returns "counts", "candidates" (pairs compared), "verified" (near duplicates found), "refused"
+    (pairs alike but for a guard, by guard), "drifted" (near duplicates below the threshold to the
+    document kept, joined through others) and "clusters" (number by size). Raises InputError for a
+    shard that cannot be read, for a memory size that makes no sense and for a full disk.
     """
     output = Path(output)
     files = find_shards(sources)
@@ -75,7 +90,9 @@ def deduplicate(
             table.rank(_files_of(signed, "keys", files))
             progress(0.2, "exact duplicates")
             if settings.near:
-                found = find_near(table, output, settings, _files_of(signed, "bands", files), run, progress)
+                found = find_near(
+                    table, output, settings, _files_of(signed, "bands", files), run, progress
+                )
             table.decide(settings.responses_per_question)
         counts = []
         for written in run(_write, _plans(table, output)):
@@ -85,7 +102,12 @@ def deduplicate(
 
 
 def _sign_all(
-    sources: Sequence[Path], folder: Path, settings: DedupSettings, memory: int, run: Run, progress: Progress
+    sources: Sequence[Path],
+    folder: Path,
+    settings: DedupSettings,
+    memory: int,
+    run: Run,
+    progress: Progress,
 ) -> list[Path]:
     """Sign the documents of all sources into `folder`."""
     signed = []
@@ -97,9 +119,12 @@ def _sign_all(
 
 
 def _files_of(signed: Sequence[Path], kind: str, files: Sequence[Shard]) -> list[Path]:
-    """List the files with the keys or band hashes of these shards, in order; none of band hashes for `near=False`."""
+    """List the files with the keys or band hashes of these shards, in order; none of band hashes
+    for `near=False`."""
     found = [path for folder in signed for path in sorted((folder / kind).glob("*.parquet"))]
-    assert len(found) == len(files) or not found, f"{len(found)} files of {kind} for {len(files)} shards"
+    assert len(found) == len(files) or not found, (
+        f"{len(found)} files of {kind} for {len(files)} shards"
+    )
     return found
 
 
@@ -111,10 +136,13 @@ def _plans(table: DocumentTable, output: Path) -> Iterator[tuple]:
 
 
 def _write(shard: Shard, number: int, decided: Path, output: Path, folder: Path) -> dict[str, Any]:
-    """Write the kept and the dropped documents of a shard; `decided` lists what is dropped. Returns the counts."""
+    """Write the kept and the dropped documents of a shard; `decided` lists what is dropped. Returns
+    the counts."""
     table = pq.read_table(decided)
     docs, because = table["doc"].to_numpy(), table["because"].combine_chunks()
-    reasons = pa.DictionaryArray.from_arrays(table["reason"].combine_chunks(), pa.array(REASONS)).cast(pa.string())
+    reasons = pa.DictionaryArray.from_arrays(
+        table["reason"].combine_chunks(), pa.array(REASONS)
+    ).cast(pa.string())
 
     def write(writer: DocumentWriter) -> None:
         for first, batch in numbered_batches(shard):

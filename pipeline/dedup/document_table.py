@@ -1,11 +1,13 @@
-"""Keep the documents of one run in DuckDB, out of core: their ranks, what is dropped, and what each gave way to.
+"""Keep the documents of one run in DuckDB, out of core: their ranks, what is dropped, and what each
+gave way to.
 
-`doc` is a document's place in reading order. `node` is its rank by the rule that decides who survives: priority of the
-source, then quality, then id. The smallest node of a group is its survivor, so that nothing depends on the order of
-files or the number of processes.
+`doc` is a document's place in reading order. `node` is its rank by the rule that decides who
+survives: priority of the source, then quality, then id. The smallest node of a group is its
+survivor, so that nothing depends on the order of files or the number of processes.
 
-Example: of the documents `a`, `B`, `b` of one source, `B` and `b` have equal text but for case, and only `b` has an
-answer. `rank` numbers b=0, B=1, a=2 and drops B; `dropped` returns the row (doc 1, reason 0, because "b").
+Example: of the documents `a`, `B`, `b` of one source, `B` and `b` have equal text but for case, and
+only `b` has an answer. `rank` numbers b=0, B=1, a=2 and drops B; `dropped` returns the row (doc 1,
+reason 0, because "b").
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from dreamer_study.pipeline.storage.documents import Shard
 
 EXACT, NEAR, TOO_MANY = REASONS = ("exact_duplicate", "near_duplicate", "too_many_responses")
 
-_SHARDS = "(select unnest($files) as filename, unnest($starts) as start, unnest($sources) as priority)"
+_SHARDS = (
+    "(select unnest($files) as filename, unnest($starts) as start, unnest($sources) as priority)"
+)
 _RANK = f"""create table ranked as with shards as {_SHARDS}, documents as
     (select start + file_row_number as doc, priority, keys.* exclude (filename, file_row_number)
     from read_parquet($files, filename=true, file_row_number=true) as keys join shards using (filename))
@@ -62,7 +66,8 @@ class DocumentTable:
         self.files, self.folder = files, folder
         database = folder / "clusters.duckdb"
         for old in (database, folder / "clusters.duckdb.wal"):
-            old.unlink(missing_ok=True)  # of a killed attempt: the table is made again from the finished parts
+            # of a killed attempt: the table is made again from the finished parts
+            old.unlink(missing_ok=True)
         self.connection = duckdb.connect(
             database,
             config={
@@ -71,7 +76,9 @@ class DocumentTable:
                 "preserve_insertion_order": False,
             },
         )
-        self.connection.execute("pragma disable_checkpoint_on_shutdown; pragma disable_progress_bar")
+        self.connection.execute(
+            "pragma disable_checkpoint_on_shutdown; pragma disable_progress_bar"
+        )
         self.connection.execute("create table pairs (earlier bigint, later bigint)")
 
     def close(self) -> None:
@@ -79,66 +86,95 @@ class DocumentTable:
         self.connection.close()
 
     def rank(self, files: Sequence[Path]) -> None:
-        """Number the documents described in Parquet files, one for each shard, and mark exact duplicates.
+        """Number the documents described in Parquet files, one for each shard, and mark exact
+        duplicates.
 
-        Columns: id, quality, key0, key1 (of the whole text), digits (documents that differ in them are no near
-        duplicates), asked, question0, question1.
+        Columns: id, quality, key0, key1 (of the whole text), digits (documents that differ in them
+        are no near duplicates), asked, question0, question1.
         """
         self.connection.execute(_RANK, _shards(self.files, files))
         for step in (_EXACT, _ALONE, _REMAINING):
             self.connection.execute(step)
 
     def add_signed(self, shards: Sequence[Shard], files: Sequence[Path]) -> None:
-        """Add the band hashes of these shards' remaining documents, from a Parquet file for each shard.
+        """Add the band hashes of these shards' remaining documents, from a Parquet file for each
+        shard.
 
-        Columns: place (of a document in its shard), 0, 1, ... (null where a document has no n-gram).
+        Columns: place (of a document in its shard), 0, 1, ... (null where a document has no
+        n-gram).
         """
-        for step in ("create table if not exists signed as from ({}) limit 0", "insert into signed {}"):
+        for step in (
+            "create table if not exists signed as from ({}) limit 0",
+            "insert into signed {}",
+        ):
             self.connection.execute(step.format(_SIGNED), _shards(shards, files))
 
     def unsigned(self) -> np.ndarray:
         """Select the remaining documents whose band hashes have not been added: doc, int64 [R]."""
-        return self._columns("select doc from remaining anti join signed using (node) order by doc")[0]
+        return self._columns(
+            "select doc from remaining anti join signed using (node) order by doc"
+        )[0]
 
     def candidates(self, bands: int) -> np.ndarray:
-        """Join the bands: the different pairs int64 [P, 2] of documents that share a hash, smaller node first, sorted.
+        """Join the bands: the different pairs int64 [P, 2] of documents that share a hash, smaller
+        node first, sorted.
 
-        Each document of a bucket is paired with the first one (star) and with the one before it (chain), so that the
-        number of pairs grows with the bucket and not with its square.
+        Each document of a bucket is paired with the first one (star) and with the one before it
+        (chain), so that the number of pairs grows with the bucket and not with its square.
         """
         for band in range(bands):
             self.connection.execute(_MEET.format(band=band))
-        return np.stack(self._columns("select distinct earlier, later from pairs order by all"), axis=1)
+        return np.stack(
+            self._columns("select distinct earlier, later from pairs order by all"), axis=1
+        )
 
     def docs_of(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Select the documents of these nodes in reading order: doc and node, int64 [R] each."""
         wanted = self.connection.from_arrow(pa.table({"node": nodes.ravel()}))
-        found = self.connection.table("ranked").join(wanted, "node", "semi").project("doc, node").order("doc")
+        found = (
+            self.connection.table("ranked")
+            .join(wanted, "node", "semi")
+            .project("doc, node")
+            .order("doc")
+        )
         return tuple(found.fetchnumpy().values())
 
     def ids(self, nodes: np.ndarray) -> pa.Array:
         """Select the ids of these nodes, in their order."""
-        wanted = self.connection.from_arrow(pa.table({"node": nodes, "place": np.arange(len(nodes))}))
+        wanted = self.connection.from_arrow(
+            pa.table({"node": nodes, "place": np.arange(len(nodes))})
+        )
         found = wanted.join(self.connection.table("ranked"), "node").order("place").project("id")
         return found.to_arrow_table()["id"].combine_chunks()
 
     def drop_near(self, nodes: np.ndarray, survivors: np.ndarray) -> None:
         """Mark near duplicates: `nodes[p]` gives way to `survivors[p]`."""
-        rows = pa.table({"node": nodes, "because": survivors, "reason": np.ones(len(nodes), np.uint8)})
+        rows = pa.table(
+            {"node": nodes, "because": survivors, "reason": np.ones(len(nodes), np.uint8)}
+        )
         self.connection.from_arrow(rows).insert_into("dropped")
 
     def decide(self, most: int | None = None) -> None:
-        """Drop the documents beyond `most` of a question; then name a kept document as cause of each dropped one."""
+        """Drop the documents beyond `most` of a question; then name a kept document as cause of
+        each dropped one."""
         if most is not None:
             self.connection.execute(_TOO_MANY, {"most": most})
         self.connection.execute(_DECIDE)
 
     def dropped(self, shard: Shard) -> pa.Table:
-        """Select the documents of a shard that are dropped: doc, reason (place in REASONS), because."""
-        query = "select doc, reason, because from decided where doc >= $first and doc < $stop order by doc"
-        return self.connection.sql(query, params={"first": shard.start, "stop": shard.stop}).to_arrow_table()
+        """Select the documents of a shard that are dropped: doc, reason (place in REASONS),
+        because."""
+        query = (
+            "select doc, reason, because from decided where doc >= $first and doc < $stop order"
+            " by doc"
+        )
+        return self.connection.sql(
+            query, params={"first": shard.start, "stop": shard.stop}
+        ).to_arrow_table()
 
-    def _columns(self, query: str, parameters: Mapping[str, Any] | None = None) -> tuple[np.ndarray, ...]:
+    def _columns(
+        self, query: str, parameters: Mapping[str, Any] | None = None
+    ) -> tuple[np.ndarray, ...]:
         columns: dict[str, Any] = self.connection.execute(query, parameters).fetchnumpy()
         return tuple(columns.values())
 

@@ -19,17 +19,22 @@ from dreamer_study.pipeline.text.words import byte_blocks
 SHORT = 20  # bytes: a row of a formula or a few words
 _UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _BLANK, _WORD = range(1, 3)  # kinds of bytes; 0 for punctuation
-_LOWER = bytes([ord(" ")] * 33 + [*range(33, 256)]).translate(bytes.maketrans(_UPPER, _UPPER.lower()))
+_LOWER = bytes([ord(" ")] * 33 + [*range(33, 256)]).translate(
+    bytes.maketrans(_UPPER, _UPPER.lower())
+)
 _KINDS = bytes(
-    _BLANK if byte == ord(" ") else _WORD if chr(byte).isalnum() or byte >= 128 else 0 for byte in range(256)
+    _BLANK if byte == ord(" ") else _WORD if chr(byte).isalnum() or byte >= 128 else 0
+    for byte in range(256)
 )
 
 
 def exact_keys(texts: pa.Array, literal: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Compute 128-bit keys uint64 [D, 2] of the rows of a `text_column`, and the lengths int64 [D] in bytes.
+    """Compute 128-bit keys uint64 [D, 2] of the rows of a `text_column`, and the lengths int64 [D]
+    in bytes.
 
-    Lengths are those of the normal text, so that white space makes no text longer. In texts of fewer than `literal`
-    bytes a capital that begins no word is a letter of its own: `F(X) = 2X` is not `f(x) = 2x`.
+    Lengths are those of the normal text, so that white space makes no text longer. In texts of
+    fewer than `literal` bytes a capital that begins no word is a letter of its own: `F(X) = 2X` is
+    not `f(x) = 2x`.
     """
     digests, lengths = list[bytes](), list[int]()
     for rows in _normal_rows(texts, literal):
@@ -45,7 +50,9 @@ def _normal_rows(texts: pa.Array, literal: int) -> Iterator[list[bytes]]:
     """
     for _, data, offsets in byte_blocks(texts):
         text = bytearray(data).translate(_LOWER)
-        capital = ((data - np.uint8(ord("A"))) < 26) & np.repeat(np.diff(offsets) < literal, np.diff(offsets))
+        capital = ((data - np.uint8(ord("A"))) < 26) & np.repeat(
+            np.diff(offsets) < literal, np.diff(offsets)
+        )
         capital[:-1] &= (data[1:] - np.uint8(ord("a"))) >= 26
         letters, data = data[capital], np.frombuffer(text, np.uint8)
         data[capital] = letters

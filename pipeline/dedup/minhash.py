@@ -1,10 +1,11 @@
 """Compute MinHash signatures and their band hashes for whole blocks of documents.
 
-datasketch defines the values: its permutations are read at run time, and its `MinHash(num_perm, seed,
-scheme="affine32", hashfunc=int).update_batch(short_ids(ids))` gives the same numbers as `signatures`.
+datasketch defines the values: its permutations are read at run time, and its `MinHash(num_perm,
+seed, scheme="affine32", hashfunc=int).update_batch(short_ids(ids))` gives the same numbers as
+`signatures`.
 
-Two documents share a value of their signatures with the probability of their Jaccard similarity J, and one of b bands
-of r values with 1 - (1 - J^r)^b. Documents that share a band are candidates:
+Two documents share a value of their signatures with the probability of their Jaccard similarity J,
+and one of b bands of r values with 1 - (1 - J^r)^b. Documents that share a band are candidates:
 
 >>> ids = np.array([11, 22, 33, 44, 11, 22, 33, 44, 55, 66], np.uint64) << np.uint64(40)
 >>> first, again, other = signatures(ids, np.array([0, 4, 8, 10]), 4)  # {11..44}, {11..44}, {55, 66}
@@ -23,7 +24,8 @@ from functools import lru_cache
 
 import numpy as np
 
-# datasketch is imported where it is used: it takes half a second, and settings, which every command reads, need none.
+# datasketch is imported where it is used: it takes half a second, and settings, which every command
+# reads, need none.
 EMPTY = np.uint32(0xFFFFFFFF)  # the signature of a document without n-grams
 _BLOCK = 1 << 16  # n-grams permuted at once: the working set stays in the second-level cache
 _LEAST_DETECTION = 0.95
@@ -45,11 +47,13 @@ def permutations(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def signatures(ids: np.ndarray, offsets: np.ndarray, count: int = 128, seed: int = 1) -> np.ndarray:
     """Compute the MinHash signatures uint32 [D, count] of D documents.
 
-    `ids` uint64 [M] are n-gram ids, those of document d at `offsets[d]:offsets[d + 1]`; repeated ids do not matter.
+    `ids` uint64 [M] are n-gram ids, those of document d at `offsets[d]:offsets[d + 1]`; repeated
+    ids do not matter.
     """
     factors, shifts = permutations(count, seed)
     values = short_ids(ids)
-    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):  # the finaliser of MurmurHash3, as in datasketch
+    # the finaliser of MurmurHash3, as in datasketch
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         values ^= values >> np.uint32(shift)
         values *= np.uint32(factor)
     values ^= values >> np.uint32(16)
@@ -75,24 +79,30 @@ def signatures(ids: np.ndarray, offsets: np.ndarray, count: int = 128, seed: int
 
 
 def detection(similarity: float, bands: int, rows: int) -> float:
-    """Compute the probability that two documents of this Jaccard similarity share at least one band."""
+    """Compute the probability that two documents of this Jaccard similarity share at least one
+    band."""
     return 1 - (1 - similarity**rows) ** bands
 
 
 def choose_bands(threshold: float, count: int) -> tuple[int, int]:
-    """Choose bands and rows per band: the longest bands that detect 95 % of the pairs right at the threshold.
+    """Choose bands and rows per band: the longest bands that detect 95 % of the pairs right at the
+    threshold.
 
-    datasketch's own choice balances missed against false candidates and finds 43 % of the pairs at 0.7 with 128
-    permutations (14 bands of 9). Here every candidate is verified, so false ones cost time only.
+    datasketch's own choice balances missed against false candidates and finds 43 % of the pairs at
+    0.7 with 128 permutations (14 bands of 9). Here every candidate is verified, so false ones cost
+    time only.
     """
     fitting = [(count // rows, rows) for rows in range(1, count + 1)]
     return max(
-        (f for f in fitting if detection(threshold, *f) >= _LEAST_DETECTION), key=lambda f: f[1], default=(count, 1)
+        (f for f in fitting if detection(threshold, *f) >= _LEAST_DETECTION),
+        key=lambda f: f[1],
+        default=(count, 1),
     )
 
 
 def band_hashes(signatures: np.ndarray, bands: int, rows: int) -> np.ndarray:
-    """Hash the bands of signatures, uint64 [bands, D]: `rows` values each, as `MinHashLSH(params=(bands, rows))`.
+    """Hash the bands of signatures, uint64 [bands, D]: `rows` values each, as
+    `MinHashLSH(params=(bands, rows))`.
 
     Documents without n-grams share all bands and are no candidates.
     """

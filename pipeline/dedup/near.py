@@ -1,8 +1,9 @@
-"""Find near duplicates: MinHash candidates, verified by exact Jaccard similarity and the guards, then clustered.
+"""Find near duplicates: MinHash candidates, verified by exact Jaccard similarity and the guards,
+then clustered.
 
-Example: documents a, b and c are long problems of equal numbers; b has one word of a exchanged, c has another name. All
-three pairs have a Jaccard similarity above the threshold; the guard "names" refuses (a, c) and (b, c); the cluster
-{a, b} is left, in which b gives way to a; c is kept.
+Example: documents a, b and c are long problems of equal numbers; b has one word of a exchanged, c
+has another name. All three pairs have a Jaccard similarity above the threshold; the guard "names"
+refuses (a, c) and (b, c); the cluster {a, b} is left, in which b gives way to a; c is kept.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dreamer_study.pipeline.dedup.contradictions import Facts, answer_ids, contradictions, facts, function_ids
+from dreamer_study.pipeline.dedup.contradictions import (
+    Facts,
+    answer_ids,
+    contradictions,
+    facts,
+    function_ids,
+)
 from dreamer_study.pipeline.dedup.document_table import DocumentTable
 from dreamer_study.pipeline.dedup.settings import GUARDS, DedupSettings
 from dreamer_study.pipeline.dedup.signing import words_of_documents, write_bands
@@ -28,18 +35,26 @@ AUDIT = "near_duplicates.parquet"
 
 
 def find_near(
-    table: DocumentTable, output: Path, settings: DedupSettings, bands: Sequence[Path], run: Run, progress: Progress
+    table: DocumentTable,
+    output: Path,
+    settings: DedupSettings,
+    bands: Sequence[Path],
+    run: Run,
+    progress: Progress,
 ) -> dict[str, Any]:
     """Mark near duplicates in `table` and write `AUDIT` under `output`.
 
-    `bands` are files, one a shard, of the band hashes that the signing of its source has computed; documents that have
-    none there are signed here. Returns the part of `deduplicate`'s results that is about near duplicates.
+    `bands` are files, one a shard, of the band hashes that the signing of its source has computed;
+    documents that have none there are signed here. Returns the part of `deduplicate`'s results that
+    is about near duplicates.
     """
 
     def write(path: Path) -> None:
         table.add_signed(table.files, bands)
         plans = list(_plans(table, "signing", table.unsigned()))
-        tasks = ((shard, plan, plan.with_suffix(".parquet"), settings.signing) for shard, plan in plans)
+        tasks = (
+            (shard, plan, plan.with_suffix(".parquet"), settings.signing) for shard, plan in plans
+        )
         for done, signed in enumerate(run(write_bands, tasks)):
             table.add_signed([plans[done][0]], [signed])
             progress(0.2 + 0.4 * (done + 1) / len(plans), "signatures")
@@ -63,14 +78,19 @@ def find_near(
         "verified": len(verified),
         "refused": {guard: int((refused[alike] == i).sum()) for i, guard in enumerate(GUARDS, 1)},
         "drifted": int((final < settings.threshold).sum()),
-        "clusters": {str(size + 1): int(number) for size, number in enumerate(np.bincount(members)) if number},
+        "clusters": {
+            str(size + 1): int(number) for size, number in enumerate(np.bincount(members)) if number
+        },
     }
 
 
 class Comparison:
-    """Compare candidates by their n-grams and facts, read from the shards once; n-grams stay in a mapped file."""
+    """Compare candidates by their n-grams and facts, read from the shards once; n-grams stay in a
+    mapped file."""
 
-    def __init__(self, table: DocumentTable, pairs: np.ndarray, settings: DedupSettings, run: Run) -> None:
+    def __init__(
+        self, table: DocumentTable, pairs: np.ndarray, settings: DedupSettings, run: Run
+    ) -> None:
         """Describe the nodes of `pairs` int64 [P, 2], which are all that will be compared."""
         self.settings = settings
         documents, self.nodes = table.docs_of(pairs)
@@ -78,14 +98,19 @@ class Comparison:
         parts: list[Facts] = []
         sizes = [np.zeros(0, np.int64)]
         with (table.folder / "ngrams").open("wb") as file:
-            for path in run(_describe, ((*plan, settings.words) for plan in _plans(table, "describing", documents))):
+            for path in run(
+                _describe,
+                ((*plan, settings.words) for plan in _plans(table, "describing", documents)),
+            ):
                 with np.load(path) as described:
                     file.write(described["ngrams"].data)
                     sizes.append(described["sizes"])
                     parts.append(Facts(*(described[name] for name in Facts.__dataclass_fields__)))
         self.offsets = bounds(np.concatenate(sizes))
         self.facts = Facts.concatenate(parts)
-        self.ngrams = np.memmap(file.name, np.uint64, "r") if self.offsets[-1] else np.empty(0, np.uint64)
+        self.ngrams = (
+            np.memmap(file.name, np.uint64, "r") if self.offsets[-1] else np.empty(0, np.uint64)
+        )
 
     def similarity(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Compute the exact Jaccard similarity float64 [P] of pairs of nodes."""
@@ -93,14 +118,17 @@ class Comparison:
 
     def refused(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Find the guard that keeps two nodes apart, uint8 [P] as `contradictions`."""
-        return contradictions(self.facts, self._places(left), self._places(right), self.settings.guards)
+        return contradictions(
+            self.facts, self._places(left), self._places(right), self.settings.guards
+        )
 
     def _places(self, nodes: np.ndarray) -> np.ndarray:
         return self.order[np.searchsorted(self.nodes, nodes, sorter=self.order)]
 
 
 def _plans(table: DocumentTable, name: str, documents: np.ndarray) -> Iterator[tuple[Shard, Path]]:
-    """Tell each shard which of these documents to read, in a file: plans that wait for a worker take no memory."""
+    """Tell each shard which of these documents to read, in a file: plans that wait for a worker
+    take no memory."""
     for number, shard in enumerate(table.files):
         start, stop = np.searchsorted(documents, (shard.start, shard.stop))
         if start < stop:
@@ -128,28 +156,35 @@ def _describe(shard: Shard, plan: Path, n: int) -> Path:
 def clusters(
     pairs: np.ndarray, contradict: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find connected components of verified pairs int64 [P, 2]: dropped nodes and the survivor of each.
+    """Find connected components of verified pairs int64 [P, 2]: dropped nodes and the survivor of
+    each.
 
-    Components chain: a and c may be joined through b only. Members that `contradict(survivors, members)` bool rules out
-    do not go with their component; they form components of their own by the pairs among them.
+    Components chain: a and c may be joined through b only. Members that `contradict(survivors,
+    members)` bool rules out do not go with their component; they form components of their own by
+    the pairs among them.
 
-    Documents are nodes, numbered in the order in which they survive: the smallest node of a cluster is its survivor.
+    Documents are nodes, numbered in the order in which they survive: the smallest node of a cluster
+    is its survivor.
 
     >>> pairs = np.array([[1, 2], [2, 3], [3, 4], [7, 9]])  # 3 and 4 contradict 1
     >>> nodes, survivors = clusters(pairs, lambda survivors, members: (survivors == 1) & (members >= 3))
     >>> sorted(zip(nodes.tolist(), survivors.tolist()))
     [(2, 1), (4, 3), (9, 7)]
     """
-    from scipy.sparse import coo_array  # takes a tenth of a second, for which plans and states need not wait
+    # takes a tenth of a second, for which plans and states need not wait
+    from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     dropped, survivors = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     while len(pairs):
         nodes, places = np.unique(pairs, return_inverse=True)
         places = places.reshape(-1, 2)
-        graph = coo_array((np.ones(len(pairs), bool), tuple(places.T)), shape=(len(nodes), len(nodes)))
+        graph = coo_array(
+            (np.ones(len(pairs), bool), tuple(places.T)), shape=(len(nodes), len(nodes))
+        )
         _, labels = connected_components(graph, directed=False)
-        first = nodes[np.unique(labels, return_index=True)[1]][labels]  # nodes ascend, so the first is the smallest
+        # nodes ascend, so the first is the smallest
+        first = nodes[np.unique(labels, return_index=True)[1]][labels]
         member = first != nodes
         out = np.zeros(len(nodes), bool)
         out[member] = contradict(first[member], nodes[member])

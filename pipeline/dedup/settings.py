@@ -15,9 +15,11 @@ GUARDS: tuple[Guard, ...] = get_args(Guard)
 
 @dataclass(frozen=True)
 class Signing:
-    """Hold what decides the keys and band hashes of a document: the part of `DedupSettings` that signing reads.
+    """Hold what decides the keys and band hashes of a document: the part of `DedupSettings` that
+    signing reads.
 
-    `near=False` leaves band hashes out, `numbers=False` the digits, `questions=False` the keys of questions.
+    `near=False` leaves band hashes out, `numbers=False` the digits, `questions=False` the keys of
+    questions.
     """
 
     near: bool
@@ -34,10 +36,11 @@ class Signing:
 class DedupSettings:
     """Define what counts as a duplicate. Raises ValueError for values that make no sense.
 
-    `near=False` removes exact duplicates only. `words` is the length of the n-grams; two documents are near duplicates
-    from the Jaccard similarity `threshold` on, for which bands are chosen (`minhash.choose_bands`). `permutations` and
-    `seed` are datasketch's. `guards` are described in `contradictions.py`. `responses_per_question` caps the documents
-    with equal questions (None: no cap).
+    `near=False` removes exact duplicates only. `words` is the length of the n-grams; two documents
+    are near duplicates from the Jaccard similarity `threshold` on, for which bands are chosen
+    (`minhash.choose_bands`). `permutations` and
+    `seed` are datasketch's. `guards` are described in `contradictions.py`. `responses_per_question`
+    caps the documents with equal questions (None: no cap).
     """
 
     near: bool = True
@@ -55,5 +58,10 @@ class DedupSettings:
             self.near,
             "numbers" in self.guards,
             self.responses_per_question is not None,
-            *(self.words, self.permutations, self.seed, *choose_bands(self.threshold, self.permutations)),
+            *(
+                self.words,
+                self.permutations,
+                self.seed,
+                *choose_bands(self.threshold, self.permutations),
+            ),
         )

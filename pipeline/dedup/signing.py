@@ -1,11 +1,14 @@
-"""Sign the documents of one source: what deduplication compares, and what does not depend on the other sources.
+"""Sign the documents of one source: what deduplication compares, and what does not depend on the
+other sources.
 
-Every document gets keys (of its text, its digits, its question). Only a document that shares all its digits with
-another one can be a near duplicate, so only such documents get band hashes. Which ones do within their source is known
-here; deduplication signs those that share their digits with documents of other sources only.
+Every document gets keys (of its text, its digits, its question). Only a document that shares all
+its digits with another one can be a near duplicate, so only such documents get band hashes. Which
+ones do within their source is known here; deduplication signs those that share their digits with
+documents of other sources only.
 
-Files are named by the number of the document's shard in its source: `keys/00000.parquet`, a row for each document, and
-`bands/00000.parquet`, with the column `place`, the number of a document in its shard.
+Files are named by the number of the document's shard in its source: `keys/00000.parquet`, a row for
+each document, and `bands/00000.parquet`, with the column `place`, the number of a document in its
+shard.
 """
 
 from __future__ import annotations
@@ -26,7 +29,12 @@ from dreamer_study.pipeline.dedup.contradictions import digit_sequences
 from dreamer_study.pipeline.dedup.exact import SHORT, exact_keys
 from dreamer_study.pipeline.dedup.minhash import band_hashes, signatures
 from dreamer_study.pipeline.dedup.settings import Signing
-from dreamer_study.pipeline.storage.documents import Shard, batches_of, find_shards, numbered_batches
+from dreamer_study.pipeline.storage.documents import (
+    Shard,
+    batches_of,
+    find_shards,
+    numbered_batches,
+)
 from dreamer_study.pipeline.storage.parallel import Progress, Run, quiet, serial
 from dreamer_study.pipeline.storage.resumable import make_once, save_arrays, within_means
 from dreamer_study.pipeline.text.words import Words, text_column, word_blocks
@@ -42,7 +50,10 @@ LEAST_MEMORY = 64_000_000  # bytes that DuckDB gets in any case
 _BLOCKS_AT_ONCE = 256  # signed blocks written as one row group, about ten thousand documents
 _LABELS = (  # what only labels a problem: its number in a book, and the contest that it is from
     r"^\s*(?:(?:Problem|Exercise|Question|Example)\s+#?\d+(?:\.\d+)*[.:)]?|\d{1,3}(?:\.\d+)*[.)])\s+",
-    r"\((?:(?:19|20)\d\d,?\s+[A-Z][A-Za-z]|[A-Z][A-Za-z]+[\w .,'-]{0,40}\b(?:19|20)\d\d\b)[^()\n]{0,80}\)",
+    (
+        r"\((?:(?:19|20)\d\d,?\s+[A-Z][A-Za-z]|"
+        r"[A-Z][A-Za-z]+[\w .,'-]{0,40}\b(?:19|20)\d\d\b)[^()\n]{0,80}\)"
+    ),
 )
 _SHARED = """create table shared as
     select digits from read_parquet($files) group by digits having min(key0) <> max(key0)"""
@@ -61,19 +72,24 @@ def sign_source(
 ) -> dict[str, Any]:
     """Run the stage: write `keys/` and `bands/` of the documents of `source` under `output`.
 
-    `memory` is in bytes. Returns the number of "documents", and how many of them are "signed" with band hashes.
-    Finished files survive an interruption. Raises InputError for a shard that cannot be read, for a full disk and for
-    too little memory.
+    `memory` is in bytes. Returns the number of "documents", and how many of them are "signed" with
+    band hashes. Finished files survive an interruption. Raises InputError for a shard that cannot
+    be read, for a full disk and for too little memory.
     """
     files, keys, signed = find_shards([source]), [], 0
     with within_means(output):
         for folder in ("keys", "bands", "plans"):
             (output / folder).mkdir(parents=True, exist_ok=True)
-        for path in run(_write_keys, [(shard, _named(output, "keys", n), signing) for n, shard in enumerate(files)]):
+        for path in run(
+            _write_keys,
+            [(shard, _named(output, "keys", n), signing) for n, shard in enumerate(files)],
+        ):
             keys.append(path)
             progress(0.5 * len(keys) / len(files), "keys")
         if signing.near and files:
-            for number, path in enumerate(run(write_bands, _plans(files, keys, output, memory, signing)), 1):
+            for number, path in enumerate(
+                run(write_bands, _plans(files, keys, output, memory, signing)), 1
+            ):
                 signed += pq.read_metadata(path).num_rows
                 progress(0.5 + 0.5 * number / len(files), "signatures")
         shutil.rmtree(output / "plans")
@@ -87,13 +103,17 @@ def _named(output: Path, folder: str, number: int) -> Path:
 def _plans(
     files: Sequence[Shard], keys: Sequence[Path], output: Path, memory: int, signing: Signing
 ) -> Iterator[tuple[Shard, Path, Path, Signing]]:
-    """Plan the signing of each shard: its documents that share all digits with a document of other text."""
+    """Plan the signing of each shard: its documents that share all digits with a document of other
+    text."""
     limit, place = f"{max(memory // 2, LEAST_MEMORY)}B", str(output / "plans")
     with duckdb.connect(config={"memory_limit": limit, "temp_directory": place}) as connection:
         connection.execute(_SHARED, {"files": [str(file) for file in keys]})
         for number, (shard, path) in enumerate(zip(files, keys, strict=True)):
-            places = np.asarray(connection.execute(_SHARING, {"file": str(path)}).fetchnumpy()["place"])
-            plan = output / "plans" / f"{number:05d}.npz"  # a file takes no memory while it waits for a worker
+            places = np.asarray(
+                connection.execute(_SHARING, {"file": str(path)}).fetchnumpy()["place"]
+            )
+            # a file takes no memory while it waits for a worker
+            plan = output / "plans" / f"{number:05d}.npz"
             save_arrays(plan, documents=places + shard.start)
             yield shard, plan, _named(output, "bands", number), signing
 
@@ -107,13 +127,19 @@ def _write_keys(shard: Shard, path: Path, signing: Signing) -> Path:
                 texts = text_column(batch["question"], batch["response"])
                 keys, lengths = exact_keys(texts, literal=SHORT)
                 nothing = np.zeros_like(keys)
-                questions = exact_keys(text_column(batch["question"]))[0] if signing.questions else nothing
+                questions = (
+                    exact_keys(text_column(batch["question"]))[0] if signing.questions else nothing
+                )
                 columns = {
                     "id": batch["id"],
                     "quality": lengths + (_not_blank(batch["answer"]).astype(np.int64) << 40),
                     "key0": keys[:, 0],
                     "key1": keys[:, 1],
-                    "digits": digit_sequences(_unlabelled(batch, texts)) if signing.numbers else nothing[:, 0],
+                    "digits": (
+                        digit_sequences(_unlabelled(batch, texts))
+                        if signing.numbers
+                        else nothing[:, 0]
+                    ),
                     "asked": _not_blank(batch["question"]),
                     "question0": questions[:, 0],
                     "question1": questions[:, 1],
@@ -126,7 +152,8 @@ def _write_keys(shard: Shard, path: Path, signing: Signing) -> Path:
 def without_labels(questions: pa.Array) -> pa.Array:
     """Remove a number at the beginning and the contest in parentheses from each question.
 
-    "12) Find 3 + 4. (2019 AMC 8 Problems, Question #18)" gives "Find 3 + 4. "; "Find 3 + 4 (in 2019)." stays.
+    "12) Find 3 + 4. (2019 AMC 8 Problems, Question #18)" gives "Find 3 + 4. "; "Find 3 + 4 (in
+    2019)." stays.
     """
     for label in _LABELS:
         questions = pc.replace_substring_regex(questions, pattern=label, replacement="")
@@ -136,7 +163,9 @@ def without_labels(questions: pa.Array) -> pa.Array:
 def _unlabelled(batch: pa.RecordBatch, texts: pa.Array) -> pa.Array:
     """Return the texts without the labels of problems: `texts` itself where there are none."""
     questions = without_labels(batch["question"])
-    return texts if questions.equals(batch["question"]) else text_column(questions, batch["response"])
+    return (
+        texts if questions.equals(batch["question"]) else text_column(questions, batch["response"])
+    )
 
 
 def _not_blank(texts: pa.Array) -> np.ndarray:
@@ -144,7 +173,8 @@ def _not_blank(texts: pa.Array) -> np.ndarray:
 
 
 def write_bands(shard: Shard, plan: Path, path: Path, signing: Signing) -> Path:
-    """Write place and band hashes, a column for each band, of the documents of a shard that `plan` lists.
+    """Write place and band hashes, a column for each band, of the documents of a shard that `plan`
+    lists.
 
     The hashes of a document without n-grams are null.
     """
@@ -156,22 +186,31 @@ def write_bands(shard: Shard, plan: Path, path: Path, signing: Signing) -> Path:
         options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
         with pq.ParquetWriter(partial, schema, **options) as file:
             while group := list(islice(blocks, _BLOCKS_AT_ONCE)):
-                places, hashes, empty = (np.concatenate(parts, axis=-1) for parts in zip(*group, strict=True))
+                places, hashes, empty = (
+                    np.concatenate(parts, axis=-1) for parts in zip(*group, strict=True)
+                )
                 columns = [pa.array(places), *(pa.array(band, mask=empty) for band in hashes)]
                 file.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
 
     return make_once(path, write)
 
 
-def _signed_blocks(shard: Shard, plan: Path, signing: Signing) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield places int64 [D], band hashes uint64 [bands, D] and which documents are too short for any, bool [D].
+def _signed_blocks(
+    shard: Shard, plan: Path, signing: Signing
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield places int64 [D], band hashes uint64 [bands, D] and which documents are too short for
+    any, bool [D].
 
-    With the guard for numbers, documents with different numbers never share a hash: on texts made from templates this
-    keeps the buckets small.
+    With the guard for numbers, documents with different numbers never share a hash: on texts made
+    from templates this keeps the buckets small.
     """
     for documents, _, words in words_of_documents(shard, plan):
         ids, offsets = words.ngrams(signing.words)
-        hashes = band_hashes(signatures(ids, offsets, signing.permutations, signing.seed), signing.bands, signing.rows)
+        hashes = band_hashes(
+            signatures(ids, offsets, signing.permutations, signing.seed),
+            signing.bands,
+            signing.rows,
+        )
         if signing.numbers:
             hashes ^= words.number_sequences()
         short = (np.diff(offsets) == 0) | (np.diff(words.text_offsets) < SHORT)
@@ -181,13 +220,16 @@ def _signed_blocks(shard: Shard, plan: Path, signing: Signing) -> Iterator[tuple
 def words_of_documents(
     shard: Shard, plan: Path, columns: Sequence[str] = ("question", "response")
 ) -> Iterator[tuple[np.ndarray, pa.RecordBatch, Words]]:
-    """Yield the documents of a shard that `plan` lists in blocks: their numbers, their rows, their words.
+    """Yield the documents of a shard that `plan` lists in blocks: their numbers, their rows, their
+    words.
 
     The words are those of question and response without the labels of the problem.
     """
     with np.load(plan) as listed:
         documents = listed["documents"]
     for place, batch in batches_of(shard, documents, columns) if len(documents) else ():
-        for rows, words in word_blocks(text_column(without_labels(batch["question"]), batch["response"])):
+        for rows, words in word_blocks(
+            text_column(without_labels(batch["question"]), batch["response"])
+        ):
             block = slice(place.start + rows.start, place.start + rows.stop)
             yield documents[block], batch.slice(rows.start, rows.stop - rows.start), words

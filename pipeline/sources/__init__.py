@@ -1,4 +1,6 @@
-"""Training sources: which data sets there are, how their files are found, and how rows become documents.
+"""Training sources: which data sets there are, how their files are found, and how rows become
+documents.
 
-`repositories` finds the files of a data set, `files` reads their rows, `columns` makes texts of columns. May import
-`pipeline.storage` and `pipeline.errors`. The benchmarks read their data with these modules too."""
+`repositories` finds the files of a data set, `files` reads their rows, `columns` makes texts of
+columns. May import `pipeline.storage` and `pipeline.errors`. The benchmarks read their data with
+these modules too."""

@@ -1,7 +1,8 @@
-"""Read a source: convert the rows of its files into documents, file by file, and resume after an interruption.
+"""Read a source: convert the rows of its files into documents, file by file, and resume after an
+interruption.
 
-This first stage does not judge quality. It drops rows that are no documents (malformed, empty question or response) and
-rows that the source's own flags and filters exclude.
+This first stage does not judge quality. It drops rows that are no documents (malformed, empty
+question or response) and rows that the source's own flags and filters exclude.
 """
 
 from __future__ import annotations
@@ -37,14 +38,16 @@ def read_source(
 ) -> dict[str, Any]:
     """Run the stage: rows of a source's files become `documents/` and `dropped/` under `output`.
 
-    A document's id is `<name>/<row>`, or `<name>@<revision>/<row>` for a pinned revision; `.<number>` follows where a
-    row gives several documents. `row` counts from 0 over the files in their order, malformed rows included. White space
-    around the three texts is removed. A malformed row is dropped with its text as the response.
+    A document's id is `<name>/<row>`, or `<name>@<revision>/<row>` for a pinned revision;
+    `.<number>` follows where a row gives several documents. `row` counts from 0 over the files in
+    their order, malformed rows included. White space around the three texts is removed. A malformed
+    row is dropped with its text as the response.
 
-    Files that have been read survive an interruption. `limit` (or the source's) reads that many rows: of Parquet files
-    evenly from all row groups, because some sets are sorted by topic; of other files the first. `run` may read several
-    files at once: their rows are counted first. `commit` is what the files are known to be of their repository. Raises
-    InputError for a file that is cut off, missing columns, and a source without rows.
+    Files that have been read survive an interruption. `limit` (or the source's) reads that many
+    rows: of Parquet files evenly from all row groups, because some sets are sorted by topic; of
+    other files the first. `run` may read several files at once: their rows are counted first.
+    `commit` is what the files are known to be of their repository. Raises InputError for a file
+    that is cut off, missing columns, and a source without rows.
     """
     limit = limit if limit is not None else source.limit
     run = run if len(files) > 1 else serial
@@ -54,20 +57,36 @@ def read_source(
 
     def report(number: int, of_file: float, rows: int) -> None:
         rows += sum(one["rows"] for one in found)
-        progress((before[number] + of_file * sizes[number]) / before[-1], f"{source.name}: {rows:,} rows")
+        progress(
+            (before[number] + of_file * sizes[number]) / before[-1], f"{source.name}: {rows:,} rows"
+        )
 
-    with resumable_parts(output, {"source": repr(replace(source, weight=1.0)), "limit": limit}, files) as folder:
+    with resumable_parts(
+        output, {"source": repr(replace(source, weight=1.0)), "limit": limit}, files
+    ) as folder:
         tasks = [
             # What a file's reader reports while it reads does not leave other processes.
-            (source, path, output, folder, number, *plan, *([partial(report, number)] if run is serial else []))
-            for number, (path, plan) in enumerate(zip(files, _planned(source, files, limit, run), strict=False))
+            (
+                source,
+                path,
+                output,
+                folder,
+                number,
+                *plan,
+                *([partial(report, number)] if run is serial else []),
+            )
+            for number, (path, plan) in enumerate(
+                zip(files, _planned(source, files, limit, run), strict=False)
+            )
         ]
         for number, read in enumerate(run(_read_once, tasks)):
             found.append(read)
             report(number, 1.0, 0)
     rows = sum(one["rows"] for one in found)
     if not rows:
-        raise InputError(f"source {source.name!r} has no rows in {', '.join(map(str, files)) or 'no files'}")
+        raise InputError(
+            f"source {source.name!r} has no rows in {', '.join(map(str, files)) or 'no files'}"
+        )
     progress(1.0, f"{source.name}: {rows:,} rows")
     return {
         "counts": sum_counts(one["counts"] for one in found),
@@ -81,7 +100,8 @@ def read_source(
 
 
 def check_rows(source: Source, files: Sequence[Path]) -> None:
-    """Convert the first rows of a source and keep nothing: wrong columns and delimiters are told before any work.
+    """Convert the first rows of a source and keep nothing: wrong columns and delimiters are told
+    before any work.
 
     Raises InputError as `read_source` does.
     """
@@ -93,8 +113,11 @@ def check_rows(source: Source, files: Sequence[Path]) -> None:
                 converter.check(block.table)
 
 
-def _planned(source: Source, files: Sequence[Path], limit: int | None, run: Run) -> list[tuple[int, int | None]]:
-    """Find the number of each file's first row, and how many of its rows are read: all, or its part of the limit."""
+def _planned(
+    source: Source, files: Sequence[Path], limit: int | None, run: Run
+) -> list[tuple[int, int | None]]:
+    """Find the number of each file's first row, and how many of its rows are read: all, or its part
+    of the limit."""
     spread = limit is not None and all(path.suffix == ".parquet" for path in files)
     counted = files if spread else files[:-1]
     begins = [0, *accumulate(run(_count_rows, [(source, path, limit) for path in counted]))]
@@ -104,7 +127,9 @@ def _planned(source: Source, files: Sequence[Path], limit: int | None, run: Run)
         return [(begin, max(limit - begin, 0)) for begin in begins]
     total = max(begins[-1], 1)
     parts = [begin * min(limit, total) // total for begin in begins]
-    return [(begin, end - start) for begin, (start, end) in zip(begins, pairwise(parts), strict=False)]
+    return [
+        (begin, end - start) for begin, (start, end) in zip(begins, pairwise(parts), strict=False)
+    ]
 
 
 def _count_rows(source: Source, path: Path, limit: int | None) -> int:
@@ -121,13 +146,18 @@ def _read_once(
     quota: int | None,
     report: Callable[[float, int], None] = lambda done, rows: None,
 ) -> dict[str, Any]:
-    """Write the documents of one file, as shards whose names begin with the file's number, unless it has been read.
+    """Write the documents of one file, as shards whose names begin with the file's number, unless
+    it has been read.
 
     Returns the counts and the number of rows read, after a round trip through JSON.
     """
 
     def shards() -> list[Path]:
-        return [path for kind in ("documents", "dropped") for path in (output / kind).glob(f"{number:05d}-*")]
+        return [
+            path
+            for kind in ("documents", "dropped")
+            for path in (output / kind).glob(f"{number:05d}-*")
+        ]
 
     def read() -> dict[str, Any]:
         for left in shards():

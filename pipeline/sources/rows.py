@@ -1,4 +1,5 @@
-"""Convert rows of one file into documents: filters, columns, the elements of a list of responses, ids."""
+"""Convert rows of one file into documents: filters, columns, the elements of a list of responses,
+ids."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class RowConverter:
     """The expressions of a source, bound to the columns of one file."""
 
     def __init__(self, source: Source, reader: Reader) -> None:
-        """Bind the expressions. Raises InputError, naming the file's columns, for one that does not fit the file."""
+        """Bind the expressions. Raises InputError, naming the file's columns, for one that does not
+        fit the file."""
         self.source, self.path = source, reader.path
         given = [source.question, source.answer, *source.where, *source.keep_if]
         self.responses = source.responses or (source.text or source.response,)
@@ -49,20 +51,23 @@ class RowConverter:
             self.flags = [f"({bind(text, reader.schema)})::bool" for text in source.keep_if]
         except InputError as error:
             raise InputError(
-                f"source {source.name!r}: {self.path}: {error}; its columns are {', '.join(reader.schema.names)}"
+                f"source {source.name!r}: {self.path}: {error}; its columns are"
+                f" {', '.join(reader.schema.names)}"
             ) from None
         # A list whose elements are the responses is taken apart after the filters.
         self.elements = responses.pop() if takes_elements(self.responses[0]) else None
         self.plain = [question, answer, *responses, *conditions]
 
     def check(self, table: pa.Table) -> None:
-        """Evaluate the expressions over rows and keep nothing. Raises InputError as `write` does."""
+        """Evaluate the expressions over rows and keep nothing. Raises InputError as `write`
+        does."""
         self._evaluate(self.plain, table)
         if self.elements:
             self._evaluate([self.elements, *self.flags], table)
 
     def write(self, block: Block, first_row: int, writer: DocumentWriter) -> None:
-        """Write the documents that a block of rows gives; `first_row` is the number of the first row of the file.
+        """Write the documents that a block of rows gives; `first_row` is the number of the first
+        row of the file.
 
         Raises InputError where a value cannot be cast as an expression says.
         """
@@ -92,11 +97,18 @@ class RowConverter:
             generations = [self._elements(block.table.filter(keep), rows, question, writer)]
         else:
             numbers = range(len(responses)) if len(responses) > 1 else [None]
-            generations = [(None, number, text.filter(keep)) for number, text in zip(numbers, responses, strict=True)]
+            generations = [
+                (None, number, text.filter(keep))
+                for number, text in zip(numbers, responses, strict=True)
+            ]
         for parents, number, response in generations:
             columns = (rows, question, answer)
-            row, asked, answered = columns if parents is None else (column.take(parents) for column in columns)
-            documents = self._documents(row, asked, _cut(response, self.source.remove_response), answered, number)
+            row, asked, answered = (
+                columns if parents is None else (column.take(parents) for column in columns)
+            )
+            documents = self._documents(
+                row, asked, _cut(response, self.source.remove_response), answered, number
+            )
             unasked = pc.and_(pc.equal(documents["question"], ""), bool(self.source.question))
             unanswered = pc.and_not(pc.equal(documents["response"], ""), unasked)
             writer.drop(documents.filter(unasked), NO_QUESTION)
@@ -106,14 +118,16 @@ class RowConverter:
     def _elements(
         self, table: pa.Table, rows: pa.Array, question: pa.Array, writer: DocumentWriter
     ) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """Select the list elements that the flags keep: rows in the table, numbers in the list, texts.
+        """Select the list elements that the flags keep: rows in the table, numbers in the list,
+        texts.
 
         Drops the rows of which no element is kept.
         """
         place = pa.array(np.arange(len(table)))
         elements = [quoted(_PLACE), self.elements or "", *self.flags]
         found = self._evaluate(elements, table.append_column(_PLACE, place))
-        # The lists of a row are taken apart side by side: a row has as many elements as its longest list.
+        # The lists of a row are taken apart side by side: a row has as many elements as its longest
+        # list.
         parents = found["0"].to_numpy()
         numbers = np.arange(len(parents)) - np.searchsorted(parents, parents)
         there, keep = pc.is_valid(found["1"]).to_numpy(), np.ones(len(parents), bool)
@@ -123,7 +137,10 @@ class RowConverter:
         judged = np.isin(place, parents[keep], invert=True) & ~empty
         for reason, out in ((NO_RESPONSE, empty), (NONE_CORRECT, judged)):
             asked = question.filter(pa.array(out))
-            writer.drop(self._documents(rows.filter(pa.array(out)), asked, _empty(asked), _empty(asked)), reason)
+            writer.drop(
+                self._documents(rows.filter(pa.array(out)), asked, _empty(asked), _empty(asked)),
+                reason,
+            )
         keep &= ~empty[parents]
         return pa.array(parents[keep]), pa.array(numbers[keep]), found["1"].filter(pa.array(keep))
 
@@ -132,13 +149,25 @@ class RowConverter:
             return evaluate(bound, table)
 
     def _documents(
-        self, rows: pa.Array, question: pa.Array, response: pa.Array, answer: pa.Array, number: Any = None
+        self,
+        rows: pa.Array,
+        question: pa.Array,
+        response: pa.Array,
+        answer: pa.Array,
+        number: Any = None,
     ) -> pa.Table:
         ids = pc.binary_join_element_wise(f"{self.source.prefix}/", pc.cast(rows, pa.string()), "")
         if number is not None:
             ids = pc.binary_join_element_wise(ids, pc.cast(number, pa.string()), ".")
         names = pa.array([self.source.name] * len(rows), pa.string())
-        values = {"id": ids, "source": names, "row": rows, "question": question, "response": response, "answer": answer}
+        values = {
+            "id": ids,
+            "source": names,
+            "row": rows,
+            "question": question,
+            "response": response,
+            "answer": answer,
+        }
         return pa.table(values)
 
 
@@ -147,9 +176,12 @@ def _empty(like: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _cut(column: pa.Array | pa.ChunkedArray, patterns: Sequence[str] = ()) -> pa.Array:
-    """Remove the matches of the patterns, but for a first group `kept`, and white space around the texts."""
+    """Remove the matches of the patterns, but for a first group `kept`, and white space around the
+    texts."""
     column = pc.utf8_trim_whitespace(pc.fill_null(column.cast(pa.string()), ""))
     for pattern in patterns:
         kept = "\\1" if "(?P<kept>" in pattern else ""
-        column = pc.utf8_trim_whitespace(pc.replace_substring_regex(column, pattern=pattern, replacement=kept))
+        column = pc.utf8_trim_whitespace(
+            pc.replace_substring_regex(column, pattern=pattern, replacement=kept)
+        )
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,6 +1,8 @@
-"""Sizes of the sources: published numbers before a source is fetched, measured ones where its files are at hand.
+"""Sizes of the sources: published numbers before a source is fetched, measured ones where its files
+are at hand.
 
-Published numbers are from the data sets' cards, file listings and reports of users; None where there is none.
+Published numbers are from the data sets' cards, file listings and reports of users; None where
+there is none.
 """
 
 from __future__ import annotations
@@ -12,13 +14,15 @@ from dreamer_study.pipeline.sources.files.readers import COMPRESSIONS, open_rows
 from dreamer_study.pipeline.sources.source import Source
 
 COMPRESSED = (".parquet", *COMPRESSIONS)
-COMPRESSION = 2.2  # of text in public Parquet and gzip files: 18.5 GB in 8.3 GB (OpenThoughts2), 5.0 in 2.1 (DeepMath)
+# of text in public Parquet and gzip files: 18.5 GB in 8.3 GB (OpenThoughts2), 5.0 in 2.1 (DeepMath)
+COMPRESSION = 2.2
 SOLUTION_FRACTION = 0.1  # of a response with a trace: 1,450 of 14,367 characters (DeepMath)
 
 
 @dataclass(frozen=True)
 class Size:
-    """Documents, bytes to fetch, and bytes of the questions and responses that are read; None where unknown."""
+    """Documents, bytes to fetch, and bytes of the questions and responses that are read; None where
+    unknown."""
 
     documents: int | None
     download: float | None
@@ -36,7 +40,8 @@ SIZES: dict[str, Size] = {
     "gsm8k": Size(7_473, 4.7e6, 4.0e6),
     "amps-khan": Size(103_059, 78.2e6, 78.2e6),
     "openthoughts2": Size(1_143_205, 8.31e9, 1_143_205 * 16_200),
-    "numinamath-cot": Size(859_494, 1.23e9, 1.25e9),  # the half of the 2.5 GB that is not `messages`
+    # the half of the 2.5 GB that is not `messages`
+    "numinamath-cot": Size(859_494, 1.23e9, 1.25e9),
     "natural-reasoning": Size(1_145_824, 4.2e9, 4.2e9),
     "openmathinstruct-2": Size(13_972_791, 12.8e9, 15.6e9),  # of 20.2 GB for all four splits
     "openmathreasoning": Size(3_201_061, 71.6e9 / COMPRESSION, 71.6e9),
@@ -48,10 +53,13 @@ SIZES: dict[str, Size] = {
 
 
 def size_of(source: Source, files: list[Path]) -> Size:
-    """Measure a source's files, which then need not be fetched; without files, look up the published size."""
+    """Measure a source's files, which then need not be fetched; without files, look up the
+    published size."""
     if not files:
         return SIZES.get(source.name, UNKNOWN)
-    text = sum(path.stat().st_size * (COMPRESSION if path.suffix in COMPRESSED else 1) for path in files)
+    text = sum(
+        path.stat().st_size * (COMPRESSION if path.suffix in COMPRESSED else 1) for path in files
+    )
     rows = None
     if all(path.suffix == ".parquet" for path in files):
         rows = sum(open_rows(path).count() for path in files)

@@ -27,34 +27,44 @@ Trace = Literal["none", "paired", "thought", "closing", "unmarked"]
 
 @dataclass(frozen=True, config=CONFIG)
 class Source:
-    """One data set and how its rows become documents. Every field can be written in a study's YAML file:
+    """One data set and how its rows become documents. Every field can be written in a study's YAML
+    file:
 
-        - {name: svamp, repository: svamp/svamp, question: "concat(Body, ' ', Question)", response: Answer}
+        - {name: svamp, repository: svamp/svamp, question: "concat(Body, ' ', Question)", response:
+          Answer}
         - {name: mine, files: data/*.jsonl, question: q, response: r}
         - {name: openstax, repository: openstax/algebra, split: validation, text: text}
-        - {name: gsm8k, remove_response: ["<<[^<>]*>>"]}      # an entry of the table with one field changed
+        - {name: gsm8k, remove_response: ["<<[^<>]*>>"]}      # an entry of the table with one field
+          changed
 
-    The data are a `repository`, or `files`: paths and patterns relative to the study file, of Parquet, JSON, CSV with
-    any `delimiter` (without one the first line tells), and text with one document a file (its column is `text`).
+    The data are a `repository`, or `files`: paths and patterns relative to the study file, of
+    Parquet, JSON, CSV with any `delimiter` (without one the first line tells), and text with one
+    document a file (its column is `text`).
 
-    Columns are SQL expressions (`pipeline.sources.columns.sql`). Give `text` (a document without a question), or
-    `question` with `response`, or with `responses` (several columns, each a document of its own). A response with
-    "unnest(...)" gives a document for every element of a list; `keep_if` are conditions, of the flags beside that list,
-    which must all be true for an element to be kept.
+    Columns are SQL expressions (`pipeline.sources.columns.sql`). Give `text` (a document without a
+    question), or
+    `question` with `response`, or with `responses` (several columns, each a document of its own). A
+    response with
+    "unnest(...)" gives a document for every element of a list; `keep_if` are conditions, of the
+    flags beside that list, which must all be true for an element to be kept.
 
-    `where` are conditions of the rows that are kept. `remove_question` and `remove_response` are regular expressions of
-    what is cut out; what a group `(?P<kept>...)` matches stays. `longest` is the most bytes of a row. `revision` pins a
-    commit and becomes part of every document's id. `trace` says how reasoning is marked: marks are found whatever it
-    says, but with "closing" a response without a mark is dropped as cut off, and with "paired" or "thought" one of more
-    than `longest_unmarked` characters as a trace whose marks are lost. `limit` reads that many rows. `weight`
-    mixes sources: 2 packs every curated document twice, 0.5 half of the documents, chosen at random.
+    `where` are conditions of the rows that are kept. `remove_question` and `remove_response` are
+    regular expressions of what is cut out; what a group `(?P<kept>...)` matches stays. `longest` is
+    the most bytes of a row. `revision` pins a commit and becomes part of every document's id.
+    `trace` says how reasoning is marked: marks are found whatever it says, but with "closing" a
+    response without a mark is dropped as cut off, and with "paired" or "thought" one of more than
+    `longest_unmarked` characters as a trace whose marks are lost. `limit` reads that many rows.
+    `weight` mixes sources: 2 packs every curated document twice, 0.5 half of the documents, chosen
+    at random.
     """
 
     name: Name
     repository: Repository = ""
     files: Texts = ()
     delimiter: Annotated[str, Field(max_length=1, description="one character")] = ""
-    longest: Annotated[int, Field(strict=True, ge=1, description="a number of bytes above 0")] = LONGEST
+    longest: Annotated[int, Field(strict=True, ge=1, description="a number of bytes above 0")] = (
+        LONGEST
+    )
     question: Column = ""
     response: Column = ""
     responses: ColumnList = ()
@@ -63,27 +73,42 @@ class Source:
     configurations: Annotated[Texts, Field(min_length=1)] = ("default",)
     split: str = "train"
     revision: Revision = None
-    where: Annotated[ColumnList, Field(description="SQL, such as source like 'data/CoT/%', or a list of these")] = ()
+    where: Annotated[
+        ColumnList, Field(description="SQL, such as source like 'data/CoT/%', or a list of these")
+    ] = ()
     keep_if: ColumnList = ()
     remove_question: Patterns = ()
     remove_response: Patterns = ()
     trace: Trace = "none"
-    longest_unmarked: Annotated[int, Field(strict=True, ge=1, description="a number of characters above 0")] = 20_000
+    longest_unmarked: Annotated[
+        int, Field(strict=True, ge=1, description="a number of characters above 0")
+    ] = 20_000
     use: Literal["train", "validation"] = "train"
     licence: str = "not stated"
     non_commercial: Flag = False
     gated: Flag = False
-    limit: Annotated[int | None, Field(strict=True, ge=1, description="a whole number of rows above 0")] = None
-    weight: Annotated[float, Field(strict=True, gt=0, le=100, description="a number above 0, at most 100")] = 1.0
+    limit: Annotated[
+        int | None, Field(strict=True, ge=1, description="a whole number of rows above 0")
+    ] = None
+    weight: Annotated[
+        float, Field(strict=True, gt=0, le=100, description="a number above 0, at most 100")
+    ] = 1.0
 
     @model_validator(mode="after")
     def _fields_agree(self) -> Source:
         given = [key for key in ("text", "response", "responses") if getattr(self, key)]
         if len(given) != 1 or bool(self.question) == bool(self.text):
-            raise InputError(f"give either text, or question with one of response and responses; it has {given}")
+            raise InputError(
+                f"give either text, or question with one of response and responses; it has {given}"
+            )
         if self.keep_if and not takes_elements(self.response):
             raise InputError("keep_if needs a response of elements, such as unnest(generations)")
-        if any(map(takes_elements, (self.question, self.answer, self.text, *self.responses, *self.where))):
+        if any(
+            map(
+                takes_elements,
+                (self.question, self.answer, self.text, *self.responses, *self.where),
+            )
+        ):
             raise InputError("unnest gives several texts a row: it is for response and keep_if")
         if bool(self.files) == bool(self.repository):
             raise InputError("give either repository or files")
@@ -96,12 +121,14 @@ class Source:
 
     @property
     def prefix(self) -> str:
-        """The beginning of every document's id: the name, and the pinned revision if there is one."""
+        """The beginning of every document's id: the name, and the pinned revision if there is
+        one."""
         return f"{self.name}@{self.revision[:8]}" if self.revision else self.name
 
 
 def notices(source: Source) -> list[str]:
-    """Return what a person should know before the source is used: licence, reasoning that stays; mostly nothing."""
+    """Return what a person should know before the source is used: licence, reasoning that stays;
+    mostly nothing."""
     found = []
     if source.non_commercial:
         found.append(f"{source.name}: {source.licence}, for non-commercial use only")
@@ -109,7 +136,8 @@ def notices(source: Source) -> list[str]:
         found.append(f"{source.name}: gated; accept {source.licence} on the hub and set HF_TOKEN")
     if source.trace == "unmarked":
         found.append(
-            f"{source.name}: its responses are reasoning that no mark tells apart, so the reasoning trains too"
+            f"{source.name}: its responses are reasoning that no mark tells apart, so the reasoning"
+            " trains too"
         )
     if source.licence == "not stated":
         found.append(f"{source.name}: states no licence")

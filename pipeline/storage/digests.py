@@ -1,4 +1,5 @@
-"""Hash values and files: digests are the names of outputs in a store, and tell files that were changed."""
+"""Hash values and files: digests are the names of outputs in a store, and tell files that were
+changed."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ def digest(value: Any) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """Hash a file's bytes to 32 hexadecimal digits; within one process an unchanged file is read once."""
+    """Hash a file's bytes to 32 hexadecimal digits; within one process an unchanged file is read
+    once."""
     state = path.stat()
     file_state = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
     if file_state not in _known:

@@ -1,4 +1,5 @@
-"""Read, number, write and count documents: Parquet shards in `documents/`, and in `dropped/` what a stage removed."""
+"""Read, number, write and count documents: Parquet shards in `documents/`, and in `dropped/` what a
+stage removed."""
 
 from __future__ import annotations
 
@@ -36,15 +37,22 @@ KEPT = "kept"
 
 
 def shards(folder: Path | str, kind: str = "documents") -> list[Path]:
-    """List the Parquet shards of a stage output in reading order; `kind` is `documents` or `dropped`."""
+    """List the Parquet shards of a stage output in reading order; `kind` is `documents` or
+    `dropped`."""
     return sorted((Path(folder) / kind).glob("*.parquet"))
 
 
 def read_documents(
-    folder: Path | str, *, kind: str = "documents", columns: Sequence[str] | None = None, batch_rows: int | None = None
+    folder: Path | str,
+    *,
+    kind: str = "documents",
+    columns: Sequence[str] | None = None,
+    batch_rows: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield all documents of a stage output, in order, in batches as `read_shard` makes them."""
-    batches = (read_shard(path, columns=columns, batch_rows=batch_rows) for path in shards(folder, kind))
+    batches = (
+        read_shard(path, columns=columns, batch_rows=batch_rows) for path in shards(folder, kind)
+    )
     return chain.from_iterable(batches)
 
 
@@ -57,12 +65,14 @@ def read_shard(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the documents of one shard, or of some of its row groups, in batches.
 
-    A batch has at most `batch_rows` rows (default `BATCH_ROWS`) and about `BATCH_BYTES`; a longer document is a batch
-    of its own. Raises InputError for a shard that is cut off or damaged.
+    A batch has at most `batch_rows` rows (default `BATCH_ROWS`) and about `BATCH_BYTES`; a longer
+    document is a batch of its own. Raises InputError for a shard that is cut off or damaged.
     """
     with open_shard(path) as file:
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-        largest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
+        largest = max(
+            (group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1
+        )
         rows = int(min(max(BATCH_BYTES / max(largest, 1), 1), batch_rows or BATCH_ROWS))
         try:
             yield from file.iter_batches(batch_size=rows, columns=columns, row_groups=row_groups)
@@ -85,7 +95,8 @@ def _damaged(path: Path, error: Exception) -> InputError:
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of documents: path, number of the stage output, and its documents `start:stop` in reading order."""
+    """One file of documents: path, number of the stage output, and its documents `start:stop` in
+    reading order."""
 
     path: Path
     source: int
@@ -110,7 +121,9 @@ def find_shards(sources: Sequence[Path]) -> list[Shard]:
     return found
 
 
-def numbered_batches(shard: Shard, columns: Sequence[str] | None = None) -> Iterator[tuple[int, pa.RecordBatch]]:
+def numbered_batches(
+    shard: Shard, columns: Sequence[str] | None = None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the shard's documents in batches, each with the number of its first document.
 
     Raises InputError for a broken file.
@@ -121,8 +134,11 @@ def numbered_batches(shard: Shard, columns: Sequence[str] | None = None) -> Iter
         start += len(batch)
 
 
-def batches_of(shard: Shard, documents: np.ndarray, columns: Sequence[str]) -> Iterator[tuple[slice, pa.RecordBatch]]:
-    """Yield batches of a shard's documents with these numbers (ascending), each with its slice of `documents`."""
+def batches_of(
+    shard: Shard, documents: np.ndarray, columns: Sequence[str]
+) -> Iterator[tuple[slice, pa.RecordBatch]]:
+    """Yield batches of a shard's documents with these numbers (ascending), each with its slice of
+    `documents`."""
     for first, batch in numbered_batches(shard, columns):
         start, stop = np.searchsorted(documents, (first, first + len(batch)))
         if stop - start == len(batch):
@@ -132,9 +148,12 @@ def batches_of(shard: Shard, documents: np.ndarray, columns: Sequence[str]) -> I
 
 
 class DocumentWriter:
-    """Write a stage's kept and dropped documents, and count both by source and reason. Use as a context manager."""
+    """Write a stage's kept and dropped documents, and count both by source and reason. Use as a
+    context manager."""
 
-    def __init__(self, folder: Path | str, *, shard_bytes: int = SHARD_BYTES, prefix: str = "") -> None:
+    def __init__(
+        self, folder: Path | str, *, shard_bytes: int = SHARD_BYTES, prefix: str = ""
+    ) -> None:
         """Create the folders; the names of the shards begin with `prefix`."""
         self.folder = Path(folder)
         self._writers = {
@@ -150,9 +169,13 @@ class DocumentWriter:
         self._counts = sum_counts([self._counts, count_documents(table, KEPT)])
 
     def drop(
-        self, documents: pa.Table | pa.RecordBatch, reason: str | pa.Array, because: str | pa.Array | None = None
+        self,
+        documents: pa.Table | pa.RecordBatch,
+        reason: str | pa.Array,
+        because: str | pa.Array | None = None,
     ) -> None:
-        """Write removed documents: `reason` names the rule, `because` the document or benchmark item that caused it."""
+        """Write removed documents: `reason` names the rule, `because` the document or benchmark
+        item that caused it."""
         table = pa.table(documents).select(SCHEMA.names).cast(SCHEMA)
         reasons, causes = (_filled(value, len(table)) for value in (reason, because))
         self._writers["dropped"].write(
@@ -161,7 +184,8 @@ class DocumentWriter:
         self._counts = sum_counts([self._counts, count_documents(table, reasons)])
 
     def counts(self) -> list[dict[str, Any]]:
-        """Return the counts so far: rows of source, reason, documents, characters, sorted by source and reason."""
+        """Return the counts so far: rows of source, reason, documents, characters, sorted by source
+        and reason."""
         return self._counts
 
     def __enter__(self) -> DocumentWriter:
@@ -176,14 +200,23 @@ class DocumentWriter:
 def count_documents(
     documents: pa.Table | pa.RecordBatch, reason: str | pa.Array, tokens: np.ndarray | None = None
 ) -> list[dict[str, Any]]:
-    """Count documents, their characters and, if given, their `tokens` by source and reason, as rows of `curation`."""
-    lengths = [pc.fill_null(pc.utf8_length(documents[side]), 0) for side in ("question", "response")]
+    """Count documents, their characters and, if given, their `tokens` by source and reason, as rows
+    of `curation`."""
+    lengths = [
+        pc.fill_null(pc.utf8_length(documents[side]), 0) for side in ("question", "response")
+    ]
     columns = {"documents": np.ones(len(documents), np.int64), "characters": pc.add(*lengths)}
     if tokens is not None:
         columns["tokens"] = tokens
     keys = {"source": documents["source"], "reason": _filled(reason, len(documents))}
-    sums = pa.table({**keys, **columns}).group_by(list(keys)).aggregate([(name, "sum") for name in columns])
-    return sums.rename_columns([name.removesuffix("_sum") for name in sums.column_names]).to_pylist()
+    sums = (
+        pa.table({**keys, **columns})
+        .group_by(list(keys))
+        .aggregate([(name, "sum") for name in columns])
+    )
+    return sums.rename_columns(
+        [name.removesuffix("_sum") for name in sums.column_names]
+    ).to_pylist()
 
 
 def sum_counts(counts: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -192,21 +225,34 @@ def sum_counts(counts: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     for row in chain.from_iterable(counts):
         numbers = {name: number for name, number in row.items() if name not in ("source", "reason")}
         sums[row["source"], row["reason"]].update(numbers)
-    return [{"source": source, "reason": reason, **sums[source, reason]} for source, reason in sorted(sums)]
+    return [
+        {"source": source, "reason": reason, **sums[source, reason]}
+        for source, reason in sorted(sums)
+    ]
 
 
 def _filled(value: str | pa.Array | None, rows: int) -> pa.Array:
-    return value if isinstance(value, pa.Array | pa.ChunkedArray) else pa.array([value] * rows, pa.string())
+    return (
+        value
+        if isinstance(value, pa.Array | pa.ChunkedArray)
+        else pa.array([value] * rows, pa.string())
+    )
 
 
 class _ShardWriter:
     """Append tables to numbered Parquet files of about `shard_bytes` of uncompressed text each.
 
-    Small tables are joined and large ones split to row groups of at most `ROW_GROUP_BYTES`, or of one document.
+    Small tables are joined and large ones split to row groups of at most `ROW_GROUP_BYTES`, or of
+    one document.
     """
 
     def __init__(self, folder: Path, schema: pa.Schema, shard_bytes: int, prefix: str) -> None:
-        self.folder, self.schema, self.shard_bytes, self.prefix = folder, schema, shard_bytes, prefix
+        self.folder, self.schema, self.shard_bytes, self.prefix = (
+            folder,
+            schema,
+            shard_bytes,
+            prefix,
+        )
         self.folder.mkdir(parents=True, exist_ok=True)
         self._writer: pq.ParquetWriter | None = None
         self._number = self._bytes = 0

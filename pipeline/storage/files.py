@@ -1,6 +1,8 @@
-"""Atomic writes: a file or folder under its final name is complete, after a crash or a loss of power too.
+"""Atomic writes: a file or folder under its final name is complete, after a crash or a loss of
+power too.
 
-Data are written under a partial name beside the final place, synced and renamed. The standard library is enough.
+Data are written under a partial name beside the final place, synced and renamed. The standard
+library is enough.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ PARTIAL = ".partial"
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let an OSError of the block name `path` where it names no file, as that of a disk which gets full."""
+    """Let an OSError of the block name `path` where it names no file, as that of a disk which gets
+    full."""
     try:
         yield
     except OSError as error:
@@ -30,11 +33,14 @@ def naming(path: Path) -> Iterator[None]:
 def atomic_file(path: Path, *, shared: bool = False, durable: bool = True) -> Iterator[Path]:
     """Yield a partial path beside `path` to write to, then rename that file to `path`.
 
-    With `shared`, several processes may write `path` at once: each gets a partial path of its own. Without `durable`,
-    the file is not synced: readers still see the old file or the new one, but a loss of power may leave an empty one.
-    On an error the partial file is removed, and `path` stays as it was.
+    With `shared`, several processes may write `path` at once: each gets a partial path of its own.
+    Without `durable`, the file is not synced: readers still see the old file or the new one, but a
+    loss of power may leave an empty one. On an error the partial file is removed, and `path` stays
+    as it was.
     """
-    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}{PARTIAL}" if shared else path.name + PARTIAL)
+    partial = path.with_name(
+        f"{path.name}.{uuid.uuid4().hex}{PARTIAL}" if shared else path.name + PARTIAL
+    )
     try:
         with naming(path):
             yield partial
@@ -45,7 +51,9 @@ def atomic_file(path: Path, *, shared: bool = False, durable: bool = True) -> It
         partial.unlink(missing_ok=True)
 
 
-def write_text_atomically(path: Path, text: str, *, shared: bool = False, durable: bool = True) -> None:
+def write_text_atomically(
+    path: Path, text: str, *, shared: bool = False, durable: bool = True
+) -> None:
     """Replace the text of `path` in one step; `shared` and `durable` as in `atomic_file`."""
     with atomic_file(path, shared=shared, durable=durable) as partial:
         partial.write_text(text, encoding="utf-8")
@@ -55,7 +63,8 @@ def write_text_atomically(path: Path, text: str, *, shared: bool = False, durabl
 def atomic_folder(folder: Path) -> Iterator[Path]:
     """Yield a new, empty partial folder to fill, then rename it to `folder`, which must not exist.
 
-    On an error the partial folder is removed: on a full disk, half-written files only stand in the way.
+    On an error the partial folder is removed: on a full disk, half-written files only stand in the
+    way.
     """
     partial = folder.with_name(folder.name + PARTIAL)
     shutil.rmtree(partial, ignore_errors=True)
@@ -70,7 +79,8 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 def replace_folder(partial: Path, final: Path) -> None:
-    """Sync everything in the folder `partial`, then rename it to `final`, which must not exist or be empty."""
+    """Sync everything in the folder `partial`, then rename it to `final`, which must not exist or
+    be empty."""
     for path in (*partial.rglob("*"), partial):
         sync(path)
     partial.rename(final)

@@ -1,7 +1,8 @@
-"""Write what tells a finished output from a damaged one, and compare: sealed JSON files, and manifests of folders.
+"""Write what tells a finished output from a damaged one, and compare: sealed JSON files, and
+manifests of folders.
 
-A sealed file holds a digest of its own values; a manifest is sealed and holds the digests of the files beside it.
-Sizes and times prove nothing: bad disks and copying programs keep both.
+A sealed file holds a digest of its own values; a manifest is sealed and holds the digests of the
+files beside it. Sizes and times prove nothing: bad disks and copying programs keep both.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def sealed(values: Mapping[str, Any]) -> str:
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """Read the values of a sealed JSON file. Raises InputError where the file is missing or damaged."""
+    """Read the values of a sealed JSON file. Raises InputError where the file is missing or
+    damaged."""
     try:
         values = json.loads(path.read_bytes())
         whole = values.pop(SEAL) == digest(values)
@@ -41,7 +43,8 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 def write_manifest(folder: Path, values: Mapping[str, Any]) -> None:
-    """Write the manifest of an output: the given values, and size and digest of every file in the output's folder."""
+    """Write the manifest of an output: the given values, and size and digest of every file in the
+    output's folder."""
     files = {
         str(path.relative_to(folder)): {"bytes": path.stat().st_size, "blake2b": file_digest(path)}
         for path in sorted(folder.rglob("*"))
@@ -51,20 +54,25 @@ def write_manifest(folder: Path, values: Mapping[str, Any]) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read the manifest of a finished output. Raises InputError where it is missing, damaged, or of another output.
+    """Read the manifest of a finished output. Raises InputError where it is missing, damaged, or of
+    another output.
 
-    Files are named by relative paths inside the folder, so that nothing else is ever touched because of a manifest.
+    Files are named by relative paths inside the folder, so that nothing else is ever touched
+    because of a manifest.
     """
     path = folder / MANIFEST
     manifest = read_sealed(path)
     whole = manifest.get("key") == folder.name and set(manifest) >= KEYS
-    if not whole or any(Path(name).is_absolute() or ".." in Path(name).parts for name in manifest["files"]):
+    if not whole or any(
+        Path(name).is_absolute() or ".." in Path(name).parts for name in manifest["files"]
+    ):
         raise InputError(f"{path} is damaged; {REPAIR}")
     return manifest
 
 
 def damage(folder: Path) -> dict[str, str]:
-    """Say what is wrong with the files of a finished output, by name. Raises InputError for a damaged manifest."""
+    """Say what is wrong with the files of a finished output, by name. Raises InputError for a
+    damaged manifest."""
     found = {}
     for name, known in read_manifest(folder)["files"].items():
         if not (folder / name).exists():
@@ -77,6 +85,7 @@ def damage(folder: Path) -> dict[str, str]:
 
 
 def check(folder: Path) -> None:
-    """Raise InputError for an output whose files are not those of its manifest, before they are used."""
+    """Raise InputError for an output whose files are not those of its manifest, before they are
+    used."""
     for name, wrong in damage(folder).items():
         raise InputError(f"{folder / name} {wrong}; {REPAIR}")

@@ -17,9 +17,11 @@ PATIENCE_SECONDS = 5.0  # of waiting without a word
 
 
 def try_lock(file: IO[Any], *, shared: bool = False) -> bool:
-    """Lock an open file until it is closed. Returns False at once where the file is locked by another opening of it.
+    """Lock an open file until it is closed. Returns False at once where the file is locked by
+    another opening of it.
 
-    A `shared` lock excludes only locks that are not shared; over NFS it can be taken on a file open for reading.
+    A `shared` lock excludes only locks that are not shared; over NFS it can be taken on a file open
+    for reading.
     """
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -38,8 +40,13 @@ def hold(path: Path, tell: Callable[[str], object]) -> Iterator[None]:
     began, told = time.monotonic(), False
     while True:
         with path.open("a+") as file:
-            # The previous holder may have removed the file; a lock on a removed file excludes nobody.
-            if try_lock(file) and path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
+            # The previous holder may have removed the file; a lock on a removed file excludes
+            # nobody.
+            if (
+                try_lock(file)
+                and path.exists()
+                and os.path.samestat(path.stat(), os.fstat(file.fileno()))
+            ):
                 sign(file)
                 yield
                 return

@@ -1,7 +1,8 @@
-"""Run independent parts of a stage: in this process, in processes of this machine, or on a Dask cluster.
+"""Run independent parts of a stage: in this process, in processes of this machine, or on a Dask
+cluster.
 
-Data stay in files and results are small. The workers of a cluster need this package and a shared file system, with
-folders under equal names. Workers end when their parent is gone.
+Data stay in files and results are small. The workers of a cluster need this package and a shared
+file system, with folders under equal names. Workers end when their parent is gone.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from pydantic import ByteSize, TypeAdapter, ValidationError
 from dreamer_study.pipeline.errors import InputError
 
 Run = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
-Progress = Callable[[float, str], None]  # stages call one with the fraction done (0 to 1) and a few words
+# stages call one with the fraction done (0 to 1) and a few words
+Progress = Callable[[float, str], None]
 
 CONNECT_SECONDS = 10
 LOST = "Dask's scheduler is lost; when it runs again, the same command goes on from here"
@@ -38,11 +40,13 @@ def serial(work: Callable[..., Any], arguments: Iterable[tuple]) -> Iterator[Any
 
 @contextmanager
 def workers(processes: int, cluster: str | None = None) -> Iterator[Run]:
-    """Yield a function `run(work, list of arguments)` that yields `work(*arguments)` for each, in order.
+    """Yield a function `run(work, list of arguments)` that yields `work(*arguments)` for each, in
+    order.
 
-    With one process, the work is done here. More processes are spawned (threads of libraries do not survive a fork),
-    with one thread each; `work` has to be a function of a module. `cluster` is the address of a Dask scheduler. Raises
-    InputError when no scheduler answers, or processes are killed, ConnectionError when the scheduler is lost.
+    With one process, the work is done here. More processes are spawned (threads of libraries do not
+    survive a fork), with one thread each; `work` has to be a function of a module. `cluster` is the
+    address of a Dask scheduler. Raises InputError when no scheduler answers, or processes are
+    killed, ConnectionError when the scheduler is lost.
     """
     if cluster:
         with scheduler(cluster) as client:
@@ -51,13 +55,16 @@ def workers(processes: int, cluster: str | None = None) -> Iterator[Run]:
     if processes <= 1:
         yield serial
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin) as pool:
+    with ProcessPoolExecutor(
+        processes, mp_context=get_context("spawn"), initializer=_begin
+    ) as pool:
         try:
             yield lambda work, arguments: pool.map(work, *zip(*arguments, strict=True))
         except BrokenProcessPool as error:
             raise InputError(
-                f"one of {processes} processes of a data stage was killed, most likely for lack of memory: lower "
-                "data.memory, which limits how many there are, and run again; what is finished is kept"
+                f"one of {processes} processes of a data stage was killed, most likely for lack of"
+                " memory: lower data.memory, which limits how many there are, and run again; what"
+                " is finished is kept"
             ) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -65,7 +72,8 @@ def workers(processes: int, cluster: str | None = None) -> Iterator[Run]:
 
 
 def at_once(work: Callable[[Any], Any], things: Sequence[Any], threads: int) -> list[Any]:
-    """Do `work` for each thing in so many threads, for work that waits for the workers of one `Run`.
+    """Do `work` for each thing in so many threads, for work that waits for the workers of one
+    `Run`.
 
     After an error in one thread no other work starts; those that run end when the workers do.
     """
@@ -87,7 +95,8 @@ def scheduler(address: str) -> Iterator[Any]:
         client = Client(address, timeout=CONNECT_SECONDS)
     except (OSError, ValueError) as error:
         raise InputError(f"cluster {address}: no Dask scheduler answers there ({error})") from error
-    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # a lost scheduler is told once, by us
+    # a lost scheduler is told once, by us
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     with client:
         yield client
 
@@ -96,7 +105,9 @@ def _on(client: Any) -> Run:
     from distributed import KilledWorker
 
     def run(work: Callable[..., Any], arguments: Iterable[tuple]) -> Iterator[Any]:
-        futures = client.map(lambda each: work(*each), list(arguments), pure=False, key=work.__name__)
+        futures = client.map(
+            lambda each: work(*each), list(arguments), pure=False, key=work.__name__
+        )
         try:
             for future in futures:
                 yield future.result()
@@ -104,7 +115,8 @@ def _on(client: Any) -> Run:
             raise ConnectionError(LOST) from None
         except KilledWorker as error:
             raise InputError(
-                f"workers of the cluster died one after another ({error}), most likely of too little memory: raise it"
+                f"workers of the cluster died one after another ({error}), most likely of too"
+                " little memory: raise it"
             ) from None
         finally:  # after an error the other parts are not needed
             client.cancel(futures)

@@ -1,8 +1,8 @@
 """Resume a killed stage: parts that an earlier attempt finished are kept and not made again.
 
-Parts lie in `unfinished/` of the stage's output and are written atomically. The files of a finished piece of work are
-on the disk, under their names, before the note that says so. The folder is removed at the end: the output is equal
-however often the stage was killed.
+Parts lie in `unfinished/` of the stage's output and are written atomically. The files of a finished
+piece of work are on the disk, under their names, before the note that says so. The folder is
+removed at the end: the output is equal however often the stage was killed.
 """
 
 from __future__ import annotations
@@ -31,20 +31,25 @@ from dreamer_study.pipeline.storage.parallel import Progress, Run, serial
 UNFINISHED = "unfinished"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _KINDS = ("documents", "dropped")
-_OFFLOADED = "max_temp_directory_size"  # DuckDB names this setting, by default the free disk, where the disk is full
+# DuckDB names this setting, by default the free disk, where the disk is full
+_OFFLOADED = "max_temp_directory_size"
 
 
 @contextmanager
 def resumable_parts(
     output: Path, settings: Any, files: Sequence[os.PathLike], *, kinds: Sequence[str] = _KINDS
 ) -> Iterator[Path]:
-    """Yield the folder of a stage's parts; parts made from other settings or input files are removed first.
+    """Yield the folder of a stage's parts; parts made from other settings or input files are
+    removed first.
 
-    So are the folders `kinds` of the output, to which finished shards go. Raises InputError as `within_means` does.
+    So are the folders `kinds` of the output, to which finished shards go. Raises InputError as
+    `within_means` does.
     """
     folder = output / UNFINISHED
     states = [(os.fspath(file), os.stat(file)) for file in files]
-    made_from = digest([settings, [[path, state.st_size, state.st_mtime_ns] for path, state in states]])
+    made_from = digest(
+        [settings, [[path, state.st_size, state.st_mtime_ns] for path, state in states]]
+    )
     if not (folder / made_from).exists():
         for old in (folder, *(output / kind for kind in kinds)):
             shutil.rmtree(old, ignore_errors=True)
@@ -53,13 +58,15 @@ def resumable_parts(
     (folder / made_from).touch()
     with within_means(output):
         yield folder
-    (folder / made_from).unlink()  # first: a folder that is removed in part would be taken for a whole one
+    # first: a folder that is removed in part would be taken for a whole one
+    (folder / made_from).unlink()
     shutil.rmtree(folder)
 
 
 @contextmanager
 def within_means(output: Path) -> Iterator[None]:
-    """Raise InputError when the disk gets full, or DuckDB's memory, in a stage: what is finished stays."""
+    """Raise InputError when the disk gets full, or DuckDB's memory, in a stage: what is finished
+    stays."""
     try:
         yield
     except (OSError, duckdb.Error) as error:
@@ -85,9 +92,11 @@ def make_once(path: Path, write: Callable[[Path], None]) -> Path:
 
 
 def do_once(note: Path, work: Callable[[], Any], *files: Path) -> Any:
-    """Do `work`, unless a killed attempt has; returns what `work` returned, after a round trip through JSON.
+    """Do `work`, unless a killed attempt has; returns what `work` returned, after a round trip
+    through JSON.
 
-    The `files` that `work` writes are synced before the note: after a loss of power a note stands for whole files.
+    The `files` that `work` writes are synced before the note: after a loss of power a note stands
+    for whole files.
     """
     if not note.exists():
         found = work()
@@ -98,7 +107,8 @@ def do_once(note: Path, work: Callable[[], Any], *files: Path) -> Any:
 
 
 def save_array(path: Path, array: np.ndarray) -> None:
-    """Write an array, for `np.load`: `np.save` and `tofile` are silent where a full disk cuts off the end of a file."""
+    """Write an array, for `np.load`: `np.save` and `tofile` are silent where a full disk cuts off
+    the end of a file."""
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
         file.write(array.data)
@@ -106,16 +116,19 @@ def save_array(path: Path, array: np.ndarray) -> None:
 
 def save_arrays(path: Path, **arrays: np.ndarray) -> None:
     """Write named arrays, for `np.load`."""
-    with path.open("wb") as file:  # `np.savez` of a path does not tell a full disk from other errors
+    # `np.savez` of a path does not tell a full disk from other errors
+    with path.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # no array is called allow_pickle
 
 
 def write_document_shard(
     output: Path, folder: Path, number: int, write: Callable[[DocumentWriter], Any]
 ) -> dict[str, Any]:
-    """Write shard `number` of the output: `write` keeps and drops documents. A finished shard is not written again.
+    """Write shard `number` of the output: `write` keeps and drops documents. A finished shard is
+    not written again.
 
-    Returns "counts" and "results", the value that `write` returned, after a round trip through JSON.
+    Returns "counts" and "results", the value that `write` returned, after a round trip through
+    JSON.
     """
 
     def work() -> dict[str, Any]:
@@ -145,26 +158,36 @@ def shard_by_shard(
     run: Run = serial,
     progress: Progress,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Run a stage that sees one document at a time: `work` keeps and drops the documents of one shard of `source`.
+    """Run a stage that sees one document at a time: `work` keeps and drops the documents of one
+    shard of `source`.
 
-    `work` has to be picklable where `run` uses other processes. Returns the counts of documents, and the numbers that
+    `work` has to be picklable where `run` uses other processes. Returns the counts of documents,
+    and the numbers that
     `work` counted by (source, `kind`), as rows with the columns source, `kind` and documents.
     """
     output, files = Path(output), find_shards([Path(source)])
     written = []
     with resumable_parts(output, settings, files) as folder:
-        tasks = [(output, folder, n, functools.partial(_counted, work, shard.path)) for n, shard in enumerate(files)]
+        tasks = [
+            (output, folder, n, functools.partial(_counted, work, shard.path))
+            for n, shard in enumerate(files)
+        ]
         for shard, done in zip(files, run(write_document_shard, tasks), strict=True):
             written.append(done)
             progress(len(written) / len(files), f"{shard.stop:,} documents")
     found: Counter[tuple[str, str]] = Counter()
     for shard in written:
         found.update({(name, what): count for name, what, count in shard["results"]})
-    rows = [{"source": name, kind: what, "documents": count} for (name, what), count in sorted(found.items())]
+    rows = [
+        {"source": name, kind: what, "documents": count}
+        for (name, what), count in sorted(found.items())
+    ]
     return sum_counts(shard["counts"] for shard in written), rows
 
 
 def _counted(
-    work: Callable[[Path, DocumentWriter], Counter[tuple[str, str]]], path: Path, writer: DocumentWriter
+    work: Callable[[Path, DocumentWriter], Counter[tuple[str, str]]],
+    path: Path,
+    writer: DocumentWriter,
 ) -> list[tuple[str, str, int]]:
     return [(*key, count) for key, count in sorted(work(path, writer).items())]

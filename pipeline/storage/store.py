@@ -1,8 +1,9 @@
-"""The content-addressed store of stage outputs: a folder that exists is complete, and is never written again.
+"""The content-addressed store of stage outputs: a folder that exists is complete, and is never
+written again.
 
-A stage's key is a hash of its name, version, configuration and the keys of its inputs: a changed setting changes the
-keys of everything downstream. A stage works in `<key>.partial`, which is synced and renamed at the end; a lock on the
-key lets several processes share one store.
+A stage's key is a hash of its name, version, configuration and the keys of its inputs: a changed
+setting changes the keys of everything downstream. A stage works in `<key>.partial`, which is synced
+and renamed at the end; a lock on the key lets several processes share one store.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Output:
 
     @cached_property
     def manifest(self) -> Mapping[str, Any]:
-        """The manifest of an output that has been made. Raises InputError for a damaged one, or none."""
+        """The manifest of an output that has been made. Raises InputError for a damaged one, or
+        none."""
         return read_manifest(self.path)
 
     @property
@@ -59,11 +61,13 @@ class Output:
         return self.manifest["results"]
 
 
-LARGE = 2**26  # digests of files of so many bytes are kept for other processes: 73 GB of sources take minutes
+# digests of files of so many bytes are kept for other processes: 73 GB of sources take minutes
+LARGE = 2**26
 
 
 class Store:
-    """The folder `store/` of a study, with outputs in `<root>/<stage>/<key>/`; several studies may share one.
+    """The folder `store/` of a study, with outputs in `<root>/<stage>/<key>/`; several studies may
+    share one.
 
     `tell` gets a line where a call waits for another process that makes the wanted output.
     """
@@ -73,11 +77,16 @@ class Store:
         self.tell = tell
 
     def file_digest(self, path: Path) -> str:
-        """Hash a file as `file_digest` does; a large file's digest is kept in `digests/` until the file changes."""
+        """Hash a file as `file_digest` does; a large file's digest is kept in `digests/` until the
+        file changes."""
         state = path.stat()
         if state.st_size < LARGE:
             return file_digest(path)
-        kept = self.root / "digests" / digest([str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ino])
+        kept = (
+            self.root
+            / "digests"
+            / digest([str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ino])
+        )
         with suppress(OSError):
             return kept.read_text()
         found = file_digest(path)
@@ -87,18 +96,22 @@ class Store:
         return found
 
     def check_files(self, files: Sequence[Path], digests: Sequence[str]) -> None:
-        """Raise InputError for a file that differs from its digest, which may have been kept from an earlier run."""
+        """Raise InputError for a file that differs from its digest, which may have been kept from
+        an earlier run."""
         for path, known in zip(files, digests, strict=False):
             if file_digest(path) != known:
                 shutil.rmtree(self.root / "digests", ignore_errors=True)
                 raise InputError(
-                    f"{path} was changed, while its size and time stayed: fetch the file again; the next run takes it "
-                    "as it is"
+                    f"{path} was changed, while its size and time stayed: fetch the file again; the"
+                    " next run takes it as it is"
                 )
 
     @staticmethod
-    def key(stage: str, version: int, configuration: Mapping[str, Any], inputs: Sequence[str] = ()) -> str:
-        """Hash stage, version, configuration and the names of the inputs to the key of an output."""
+    def key(
+        stage: str, version: int, configuration: Mapping[str, Any], inputs: Sequence[str] = ()
+    ) -> str:
+        """Hash stage, version, configuration and the names of the inputs to the key of an
+        output."""
         return digest([stage, version, configuration, list(inputs)])
 
     def build(
@@ -109,12 +122,14 @@ class Store:
         resumes: bool = False,
         uses: Sequence[Output] = (),
     ) -> None:
-        """Make an output that is missing by `work(folder)`, after the outputs that it is made of have been checked.
+        """Make an output that is missing by `work(folder)`, after the outputs that it is made of
+        have been checked.
 
-        `work` fills the folder and returns the `results` of the manifest. With `resumes`, `work` finds the files of a
-        killed attempt in the folder; else the folder is empty. `uses` are outputs that `work` reads though they are no
-        inputs. Raises InputError when one of the outputs read is damaged, when the output's own manifest is, or the
-        disk is full, and whatever `work` raises.
+        `work` fills the folder and returns the `results` of the manifest. With `resumes`, `work`
+        finds the files of a killed attempt in the folder; else the folder is empty. `uses` are
+        outputs that `work` reads though they are no inputs. Raises InputError when one of the
+        outputs read is damaged, when the output's own manifest is, or the disk is full, and
+        whatever `work` raises.
         """
         if output.done:
             read_manifest(output.path)

@@ -20,21 +20,29 @@ _AROUND = re.compile(  # what stands around a value: the left side of an equatio
     r"|\\[,;!% ]|[$%]|\^\s*\{?\\circ\s*\}?|\.$|\\(?:text|mathrm|mbox)\s*\{[^{}]*\}"
     r"|(?<![a-z\\])(?!pi\b)[a-z]{2,}(?:\^[23])?"
 )
-_VALUE = re.compile(r"-?(?:\d*\.)?\d+(?:/[1-9]\d*)?|\d+ \d+/[1-9]\d*")  # the last one is a mixed number
+# the last one is a mixed number
+_VALUE = re.compile(r"-?(?:\d*\.)?\d+(?:/[1-9]\d*)?|\d+ \d+/[1-9]\d*")
 
 
 def answer_key(answer: str) -> str:
-    """Reduce an answer to its value as a fraction, or to its words; "" for none and for prose of over eight words."""
+    """Reduce an answer to its value as a fraction, or to its words; "" for none and for prose of
+    over eight words."""
     return _key(answer[:500])
 
 
 @lru_cache(1 << 16)
 def _key(answer: str) -> str:
     plain = fold(answer).strip().lower()
-    value = _DIVISION.sub(lambda line: f" {line[1]}/{line[2]}" if line[2] else " ", _AROUND.sub("", plain))
+    value = _DIVISION.sub(
+        lambda line: f" {line[1]}/{line[2]}" if line[2] else " ", _AROUND.sub("", plain)
+    )
     value = value.strip().replace("- ", "-")
     if _VALUE.fullmatch(value):
         return str(sum(map(Fraction, value.split())))
     words = _WORD.finditer(plain.replace("}{", "}/{"))
-    read = [word[2] or word[0] for word in words if not word[1] or COMMANDS.get(word[2], "") is not None]
-    return " ".join(read) if sum(len(word) > 1 and word.isalpha() for word in read) <= _LONGEST else ""
+    read = [
+        word[2] or word[0] for word in words if not word[1] or COMMANDS.get(word[2], "") is not None
+    ]
+    return (
+        " ".join(read) if sum(len(word) > 1 and word.isalpha() for word in read) <= _LONGEST else ""
+    )

@@ -1,4 +1,5 @@
-"""Compute with sets of different sizes in flat arrays: set s is `values[offsets[s]:offsets[s + 1]]`.
+"""Compute with sets of different sizes in flat arrays: set s is `values[offsets[s]:offsets[s +
+1]]`.
 
 >>> values, offsets = distinct(np.array([7, 8, 8, 9, 8, 9, 5], np.uint64) << np.uint64(20), np.array([0, 4, 7]))
 >>> offsets.tolist()  # {7, 8, 9} and {5, 8, 9}
@@ -29,7 +30,8 @@ def unique(values: np.ndarray) -> np.ndarray:
 
 
 def ranges(starts: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Concatenate the positions `starts[s]:stops[s]` of all s: int64 [M], and offsets int64 [S + 1] into them."""
+    """Concatenate the positions `starts[s]:stops[s]` of all s: int64 [M], and offsets int64 [S + 1]
+    into them."""
     offsets = bounds(stops - starts)
     return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], stops - starts), offsets
 
@@ -37,13 +39,16 @@ def ranges(starts: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def distinct(values: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Reduce each set to its different values in ascending order, uint64, with new offsets.
 
-    Values are cut to their upper 52 bits: two of the hundreds of n-grams of a pair of documents collide once in about
+    Values are cut to their upper 52 bits: two of the hundreds of n-grams of a pair of documents
+    collide once in about
     10^11 pairs.
     """
     parts, counts = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
     for start in range(0, len(offsets) - 1, _GROUPS):
         group = offsets[start : start + _GROUPS + 1]
-        keys = unique(_numbered(values[group[0] : group[-1]] >> np.uint64(_GROUP_BITS), np.diff(group)))
+        keys = unique(
+            _numbered(values[group[0] : group[-1]] >> np.uint64(_GROUP_BITS), np.diff(group))
+        )
         counts.append(np.bincount((keys >> _SHIFT).astype(np.int64), minlength=len(group) - 1))
         parts.append(keys << np.uint64(_GROUP_BITS) >> np.uint64(_GROUP_BITS))
     return np.concatenate(parts), bounds(np.concatenate(counts))
@@ -54,21 +59,29 @@ def _numbered(values: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return np.repeat(np.arange(len(sizes), dtype=np.uint64) << _SHIFT, sizes) | values
 
 
-def intersections(values: np.ndarray, offsets: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Count the common values of the sets `left[p]` and `right[p]`, int64 [P]; sets as from `distinct`."""
+def intersections(
+    values: np.ndarray, offsets: np.ndarray, left: np.ndarray, right: np.ndarray
+) -> np.ndarray:
+    """Count the common values of the sets `left[p]` and `right[p]`, int64 [P]; sets as from
+    `distinct`."""
     counts = np.zeros(len(left), np.int64)
     for start in range(0, len(left), _GROUPS):
         both = [side[start : start + _GROUPS] for side in (left, right)]
         inside = (ranges(offsets[sets], offsets[sets + 1]) for sets in both)
-        keys = np.concatenate([_numbered(values[positions], np.diff(ends)) for positions, ends in inside])
+        keys = np.concatenate(
+            [_numbered(values[positions], np.diff(ends)) for positions, ends in inside]
+        )
         keys.sort(kind="stable")  # two ascending runs, which a stable sort merges
         pairs = (keys[1:][keys[1:] == keys[:-1]] >> _SHIFT).astype(np.int64)
         counts[start : start + _GROUPS] = np.bincount(pairs, minlength=len(both[0]))
     return counts
 
 
-def jaccard(values: np.ndarray, offsets: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Compute the Jaccard similarities float64 [P] of pairs of sets as from `distinct`; two empty sets have 0."""
+def jaccard(
+    values: np.ndarray, offsets: np.ndarray, left: np.ndarray, right: np.ndarray
+) -> np.ndarray:
+    """Compute the Jaccard similarities float64 [P] of pairs of sets as from `distinct`; two empty
+    sets have 0."""
     sizes = np.diff(offsets)
     common = intersections(values, offsets, left, right)
     return common / np.maximum(sizes[left] + sizes[right] - common, 1)
@@ -77,8 +90,9 @@ def jaccard(values: np.ndarray, offsets: np.ndarray, left: np.ndarray, right: np
 class IdTable:
     """Find 64-bit ids in a sorted table.
 
-    Nearly all misses end at two arrays of flags, by the upper and by the lower bits of an id. The first array has
-    eight flags to a byte and so fits the processor's cache; what remains is found by binary search.
+    Nearly all misses end at two arrays of flags, by the upper and by the lower bits of an id. The
+    first array has eight flags to a byte and so fits the processor's cache; what remains is found
+    by binary search.
 
     >>> [found.tolist() for found in IdTable(np.array([30, 50], np.uint64)).find(np.array([50, 7, 30], np.uint64))]
     [[0, 2], [1, 0]]

@@ -24,11 +24,15 @@ intersection|older taller|younger shorter|including inclusive|excluding exclusiv
 mean average|median|mode
 """
 _GROUPS = [group.split() for group in _WORDS.strip().replace("\n", "|").split("|")]
-DECIDING = {word_id(word): word_id(group[0]) for group in _GROUPS for word in group}  # the first word of those alike
+# the first word of those alike
+DECIDING = {word_id(word): word_id(group[0]) for group in _GROUPS for word in group}
 _NOT = word_id("not")
 
 
 def asks_otherwise(ours: Iterable[int], theirs: Iterable[int]) -> bool:
-    """Test whether words stand for others that ask for something else; "not" also where nothing stood."""
-    before, after = ({DECIDING[word] for word in words if word in DECIDING} for words in (ours, theirs))
+    """Test whether words stand for others that ask for something else; "not" also where nothing
+    stood."""
+    before, after = (
+        {DECIDING[word] for word in words if word in DECIDING} for words in (ours, theirs)
+    )
     return before != after and (bool(before and after) or _NOT in before ^ after)

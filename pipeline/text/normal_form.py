@@ -1,9 +1,11 @@
-r"""Define which texts are equal: the words that remain when case, spacing, punctuation and typesetting are dropped.
+r"""Define which texts are equal: the words that remain when case, spacing, punctuation and
+typesetting are dropped.
 
-The normal form is made for mathematics: numbers and signs are kept, and LaTeX reads like plain text. A word is a run of
-letters, a number (`3`, `2.5`), or one of the signs `% * + - / < = > ^`. A hyphen between words and a repeated sign
-(`**bold**`, `---`) are punctuation; `}{` is a division line. This module holds the tables and the folding of
-everything that is not plain ASCII, `pipeline.text.words` splits columns of text into words. Texts equal line by line:
+The normal form is made for mathematics: numbers and signs are kept, and LaTeX reads like plain
+text. A word is a run of letters, a number (`3`, `2.5`), or one of the signs `% * + - / < = > ^`. A
+hyphen between words and a repeated sign (`**bold**`, `---`) are punctuation; `}{` is a division
+line. This module holds the tables and the folding of everything that is not plain ASCII,
+`pipeline.text.words` splits columns of text into words. Texts equal line by line:
 
     **Ann** paid $\frac{1}{2}$ of 1{,}000 well-known coins    ann paid 1/2 of 1,000 well known coins
     “Naïve” Café: 3 × x² ≤ 7.50!                              naïve café 3 * x^2 \le 7.50
@@ -21,15 +23,65 @@ from functools import lru_cache
 SIGNS = "%*+-/<=>^"
 COMMANDS: dict[str, str | None] = {  # what a LaTeX command reads as; None: typesetting only
     **dict.fromkeys(("times", "cdot", "ast"), "*"),
-    **{"div": "/", "lt": "<", "gt": ">", "leq": "le", "leqslant": "le", "geq": "ge", "geqslant": "ge", "neq": "ne"},
-    **{"rightarrow": "to", "degree": "circ", "textless": "<", "textgreater": ">", "textasciicircum": "^"},
-    **{"varphi": "phi", "vartheta": "theta", "varepsilon": "epsilon", "varrho": "rho", "varnothing": "emptyset"},
-    **dict.fromkeys(("frac", "dfrac", "tfrac", "cfrac", "left", "right", "big", "bigl", "bigr", "bigg", "biggl"), None),
-    **dict.fromkeys(("biggr", "text", "textbf", "textit", "textrm", "textsf", "texttt", "mathrm", "mathbf"), None),
-    **dict.fromkeys(("mathit", "mathsf", "mathbb", "mathcal", "operatorname", "mbox", "hbox", "displaystyle"), None),
-    **dict.fromkeys(("boxed", "fbox", "quad", "qquad", "limits", "ldots", "cdots", "dots", "emph", "underline"), None),
-    **dict.fromkeys(("textquotesingle", "textquoteright", "textquoteleft", "textquotedblleft"), None),
-    **dict.fromkeys(("textquotedblright", "textdollar", "textsc", "textnormal", "boldsymbol", "bm", "nolimits"), None),
+    **{
+        "div": "/",
+        "lt": "<",
+        "gt": ">",
+        "leq": "le",
+        "leqslant": "le",
+        "geq": "ge",
+        "geqslant": "ge",
+        "neq": "ne",
+    },
+    **{
+        "rightarrow": "to",
+        "degree": "circ",
+        "textless": "<",
+        "textgreater": ">",
+        "textasciicircum": "^",
+    },
+    **{
+        "varphi": "phi",
+        "vartheta": "theta",
+        "varepsilon": "epsilon",
+        "varrho": "rho",
+        "varnothing": "emptyset",
+    },
+    **dict.fromkeys(
+        (
+            "frac",
+            "dfrac",
+            "tfrac",
+            "cfrac",
+            "left",
+            "right",
+            "big",
+            "bigl",
+            "bigr",
+            "bigg",
+            "biggl",
+        ),
+        None,
+    ),
+    **dict.fromkeys(
+        ("biggr", "text", "textbf", "textit", "textrm", "textsf", "texttt", "mathrm", "mathbf"),
+        None,
+    ),
+    **dict.fromkeys(
+        ("mathit", "mathsf", "mathbb", "mathcal", "operatorname", "mbox", "hbox", "displaystyle"),
+        None,
+    ),
+    **dict.fromkeys(
+        ("boxed", "fbox", "quad", "qquad", "limits", "ldots", "cdots", "dots", "emph", "underline"),
+        None,
+    ),
+    **dict.fromkeys(
+        ("textquotesingle", "textquoteright", "textquoteleft", "textquotedblleft"), None
+    ),
+    **dict.fromkeys(
+        ("textquotedblright", "textdollar", "textsc", "textnormal", "boldsymbol", "bm", "nolimits"),
+        None,
+    ),
 }
 _TYPOGRAPHY = {
     **dict.fromkeys("×·⋅∙∗", "*"),
@@ -37,19 +89,49 @@ _TYPOGRAPHY = {
     **dict.fromkeys("−‐‑‒–", "-"),
     **{"≤": "\\le ", "≥": "\\ge ", "≠": "\\ne ", "√": "\\sqrt ", "∞": "\\infty ", "±": "\\pm "},
     **{"→": "\\to ", "°": "^\\circ ", "∈": "\\in ", "≈": "\\approx ", "∪": "\\cup ", "∩": "\\cap "},
-    **{"∠": "\\angle ", "△": "\\triangle ", "⊥": "\\perp ", "∥": "\\parallel ", "≅": "\\cong ", "≡": "\\equiv "},
-    **{"∼": "\\sim ", "⊂": "\\subset ", "⊆": "\\subseteq ", "∅": "\\emptyset ", "∑": "\\sum ", "∏": "\\prod "},
-    **{"∫": "\\int ", "∂": "\\partial ", "∇": "\\nabla ", "∀": "\\forall ", "∃": "\\exists ", "⇒": "\\implies "},
-    **{"⌊": "\\lfloor ", "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil ", "∓": "\\mp ", "ℓ": "\\ell "},
+    **{
+        "∠": "\\angle ",
+        "△": "\\triangle ",
+        "⊥": "\\perp ",
+        "∥": "\\parallel ",
+        "≅": "\\cong ",
+        "≡": "\\equiv ",
+    },
+    **{
+        "∼": "\\sim ",
+        "⊂": "\\subset ",
+        "⊆": "\\subseteq ",
+        "∅": "\\emptyset ",
+        "∑": "\\sum ",
+        "∏": "\\prod ",
+    },
+    **{
+        "∫": "\\int ",
+        "∂": "\\partial ",
+        "∇": "\\nabla ",
+        "∀": "\\forall ",
+        "∃": "\\exists ",
+        "⇒": "\\implies ",
+    },
+    **{
+        "⌊": "\\lfloor ",
+        "⌋": "\\rfloor ",
+        "⌈": "\\lceil ",
+        "⌉": "\\rceil ",
+        "∓": "\\mp ",
+        "ℓ": "\\ell ",
+    },
     **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", ""),  # seen by nobody
 }
 _SUPERSCRIPT = re.compile("([⁰¹²³⁴-⁹])")
 _FRACTION = re.compile("([¼½¾⅐-⅞])")
 _FOREIGN = re.compile("[^\x00-\x7f]+")
-_LONE_GREEK = re.compile("(?<![\u0370-\u03ff])[Α-ΡΣ-Ωα-ω](?![\u0370-\u03ff])")  # a variable, no word of the language
+# a variable, no word of the language
+_LONE_GREEK = re.compile("(?<![\u0370-\u03ff])[Α-ΡΣ-Ωα-ω](?![\u0370-\u03ff])")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,6}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,8}[0-9]{0,2});")
 _BACKSLASH = re.compile(r"\\textbackslash(?:\{\}|\s)?")
-_SINGLE_DIGIT = re.compile(r"\\(?:log_[02-9]|[dtc]?frac[0-9])(?=[0-9{\\])")  # no logarithm has base 1
+# no logarithm has base 1
+_SINGLE_DIGIT = re.compile(r"\\(?:log_[02-9]|[dtc]?frac[0-9])(?=[0-9{\\])")
 
 # Cyrillic and Greek letters that look like Latin ones.
 _LOOKALIKES = {
@@ -66,9 +148,9 @@ _CYRILLIC = re.compile("[\u0400-\u052f]")
 def fold(text: str) -> str:
     r"""Replace what is not plain ASCII by its plain form; all other ASCII stays as it is.
 
-    Typographic signs become ASCII or LaTeX, superscript digits powers, letters lower case (NFKC), ideographs words of
-    one character, look-alike letters Latin, all else blank. HTML entities become what they show. A command that takes
-    one digit gets it set apart (`\log_82`, `\frac12`).
+    Typographic signs become ASCII or LaTeX, superscript digits powers, letters lower case (NFKC),
+    ideographs words of one character, look-alike letters Latin, all else blank. HTML entities
+    become what they show. A command that takes one digit gets it set apart (`\log_82`, `\frac12`).
     """
     text = _BACKSLASH.sub(r"\\", text)
     text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
@@ -85,7 +167,8 @@ def _plain(run: re.Match[str]) -> str:
 
 
 def as_latin(text: str) -> str:
-    """Replace look-alike letters in words that are otherwise Latin; all of them where no other Cyrillic letter is.
+    """Replace look-alike letters in words that are otherwise Latin; all of them where no other
+    Cyrillic letter is.
 
     >>> as_latin("J\u0430net sаid \u0430 word"), as_latin("он сам"), as_latin("αx = Δy")
     ('Janet said a word', 'он сам', 'αx = Δy')

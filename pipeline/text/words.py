@@ -1,7 +1,8 @@
-"""Split columns of text into words and their ids, on the bytes of Arrow buffers, without a Python object per word.
+"""Split columns of text into words and their ids, on the bytes of Arrow buffers, without a Python
+object per word.
 
-Nearly all the time of deduplication and decontamination goes into splitting text, so a block of documents is split and
-hashed as one byte array with numpy.
+Nearly all the time of deduplication and decontamination goes into splitting text, so a block of
+documents is split and hashed as one byte array with numpy.
 
 >>> rows, words = next(word_blocks(text_column(pa.array(["Ann has 3 coins.", "3 > 2"]))))
 >>> rows, words.offsets.tolist(), words.kinds.tolist()
@@ -23,7 +24,8 @@ from dreamer_study.pipeline.text.arrays import IdTable
 from dreamer_study.pipeline.text.ngrams import BYTES_BASE, MASK, MIX, ngrams, sequence_ids, word_id
 from dreamer_study.pipeline.text.normal_form import COMMANDS, SIGNS, fold
 
-BLANK, LETTERS, NUMBER, SIGN = range(4)  # kinds of words, and of bytes, where each sign is a kind from SIGN on
+# kinds of words, and of bytes, where each sign is a kind from SIGN on
+BLANK, LETTERS, NUMBER, SIGN = range(4)
 _DIVISION = SIGN + len(SIGNS)  # a division line `}{`; a separate kind, so that `/}{` is two words
 BLOCK_BYTES = 1 << 18  # of text split at once: the processor's cache holds all arrays of a block
 _PAD = 8  # blank bytes before and after a block, so that neighbours always exist
@@ -38,7 +40,8 @@ for _byte in b"0123456789":
     _KINDS[_byte] = NUMBER
 for _place, _byte in enumerate(SIGNS.encode()):
     _KINDS[_byte] = SIGN + _place
-_MAY_FOLD = r"[\x80-\xff]|&[a-zA-Z#]|\\(?:textback|log_[0-9]|[dtc]?frac[0-9])"  # what `fold` may change
+# what `fold` may change
+_MAY_FOLD = r"[\x80-\xff]|&[a-zA-Z#]|\\(?:textback|log_[0-9]|[dtc]?frac[0-9])"
 _JOINABLE = np.isin(np.arange(_DIVISION), (LETTERS, NUMBER))  # kinds that a hyphen may join
 
 
@@ -46,8 +49,10 @@ _JOINABLE = np.isin(np.arange(_DIVISION), (LETTERS, NUMBER))  # kinds that a hyp
 class Words:
     """Hold the words of a block of D documents, W in all.
 
-    `ids` uint64 [W]; `kinds` uint8 [W] (LETTERS, NUMBER, SIGN); `starts` and `ends` int64 [W]: bytes of each word in
-    `text`, the block's uint8 bytes with case kept. The words of document d are `offsets[d]:offsets[d + 1]`, int64
+    `ids` uint64 [W]; `kinds` uint8 [W] (LETTERS, NUMBER, SIGN); `starts` and `ends` int64 [W]:
+    bytes of each word in
+    `text`, the block's uint8 bytes with case kept. The words of document d are
+    `offsets[d]:offsets[d + 1]`, int64
     [D + 1]; the bytes of document d begin at `text_offsets[d]`.
     """
 
@@ -64,24 +69,30 @@ class Words:
         return ngrams(self.ids, self.offsets, n)
 
     def number_sequences(self) -> np.ndarray:
-        """Compute the id uint64 [D] of each document's sequence of numbers; 0 where there are none."""
+        """Compute the id uint64 [D] of each document's sequence of numbers; 0 where there are
+        none."""
         at = np.flatnonzero(self.kinds == NUMBER)
         ends = np.searchsorted(at, self.offsets)
         return sequence_ids(self.ids[at], ends[:-1], ends[1:])
 
 
-def number_sums(ids: np.ndarray, kinds: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Compute an id uint64 [P] of the numbers but 1, in any order, among the words `starts[p]:stops[p]`; 0 for none."""
+def number_sums(
+    ids: np.ndarray, kinds: np.ndarray, starts: np.ndarray, stops: np.ndarray
+) -> np.ndarray:
+    """Compute an id uint64 [P] of the numbers but 1, in any order, among the words
+    `starts[p]:stops[p]`; 0 for none."""
     sums = np.zeros(len(ids) + 1, np.uint64)
-    np.cumsum(ids * ((kinds == NUMBER) & (ids != _ONE)), out=sums[1:])  # ids are mixed, so their sums are, too
+    # ids are mixed, so their sums are, too
+    np.cumsum(ids * ((kinds == NUMBER) & (ids != _ONE)), out=sums[1:])
     return sums[stops] - sums[starts]
 
 
 def mask_numbers(ids: np.ndarray, kinds: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Make all numbers equal that follow a word of letters, or begin a text, in word ids uint64 [W].
+    """Make all numbers equal that follow a word of letters, or begin a text, in word ids uint64
+    [W].
 
-    Other numbers, as in `3, 5, 7` or `x^2+1`, tell more than the words beside them. `starts` int64 are the first words
-    of the texts.
+    Other numbers, as in `3, 5, 7` or `x^2+1`, tell more than the words beside them. `starts` int64
+    are the first words of the texts.
     """
     masked = kinds == NUMBER
     worded = np.empty(len(ids) + 1, bool)
@@ -92,7 +103,8 @@ def mask_numbers(ids: np.ndarray, kinds: np.ndarray, starts: np.ndarray) -> np.n
 
 
 def text_column(*columns: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Join columns row by row into one folded text, each row ending with a line break; null is empty."""
+    """Join columns row by row into one folded text, each row ending with a line break; null is
+    empty."""
     empty, line_break = pa.scalar("", pa.large_string()), pa.scalar("\n", pa.large_string())
     columns = tuple(pc.fill_null(pc.cast(column, pa.large_string()), empty) for column in columns)
     joined = pc.binary_join_element_wise(*columns, empty, line_break)
@@ -106,25 +118,36 @@ def text_column(*columns: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def word_blocks(texts: pa.Array, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, Words]]:
-    """Yield the words of a `text_column` in blocks of about `block_bytes`, cut between documents: rows and words."""
+    """Yield the words of a `text_column` in blocks of about `block_bytes`, cut between documents:
+    rows and words."""
     for rows, data, offsets in byte_blocks(texts, block_bytes):
         yield rows, _split(data, offsets)
 
 
-def byte_blocks(texts: pa.Array, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """Yield the bytes of a `text_column` in blocks: rows, bytes uint8, and offsets int64 [D + 1] into them."""
+def byte_blocks(
+    texts: pa.Array, block_bytes: int = BLOCK_BYTES
+) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    """Yield the bytes of a `text_column` in blocks: rows, bytes uint8, and offsets int64 [D + 1]
+    into them."""
     _, buffer, data = texts.buffers()
     offsets = np.frombuffer(buffer, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     data = np.frombuffer(data or b"", np.uint8)
     start = 0
     while start < len(texts):
-        stop = max(start + 1, int(np.searchsorted(offsets, offsets[start] + block_bytes, "right")) - 1)
-        yield slice(start, stop), data[offsets[start] : offsets[stop]], offsets[start : stop + 1] - offsets[start]
+        stop = max(
+            start + 1, int(np.searchsorted(offsets, offsets[start] + block_bytes, "right")) - 1
+        )
+        yield (
+            slice(start, stop),
+            data[offsets[start] : offsets[stop]],
+            offsets[start : stop + 1] - offsets[start],
+        )
         start = stop
 
 
 def _split(data: np.ndarray, offsets: np.ndarray) -> Words:
-    """Split documents of folded bytes `data[offsets[d]:offsets[d + 1]]`, each ended by a line break, into words."""
+    """Split documents of folded bytes `data[offsets[d]:offsets[d + 1]]`, each ended by a line
+    break, into words."""
     text = np.full(len(data) + 2 * _PAD, ord("\n"), np.uint8)
     text[_PAD:-_PAD] = data
     _join_thousands(text)
@@ -146,11 +169,14 @@ def _split(data: np.ndarray, offsets: np.ndarray) -> Words:
     if not kinds.all():
         keep = kinds != BLANK
         ids, kinds, starts, ends = ids[keep], kinds[keep], starts[keep], ends[keep]
-    return Words(ids, kinds, starts, ends, np.searchsorted(starts, offsets + _PAD), text, offsets + _PAD)
+    return Words(
+        ids, kinds, starts, ends, np.searchsorted(starts, offsets + _PAD), text, offsets + _PAD
+    )
 
 
 def _join_thousands(text: np.ndarray) -> None:
-    """Move the marks between groups of thousands in front of their number, as blanks, so that its digits are a run.
+    """Move the marks between groups of thousands in front of their number, as blanks, so that its
+    digits are a run.
 
     `12,345,678` becomes `  12345678`.
     """
@@ -184,14 +210,19 @@ def _is_digit(data: np.ndarray) -> np.ndarray:
 
 
 def _classify_signs(lower: np.ndarray, kinds: np.ndarray) -> None:
-    """Decide in place which points belong to numbers and which signs are words; `}{` becomes a division line."""
-    signs, points, braces = (np.flatnonzero(mask) for mask in (kinds >= SIGN, lower == ord("."), lower == ord("}")))
+    """Decide in place which points belong to numbers and which signs are words; `}{` becomes a
+    division line."""
+    signs, points, braces = (
+        np.flatnonzero(mask) for mask in (kinds >= SIGN, lower == ord("."), lower == ord("}"))
+    )
     points = points[kinds[points + 1] == NUMBER]
     points = points[kinds[points - 1] == NUMBER]
     lines = braces[lower[braces + 1] == ord("{")]
     hyphens = signs[lower[signs] == ord("-")]
     hyphens = hyphens[_JOINABLE[kinds[hyphens - 1]] & _JOINABLE[kinds[hyphens + 1]]]
-    before, after = (_ASCII_LETTER[lower[hyphens + k]] & _ASCII_LETTER[lower[hyphens + 2 * k]] for k in (-1, 1))
+    before, after = (
+        _ASCII_LETTER[lower[hyphens + k]] & _ASCII_LETTER[lower[hyphens + 2 * k]] for k in (-1, 1)
+    )
     kinds[signs[(lower[signs] == lower[signs - 1]) | (lower[signs] == lower[signs + 1])]] = BLANK
     kinds[hyphens[before | after]] = BLANK
     kinds[points] = NUMBER
@@ -208,7 +239,9 @@ def _word_ids(lower: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.
     while len(longer):
         starts, lengths = starts + 8, lengths - 8
         factor = factor * BYTES_BASE & MASK
-        ids[longer] += (eights[starts[longer]] & _FIRST_BYTES[np.minimum(lengths[longer], 8)]) * np.uint64(factor)
+        ids[longer] += (
+            eights[starts[longer]] & _FIRST_BYTES[np.minimum(lengths[longer], 8)]
+        ) * np.uint64(factor)
         longer = longer[lengths[longer] > 8]
     ids *= np.uint64(MIX[0])
     ids ^= ids >> np.uint64(32)
@@ -226,8 +259,11 @@ _READING_IDS = np.array([word_id(reading or "") for _, reading in _READINGS], np
 _READING_KINDS = np.array([_kind_of(reading) for _, reading in _READINGS], np.uint8)
 
 
-def _read_commands(text: np.ndarray, starts: np.ndarray, ids: np.ndarray, kinds: np.ndarray) -> None:
-    """Replace known LaTeX commands by what they read as, in place; typesetting gets the kind BLANK."""
+def _read_commands(
+    text: np.ndarray, starts: np.ndarray, ids: np.ndarray, kinds: np.ndarray
+) -> None:
+    """Replace known LaTeX commands by what they read as, in place; typesetting gets the kind
+    BLANK."""
     if not (text == ord("\\")).any():
         return
     commands = np.flatnonzero((text[starts - 1] == ord("\\")) & (kinds == LETTERS))

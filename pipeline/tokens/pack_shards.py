@@ -1,12 +1,13 @@
-"""Tokenise documents: encode a corpus, hold some out, shuffle the others out of core, pack them into rows.
+"""Tokenise documents: encode a corpus, hold some out, shuffle the others out of core, pack them
+into rows.
 
-The shuffle sorts documents by a random number each. Chunks of the corpus are encoded and written sorted; each shard
-then gathers its range of random numbers from all chunks. Every byte follows from the documents' order, the seed and the
-size of shards, whatever the number of processes. A process needs the memory of one chunk or shard. Finished chunks and
-shards survive an interruption.
+The shuffle sorts documents by a random number each. Chunks of the corpus are encoded and written
+sorted; each shard then gathers its range of random numbers from all chunks. Every byte follows from
+the documents' order, the seed and the size of shards, whatever the number of processes. A process
+needs the memory of one chunk or shard. Finished chunks and shards survive an interruption.
 
-Example: documents a, b, c with the numbers 7, 2, 5 become the chunk b, c, a; of two shards, the first takes the
-numbers below half the range.
+Example: documents a, b, c with the numbers 7, 2, 5 become the chunk b, c, a; of two shards, the
+first takes the numbers below half the range.
 """
 
 from __future__ import annotations
@@ -35,11 +36,27 @@ from dreamer_study.pipeline.storage.documents import (
     sum_counts,
 )
 from dreamer_study.pipeline.storage.parallel import Progress, quiet, workers
-from dreamer_study.pipeline.storage.resumable import UNFINISHED, do_once, resumable_parts, save_array
+from dreamer_study.pipeline.storage.resumable import (
+    UNFINISHED,
+    do_once,
+    resumable_parts,
+    save_array,
+)
 from dreamer_study.pipeline.tokens.packing import shard_files, write_token_shard
 from dreamer_study.pipeline.tokens.random_numbers import LEFT_OUT, copies_of, random_numbers, repeat
-from dreamer_study.pipeline.tokens.tokenizer import MARK, encode_documents, read_meta, read_tokenizer
-from dreamer_study.pipeline.tokens.validation import TUNING, VALIDATION, hash_bounds, hold_out, write_held_out
+from dreamer_study.pipeline.tokens.tokenizer import (
+    MARK,
+    encode_documents,
+    read_meta,
+    read_tokenizer,
+)
+from dreamer_study.pipeline.tokens.validation import (
+    TUNING,
+    VALIDATION,
+    hash_bounds,
+    hold_out,
+    write_held_out,
+)
 
 CHUNK_BYTES = 2**27
 SHARD_BYTES = 2**27
@@ -51,7 +68,8 @@ _tokenizer = cache(read_tokenizer)  # once in each process
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Neighbouring row groups of one Parquet file; `first` is the number of its first document in the corpus."""
+    """Neighbouring row groups of one Parquet file; `first` is the number of its first document in
+    the corpus."""
 
     number: int
     path: str
@@ -79,7 +97,8 @@ class _Job:
         return Path(self.output) / UNFINISHED / f"{kind}-{number:05d}.{what}"
 
     def chunk_files(self, number: int) -> list[Path]:
-        """Return the paths of a chunk's tokens, records, bounds of shards, and documents that are held out."""
+        """Return the paths of a chunk's tokens, records, bounds of shards, and documents that are
+        held out."""
         return [self.part("chunk", number, what) for what in CHUNK_FILES]
 
 
@@ -98,23 +117,30 @@ def pack(
     shard_bytes: int = SHARD_BYTES,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
-    """Run the stage: encode, shuffle and pack all documents into the files that `pipeline.tokens.packing` describes.
+    """Run the stage: encode, shuffle and pack all documents into the files that
+    `pipeline.tokens.packing` describes.
 
-    About `validation` documents are held out, and `tuning` others, or one in fifty where the corpus is small: chosen by
-    question, so that many documents of one question may make more (`pipeline.tokens.validation`). At most about
-    `shard_bytes` of text make a shard; a process needs about four times that in memory. `cluster` as in
+    About `validation` documents are held out, and `tuning` others, or one in fifty where the corpus
+    is small: chosen by question, so that many documents of one question may make more
+    (`pipeline.tokens.validation`). At most about
+    `shard_bytes` of text make a shard; a process needs about four times that in memory. `cluster`
+    as in
     `pipeline.storage.parallel.workers`.
 
-    Returns {"tokens", "documents", "rows", "padding", "validation" and, where wanted, "tuning": the items written, and
-    "counts": by source and reason, with tokens}. Tokens include end marks, not padding; "padding" is the padded share
-    of all positions.
+    Returns {"tokens", "documents", "rows", "padding", "validation" and, where wanted, "tuning": the
+    items written, and
+    "counts": by source and reason, with tokens}. Tokens include end marks, not padding; "padding"
+    is the padded share of all positions.
 
-    A document of a source with one of the `weights` is packed that often on average: as often as the whole part of the
-    weight says, and once more with the probability of the rest. "counts" count each packed document once, and as
-    `LEFT_OUT` those that a weight below 1 leaves out; "tokens" and "documents" count all that is packed.
+    A document of a source with one of the `weights` is packed that often on average: as often as
+    the whole part of the weight says, and once more with the probability of the rest. "counts"
+    count each packed document once, and as
+    `LEFT_OUT` those that a weight below 1 leaves out; "tokens" and "documents" count all that is
+    packed.
 
-    Raises InputError when there are no documents, no tokenizer, or rows of less than 2 tokens, and when all documents
-    share one question that is held out; for a shard that cannot be read and for a full disk.
+    Raises InputError when there are no documents, no tokenizer, or rows of less than 2 tokens, and
+    when all documents share one question that is held out; for a shard that cannot be read and for
+    a full disk.
     """
     if sequence_length < 2:
         raise InputError(f"sequence_length={sequence_length}: a row needs at least 2 tokens")
@@ -124,7 +150,8 @@ def pack(
     mark = read_tokenizer(tokenizer).encode(MARK, add_special_tokens=False).ids
     files = find_shards([source])
     text_bytes = sum(_bytes_of_text(shard.path) for shard in files)
-    most = max([1.0, *(weights or {}).values()])  # a source of this weight alone would be packed as often
+    # a source of this weight alone would be packed as often
+    most = max([1.0, *(weights or {}).values()])
     chunks = _divide(files, int(max(2**22, min(CHUNK_BYTES, text_bytes // 64)) / most))
     if not chunks:
         raise InputError(f"nothing to pack in {source}: it holds no documents")
@@ -145,7 +172,11 @@ def pack(
     made_from = [asdict(job), [asdict(chunk) for chunk in chunks]]
     with resumable_parts(output, made_from, files, kinds=()), workers(processes, cluster) as run:
         encoding = [
-            (job.part("chunk", each.number, "json"), partial(_encode_chunk, job, each), *job.chunk_files(each.number))
+            (
+                job.part("chunk", each.number, "json"),
+                partial(_encode_chunk, job, each),
+                *job.chunk_files(each.number),
+            )
             for each in chunks
         ]
         for done, encoded in enumerate(run(do_once, encoding), 1):
@@ -155,11 +186,16 @@ def pack(
         counts = sum_counts(counted)
         if not any(row["reason"] == KEPT for row in counts):
             raise InputError(
-                f"{source}: nothing is left to pack, as all documents share a question that is held out or have a low "
-                "weight; set data.validation and data.tuning to 0, or raise the weights of the sources"
+                f"{source}: nothing is left to pack, as all documents share a question that is held"
+                " out or have a low weight; set data.validation and data.tuning to 0, or raise the"
+                " weights of the sources"
             )
         packing = [
-            (job.part("shard", number, "json"), partial(_pack_shard, job, number), *shard_files(output, number))
+            (
+                job.part("shard", number, "json"),
+                partial(_pack_shard, job, number),
+                *shard_files(output, number),
+            )
             for number in range(job.shards)
         ]
         for shard in run(do_once, packing):
@@ -167,7 +203,11 @@ def pack(
             progress(0.9 + 0.1 * len(packed) / job.shards, "packing")
         held_out = [job.chunk_files(chunk.number)[-1] for chunk in chunks]
         wanted = {VALIDATION: validation, **({TUNING: tuning} if tuning else {})}
-        items = write_held_out(held_out, output, wanted) if job.hash_bounds[-1] else dict.fromkeys(wanted, 0)
+        items = (
+            write_held_out(held_out, output, wanted)
+            if job.hash_bounds[-1]
+            else dict.fromkeys(wanted, 0)
+        )
         described = {
             "dtype": job.dtype,
             "sequence_length": sequence_length,
@@ -193,11 +233,16 @@ def pack(
 def _bytes_of_text(path: Path) -> int:
     """Sum the bytes of the questions and responses of a shard."""
     batches = read_shard(path, columns=["question", "response"])
-    return sum(pc.sum(pc.binary_length(column)).as_py() or 0 for batch in batches for column in batch.columns)
+    return sum(
+        pc.sum(pc.binary_length(column)).as_py() or 0
+        for batch in batches
+        for column in batch.columns
+    )
 
 
 def _divide(files: Sequence[Shard], chunk_bytes: int) -> list[_Chunk]:
-    """Divide the corpus into chunks of whole row groups, each of about `chunk_bytes` before compression."""
+    """Divide the corpus into chunks of whole row groups, each of about `chunk_bytes` before
+    compression."""
     chunks: list[_Chunk] = []
     for shard in files:
         with open_shard(shard.path) as file:
@@ -250,7 +295,10 @@ def _encode_chunk(job: _Job, chunk: _Chunk) -> dict[str, Any]:
     order = np.argsort(records["key"], kind="stable")
     records, starts, corpus = records[order], starts[order], np.concatenate(tokens)
     spans = zip(starts.tolist(), records["length"].tolist(), strict=True)
-    save_array(tokens_file, np.concatenate([corpus[:0], *(corpus[start : start + length] for start, length in spans)]))
+    save_array(
+        tokens_file,
+        np.concatenate([corpus[:0], *(corpus[start : start + length] for start, length in spans)]),
+    )
     save_array(records_file, records)
     save_array(bounds_file, _places(records, job.shards))
     return {
@@ -261,27 +309,43 @@ def _encode_chunk(job: _Job, chunk: _Chunk) -> dict[str, Any]:
 
 
 def _pack_shard(job: _Job, number: int) -> dict[str, int]:
-    """Gather one shard's documents from all chunks, in the order of their random numbers, and pack them."""
+    """Gather one shard's documents from all chunks, in the order of their random numbers, and pack
+    them."""
     tokens, records, bounds, _ = zip(*map(job.chunk_files, range(job.chunks)), strict=True)
     spans = np.stack([np.load(path)[number : number + 2] for path in bounds])
     found, gathered = _gather(records, spans[:, :, 0]), _gather(tokens, spans[:, :, 1])
     starts = np.cumsum(found["length"], dtype=np.int64) - found["length"]
     order = np.argsort(found["key"], kind="stable")
-    columns = [column[order].astype(np.int64) for column in (starts, found["prompt"], found["length"])]
+    columns = [
+        column[order].astype(np.int64) for column in (starts, found["prompt"], found["length"])
+    ]
     return write_token_shard(
-        Path(job.output), number, gathered, *columns, row=job.sequence_length, end_token=job.end_token
+        Path(job.output),
+        number,
+        gathered,
+        *columns,
+        row=job.sequence_length,
+        end_token=job.end_token,
     )
 
 
 def _gather(files: Sequence[Path], spans: np.ndarray) -> np.ndarray:
-    """Join a span of each file's array; a copy of each closes its file, as a corpus has thousands of chunks."""
+    """Join a span of each file's array; a copy of each closes its file, as a corpus has thousands
+    of chunks."""
     return np.concatenate(
-        [np.load(file, mmap_mode="r")[start:stop].copy() for file, (start, stop) in zip(files, spans, strict=True)]
+        [
+            np.load(file, mmap_mode="r")[start:stop].copy()
+            for file, (start, stop) in zip(files, spans, strict=True)
+        ]
     )
 
 
 def _places(records: np.ndarray, shards: int) -> np.ndarray:
-    """Find where each shard begins in a sorted chunk: documents and tokens before it, int64 [shards + 1, 2]."""
+    """Find where each shard begins in a sorted chunk: documents and tokens before it, int64 [shards
+    + 1, 2]."""
     bounds = np.array([(number << 64) // shards for number in range(1, shards)], np.uint64)
     documents = np.concatenate([[0], np.searchsorted(records["key"], bounds), [len(records)]])
-    return np.stack([documents, np.concatenate([[0], np.cumsum(records["length"], dtype=np.int64)])[documents]], axis=1)
+    return np.stack(
+        [documents, np.concatenate([[0], np.cumsum(records["length"], dtype=np.int64)])[documents]],
+        axis=1,
+    )

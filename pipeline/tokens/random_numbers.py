@@ -1,4 +1,5 @@
-"""Draw for each document, on any machine alike: a 64-bit random number (SplitMix64), and how often it is packed.
+"""Draw for each document, on any machine alike: a 64-bit random number (SplitMix64), and how often
+it is packed.
 
 Example: of a source with weight 2.25, three of four documents are packed twice and one three times.
 """
@@ -34,20 +35,27 @@ def _mixed(state: np.ndarray) -> np.ndarray:
     return state ^ (state >> np.uint64(31))
 
 
-def copies_of(sources: pa.Array, weights: Iterable[tuple[str, float]], seed: int, first: int) -> np.ndarray:
-    """Draw how often each document is packed, int64 [D], by the weight of its source (1 where none is given)."""
+def copies_of(
+    sources: pa.Array, weights: Iterable[tuple[str, float]], seed: int, first: int
+) -> np.ndarray:
+    """Draw how often each document is packed, int64 [D], by the weight of its source (1 where none
+    is given)."""
     wanted = np.ones(len(sources))
     for name, weight in weights:
         wanted[np.asarray(pc.equal(sources, name))] = weight
-    # The numbers that shuffle the first copies, scattered once, shuffle the second ones: where there may be second
-    # copies, their number is drawn from those of another seed. Else second copies would all be at the end of training.
+    # The numbers that shuffle the first copies, scattered once, shuffle the second ones: where
+    # there may be second copies, their number is drawn from those of another seed. Else second
+    # copies would all be at the end of training.
     once = scattered(random_numbers(seed, first, len(sources)))
     drawn = np.where(wanted > 1, random_numbers(~seed, first, len(sources)), once) / 2.0**64
     return (wanted + drawn).astype(np.int64)
 
 
-def repeat(records: np.ndarray, starts: np.ndarray, copies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Repeat each document `copies` times, each time with a random number of its own; the first keeps its own."""
+def repeat(
+    records: np.ndarray, starts: np.ndarray, copies: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Repeat each document `copies` times, each time with a random number of its own; the first
+    keeps its own."""
     owner = np.repeat(np.arange(len(records)), copies)
     records, starts = records[owner], starts[owner]
     number = np.arange(len(owner)) - np.searchsorted(owner, owner)

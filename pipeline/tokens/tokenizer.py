@@ -1,8 +1,8 @@
 """Train or take a tokenizer, and encode the training text of documents.
 
-The training text is the prompt, one space, the response and an end mark. Prompt and response are encoded apart, as in
-evaluation, where the prompt is encoded before the response is known. A document without a question is its response
-alone.
+The training text is the prompt, one space, the response and an end mark. Prompt and response are
+encoded apart, as in evaluation, where the prompt is encoded before the response is known. A
+document without a question is its response alone.
 """
 
 from __future__ import annotations
@@ -31,20 +31,30 @@ MARK = " ;"  # stands behind each answer within a text, where the loss is on the
 END = "<|end|>"
 END_NAMES = (END, "<|endoftext|>", "<|end_of_text|>", "</s>", "<|im_end|>", "<|eot_id|>", "<eos>")
 HUB_SECONDS = 5
-SAMPLE_CHARACTERS = 10**8  # 3,000 for each entry of a vocabulary of 32,768: docs/log.md has the effect of fewer
+# 3,000 for each entry of a vocabulary of 32,768: docs/log.md has the effect of fewer
+SAMPLE_CHARACTERS = 10**8
 
 
 def training_parts(question: str | None, response: str | None) -> tuple[str, str]:
-    """Split a document's training text into the two texts that are encoded apart: prompt and response.
+    """Split a document's training text into the two texts that are encoded apart: prompt and
+    response.
 
-    Example: ("1+1?", "2") gives ("Question: 1+1?\\nAnswer:", " 2"); without a question, the prompt is empty.
+    Example: ("1+1?", "2") gives ("Question: 1+1?\\nAnswer:", " 2"); without a question, the prompt
+    is empty.
     """
-    return (PROMPT.format(question=question), f" {response or ''}") if question else ("", response or "")
+    return (
+        (PROMPT.format(question=question), f" {response or ''}")
+        if question
+        else ("", response or "")
+    )
 
 
 def encode_documents(codec: Tokenizer, documents: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-    """Encode documents, without end marks: tokens uint32 [T], and the lengths int64 [D, 2] of prompts and responses."""
-    parts = map(training_parts, documents["question"].to_pylist(), documents["response"].to_pylist())
+    """Encode documents, without end marks: tokens uint32 [T], and the lengths int64 [D, 2] of
+    prompts and responses."""
+    parts = map(
+        training_parts, documents["question"].to_pylist(), documents["response"].to_pylist()
+    )
     tokens, offsets = encode_texts(codec, pa.array(chain.from_iterable(parts), pa.string()))
     return tokens, np.diff(offsets).reshape(-1, 2)
 
@@ -57,30 +67,38 @@ def train_tokenizer(
     sample_characters: int = SAMPLE_CHARACTERS,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
-    """Train a byte-level BPE tokenizer on documents: {"vocabulary_size", "end_token", "characters"}.
+    """Train a byte-level BPE tokenizer on documents: {"vocabulary_size", "end_token",
+    "characters"}.
 
-    Every text decodes to itself; digits are never merged. A corpus larger than `sample_characters` is sampled evenly. A
-    small corpus may yield a smaller vocabulary. Raises InputError when there are no documents, or no room for the 256
-    bytes and the end mark.
+    Every text decodes to itself; digits are never merged. A corpus larger than `sample_characters`
+    is sampled evenly. A small corpus may yield a smaller vocabulary. Raises InputError when there
+    are no documents, or no room for the 256 bytes and the end mark.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     if vocabulary_size < 257:
-        raise InputError(f"vocabulary_size={vocabulary_size}: 256 bytes and the end mark need at least 257")
+        raise InputError(
+            f"vocabulary_size={vocabulary_size}: 256 bytes and the end mark need at least 257"
+        )
     read = partial(read_documents, source, columns=["question", "response"])
-    total = sum(pc.sum(pc.utf8_length(column)).as_py() or 0 for batch in read() for column in batch.columns)
+    total = sum(
+        pc.sum(pc.utf8_length(column)).as_py() or 0 for batch in read() for column in batch.columns
+    )
     if not total:
         raise InputError(f"no tokenizer can be trained on {source}: it holds no documents")
     fraction = min(1.0, sample_characters / total)
     characters = 0
 
     def sample() -> Iterator[list[str]]:
-        """Yield the training texts of a fraction of the documents, evenly over the corpus, in batches."""
+        """Yield the training texts of a fraction of the documents, evenly over the corpus, in
+        batches."""
         nonlocal characters
         number = 0
         for batch in read():
             texts: list[str] = []
-            for question, response in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for question, response in zip(
+                *(column.to_pylist() for column in batch.columns), strict=True
+            ):
                 if int((number + 1) * fraction) > int(number * fraction):
                     texts += training_parts(question, response)
                 number += 1
@@ -105,10 +123,12 @@ def train_tokenizer(
 
 
 def take_tokenizer(entry: Mapping[str, Any], output: Path) -> dict[str, Any]:
-    """Copy a ready tokenizer: {"hub": id, "revision": name or None} or {"file": path of a tokenizer.json}.
+    """Copy a ready tokenizer: {"hub": id, "revision": name or None} or {"file": path of a
+    tokenizer.json}.
 
-    The end mark is that of tokenizer_config.json, or the first known name in the vocabulary, or one that is added.
-    Raises InputError, within seconds also without a network, when the tokenizer cannot be fetched or read.
+    The end mark is that of tokenizer_config.json, or the first known name in the vocabulary, or one
+    that is added. Raises InputError, within seconds also without a network, when the tokenizer
+    cannot be fetched or read.
     """
     if "file" in entry:
         path, revision = Path(entry["file"]), None
@@ -125,9 +145,11 @@ def take_tokenizer(entry: Mapping[str, Any], output: Path) -> dict[str, Any]:
 
 
 def read_tokenizer(path: Path | str) -> Tokenizer:
-    """Read a tokenizer from a file, or from a folder's tokenizer.json. Raises InputError when missing or damaged.
+    """Read a tokenizer from a file, or from a folder's tokenizer.json. Raises InputError when
+    missing or damaged.
 
-    Special tokens that are written out in a text are encoded as text: no document can contain an end mark.
+    Special tokens that are written out in a text are encoded as text: no document can contain an
+    end mark.
     """
     from tokenizers import Tokenizer
 
@@ -140,18 +162,23 @@ def read_tokenizer(path: Path | str) -> Tokenizer:
             f"tokenizer {path}: {error.strerror}; give a tokenizer.json of the tokenizers library"
         ) from None
     except Exception as error:  # the library raises bare Exception for whatever is wrong inside
-        raise InputError(f"tokenizer {path} is no tokenizer.json of the tokenizers library: {error}") from None
+        raise InputError(
+            f"tokenizer {path} is no tokenizer.json of the tokenizers library: {error}"
+        ) from None
     codec.encode_special_tokens = True
     return codec
 
 
 def read_meta(folder: Path | str) -> dict[str, Any]:
-    """Read tokenizer_meta.json of a tokenizer's folder: end_token, end, vocabulary_size. Raises InputError."""
+    """Read tokenizer_meta.json of a tokenizer's folder: end_token, end, vocabulary_size. Raises
+    InputError."""
     path = Path(folder) / "tokenizer_meta.json"
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}): give a folder written by the tokenizer stage") from None
+        raise InputError(
+            f"{path} cannot be read ({error}): give a folder written by the tokenizer stage"
+        ) from None
 
 
 def _from_hub(repository: str, revision: str | None) -> tuple[Path, str | None]:
@@ -166,16 +193,20 @@ def _from_hub(repository: str, revision: str | None) -> tuple[Path, str | None]:
         found = HfApi().model_info(repository, revision=revision, timeout=HUB_SECONDS)
         names = {file.rfilename for file in found.siblings or ()}
         if "tokenizer_config.json" in names:
-            hf_hub_download(repository, "tokenizer_config.json", revision=found.sha, etag_timeout=HUB_SECONDS)
-        path = hf_hub_download(repository, "tokenizer.json", revision=found.sha, etag_timeout=HUB_SECONDS)
+            hf_hub_download(
+                repository, "tokenizer_config.json", revision=found.sha, etag_timeout=HUB_SECONDS
+            )
+        path = hf_hub_download(
+            repository, "tokenizer.json", revision=found.sha, etag_timeout=HUB_SECONDS
+        )
         return Path(path), found.sha
     except Exception as error:  # the hub's client raises errors of several libraries
         if isinstance(cached, str):
             return Path(cached), Path(cached).parent.name
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(
-            f"tokenizer {repository} cannot be had from the hub ({reason}): copy its tokenizer.json here and name it "
-            "with `file: <path>`, or train one"
+            f"tokenizer {repository} cannot be had from the hub ({reason}): copy its tokenizer.json"
+            " here and name it with `file: <path>`, or train one"
         ) from None
 
 
@@ -200,5 +231,7 @@ def _save(codec: Tokenizer, output: Path, end: str) -> dict[str, Any]:
         "vocabulary_size": max(codec.get_vocab(with_added_tokens=True).values()) + 1,
     }
     codec.save(str(output / "tokenizer.json"))
-    (output / "tokenizer_meta.json").write_text(json.dumps(meta, indent=1, ensure_ascii=False), encoding="utf-8")
+    (output / "tokenizer_meta.json").write_text(
+        json.dumps(meta, indent=1, ensure_ascii=False), encoding="utf-8"
+    )
     return {"vocabulary_size": meta["vocabulary_size"], "end_token": meta["end_token"]}

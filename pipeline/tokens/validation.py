@@ -1,15 +1,19 @@
-"""Hold documents out of training, by question: the validation split, to measure the loss on it at every checkpoint,
-and the tuning split, to choose settings on: a setting chosen on the split that is measured would flatter itself.
+"""Hold documents out of training, by question: the validation split, to measure the loss on it at
+every checkpoint, and the tuning split, to choose settings on: a setting chosen on the split that is
+measured would flatter itself.
 
-Held out is every document whose question has a hash below a bound; the validation split has the lowest hashes. The hash
-is of the normalised question, so that no question is on two sides: many sources hold several solutions to one question.
-Of a document without a question, it is the hash of its response. The choice depends on the documents alone: not on the
-seed, their order, or how many processes there are.
+Held out is every document whose question has a hash below a bound; the validation split has the
+lowest hashes. The hash is of the normalised question, so that no question is on two sides: many
+sources hold several solutions to one question. Of a document without a question, it is the hash of
+its response. The choice depends on the documents alone: not on the seed, their order, or how many
+processes there are.
 
-Files in the folder of the packed tokens: `dropped/` with every held-out document; of those of the lowest hashes of each
-split, three files of plain items for `model.evaluation.held_out`. In `validation.responses.items.jsonl` the target is the
-response after the prompt, in `validation.answers.items.jsonl` the word before the last mark of an answer, in
-`validation.all.items.jsonl` the training text after its first word: what is scored is what is learned.
+Files in the folder of the packed tokens: `dropped/` with every held-out document; of those of the
+lowest hashes of each split, three files of plain items for `model.evaluation.held_out`. In
+`validation.responses.items.jsonl` the target is the response after the prompt, in
+`validation.answers.items.jsonl` the word before the last mark of an answer, in
+`validation.all.items.jsonl` the training text after its first word: what is scored is what is
+learned.
 """
 
 from __future__ import annotations
@@ -41,19 +45,24 @@ HELD_OUT = DROPPED.append(pa.field("hash", pa.uint64()))
 
 
 def hash_bounds(documents: int, wanted: Sequence[int]) -> tuple[int, ...]:
-    """Compute the bounds of the hashes of each split, of which about `wanted` of so many documents are expected.
+    """Compute the bounds of the hashes of each split, of which about `wanted` of so many documents
+    are expected.
 
-    A split has 2 % of the documents at most, and the hashes between the bound before it and its own. All documents of
-    one question have one hash: where few questions have many documents, more or fewer are held out.
+    A split has 2 % of the documents at most, and the hashes between the bound before it and its
+    own. All documents of one question have one hash: where few questions have many documents, more
+    or fewer are held out.
     """
     shares = accumulate(min(most, documents // LEAST_PACKED) for most in wanted)
     return tuple((share << 64) // max(documents, 1) for share in shares)
 
 
 def hold_out(documents: pa.RecordBatch, bounds: Sequence[int]) -> tuple[np.ndarray, pa.Table]:
-    """Find the split of each document ("" for one that trains), and tabulate those that are held out."""
+    """Find the split of each document ("" for one that trains), and tabulate those that are held
+    out."""
     hashes = question_hashes(documents) if bounds[-1] else np.zeros(len(documents), np.uint64)
-    splits = np.array([*SPLITS, ""])[np.searchsorted(np.array(bounds, np.uint64), hashes, side="right")]
+    splits = np.array([*SPLITS, ""])[
+        np.searchsorted(np.array(bounds, np.uint64), hashes, side="right")
+    ]
     held_out = splits != ""
     chosen = pa.Table.from_batches([documents]).filter(pa.array(held_out))
     reasons, because = pa.array(splits[held_out], pa.string()), pa.nulls(len(chosen), pa.string())
@@ -62,7 +71,8 @@ def hold_out(documents: pa.RecordBatch, bounds: Sequence[int]) -> tuple[np.ndarr
 
 
 def question_hashes(documents: pa.RecordBatch) -> np.ndarray:
-    """Hash each document's normalised question, or its response where the question has no words: uint64 [D]."""
+    """Hash each document's normalised question, or its response where the question has no words:
+    uint64 [D]."""
     ids = _text_ids(documents["question"])
     unasked = np.flatnonzero(ids == 0)
     if len(unasked):
@@ -73,25 +83,32 @@ def question_hashes(documents: pa.RecordBatch) -> np.ndarray:
 def _text_ids(texts: pa.Array) -> np.ndarray:
     """Compute an id uint64 [D] of the words of each text; 0 where there are none."""
     blocks = (words for _, words in word_blocks(text_column(texts)))
-    return np.concatenate([sequence_ids(words.ids, words.offsets[:-1], words.offsets[1:]) for words in blocks])
+    return np.concatenate(
+        [sequence_ids(words.ids, words.offsets[:-1], words.offsets[1:]) for words in blocks]
+    )
 
 
-def write_held_out(parts: Iterable[Path], output: Path, wanted: Mapping[str, int]) -> dict[str, int]:
+def write_held_out(
+    parts: Iterable[Path], output: Path, wanted: Mapping[str, int]
+) -> dict[str, int]:
     """Write the held-out documents of `parts`, tables of `hold_out`, in the order of the corpus.
 
-    All go to `dropped/`, and of each split up to `wanted` with a response to the files of items. Returns the number of
-    items of each split.
+    All go to `dropped/`, and of each split up to `wanted` with a response to the files of items.
+    Returns the number of items of each split.
     """
     (output / "dropped").mkdir(exist_ok=True)
     chosen: dict[str, list[dict[str, Any]]] = {split: [] for split in wanted}
-    with pq.ParquetWriter(output / "dropped" / "00000.parquet", DROPPED, compression="zstd") as writer:
+    with pq.ParquetWriter(
+        output / "dropped" / "00000.parquet", DROPPED, compression="zstd"
+    ) as writer:
         for part in parts:
             held_out = pq.read_table(part)
             writer.write_table(held_out.select(DROPPED.names))
             for split, most in wanted.items():
                 of_split = held_out.filter(pc.equal(held_out["reason"], split)).to_pylist()
                 both = chain(chosen[split], (row for row in of_split if row["response"]))
-                chosen[split] = heapq.nsmallest(most, both, key=itemgetter("hash"))  # stable: corpus order
+                # stable: corpus order
+                chosen[split] = heapq.nsmallest(most, both, key=itemgetter("hash"))
     for split, rows in chosen.items():
         for loss_on in ("all", "responses", "answers"):
             with items_file(output, loss_on, split).open("w", encoding="utf-8") as file:
@@ -100,26 +117,32 @@ def write_held_out(parts: Iterable[Path], output: Path, wanted: Mapping[str, int
 
 
 def items_file(packed: Path, loss_on: str, split: str = VALIDATION) -> Path:
-    """Return the path of a split's items for a training with its loss on "all", "responses" or "answers"."""
+    """Return the path of a split's items for a training with its loss on "all", "responses" or
+    "answers"."""
     return packed / f"{split}.{loss_on}.items.jsonl"
 
 
 def _item(document: dict[str, Any], loss_on: str) -> dict[str, str]:
-    """Make the plain item of a document; evaluation puts a space between prompt and target, as training does."""
+    """Make the plain item of a document; evaluation puts a space between prompt and target, as
+    training does."""
     prompt, response = training_parts(document["question"], document["response"])
     text, mark, _ = (prompt + response).rpartition(MARK)
     if loss_on == "answers" and mark:
         before, _, answer = text.rpartition(" ")
         return {"id": document["id"], "prompt": before, "target": answer}
-    if loss_on == "all" or not prompt:  # training has no loss on a first token, and never reads on behind an end mark
+    # training has no loss on a first token, and never reads on behind an end mark
+    if loss_on == "all" or not prompt:
         first, _, rest = (prompt + response).partition(" ")
-        prompt, response = (first, rest) if first.strip() and rest.strip() else ("", prompt + response)
+        prompt, response = (
+            (first, rest) if first.strip() and rest.strip() else ("", prompt + response)
+        )
         return {"id": document["id"], "prompt": prompt, "target": response}
     return {"id": document["id"], "prompt": prompt, "target": document["response"]}
 
 
 def held_out_specification(packed: Path, loss_on: str, split: str = VALIDATION) -> dict[str, Any]:
-    """Describe the task of a split for evaluation; always asked from plain items, with or without lm-eval."""
+    """Describe the task of a split for evaluation; always asked from plain items, with or without
+    lm-eval."""
     return {
         "benchmark": split,
         "task": split,

@@ -1,7 +1,7 @@
 r"""Strip the reasoning traces from one response and keep the worked solution.
 
-The paper trains without traces ("we aim for latent reasoning instead"). Public sets mark them in several ways, and mix
-them:
+The paper trains without traces ("we aim for latent reasoning instead"). Public sets mark them in
+several ways, and mix them:
 
     <think> ... </think> solution            also with other names, and several times
     reasoning ... </think> solution          the opening mark belonged to the prompt
@@ -9,12 +9,14 @@ them:
     <think> ...                              a trace without an end, because generation was cut off
     <think> ... <answer>solution</answer>    a trace without an end, and a marked solution
 
-Tags are found too with spaces or line breaks in them, or escaped for HTML: < think >, &lt;think&gt;.
+Tags are found too with spaces or line breaks in them, or escaped for HTML: < think >,
+&lt;think&gt;.
 
-A closing mark ends a trace, which began at the first opening mark behind the closing mark before; without one, it
-began at that closing mark, or at the response's start. Which mark opens and which closes is all that counts, not their
-names. A mark between quotation marks or backticks is a mention. Names that are words of prose and code (`WORDS`) are
-marks where one opens the response, or where the source declares traces.
+A closing mark ends a trace, which began at the first opening mark behind the closing mark before;
+without one, it began at that closing mark, or at the response's start. Which mark opens and which
+closes is all that counts, not their names. A mark between quotation marks or backticks is a
+mention. Names that are words of prose and code (`WORDS`) are marks where one opens the response, or
+where the source declares traces.
 
 Example: "<think>1 + 1?</think>\n\nIt is 2." becomes "It is 2.".
 """
@@ -27,33 +29,48 @@ from itertools import chain
 from typing import NamedTuple
 
 NONE, STRIPPED, UNCLOSED, UNMARKED = "none", "stripped", "unclosed", "unmarked"
-DECLARED = ("paired", "thought", "closing")  # what a source's `trace` says of traces that are marked
+# what a source's `trace` says of traces that are marked
+DECLARED = ("paired", "thought", "closing")
 
 # Opening and closing marks of traces in public sets.
 MARKS = (
-    *((f"<{name}>", f"</{name}>") for name in ("think", "seed:think", "longcat_think", "antthinking")),
-    *((f"<|begin_of_{name}|>", f"<|end_of_{name}|>") for name in ("thought", "thinking", "reasoning")),
+    *(
+        (f"<{name}>", f"</{name}>")
+        for name in ("think", "seed:think", "longcat_think", "antthinking")
+    ),
+    *(
+        (f"<|begin_of_{name}|>", f"<|end_of_{name}|>")
+        for name in ("thought", "thinking", "reasoning")
+    ),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
     ("[THINK]", "[/THINK]"),
     ("◁think▷", "◁/think▷"),
 )
-WORDS = tuple((f"<{name}>", f"</{name}>") for name in ("thinking", "thought", "reasoning", "reflection", "scratchpad"))
+WORDS = tuple(
+    (f"<{name}>", f"</{name}>")
+    for name in ("thinking", "thought", "reasoning", "reflection", "scratchpad")
+)
 # Marks around a solution: only the marks are removed.
 SOLUTIONS = (
     ("<|begin_of_solution|>", "<|end_of_solution|>"),
     ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
     ("<answer>", "</answer>"),
 )
-_NAMES = "|".join(opening[1:-1] for opening, closing in (*MARKS, *WORDS, *SOLUTIONS) if closing.startswith("</"))
+_NAMES = "|".join(
+    opening[1:-1] for opening, closing in (*MARKS, *WORDS, *SOLUTIONS) if closing.startswith("</")
+)
 _SPACED = re.compile(rf"<(?:\s+(?:/\s*)?|/\s+)(?:{_NAMES})\s*>|</?(?:{_NAMES})\s+>")
 _ESCAPED = re.compile(rf"&lt;(\s*(?:/\s*)?(?:{_NAMES})\s*)&gt;")
 
 
 def _any_of(marks: Iterable[str]) -> re.Pattern[str]:
-    """Compile a search for marks that are not quoted; each begins with a literal, which makes the search fast."""
+    """Compile a search for marks that are not quoted; each begins with a literal, which makes the
+    search fast."""
     quote = "[`\"']"
-    return re.compile("|".join(rf"{mark}(?:(?!{quote})|(?<!{quote}{mark}))" for mark in map(re.escape, marks)))
+    return re.compile(
+        "|".join(rf"{mark}(?:(?!{quote})|(?<!{quote}{mark}))" for mark in map(re.escape, marks))
+    )
 
 
 _WRAPPING = _any_of([*chain.from_iterable(SOLUTIONS), "<|start|>assistant", "<|return|>"])
@@ -62,7 +79,8 @@ _FIRST_WORDS = tuple(opening for opening, _ in WORDS)
 
 
 class Stripped(NamedTuple):
-    """A response without its traces (the text of an unclosed trace is empty), and whether it had any."""
+    """A response without its traces (the text of an unclosed trace is empty), and whether it had
+    any."""
 
     text: str
     kind: str
@@ -71,8 +89,9 @@ class Stripped(NamedTuple):
 def strip_trace(response: str, marking: str = "none") -> Stripped:
     """Strip the reasoning traces from one response; `marking` is the `trace` of its source.
 
-    The parts that are left are trimmed and joined by blank lines, without the marks around a solution. Of a trace
-    without an end only a marked solution in it is left. A response without marks stays as it is.
+    The parts that are left are trimmed and joined by blank lines, without the marks around a
+    solution. Of a trace without an end only a marked solution in it is left. A response without
+    marks stays as it is.
     """
     text = _ESCAPED.sub(r"<\1>", response) if "&lt;" in response else response
     text = _SPACED.sub(lambda tag: "".join(tag[0].split()), text)
@@ -90,7 +109,8 @@ def strip_trace(response: str, marking: str = "none") -> Stripped:
 
 
 def _marked_solution(trace: str) -> str:
-    """Return the last marked solution in a trace without an end; "" where none has both of its marks."""
+    """Return the last marked solution in a trace without an end; "" where none has both of its
+    marks."""
     for opening, closing in SOLUTIONS:
         before, end, _ = trace.rpartition(closing)
         _, start, solution = before.rpartition(opening)

@@ -14,7 +14,14 @@ import pyarrow.compute as pc
 from dreamer_study.pipeline.storage.documents import DocumentWriter, read_shard
 from dreamer_study.pipeline.storage.parallel import Progress, Run, quiet, serial
 from dreamer_study.pipeline.storage.resumable import shard_by_shard
-from dreamer_study.pipeline.traces.strip import DECLARED, NONE, STRIPPED, UNCLOSED, UNMARKED, strip_trace
+from dreamer_study.pipeline.traces.strip import (
+    DECLARED,
+    NONE,
+    STRIPPED,
+    UNCLOSED,
+    UNMARKED,
+    strip_trace,
+)
 
 BATCH_ROWS = 1024  # traces are long
 DROP_UNCLOSED = "trace never closed"
@@ -34,22 +41,29 @@ def strip_traces(
 ) -> dict[str, Any]:
     """Run the stage: strip the reasoning traces from the documents of `source`.
 
-    `marking` is the source's `trace`: marks are found without one too, but with one more marks are believed (`strip`),
-    and with "closing" a response without a mark is a trace that was cut off. Drops documents whose trace is not closed,
-    those without a solution, and responses of more than `longest_unmarked` characters without a mark in a source that
-    declares traces. Returns `counts`, and `traces`: documents by source and kind. Finished shards survive a kill.
+    `marking` is the source's `trace`: marks are found without one too, but with one more marks are
+    believed (`strip`), and with "closing" a response without a mark is a trace that was cut off.
+    Drops documents whose trace is not closed, those without a solution, and responses of more than
+    `longest_unmarked` characters without a mark in a source that declares traces. Returns `counts`,
+    and `traces`: documents by source and kind. Finished shards survive a kill.
     """
     work = partial(_strip_shard, marking, longest_unmarked)
     settings = {"marking": marking, "longest_unmarked": longest_unmarked}
-    counts, traces = shard_by_shard(source, output, settings, work, kind="kind", run=run, progress=progress)
+    counts, traces = shard_by_shard(
+        source, output, settings, work, kind="kind", run=run, progress=progress
+    )
     return {"counts": counts, "traces": traces}
 
 
-def _strip_shard(marking: str, longest_unmarked: int, path: Path, writer: DocumentWriter) -> Counter[tuple[str, str]]:
+def _strip_shard(
+    marking: str, longest_unmarked: int, path: Path, writer: DocumentWriter
+) -> Counter[tuple[str, str]]:
     """Strip one shard; return the number of documents of each (source, kind)."""
     kinds: Counter[tuple[str, str]] = Counter()
     for batch in read_shard(path, batch_rows=BATCH_ROWS):
-        stripped = [strip_trace(response or "", marking) for response in batch["response"].to_pylist()]
+        stripped = [
+            strip_trace(response or "", marking) for response in batch["response"].to_pylist()
+        ]
         response, kind = (pa.array(column, pa.string()) for column in zip(*stripped, strict=True))
         cut_off = pc.and_(pc.equal(kind, NONE), marking == "closing")
         kind = pc.if_else(cut_off, UNCLOSED, kind)

@@ -1,4 +1,5 @@
-"""Keep stories so dissimilar that no correct stage takes them for duplicates or for benchmark items."""
+"""Keep stories so dissimilar that no correct stage takes them for duplicates or for benchmark
+items."""
 
 from __future__ import annotations
 
@@ -16,10 +17,11 @@ TRIES = 10_000
 
 
 class Crowd:
-    """A set of stories that no correct stage takes for duplicates of each other or for benchmark items.
+    """A set of stories that no correct stage takes for duplicates of each other or for benchmark
+    items.
 
-    No two stories of a crowd have a key in common (`Story.keys`), and no story contains the fraction `COVERAGE` of the
-    marks of a benchmark question (`Story.marks`).
+    No two stories of a crowd have a key in common (`Story.keys`), and no story contains the
+    fraction `COVERAGE` of the marks of a benchmark question (`Story.marks`).
     """
 
     def __init__(self, benchmark: Iterable[Story] = ()) -> None:
@@ -33,7 +35,8 @@ class Crowd:
             self._enough.append(COVERAGE * len(held))
 
     def admit(self, story: Story) -> bool:
-        """Add a story, unless it is too similar to a story of the crowd or to a benchmark question."""
+        """Add a story, unless it is too similar to a story of the crowd or to a benchmark
+        question."""
         keys = story.keys()
         if not self._keys.isdisjoint(keys) or self._covers_item(story):
             return False
@@ -41,19 +44,24 @@ class Crowd:
         return True
 
     def draw(self, random: Random, steps: range, nouns: int | None = None) -> Story:
-        """Draw and add a story of so many steps. Raises InputError when there is no room for more."""
+        """Draw and add a story of so many steps. Raises InputError when there is no room for
+        more."""
         for _ in range(TRIES):
             story = draw(random, pick(random, steps), nouns)
             if self.admit(story):
                 return story
         raise InputError(
-            f"the built-in world has no room for more different stories of {steps[0]} to {steps[-1]} steps: "
-            "ask for fewer documents, more steps or more nouns"
+            f"the built-in world has no room for more different stories of {steps[0]} to"
+            f" {steps[-1]} steps: ask for fewer documents, more steps or more nouns"
         )
 
     def _covers_item(self, story: Story) -> bool:
         for agreed, text in story.marks():
-            common = Counter(chain.from_iterable(self._holders.get((agreed, gram), ()) for gram in grams(text, GRAM)))
+            common = Counter(
+                chain.from_iterable(
+                    self._holders.get((agreed, gram), ()) for gram in grams(text, GRAM)
+                )
+            )
             if any(count >= self._enough[mark] for mark, count in common.items()):
                 return True
         return False

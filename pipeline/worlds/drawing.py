@@ -1,6 +1,7 @@
 """Draw at random, and compare texts.
 
-What is drawn is drawn by `random.Random.random`, the one method whose numbers Python promises to keep.
+What is drawn is drawn by `random.Random.random`, the one method whose numbers Python promises to
+keep.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Plant faults in the built-in world: traces, duplicates, leaks and broken rows, each with its ground truth.
+"""Plant faults in the built-in world: traces, duplicates, leaks and broken rows, each with its
+ground truth.
 
-Clean stories are kept dissimilar to each other and to the benchmarks (`Crowd`): without that, a language of few words
-repeats itself by chance. So every document that a stage removes beyond the planted faults is a mistake of the stage.
+Clean stories are kept dissimilar to each other and to the benchmarks (`Crowd`): without that, a
+language of few words repeats itself by chance. So every document that a stage removes beyond the
+planted faults is a mistake of the stage.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ Edit = Literal["verbatim", "spacing", "case", "punctuation", "phrase", "latex", 
 
 @dataclass
 class Row:
-    """One row of the training split. `of` is the row that it repeats, or the id of the benchmark item that it leaks."""
+    """One row of the training split. `of` is the row that it repeats, or the id of the benchmark
+    item that it leaks."""
 
     story: Story
     question: str
@@ -45,11 +48,15 @@ class Row:
 
 def _respace(random: Random, question: str) -> str:
     first, *rest = question.split(" ")
-    return first + "".join(pick(random, (" ", "  ", " ", "\n", " \t")) + word for word in rest) + "  "
+    return (
+        first + "".join(pick(random, (" ", "  ", " ", "\n", " \t")) + word for word in rest) + "  "
+    )
 
 
 def _repunctuate(random: Random, question: str) -> str:
-    return question[:-1].replace(".", pick(random, (";", "!", " ."))) + pick(random, ("", " ?", "??"))
+    return question[:-1].replace(".", pick(random, (";", "!", " ."))) + pick(
+        random, ("", " ?", "??")
+    )
 
 
 def _as_latex(random: Random, question: str) -> str:
@@ -77,8 +84,11 @@ def edited(random: Random, story: Story, edit: Edit, kind: str, of: Row | str) -
 
 
 def similarity(first: Row, second: Row) -> float:
-    """Compute the Jaccard similarity of the word 5-grams of question and answer, without case and punctuation."""
-    return jaccard(*(grams(words(f"{row.question} {row.story.answer}"), GRAM) for row in (first, second)))
+    """Compute the Jaccard similarity of the word 5-grams of question and answer, without case and
+    punctuation."""
+    return jaccard(
+        *(grams(words(f"{row.question} {row.story.answer}"), GRAM) for row in (first, second))
+    )
 
 
 # --- rows ---
@@ -98,13 +108,15 @@ BROKEN: dict[str, Callable[[Random, Row], dict[str, str | None]]] = {
 
 
 def repeat_nearly(random: Random, original: Row, edit: Edit) -> Row | None:
-    """Make a near duplicate by a small edit; None where the story is too short to stay a near duplicate."""
+    """Make a near duplicate by a small edit; None where the story is too short to stay a near
+    duplicate."""
     row = edited(random, original.story, edit, "near", original)
     return row if similarity(row, original) >= SIMILAR else None
 
 
 def vary_numbers(random: Random, original: Row, crowd: Crowd) -> Row | None:
-    """Make a variant in other numbers, which is another story and has to stay; None after 100 failed draws."""
+    """Make a variant in other numbers, which is another story and has to stay; None after 100
+    failed draws."""
     for _ in range(100):
         story = original.story.with_other_numbers(random)
         if story is not None and story.numbers != original.story.numbers and crowd.admit(story):
@@ -123,7 +135,8 @@ def columns(random: Random, row: Row) -> dict[str, str | None]:
 
 
 def _response(random: Random, story: Story, trace: str) -> str:
-    """Write the answer behind a reasoning trace, marked as in public data sets ("none": the answer alone)."""
+    """Write the answer behind a reasoning trace, marked as in public data sets ("none": the answer
+    alone)."""
     if trace == "none":
         return story.answer
     thoughts = story.reasoning(random)

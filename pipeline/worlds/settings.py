@@ -26,16 +26,19 @@ STORIES = "sums"
 
 @dataclass(frozen=True)
 class WorldSettings:
-    """The settings of a world. Fractions are of the training rows; `leaked` is of each benchmark's items.
+    """The settings of a world. Fractions are of the training rows; `leaked` is of each benchmark's
+    items.
 
-    `documents` counts all training rows, also those that curation should drop. `items` is the size of each benchmark
-    and of the text split. `families` are the kinds of problems, in equal shares: `sums` are stories of `shortest` to
-    `longest` steps, told of `nouns` names and as many things (none: all); the others are sheets (`pipeline.worlds.
-    sheets`) of so many `questions`: expressions of up to `operations` operations and tracking of up to `moves` numbers
-    before a question, both modulo `modulus`, recall of `recall_pairs` pairs, chain of `chain_tables` of `chain_pairs`.
-    Benchmarks depend only on `seed`, `items`, `families` and what the families are made of. Duplicates repeat clean
-    rows. Rows of `traces` have a closed trace before the answer, rows of `unclosed` a trace without an end. Sheets have
-    exact duplicates, leaks word for word and broken rows, but no traces.
+    `documents` counts all training rows, also those that curation should drop. `items` is the size
+    of each benchmark and of the text split. `families` are the kinds of problems, in equal shares:
+    `sums` are stories of `shortest` to
+    `longest` steps, told of `nouns` names and as many things (none: all); the others are sheets
+    (`pipeline.worlds. sheets`) of so many `questions`: expressions of up to `operations` operations
+    and tracking of up to `moves` numbers before a question, both modulo `modulus`, recall of
+    `recall_pairs` pairs, chain of `chain_tables` of `chain_pairs`. Benchmarks depend only on
+    `seed`, `items`, `families` and what the families are made of. Duplicates repeat clean rows.
+    Rows of `traces` have a closed trace before the answer, rows of `unclosed` a trace without an
+    end. Sheets have exact duplicates, leaks word for word and broken rows, but no traces.
     """
 
     seed: int = 0
@@ -67,11 +70,14 @@ class WorldSettings:
         if self.shortest > self.longest:
             raise InputError(f"shortest={self.shortest} is above longest={self.longest}")
         if len(set(self.families)) < len(self.families):
-            raise InputError(f"families={list(self.families)}: name each family once; rows are divided evenly")
+            raise InputError(
+                f"families={list(self.families)}: name each family once; rows are divided evenly"
+            )
         return self
 
     def steps(self, part: str = "all") -> range:
-        """Return the numbers of steps of stories: all, the shorter half ("short") or the longer half ("long")."""
+        """Return the numbers of steps of stories: all, the shorter half ("short") or the longer
+        half ("long")."""
         middle = (self.shortest + self.longest) // 2
         last = middle if part == "short" else self.longest
         first = min(middle + 1, last) if part == "long" else self.shortest
@@ -81,12 +87,18 @@ class WorldSettings:
     def sheets(self) -> dict[str, Callable[[Random], Sheet]]:
         """The functions that draw a sheet, of the families of sheets that the world has."""
         draw = {
-            "expressions": partial(sheets.draw_expressions, operations=self.operations, modulus=self.modulus),
+            "expressions": partial(
+                sheets.draw_expressions, operations=self.operations, modulus=self.modulus
+            ),
             "recall": partial(sheets.draw_recall, pairs=self.recall_pairs),
             "chain": partial(sheets.draw_chain, pairs=self.chain_pairs, tables=self.chain_tables),
             "tracking": partial(sheets.draw_tracking, moves=self.moves, modulus=self.modulus),
         }
-        return {name: partial(draw[name], questions=self.questions) for name in self.families if name in draw}
+        return {
+            name: partial(draw[name], questions=self.questions)
+            for name in self.families
+            if name in draw
+        }
 
     @property
     def documents_of_stories(self) -> int:

@@ -1,10 +1,11 @@
 """Generate arithmetic stories of a chosen number of chained steps: sums in words.
 
-Example of two steps: "Ann has 3 coins. She finds 4 more. Then she loses 2. How many coins does Ann have?"
+Example of two steps: "Ann has 3 coins. She finds 4 more. Then she loses 2. How many coins does Ann
+have?"
 
-All values stay within 0 to 9, so that the length of the chain is the only difficulty. The words are few: a tokenizer of
-a few hundred tokens holds them whole, and a small model learns them in minutes. The order of the steps does not change
-the answer, so a model may add them up in any order.
+All values stay within 0 to 9, so that the length of the chain is the only difficulty. The words are
+few: a tokenizer of a few hundred tokens holds them whole, and a small model learns them in minutes.
+The order of the steps does not change the answer, so a model may add them up in any order.
 """
 
 from __future__ import annotations
@@ -17,11 +18,67 @@ from random import Random
 
 from dreamer_study.pipeline.worlds.drawing import HIGHEST, STARTS, pick, words
 
-WOMEN = ("Ann", "Mia", "Eva", "Zoe", "Lily", "Rosa", "Ella", "Nora", "Ruth", "Jane", "Kate", "Lucy", "Mary", "Sara")
-MEN = ("Ben", "Tom", "Sam", "Max", "Leo", "Dan", "Paul", "Jack", "Mark", "Hugo", "Noah", "Omar", "Eric", "Adam")
+WOMEN = (
+    "Ann",
+    "Mia",
+    "Eva",
+    "Zoe",
+    "Lily",
+    "Rosa",
+    "Ella",
+    "Nora",
+    "Ruth",
+    "Jane",
+    "Kate",
+    "Lucy",
+    "Mary",
+    "Sara",
+)
+MEN = (
+    "Ben",
+    "Tom",
+    "Sam",
+    "Max",
+    "Leo",
+    "Dan",
+    "Paul",
+    "Jack",
+    "Mark",
+    "Hugo",
+    "Noah",
+    "Omar",
+    "Eric",
+    "Adam",
+)
 THINGS = (
-    *("coins", "cards", "pens", "cups", "books", "balls", "keys", "stones", "shells", "stamps", "beads", "nuts"),
-    *("plums", "pears", "toys", "hats", "figs", "eggs", "bricks", "badges", "rings", "boxes", "seeds", "roses"),
+    *(
+        "coins",
+        "cards",
+        "pens",
+        "cups",
+        "books",
+        "balls",
+        "keys",
+        "stones",
+        "shells",
+        "stamps",
+        "beads",
+        "nuts",
+    ),
+    *(
+        "plums",
+        "pears",
+        "toys",
+        "hats",
+        "figs",
+        "eggs",
+        "bricks",
+        "badges",
+        "rings",
+        "boxes",
+        "seeds",
+        "roses",
+    ),
 )
 GAINS = ("finds", "buys", "gets", "wins", "makes")
 LOSSES = ("loses", "sells", "drops", "breaks", "mails")
@@ -61,10 +118,13 @@ class Story:
         pronoun = "she" if self.name in WOMEN else "he"
         opening = OPENINGS[self.opening].format(name=self.name, start=self.start, thing=self.thing)
         steps = [
-            f"{LINKS[step.link].format(pronoun=pronoun, Pronoun=pronoun.capitalize())} {step.verb} {_amount(step)}."
+            f"{LINKS[step.link].format(pronoun=pronoun, Pronoun=pronoun.capitalize())} {step.verb}"
+            f" {_amount(step)}."
             for step in self.steps
         ]
-        return " ".join([opening, *steps, QUESTIONS[self.closing].format(name=self.name, thing=self.thing)])
+        return " ".join(
+            [opening, *steps, QUESTIONS[self.closing].format(name=self.name, thing=self.thing)]
+        )
 
     @property
     def answer(self) -> str:
@@ -86,7 +146,10 @@ class Story:
             f"{self.name} {step.verb} {_amount(step)}, so that is {found}."
             for step, found in zip(self.steps, sums, strict=True)
         ]
-        starts = ("Okay, let me go through this one step at a time.", "Alright, I have to keep count here.")
+        starts = (
+            "Okay, let me go through this one step at a time.",
+            "Alright, I have to keep count here.",
+        )
         start = pick(random, starts)
         check = pick(random, ("Wait, let me check that again:", "Hmm, just to be sure, once more:"))
         return "\n".join(
@@ -94,12 +157,16 @@ class Story:
                 f"{start} In the beginning {self.name} has {self.start} {self.thing}.",
                 *lines,
                 f"{check} {', then '.join(sums)}. That holds.",
-                f"So the number of {self.thing} that {self.name} has in the end must be {self.answer}.",
+                (
+                    f"So the number of {self.thing} that {self.name} has in the end must be"
+                    f" {self.answer}."
+                ),
             ]
         )
 
     def with_other_numbers(self, random: Random) -> Story | None:
-        """Draw the numbers again: a story in equal words. None where the draw gives no such story."""
+        """Draw the numbers again: a story in equal words. None where the draw gives no such
+        story."""
         value = start = pick(random, STARTS)
         steps = []
         for step in self.steps:
@@ -127,9 +194,10 @@ class Story:
     def keys(self) -> list[tuple]:
         """Return keys of which two stories that may be taken for duplicates have one in common.
 
-        Every story with a common key counts as similar: the words are many, so that few clean stories are lost. Two
-        stories that differ in one verb agree in the first or the second half of the verbs. In a story of few steps,
-        one verb is a large part of the text, so that more has to agree. The order of steps does not count.
+        Every story with a common key counts as similar: the words are many, so that few clean
+        stories are lost. Two stories that differ in one verb agree in the first or the second half
+        of the verbs. In a story of few steps, one verb is a large part of the text, so that more
+        has to agree. The order of steps does not count.
         """
         problem = (self.thing, self.start, *sorted(step.change for step in self.steps))
         verbs = [step.verb for step in self.steps]
@@ -140,13 +208,17 @@ class Story:
         if len(verbs) == 3:
             return [(problem, *sorted(verbs))]
         half = len(verbs) // 2
-        return [(problem, "first", *sorted(verbs[:half])), (problem, "second", *sorted(verbs[half:]))]
+        return [
+            (problem, "first", *sorted(verbs[:half])),
+            (problem, "second", *sorted(verbs[half:])),
+        ]
 
     def marks(self) -> Iterator[tuple[Hashable, Sequence[str]]]:
         """Yield texts as words, each behind what has to agree before n-grams are compared.
 
-        A story that holds many n-grams of one text of a benchmark item may be taken for a leak. The first text is the
-        question with all numbers equated, behind its thing, where most leaks show; the second the question as written.
+        A story that holds many n-grams of one text of a benchmark item may be taken for a leak. The
+        first text is the question with all numbers equated, behind its thing, where most leaks
+        show; the second the question as written.
         """
         exact = words(self.question)
         yield self.thing, ["0" if word.isdigit() else word for word in exact]

@@ -1,4 +1,5 @@
-"""Define the built-in world's benchmarks: their data, lm-eval tasks, and plain items for machines without lm-eval."""
+"""Define the built-in world's benchmarks: their data, lm-eval tasks, and plain items for machines
+without lm-eval."""
 
 from __future__ import annotations
 
@@ -28,10 +29,16 @@ STOP = "\n"
 LONGEST_ANSWER = 8  # tokens
 VERSION = 1.0
 
-# Split of the data set, how it is asked, metric and filter by lm-eval's names, and the value that guessing gives.
+# Split of the data set, how it is asked, metric and filter by lm-eval's names, and the value that
+# guessing gives.
 _EXACT = {"split": "test", "kind": "generate_until", "metric": "exact_match", "filter": "strip"}
 _CHOICE = {"split": "test", "kind": "multiple_choice", "metric": "acc", "filter": "none"}
-_TEXT = {"split": "validation", "kind": "loglikelihood_rolling", "metric": "word_perplexity", "filter": "none"}
+_TEXT = {
+    "split": "validation",
+    "kind": "loglikelihood_rolling",
+    "metric": "word_perplexity",
+    "filter": "none",
+}
 _STORY: dict[str, Any] = {"family": STORIES}
 _NUMBER = {**_STORY, **_EXACT}
 _SHEET = {**_EXACT, "kind": "last_answer"}
@@ -49,7 +56,9 @@ WORLD_BENCHMARKS: dict[str, dict[str, Any]] = {
 _WORD = re.compile(r"\w+")
 _QUESTION = PROMPT.replace("{question}", "{{question}}")
 _MEAN = {"aggregation": "mean", "higher_is_better": True}
-_STRIPPED = [{"name": "strip", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}]
+_STRIPPED = [
+    {"name": "strip", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}
+]
 _TASKS: dict[str, dict[str, Any]] = {  # what lm-eval tasks of a kind have in common
     "generate_until": {
         "doc_to_text": _QUESTION,
@@ -75,13 +84,16 @@ _TASKS: dict[str, dict[str, Any]] = {  # what lm-eval tasks of a kind have in co
     "loglikelihood_rolling": {
         "doc_to_text": "",
         "doc_to_target": _QUESTION + " {{response}}",
-        "metric_list": [{"metric": metric} for metric in ("word_perplexity", "byte_perplexity", "bits_per_byte")],
+        "metric_list": [
+            {"metric": metric} for metric in ("word_perplexity", "byte_perplexity", "bits_per_byte")
+        ],
     },
 }
 
 
 def world_specifications(folder: Path) -> list[dict[str, Any]]:
-    """Describe each lm-eval task of the world in `folder` for evaluation, with the accuracy of guessing (`chance`).
+    """Describe each lm-eval task of the world in `folder` for evaluation, with the accuracy of
+    guessing (`chance`).
 
     `trivial` is that of the best trivial rule. Raises InputError when there is no world.
     """
@@ -107,25 +119,38 @@ def world_specifications(folder: Path) -> list[dict[str, Any]]:
 
 def _benchmarks_in(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the benchmarks of the families that the world in `folder` was written with."""
-    return {name: each for name, each in WORLD_BENCHMARKS.items() if (folder / "tasks" / f"{name}.yaml").is_file()}
+    return {
+        name: each
+        for name, each in WORLD_BENCHMARKS.items()
+        if (folder / "tasks" / f"{name}.yaml").is_file()
+    }
 
 
 def world_items(folder: Path) -> pa.Table:
-    """Read every benchmark item and validation document of the world: id, benchmark, question, answer."""
+    """Read every benchmark item and validation document of the world: id, benchmark, question,
+    answer."""
     items = []
     for name, benchmark in _benchmarks_in(Path(folder)).items():
-        with gzip.open(Path(folder) / REPOSITORY / data_file(benchmark), "rt", encoding="utf-8") as file:
+        with gzip.open(
+            Path(folder) / REPOSITORY / data_file(benchmark), "rt", encoding="utf-8"
+        ) as file:
             for number, line in enumerate(file):
                 row = json.loads(line)
                 answer = row["choices"][row["answer"]] if "choices" in row else row["answer"]
                 items.append(
-                    {"id": f"{name}/{number}", "benchmark": name, "question": row["question"], "answer": answer}
+                    {
+                        "id": f"{name}/{number}",
+                        "benchmark": name,
+                        "question": row["question"],
+                        "answer": answer,
+                    }
                 )
     return pa.Table.from_pylist(items)
 
 
 def data_file(benchmark: Mapping[str, Any]) -> str:
-    """Return the path of a benchmark's items within the data set; the text is the default data's validation split."""
+    """Return the path of a benchmark's items within the data set; the text is the default data's
+    validation split."""
     folder = "default" if benchmark["split"] == "validation" else benchmark["configuration"]
     return f"{folder}/{benchmark['split']}.jsonl.gz"
 
@@ -135,7 +160,8 @@ def benchmark_row(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Make a row of a benchmark's data, and the plain item for evaluation without lm-eval.
 
-    A space and the target, or a choice, follow the prompt. A text has no prompt; its target is the whole text.
+    A space and the target, or a choice, follow the prompt. A text has no prompt; its target is the
+    whole text.
     """
     item: dict[str, Any] = {"id": f"{name}/{number}", "version": VERSION, "target": problem.answer}
     answered: dict[str, Any]
@@ -160,10 +186,12 @@ def benchmark_row(
 
 
 def levels(kind: str, problems: Sequence[Story] | Sequence[Sheet]) -> dict[str, float | None]:
-    """Compute the accuracy of guessing among the possible answers, and that of the best of four trivial rules.
+    """Compute the accuracy of guessing among the possible answers, and that of the best of four
+    trivial rules.
 
-    The rules take the answer that is most frequent in the benchmark, or of the possible answers that stand in the
-    prompt the first, the last or the most frequent one. Both are null of a text, which is not answered.
+    The rules take the answer that is most frequent in the benchmark, or of the possible answers
+    that stand in the prompt the first, the last or the most frequent one. Both are null of a text,
+    which is not answered.
     """
     if kind == "loglikelihood_rolling":
         return {"chance": None, "trivial": None}
@@ -171,7 +199,11 @@ def levels(kind: str, problems: Sequence[Story] | Sequence[Sheet]) -> dict[str, 
     found: Counter[str] = Counter()
     chance = 0.0
     for problem in problems:
-        text, options = (problem.prompt, problem.options) if isinstance(problem, Sheet) else (problem.question, DIGITS)
+        text, options = (
+            (problem.prompt, problem.options)
+            if isinstance(problem, Sheet)
+            else (problem.question, DIGITS)
+        )
         standing = [word for word in _WORD.findall(text) if word in options]
         frequent = [answer for answer, _ in Counter(standing).most_common(1)]
         guesses = {"first": standing[:1], "last": standing[-1:], "frequent": frequent}
@@ -184,7 +216,8 @@ def levels(kind: str, problems: Sequence[Story] | Sequence[Sheet]) -> dict[str, 
 
 
 def task(name: str) -> dict[str, Any]:
-    """Make the lm-eval task of a benchmark, without `dataset_path`, so that the data may be moved."""
+    """Make the lm-eval task of a benchmark, without `dataset_path`, so that the data may be
+    moved."""
     benchmark = WORLD_BENCHMARKS[name]
     return {
         "task": name,
@@ -198,7 +231,8 @@ def task(name: str) -> dict[str, Any]:
 
 
 def card(trained: Iterable[str], benchmarks: Iterable[str]) -> str:
-    """Write README.md of the data set; its header names the files of each configuration and split."""
+    """Write README.md of the data set; its header names the files of each configuration and
+    split."""
     configurations = []
     for configuration in trained:
         splits = ("train", "validation") if configuration == "default" else ("train",)
@@ -209,8 +243,9 @@ def card(trained: Iterable[str], benchmarks: Iterable[str]) -> str:
         configurations.append({"config_name": benchmark["configuration"], "data_files": files})
     header = yaml.safe_dump({"license": "apache-2.0", "configs": configurations}, sort_keys=False)
     return (
-        f"---\n{header}---\n\n# The built-in world\n\n"
-        "Synthetic tasks made by `pipeline/worlds/`: stories with a chosen number of steps, sheets of questions over "
-        "small alphabets. The training splits hold reasoning traces, duplicates, leaked benchmark items and broken "
-        "rows on purpose; `truth.jsonl` and `sheets.truth.jsonl` at the top of the mirror say which.\n"
+        f"---\n{header}---\n\n# The built-in world\n\nSynthetic tasks made by `pipeline/worlds/`:"
+        " stories with a chosen number of steps, sheets of questions over small alphabets. The"
+        " training splits hold reasoning traces, duplicates, leaked benchmark items and broken"
+        " rows on purpose; `truth.jsonl` and `sheets.truth.jsonl` at the top of the mirror say"
+        " which.\n"
     )

@@ -1,7 +1,9 @@
-"""Write the built-in world: a seeded data set of small problems, with benchmarks, in the layout of a mirror.
+"""Write the built-in world: a seeded data set of small problems, with benchmarks, in the layout of
+a mirror.
 
-Its training rows contain reasoning traces, duplicates, leaked benchmark items and broken rows on purpose, with the kind
-of every row in files beside them. The files do not depend on the folder, which may be moved.
+Its training rows contain reasoning traces, duplicates, leaked benchmark items and broken rows on
+purpose, with the kind of every row in files beside them. The files do not depend on the folder,
+which may be moved.
 """
 
 from __future__ import annotations
@@ -53,17 +55,26 @@ WORLD_SOURCES: dict[str, dict[str, Any]] = {
         "response": "response",
         "answer": "answer",
     },
-    "sheets": {"name": "sheets", "repository": REPOSITORY, "configurations": ["sheets"], "text": "text"},
+    "sheets": {
+        "name": "sheets",
+        "repository": REPOSITORY,
+        "configurations": ["sheets"],
+        "text": "text",
+    },
 }
 WORLD_LICENCE = "Apache-2.0"  # the project's own
 
 
-def write_world(output: Path, settings: WorldSettings, *, progress: Progress = quiet) -> dict[str, Any]:
-    """Write the world as a mirror under `output`; return {"rows", "truth": rows by kind, "traces", "items"}.
+def write_world(
+    output: Path, settings: WorldSettings, *, progress: Progress = quiet
+) -> dict[str, Any]:
+    """Write the world as a mirror under `output`; return {"rows", "truth": rows by kind, "traces",
+    "items"}.
 
-    `builtin/world/` is the data set in hub layout, `truth.jsonl` has a line for each training row of stories (row,
-    kind, edit, of, similarity, trace) and `sheets.truth.jsonl` one for each sheet (row, kind, of), `tasks/<task>.yaml`
-    are the lm-eval tasks without `dataset_path`, `tasks/<task>.items.jsonl` the items for evaluation without lm-eval,
+    `builtin/world/` is the data set in hub layout, `truth.jsonl` has a line for each training row
+    of stories (row, kind, edit, of, similarity, trace) and `sheets.truth.jsonl` one for each sheet
+    (row, kind, of), `tasks/<task>.yaml` are the lm-eval tasks without `dataset_path`,
+    `tasks/<task>.items.jsonl` the items for evaluation without lm-eval,
     `tasks/levels.json` their levels of chance. Equal settings give equal content on every machine.
     """
     output = Path(output)
@@ -80,13 +91,17 @@ def write_world(output: Path, settings: WorldSettings, *, progress: Progress = q
         numbers = {id(row): number for number, row in enumerate(rows)}
         _write_lines(output / "truth.jsonl", (_truth(row, numbers) for row in rows))
     if sheets:
-        _write_lines(folder / "sheets" / "train.jsonl.gz", ({"text": text} for _, _, text in sheets))
+        _write_lines(
+            folder / "sheets" / "train.jsonl.gz", ({"text": text} for _, _, text in sheets)
+        )
         lines = ({"row": row, "kind": kind, "of": of} for row, (kind, of, _) in enumerate(sheets))
         _write_lines(output / "sheets.truth.jsonl", lines)
     random = Random(f"{settings.seed}/choices")
     found = {}
     for name, drawn in problems.items():
-        both = [benchmark_row(name, number, random, problem) for number, problem in enumerate(drawn)]
+        both = [
+            benchmark_row(name, number, random, problem) for number, problem in enumerate(drawn)
+        ]
         _write_lines(folder / data_file(WORLD_BENCHMARKS[name]), (row for row, _ in both))
         _write_lines(output / "tasks" / f"{name}.items.jsonl", (item for _, item in both))
         (output / "tasks" / f"{name}.yaml").write_text(yaml.safe_dump(task(name), sort_keys=False))
@@ -97,14 +112,17 @@ def write_world(output: Path, settings: WorldSettings, *, progress: Progress = q
     progress(1.0, "written")
     return {
         "rows": len(rows) + len(sheets),
-        "truth": dict(sorted(Counter([*(row.kind for row in rows), *(kind for kind, _, _ in sheets)]).items())),
+        "truth": dict(
+            sorted(Counter([*(row.kind for row in rows), *(kind for kind, _, _ in sheets)]).items())
+        ),
         "traces": dict(sorted(Counter(row.trace for row in rows).items())),
         "items": {name: len(drawn) for name, drawn in problems.items()},
     }
 
 
 def world_sources(settings: WorldSettings) -> list[dict[str, Any]]:
-    """Return the sources that a world of these settings has, as the table of sources would name them."""
+    """Return the sources that a world of these settings has, as the table of sources would name
+    them."""
     has = {"stories": STORIES in settings.families, "sheets": bool(settings.sheets)}
     return [source for name, source in WORLD_SOURCES.items() if has[name]]
 
@@ -113,7 +131,8 @@ def world_sources(settings: WorldSettings) -> list[dict[str, Any]]:
 
 
 def _benchmark_problems(settings: WorldSettings) -> dict[str, Any]:
-    """Draw the items of the benchmarks of the world's families, and the texts of the validation split."""
+    """Draw the items of the benchmarks of the world's families, and the texts of the validation
+    split."""
     crowd = Crowd()
     problems: dict[str, Any] = {}
     for name, benchmark in WORLD_BENCHMARKS.items():
@@ -122,12 +141,17 @@ def _benchmark_problems(settings: WorldSettings) -> dict[str, Any]:
             problems[name] = [settings.sheets[family](random) for _ in range(settings.items)]
         elif family in settings.families:
             steps = settings.steps(benchmark["configuration"])
-            problems[name] = [crowd.draw(random, steps, settings.nouns) for _ in range(settings.items)]
+            problems[name] = [
+                crowd.draw(random, steps, settings.nouns) for _ in range(settings.items)
+            ]
     return problems
 
 
-def _sheets(settings: WorldSettings, problems: Mapping[str, Sequence]) -> list[tuple[str, Any, str]]:
-    """Make all training rows of sheets in their final order: kind, row or benchmark item that they repeat, text."""
+def _sheets(
+    settings: WorldSettings, problems: Mapping[str, Sequence]
+) -> list[tuple[str, Any, str]]:
+    """Make all training rows of sheets in their final order: kind, row or benchmark item that they
+    repeat, text."""
     random = Random(f"{settings.seed}/sheets")
     count = settings.documents - settings.documents_of_stories
     names = [name for name in problems if WORLD_BENCHMARKS[name]["family"] in settings.sheets]
@@ -136,12 +160,17 @@ def _sheets(settings: WorldSettings, problems: Mapping[str, Sequence]) -> list[t
     leaks = [
         ("leak", f"{name}/{item}", problems[name][item].text)
         for name in names
-        for item in shuffled(random, range(settings.items))[: round(settings.leaked * settings.items)]
+        for item in shuffled(random, range(settings.items))[
+            : round(settings.leaked * settings.items)
+        ]
     ]
     exact, broken = (round(count * share) for share in (settings.exact_duplicates, settings.broken))
     clean = count - len(leaks) - exact - broken
     if clean < exact:
-        raise InputError(f"world: {count} sheets leave {max(clean, 0)} clean ones, fewer than {exact}: ask for more")
+        raise InputError(
+            f"world: {count} sheets leave {max(clean, 0)} clean ones, fewer than {exact}: ask for"
+            " more"
+        )
     draws = islice(cycle(settings.sheets.values()), clean)
     originals = [("clean", None, draw(random).text) for draw in draws]
     repeated = [("exact", text, text) for _, _, text in originals[:exact]]
@@ -150,10 +179,16 @@ def _sheets(settings: WorldSettings, problems: Mapping[str, Sequence]) -> list[t
     return [(kind, places[of] if kind == "exact" else of, text) for kind, of, text in rows]
 
 
-def _stories(settings: WorldSettings, problems: Mapping[str, Sequence], progress: Progress) -> list[Row]:
+def _stories(
+    settings: WorldSettings, problems: Mapping[str, Sequence], progress: Progress
+) -> list[Row]:
     """Make all training rows of stories in their final order."""
     random = Random(f"{settings.seed}/train")
-    problems = {name: drawn for name, drawn in problems.items() if WORLD_BENCHMARKS[name]["family"] == STORIES}
+    problems = {
+        name: drawn
+        for name, drawn in problems.items()
+        if WORLD_BENCHMARKS[name]["family"] == STORIES
+    }
     documents = settings.documents_of_stories
     crowd = Crowd(story for drawn in problems.values() for story in drawn)
     leaks = _leaks(random, settings, problems)
@@ -164,8 +199,9 @@ def _stories(settings: WorldSettings, problems: Mapping[str, Sequence], progress
     clean = documents - len(leaks) - (exact + near + variants + broken + unclosed)
     if clean < 2 * (exact + near + variants):
         raise InputError(
-            f"world: {documents} documents leave {max(clean, 0)} clean rows for {exact + near + variants} "
-            f"duplicates and variants, and {len(leaks)} leaks: ask for more documents or smaller shares"
+            f"world: {documents} documents leave {max(clean, 0)} clean rows for"
+            f" {exact + near + variants} duplicates and variants, and {len(leaks)} leaks: ask for"
+            " more documents or smaller shares"
         )
 
     def fresh(count: int) -> Iterator[Row]:
@@ -183,9 +219,17 @@ def _stories(settings: WorldSettings, problems: Mapping[str, Sequence], progress
     rows += [edited(random, row.story, "verbatim", "exact", row) for row in islice(waiting, exact)]
     for number in range(near):
         edit = settings.near_edits[number % len(settings.near_edits)]
-        rows.append(_first(f"near duplicate ({edit})", (repeat_nearly(random, row, edit) for row in waiting)))
+        rows.append(
+            _first(
+                f"near duplicate ({edit})", (repeat_nearly(random, row, edit) for row in waiting)
+            )
+        )
     for _ in range(variants):
-        rows.append(_first("variant in other numbers", (vary_numbers(random, row, crowd) for row in waiting)))
+        rows.append(
+            _first(
+                "variant in other numbers", (vary_numbers(random, row, crowd) for row in waiting)
+            )
+        )
     for row in rows:
         if random.random() < settings.traces:
             row.trace = pick(random, tuple(TRACES))
@@ -198,7 +242,9 @@ def _stories(settings: WorldSettings, problems: Mapping[str, Sequence], progress
     return shuffled(random, rows)
 
 
-def _leaks(random: Random, settings: WorldSettings, problems: Mapping[str, Sequence[Story]]) -> list[Row]:
+def _leaks(
+    random: Random, settings: WorldSettings, problems: Mapping[str, Sequence[Story]]
+) -> list[Row]:
     rows = []
     for name, drawn in problems.items():
         chosen = shuffled(random, range(len(drawn)))[: round(settings.leaked * len(drawn))]
@@ -211,12 +257,20 @@ def _leaks(random: Random, settings: WorldSettings, problems: Mapping[str, Seque
 def _first(what: str, candidates: Iterable[Row | None]) -> Row:
     found = next((row for row in candidates if row is not None), None)
     if found is None:
-        raise InputError(f"world: no clean row is left that could have a {what}: ask for smaller shares or more steps")
+        raise InputError(
+            f"world: no clean row is left that could have a {what}: ask for smaller shares or more"
+            " steps"
+        )
     return found
 
 
 def _truth(row: Row, numbers: Mapping[int, int]) -> dict[str, Any]:
-    entry: dict[str, Any] = {"row": numbers[id(row)], "kind": row.kind, "edit": row.edit, "of": row.of}
+    entry: dict[str, Any] = {
+        "row": numbers[id(row)],
+        "kind": row.kind,
+        "edit": row.edit,
+        "of": row.of,
+    }
     if isinstance(row.of, Row):
         entry["of"] = numbers[id(row.of)]
         entry["similarity"] = round(similarity(row, row.of), 3)

@@ -1,1 +1,2 @@
-"""Audit curation by eye: documents that were dropped, beside what caused that, as rows and as a page of their own."""
+"""Audit curation by eye: documents that were dropped, beside what caused that, as rows and as a
+page of their own."""

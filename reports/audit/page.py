@@ -1,4 +1,5 @@
-"""Make the page on which a person judges removals one by one, and saves the verdicts as a CSV file."""
+"""Make the page on which a person judges removals one by one, and saves the verdicts as a CSV
+file."""
 
 from __future__ import annotations
 
@@ -15,15 +16,23 @@ FACTS = ("stage", "id", "source", "reason", "because", "grade", "score")
 
 def audit_page(removals: pd.DataFrame, *, study_id: str, chosen: str) -> str:
     """Return the page of `read_removals`; `chosen` says in words how they were chosen."""
-    cards = [_card(row) for row in removals.astype(object).where(removals.notna(), None).to_dict("records")]
+    cards = [
+        _card(row)
+        for row in removals.astype(object).where(removals.notna(), None).to_dict("records")
+    ]
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
     )
-    return environment.get_template("audit.html.j2").render(study=study_id, chosen=chosen, cards=cards, facts=FACTS)
+    return environment.get_template("audit.html.j2").render(
+        study=study_id, chosen=chosen, cards=cards, facts=FACTS
+    )
 
 
 def _card(row: dict[str, Any]) -> dict[str, Any]:
-    """Put together what the page shows of one document: its facts, and the texts of both sides in stretches."""
+    """Put together what the page shows of one document: its facts, and the texts of both sides in
+    stretches."""
     has_cause = row["cause_question"] is not None or row["cause_response"] is not None
     sides = []
     for part in ("question", "response"):

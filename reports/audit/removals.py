@@ -1,4 +1,5 @@
-"""Read documents that curation dropped beside what caused that, and find the words in which the two differ."""
+"""Read documents that curation dropped beside what caused that, and find the words in which the two
+differ."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ import pyarrow as pa
 
 from dreamer_study.sql.definitions import FOLDER
 
-COMPARED = 6_000  # characters of a text: longer ones are cut off, as aligning takes time with their square
+# characters of a text: longer ones are cut off, as aligning takes time with their square
+COMPARED = 6_000
 # What the query reads, and the columns of what a study does not have yet.
 VIEWS = {
     "dropped": "id source reason because question response answer filename",
@@ -31,25 +33,34 @@ Piece = tuple[str, bool]  # a stretch of a text, and whether it differs
 def read_removals(
     files: Mapping[str, Sequence[Path]], *, sample: int, seed: int, each: bool, **wanted: Any
 ) -> pd.DataFrame:
-    """Read at most `sample` documents that curation dropped and that fit, in an order drawn by `seed`.
+    """Read at most `sample` documents that curation dropped and that fit, in an order drawn by
+    `seed`.
 
-    `files` are the Parquet files of each of the `VIEWS`; `wanted` are stage, source, reason, grade and id, None for
-    any. With `each` one document of each reason is read. With a grade of decontamination also documents that were kept
-    in spite of a finding of this grade. Returns the columns stage, id, source, reason, because, grade, score
+    `files` are the Parquet files of each of the `VIEWS`; `wanted` are stage, source, reason, grade
+    and id, None for any. With `each` one document of each reason is read. With a grade of
+    decontamination also documents that were kept in spite of a finding of this grade. Returns the
+    columns stage, id, source, reason, because, grade, score
     (similarity or coverage), question, response, answer, cause_question and cause_response.
     """
     with duckdb.connect() as connection:
         for name, columns in VIEWS.items():
             paths = [str(path) for path in files.get(name, ())]
             nothing = pa.table({column: pa.array([], pa.string()) for column in columns.split()})
-            rows = connection.read_parquet(paths, filename=True) if paths else connection.from_arrow(nothing)
+            rows = (
+                connection.read_parquet(paths, filename=True)
+                if paths
+                else connection.from_arrow(nothing)
+            )
             rows.create_view(name)
         query = (FOLDER / "queries" / "dropped.sql").read_text()
-        return connection.execute(query, {**wanted, "sample": sample, "seed": seed, "each": each}).df()
+        return connection.execute(
+            query, {**wanted, "sample": sample, "seed": seed, "each": each}
+        ).df()
 
 
 def differences(first: str, second: str) -> tuple[list[Piece], list[Piece]]:
-    """Split two texts into stretches that both have and stretches in which they differ, by whole words."""
+    """Split two texts into stretches that both have and stretches in which they differ, by whole
+    words."""
     words = [re.findall(r"\S+\s*|^\s+", text[:COMPARED]) for text in (first, second)]
     compared = [[word.strip() for word in side] for side in words]
     sides: tuple[list[Piece], list[Piece]] = ([], [])

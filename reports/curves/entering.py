@@ -1,4 +1,5 @@
-"""Read curves of any kind, and enter them into a results file as the rows of a study, with its factors."""
+"""Read curves of any kind, and enter them into a results file as the rows of a study, with its
+factors."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ EXAMPLE = Path(__file__).with_name("example.csv")
 
 
 def read(path: Path, *, items: Path | None = None, pattern: str | None = None) -> Curves:
-    """Read a table of points with its table of items, or a folder of lm-eval's result files by a pattern of paths."""
+    """Read a table of points with its table of items, or a folder of lm-eval's result files by a
+    pattern of paths."""
     if path.is_dir() and items:
         raise InputError(f"{path}: lm-eval's samples are the items of a folder; leave --items out")
     if pattern and not path.is_dir():
@@ -28,17 +30,25 @@ def read(path: Path, *, items: Path | None = None, pattern: str | None = None) -
     return read_lm_eval(path, pattern) if path.is_dir() else read_curves(path, items)
 
 
-def enter_curves(database: Path, curves: Curves, *, baseline: str | None, replicates: int = 1000) -> None:
-    """Enter curves into a new results file as the study `curves`, and compute the mean factors with their intervals.
+def enter_curves(
+    database: Path, curves: Curves, *, baseline: str | None, replicates: int = 1000
+) -> None:
+    """Enter curves into a new results file as the study `curves`, and compute the mean factors with
+    their intervals.
 
-    The variants keep the order of the rows, and the first one is the baseline unless one is named. Raises InputError
-    for a baseline that is not among the variants, and where no variant has a value in common with the baseline.
+    The variants keep the order of the rows, and the first one is the baseline unless one is named.
+    Raises InputError for a baseline that is not among the variants, and where no variant has a
+    value in common with the baseline.
     """
     variants = list(curves.points["variant"].unique())
     if baseline and baseline not in variants:
-        raise InputError(f"no variant {baseline!r}{nearest(baseline, variants)}; they are {', '.join(variants)}")
+        raise InputError(
+            f"no variant {baseline!r}{nearest(baseline, variants)}; they are {', '.join(variants)}"
+        )
     baseline = baseline or variants[0]
-    models = pd.DataFrame({"model_id": variants, "variant": variants, "place": range(1, len(variants) + 1)})
+    models = pd.DataFrame(
+        {"model_id": variants, "variant": variants, "place": range(1, len(variants) + 1)}
+    )
     runs = curves.points[["variant", "seed"]].drop_duplicates()
     tables = {
         "studies": pd.DataFrame({"name": [STUDY], "baseline": [baseline]}),
@@ -49,10 +59,17 @@ def enter_curves(database: Path, curves: Curves, *, baseline: str | None, replic
     tables["evaluations"] = _of_runs(curves.points)
     if curves.items is not None:
         tables["items"] = _of_runs(curves.items)
-    ingest(database, {name: pa.Table.from_pandas(frame, preserve_index=False) for name, frame in tables.items()})
+    ingest(
+        database,
+        {name: pa.Table.from_pandas(frame, preserve_index=False) for name, frame in tables.items()},
+    )
     with closing(connect(database)) as connection:
         factors = compute_statistics(connection, STUDY, replicates=replicates)
-    told = factors[(factors["baseline"] == baseline) & (factors["variant"] != baseline) & factors["bound"].notna()]
+    told = factors[
+        (factors["baseline"] == baseline)
+        & (factors["variant"] != baseline)
+        & factors["bound"].notna()
+    ]
     if all(task.startswith(without("")) for task in told["task"]):
         raise InputError(_why_no_factor(database, baseline))
 
@@ -64,10 +81,13 @@ def _why_no_factor(database: Path, baseline: str) -> str:
         where task <> 'average' group by all having count(distinct mean_curves.tokens) < 2 order by all
     """
     for row in query(database, together).itertuples():
-        return f"{row.variant} on {row.task}: seeds share fewer than two checkpoints (within 5 %); interpolate them"
+        return (
+            f"{row.variant} on {row.task}: seeds share fewer than two checkpoints (within 5 %);"
+            " interpolate them"
+        )
     return (
-        f"no variant has a value in common with {baseline}: on no task does the best of one curve reach the first of "
-        "the other, so that no factor can be told"
+        f"no variant has a value in common with {baseline}: on no task does the best of one curve"
+        " reach the first of the other, so that no factor can be told"
     )
 
 
@@ -78,7 +98,10 @@ def within_intervals(curves: Curves) -> str:
     if curves.items is not None:
         return "95 %, over seeds and items (of tasks with scores of items)"
     if {"stderr", "items"} & {*curves.points.dropna(axis=1, how="all")}:
-        return "95 %, over seeds and standard errors of the scores, as if no two models shared items: rather too wide"
+        return (
+            "95 %, over seeds and standard errors of the scores, as if no two models shared items:"
+            " rather too wide"
+        )
     return "95 %, over seeds; nothing is known of the items"
 
 

@@ -1,4 +1,5 @@
-"""Read curves from a folder of result files that lm-eval's own command has written, with the samples beside them."""
+"""Read curves from a folder of result files that lm-eval's own command has written, with the
+samples beside them."""
 
 from __future__ import annotations
 
@@ -18,14 +19,18 @@ EXAMPLE = "'{variant}/seed{seed}/{tokens}'"
 
 
 def read_lm_eval(folder: Path, pattern: str | None) -> Curves:
-    """Read the files `results_*.json` below a folder; of a task that a place has twice, the newest file counts.
+    """Read the files `results_*.json` below a folder; of a task that a place has twice, the newest
+    file counts.
 
-    `pattern` begins the path of a result file below the folder and names its variant, tokens and (else 0) seed, for
-    example `{variant}/seed{seed}/{tokens}`. A group of tasks stands for the tasks in it. Raises InputError for a
-    pattern that does not fit, and where the files hold no curves.
+    `pattern` begins the path of a result file below the folder and names its variant, tokens and
+    (else 0) seed, for example `{variant}/seed{seed}/{tokens}`. A group of tasks stands for the
+    tasks in it. Raises InputError for a pattern that does not fit, and where the files hold no
+    curves.
     """
     if not pattern or not all(f"{{{name}}}" in pattern for name in ("variant", "tokens")):
-        raise InputError(f"{folder}: a folder of lm-eval's results needs --pattern, such as {EXAMPLE}")
+        raise InputError(
+            f"{folder}: a folder of lm-eval's results needs --pattern, such as {EXAMPLE}"
+        )
     parts = re.split(r"\{(variant|seed|tokens)\}", pattern)
     expression = "".join(FIELDS[part] if i % 2 else re.escape(part) for i, part in enumerate(parts))
     place = re.compile(rf"{expression}(?![A-Za-z0-9])")
@@ -34,7 +39,10 @@ def read_lm_eval(folder: Path, pattern: str | None) -> Curves:
         found = place.match(file.relative_to(folder).as_posix())
         if not found:
             raise InputError(f"{file}: --pattern {pattern!r} does not fit its path")
-        at = {"seed": 0} | {name: text if name == "variant" else int(text) for name, text in found.groupdict().items()}
+        at = {"seed": 0} | {
+            name: text if name == "variant" else int(text)
+            for name, text in found.groupdict().items()
+        }
         for row in _rows(file):
             points[(*at.values(), row["task"], row["metric"], row["filter"])] = at | row
         for task, rows in _samples(file):
@@ -58,7 +66,12 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
     for task, values in results.items():
         for key, value in values.items():
             metric, _, filter = key.partition(",")
-            if task in parts or metric.endswith("_stderr") or not filter or not isinstance(value, int | float):
+            if (
+                task in parts
+                or metric.endswith("_stderr")
+                or not filter
+                or not isinstance(value, int | float)
+            ):
                 continue
             error = values.get(f"{metric}_stderr,{filter}")
             yield {
@@ -76,10 +89,19 @@ def _samples(file: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         for number, line in enumerate(samples.read_text().splitlines(), 1):
             try:
                 sample = json.loads(line)
-                item, metrics = str(sample["doc_id"]), {name: sample[name] for name in sample.get("metrics", ())}
+                item, metrics = (
+                    str(sample["doc_id"]),
+                    {name: sample[name] for name in sample.get("metrics", ())},
+                )
             except (ValueError, KeyError, TypeError) as error:
-                raise InputError(f"{samples}, line {number}: not a sample of lm-eval: {error!r}") from error
+                raise InputError(
+                    f"{samples}, line {number}: not a sample of lm-eval: {error!r}"
+                ) from error
             place = {"task": task, "filter": sample.get("filter", "none"), "item_id": item}
-            numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
-            rows += [{**place, "metric": name, "value": float(value)} for name, value in numbers.items()]
+            numbers = {
+                name: value for name, value in metrics.items() if isinstance(value, int | float)
+            }
+            rows += [
+                {**place, "metric": name, "value": float(value)} for name, value in numbers.items()
+            ]
         yield task, rows

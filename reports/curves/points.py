@@ -1,8 +1,9 @@
-"""Read the points of curves, and the scores of items behind them, from a table that anybody wrote; check every value.
+"""Read the points of curves, and the scores of items behind them, from a table that anybody wrote;
+check every value.
 
-A table is CSV, Parquet or JSON lines. One row of points: variant, seed, tokens, task, and score (an accuracy between 0
-and 1) or loss; optional items (their number), chance and stderr. One row of items: variant, seed, tokens, task, item,
-and score or loss.
+A table is CSV, Parquet or JSON lines. One row of points: variant, seed, tokens, task, and score (an
+accuracy between 0 and 1) or loss; optional items (their number), chance and stderr. One row of
+items: variant, seed, tokens, task, item, and score or loss.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ VALUES = ("score", "loss")
 OPTIONAL = ("items", "chance", "stderr")
 READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     ".csv": lambda path: _read_csv(path),
-    ".parquet": lambda path: pq.read_table(path).to_pandas(ignore_metadata=True),  # an index becomes columns
+    # an index becomes columns
+    ".parquet": lambda path: pq.read_table(path).to_pandas(ignore_metadata=True),
     ".jsonl": lambda path: pd.read_json(path, lines=True, dtype=False, precise_float=True),
 }
 HEADS = {".csv": 1, ".jsonl": 0}  # lines before the first row, empty ones aside
@@ -43,10 +45,11 @@ OF_TEXT = "bits_per_byte"  # the loss on a task that has no score
 
 @dataclass(frozen=True)
 class Curves:
-    """Hold curves as rows of values: variant, seed, tokens, task, metric, value, and what else is known of a value.
+    """Hold curves as rows of values: variant, seed, tokens, task, metric, value, and what else is
+    known of a value.
 
-    `items` has a row for each item, with `item_id`; None where the scores of items are unknown. `ignored` are the
-    columns that nobody read.
+    `items` has a row for each item, with `item_id`; None where the scores of items are unknown.
+    `ignored` are the columns that nobody read.
     """
 
     points: pd.DataFrame
@@ -57,8 +60,8 @@ class Curves:
 def read_curves(path: Path, items: Path | None = None) -> Curves:
     """Read a table of points, and one of the items behind them.
 
-    Raises InputError, one line with the row, for whatever is wrong in a table, also where the score of a point is not
-    the mean of its items.
+    Raises InputError, one line with the row, for whatever is wrong in a table, also where the score
+    of a point is not the mean of its items.
     """
     rows = _read(path)
     known = [*POINT, *VALUES, *OPTIONAL]
@@ -71,20 +74,28 @@ def read_curves(path: Path, items: Path | None = None) -> Curves:
     rows = _read(items)
     frame = _checked(items, rows, [*POINT, "item"], [*POINT, "item", *VALUES])
     _compare(items, frame, points)
-    return Curves(_values(points, scored), _values(frame.rename(columns={"item": "item_id"}), scored), ignored)
+    return Curves(
+        _values(points, scored), _values(frame.rename(columns={"item": "item_id"}), scored), ignored
+    )
 
 
 def check_curves(points: pd.DataFrame, where: str, place: Callable[[Any], str]) -> None:
     """Raise InputError where there is one variant alone, and for a curve of one point."""
     if points["variant"].nunique() < 2:
-        raise InputError(f"{where}: one variant only, {points['variant'].iloc[0]!r}; a factor compares two")
+        raise InputError(
+            f"{where}: one variant only, {points['variant'].iloc[0]!r}; a factor compares two"
+        )
     for (variant, task), curve in points.groupby(["variant", "task"], sort=False):
         if curve["tokens"].nunique() < 2:
-            raise InputError(f"{place(curve.index[0])}: the only point of {variant} on {task}; a curve has two or more")
+            raise InputError(
+                f"{place(curve.index[0])}: the only point of {variant} on {task}; a curve has two"
+                " or more"
+            )
 
 
 def _values(rows: pd.DataFrame, scored: set[str]) -> pd.DataFrame:
-    """Make a row of each score and of each loss; chance and standard error are the score's where there is one."""
+    """Make a row of each score and of each loss; chance and standard error are the score's where
+    there is one."""
     parts = []
     for name in [name for name in VALUES if name in rows]:
         part = rows[rows[name].notna()]
@@ -100,19 +111,28 @@ def _values(rows: pd.DataFrame, scored: set[str]) -> pd.DataFrame:
 
 
 def _compare(path: Path, items: pd.DataFrame, points: pd.DataFrame) -> None:
-    """Raise InputError for items of no point, and for a point whose value is not the mean of its items."""
+    """Raise InputError for items of no point, and for a point whose value is not the mean of its
+    items."""
     names = [name for name in VALUES if name in items and name in points]
     means = items.groupby(POINT, sort=False)[names].mean().reset_index()
-    joined = means.merge(points, on=POINT, how="left", suffixes=("", " of the point"), indicator=True)
-    for row, found in zip(items.drop_duplicates(POINT).index, joined.to_dict("records"), strict=True):
+    joined = means.merge(
+        points, on=POINT, how="left", suffixes=("", " of the point"), indicator=True
+    )
+    for row, found in zip(
+        items.drop_duplicates(POINT).index, joined.to_dict("records"), strict=True
+    ):
         point = ", ".join(f"{name} {found[name]}" for name in POINT)
         if found["_merge"] == "left_only":
-            raise InputError(f"{path}, {_place(path, row)}: items of a point that the curves do not have: {point}")
+            raise InputError(
+                f"{path}, {_place(path, row)}: items of a point that the curves do not have:"
+                f" {point}"
+            )
         for name in names:
             if abs(found[f"{name} of the point"] - found[name]) > ROUNDING:
                 raise InputError(
-                    f"{path}, {_place(path, row)}: the items have the mean {name} {found[name]:.6g}, the point has "
-                    f"{found[f'{name} of the point']:.6g}: {point}"
+                    f"{path}, {_place(path, row)}: the items have the mean {name}"
+                    f" {found[name]:.6g}, the point has {found[f'{name} of the point']:.6g}:"
+                    f" {point}"
                 )
 
 
@@ -123,7 +143,8 @@ def _read(path: Path) -> pd.DataFrame:
         raise InputError(f"{path}: a table ends in {', '.join(READERS)}")
     try:
         rows = READERS[path.suffix](path)
-    except Exception as error:  # whatever pandas, pyarrow and the codecs may raise for a damaged file
+    # whatever pandas, pyarrow and the codecs may raise for a damaged file
+    except Exception as error:
         raise InputError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
     if rows.empty:
         raise InputError(f"{path}: holds no rows")
@@ -131,15 +152,21 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
-    """Read a CSV file as texts. Between semicolons, as spreadsheets write, a comma in a score or loss is a point."""
+    """Read a CSV file as texts. Between semicolons, as spreadsheets write, a comma in a score or
+    loss is a point."""
     commas = "variant" not in pd.read_csv(path, sep=";", nrows=0)
-    rows = pd.read_csv(path, sep="," if commas else ";", dtype=str, keep_default_na=False, na_values=[""])
+    rows = pd.read_csv(
+        path, sep="," if commas else ";", dtype=str, keep_default_na=False, na_values=[""]
+    )
     numbers = [] if commas else [name for name in rows if name in LIMITS and name not in WHOLE]
     return rows.assign(**{name: rows[name].str.replace(",", ".") for name in numbers})
 
 
-def _checked(path: Path, rows: pd.DataFrame, keys: Sequence[str], known: Sequence[str]) -> pd.DataFrame:
-    """Check the columns that are known, and return them with numbers in place of texts. Raises InputError."""
+def _checked(
+    path: Path, rows: pd.DataFrame, keys: Sequence[str], known: Sequence[str]
+) -> pd.DataFrame:
+    """Check the columns that are known, and return them with numbers in place of texts. Raises
+    InputError."""
     missing = [name for name in keys if name not in rows]
     values = [name for name in VALUES if name in rows]
     if missing or not values:
@@ -160,10 +187,28 @@ def _checked(path: Path, rows: pd.DataFrame, keys: Sequence[str], known: Sequenc
             wrong |= there & (numbers != numbers.round())
         _refuse(path, rows, name, wrong | (~there & (name in keys)), f"not {words}")
         frame[name] = numbers.astype("int64") if name in keys else numbers
-    _refuse(path, rows, "task", frame["task"] == AVERAGE, "the name of the mean over tasks, which is computed")
+    _refuse(
+        path,
+        rows,
+        "task",
+        frame["task"] == AVERAGE,
+        "the name of the mean over tasks, which is computed",
+    )
     twice = frame.duplicated(list(keys))
-    _refuse(path, rows, keys[-1], twice, f"there a second time, of {', '.join(keys[:-1])} as in another row")
-    _refuse(path, rows, values[0], frame[values].isna().all(axis=1), "empty, and no other value is given")
+    _refuse(
+        path,
+        rows,
+        keys[-1],
+        twice,
+        f"there a second time, of {', '.join(keys[:-1])} as in another row",
+    )
+    _refuse(
+        path,
+        rows,
+        values[0],
+        frame[values].isna().all(axis=1),
+        "empty, and no other value is given",
+    )
     return frame
 
 
@@ -179,5 +224,6 @@ def _place(path: Path, row: int) -> str:
     if path.suffix not in HEADS:
         return f"row {row + 1}"
     with path.open("rb") as file:
-        filled = (number for number, line in enumerate(file, 1) if line.strip())  # pandas skips the others
+        # pandas skips the others
+        filled = (number for number, line in enumerate(file, 1) if line.strip())
         return f"line {next(islice(filled, row + HEADS[path.suffix], None))}"

@@ -1,4 +1,5 @@
-"""Draw the answer: the average curves of a depth, with arrows between them as long as the ratio of tokens."""
+"""Draw the answer: the average curves of a depth, with arrows between them as long as the ratio of
+tokens."""
 
 from __future__ import annotations
 
@@ -20,8 +21,10 @@ from dreamer_study.reports.text.numbers import as_many, interval, listed, ratio,
 
 HEIGHT = 250
 APART = 0.08  # of the range of the curves, between the heights of two arrows
-EXACT = math.log(1.03)  # an arrow's length, as a ratio, is at most this far from what its label says
-HEADS = ("M0,0L-1.6,-0.9V0.9Z", "M0,0L1.6,-0.9V0.9Z")  # to more tokens, and to fewer: the tip is the end
+# an arrow's length, as a ratio, is at most this far from what its label says
+EXACT = math.log(1.03)
+# to more tokens, and to fewer: the tip is the end
+HEADS = ("M0,0L-1.6,-0.9V0.9Z", "M0,0L1.6,-0.9V0.9Z")
 STEPS = 100  # of the slider
 LINE = 17  # pixels between two labels
 
@@ -33,10 +36,12 @@ def answer(
     by_target: pd.DataFrame,
     styles: Mapping[str, Style],
 ) -> Figure | None:
-    """Draw the curve of the headline's measure (y) against training tokens (x), a panel for each depth.
+    """Draw the curve of the headline's measure (y) against training tokens (x), a panel for each
+    depth.
 
-    `factors` has the rows of `StudyData.mean_factors`, `accuracies` and `losses` those of the mean curves, `by_target`
-    those of `factor_by_target`. A slider moves the arrows from their mean to one height. None without a headline.
+    `factors` has the rows of `StudyData.mean_factors`, `accuracies` and `losses` those of the mean
+    curves, `by_target` those of `factor_by_target`. A slider moves the arrows from their mean to
+    one height. None without a headline.
     """
     accuracies = accuracies.rename(columns={"accuracy": "value"}).assign(metric="accuracy")
     curves = pd.concat([accuracies, losses.assign(metric="loss")])
@@ -47,16 +52,24 @@ def answer(
         curve, targets, rows = (frame.merge(keys) for frame in (curves, by_target, rows))
         stops = rows[rows["bounded"]].merge(curve.groupby("variant")["tokens"].max().reset_index())
         name = measure_label(first)
-        words = [never_reached(row) if row["bounded"] else _label(row) for row in rows.to_dict("records")]
-        description = f"{name} against training tokens at {depth_name(depth).lower()}: {listed(words)}."
+        words = [
+            never_reached(row) if row["bounded"] else _label(row) for row in rows.to_dict("records")
+        ]
+        description = (
+            f"{name} against training tokens at {depth_name(depth).lower()}: {listed(words)}."
+        )
         targets = targets[targets["variant"].isin(rows["variant"])]
         arrows = pd.concat([_means(rows, targets, curve), _at_targets(targets, first["baseline"])])
-        # The panel's keys name no task and no measure, so that the toolbar's choice of a benchmark does not hide it.
+        # The panel's keys name no task and no measure, so that the toolbar's choice of a benchmark
+        # does not hide it.
         drawn = _chart(curve, arrows, stops, shown, first)
-        panels.append(panel(f"{name}, {depth_name(depth).lower()}", description, drawn, depth=depth))
+        panels.append(
+            panel(f"{name}, {depth_name(depth).lower()}", description, drawn, depth=depth)
+        )
     caption = (
-        f"Each marker is a checkpoint, the mean over its seeds. Arrows lead from {baseline_of(factors)}, the baseline, "
-        "to a variant at equal height. Dashed: what a variant never reached. In brackets 95% intervals."
+        "Each marker is a checkpoint, the mean over its seeds. Arrows lead from"
+        f" {baseline_of(factors)}, the baseline, to a variant at equal height. Dashed: what a"
+        " variant never reached. In brackets 95% intervals."
     )
     return figure("answer", "The answer", caption, panels, shown)
 
@@ -67,7 +80,8 @@ def _label(row: Mapping[str, Any]) -> str:
 
 
 def _means(rows: pd.DataFrame, by_target: pd.DataFrame, curve: pd.DataFrame) -> pd.DataFrame:
-    """Find for each variant the height at which its ratio equals its mean ratio; heights too near are moved apart."""
+    """Find for each variant the height at which its ratio equals its mean ratio; heights too near
+    are moved apart."""
     found = []
     for row in rows.to_dict("records"):
         own = by_target[by_target["variant"] == row["variant"]].sort_values("target")
@@ -81,25 +95,36 @@ def _means(rows: pd.DataFrame, by_target: pd.DataFrame, curve: pd.DataFrame) -> 
     means = pd.DataFrame(found, columns=["variant", "value", "baseline_tokens", "tokens", "label"])
     means = means.sort_values("value", ignore_index=True)
     steps = APART * (curve["value"].max() - curve["value"].min()) * np.arange(len(means))
-    return means.assign(value=(means["value"] - steps).cummax() + steps, start=math.nan, end=math.nan)
+    return means.assign(
+        value=(means["value"] - steps).cummax() + steps, start=math.nan, end=math.nan
+    )
 
 
 def _at_targets(by_target: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Return an arrow for each variant and value to be reached, from `start` to `end` of what the value stands for."""
-    half = by_target.groupby("variant")["target"].transform(lambda values: values.sort_values().diff().median() / 2)
+    """Return an arrow for each variant and value to be reached, from `start` to `end` of what the
+    value stands for."""
+    half = by_target.groupby("variant")["target"].transform(
+        lambda values: values.sort_values().diff().median() / 2
+    )
     arrows = by_target.rename(columns={"variant_tokens": "tokens", "target": "value"})
     labels = []
     for row in by_target.to_dict("records"):
-        own, others, span = tokens(row["variant_tokens"]), tokens(row["baseline_tokens"]), interval(row)
+        own, others, span = (
+            tokens(row["variant_tokens"]),
+            tokens(row["baseline_tokens"]),
+            interval(row),
+        )
         labels.append(
-            f"{row['variant']} {own}, {ratio(row['factor'])}× the {others} of {baseline}" + f" ({span})" * bool(span)
+            f"{row['variant']} {own}, {ratio(row['factor'])}× the {others} of {baseline}"
+            + f" ({span})" * bool(span)
         )
     arrows = arrows.assign(label=labels, start=arrows["value"] - half, end=arrows["value"] + half)
     return arrows[["variant", "value", "baseline_tokens", "tokens", "label", "start", "end"]]
 
 
 def _place_of(factors: np.ndarray, mean: float) -> float | None:
-    """Return where, between which two targets, the factor is the mean: near the middle; None where it never is."""
+    """Return where, between which two targets, the factor is the mean: near the middle; None where
+    it never is."""
     above = np.log(factors) - math.log(mean)
     crossed = np.flatnonzero(np.sign(above[:-1]) != np.sign(above[1:]))
     if len(crossed):
@@ -110,28 +135,44 @@ def _place_of(factors: np.ndarray, mean: float) -> float | None:
 
 
 def _chart(
-    rows: pd.DataFrame, arrows: pd.DataFrame, stops: pd.DataFrame, styles: Mapping[str, Style], first: pd.Series
+    rows: pd.DataFrame,
+    arrows: pd.DataFrame,
+    stops: pd.DataFrame,
+    styles: Mapping[str, Style],
+    first: pd.Series,
 ) -> chart.Specification:
     loss = first["metric"] == "loss"
     x, y = chart.token_axis(rows["tokens"]), chart.y_axis("value", format="~g" if loss else ".0%")
     levels = [] if loss else chart.chance_level(rows)
-    base = alt.Chart(chart.records(rows, ["variant", "tokens", "value"])).encode(x=x, y=y, color=chart.colour(styles))
-    told = chart.tooltip(("variant:N",), ("tokens:Q", ","), ("value:Q", ".3f" if loss else ".1%", first["metric"]))
+    base = alt.Chart(chart.records(rows, ["variant", "tokens", "value"])).encode(
+        x=x, y=y, color=chart.colour(styles)
+    )
+    told = chart.tooltip(
+        ("variant:N",), ("tokens:Q", ","), ("value:Q", ".3f" if loss else ".1%", first["metric"])
+    )
     layers = [line for line, _ in levels] + chart.line_and_markers(base, styles, told, size=26)
     slider = _slider(arrows, first)
     layers += _arrow_marks(arrows, slider, rows["tokens"], y, styles, loss)
     for place in range(len(stops)):  # apart, though all stop at the same tokens
-        missed = alt.Chart(chart.records(stops.iloc[[place]], ["variant", "tokens", "missed_low", "missed_high"]))
+        missed = alt.Chart(
+            chart.records(stops.iloc[[place]], ["variant", "tokens", "missed_low", "missed_high"])
+        )
         dashed = missed.mark_rule(strokeDash=[4, 3], strokeWidth=1.6, xOffset=-4 * place)
         dashed = dashed.encode(x=x, color=chart.colour(styles))
-        layers.append(dashed.encode(y=alt.Y("missed_low:Q", title=None), y2=alt.Y2("missed_high:Q")))
+        layers.append(
+            dashed.encode(y=alt.Y("missed_low:Q", title=None), y2=alt.Y2("missed_high:Q"))
+        )
     layers += [words for _, words in levels]
     return chart.layered(*layers, width=520, height=HEIGHT, params=[slider])
 
 
 def _slider(arrows: pd.DataFrame, first: pd.Series) -> dict[str, Any]:
-    """Return the parameter with the height of the arrows; at its least, where it begins, they are at their means."""
-    low, high = (float(f"{end:.6g}") if end == end else 0.0 for end in (arrows["start"].min(), arrows["end"].max()))
+    """Return the parameter with the height of the arrows; at its least, where it begins, they are
+    at their means."""
+    low, high = (
+        float(f"{end:.6g}") if end == end else 0.0
+        for end in (arrows["start"].min(), arrows["end"].max())
+    )
     step = (high - low) / STEPS
     words = f"Drag for the ratio at one {measure_name(first)}; left end: the mean"
     bind = {"input": "range", "min": low - step, "max": high, "step": step, "name": words}
@@ -147,24 +188,39 @@ def _arrow_marks(
     styles: Mapping[str, Style],
     loss: bool,
 ) -> list[alt.Chart]:
-    """Draw arrows where the slider is, and in a corner that curves leave free a line of text for each."""
+    """Draw arrows where the slider is, and in a corner that curves leave free a line of text for
+    each."""
     reached, least = slider["name"], slider["value"]
     variants = [name for name in styles if name in set(arrows["variant"])]
     data = chart.records(
-        arrows.assign(line=arrows["variant"].map(dict(zip(variants, range(len(variants)), strict=True)))),
+        arrows.assign(
+            line=arrows["variant"].map(dict(zip(variants, range(len(variants)), strict=True)))
+        ),
         [*arrows, "line"],
     )
-    at_slider = f"isValid(datum.start) ? datum.start <= {reached} && {reached} < datum.end : {reached} <= {least}"
+    at_slider = (
+        f"isValid(datum.start) ? datum.start <= {reached} && {reached} < datum.end : {reached} <="
+        f" {least}"
+    )
     base = alt.Chart(data).transform_filter(at_slider).encode(color=chart.colour(styles))
     tail, x = (chart.token_axis(counts, field) for field in ("baseline_tokens", "tokens"))
     more, fewer = (alt.value(shape) for shape in HEADS)
     head = alt.condition("datum.tokens > datum.baseline_tokens", more, fewer)
-    corner = {"align": "right" if loss else "left", "baseline": "top", "fontSize": 13, "fontWeight": 600}
+    corner = {
+        "align": "right" if loss else "left",
+        "baseline": "top",
+        "fontSize": 13,
+        "fontWeight": 600,
+    }
     place = alt.XValue("width" if loss else 6)
-    lines = base.encode(x=place, y=alt.YValue({"expr": f"{LINE} * (datum.line + 1)"}), text=alt.Text("label:N"))
+    lines = base.encode(
+        x=place, y=alt.YValue({"expr": f"{LINE} * (datum.line + 1)"}), text=alt.Text("label:N")
+    )
     shown = "format({}, '.3~g') + ' bits per byte'" if loss else "format({}, '.1%')"
     title = f"{reached} <= {least} ? 'Tokens, on average' : 'Tokens at ' + {shown.format(reached)}"
-    heading = alt.Chart(alt.InlineData(values=[{}])).mark_text(**corner, text={"expr": title}, color=LIGHT["muted"])
+    heading = alt.Chart(alt.InlineData(values=[{}])).mark_text(
+        **corner, text={"expr": title}, color=LIGHT["muted"]
+    )
     return [
         base.mark_rule(strokeWidth=2.4).encode(x=tail, x2=alt.X2("tokens:Q"), y=y),
         base.mark_point(filled=True, size=60, opacity=1).encode(x=x, y=y, shape=head),

@@ -18,15 +18,23 @@ from dreamer_study.reports.text.numbers import listed, number
 HEIGHT = 250
 
 
-def concentration(curves: pd.DataFrame, gini: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw the number of experts (y, logarithmic) that have a share of the selections (x); a panel for each model.
+def concentration(
+    curves: pd.DataFrame, gini: pd.DataFrame, styles: Mapping[str, Style]
+) -> Figure | None:
+    """Draw the number of experts (y, logarithmic) that have a share of the selections (x); a panel
+    for each model.
 
-    A panel has the curves of the single depths, of the whole model, and of the baseline of that depth. `curves` has the
-    rows of `expert_concentration`, `gini` of `expert_gini`. None without curves.
+    A panel has the curves of the single depths, of the whole model, and of the baseline of that
+    depth. `curves` has the rows of `expert_concentration`, `gini` of `expert_gini`. None without
+    curves.
     """
     panels, findings = [], []
     models, baseline = chart.by_model(curves, styles), baseline_of(curves)
-    baselines = {rows["model_depth"].iloc[0]: rows for _, rows, style, _ in models if style.variant == baseline}
+    baselines = {
+        rows["model_depth"].iloc[0]: rows
+        for _, rows, style, _ in models
+        if style.variant == baseline
+    }
     for title, rows, style, keys in models:
         depth = rows["model_depth"].iloc[0]
         if style.variant == baseline and len(models) > len(baselines):
@@ -34,17 +42,21 @@ def concentration(curves: pd.DataFrame, gini: pd.DataFrame, styles: Mapping[str,
         against = baselines.get(depth) if style.variant != baseline else None
         found = [(style.variant, _gini_of(gini, rows))]
         found += [(baseline, _gini_of(gini, against))] if against is not None else []
-        words = f"Gini coefficient {listed([f'{name} {number(value, 3)}' for name, value in found])}"
+        words = (
+            f"Gini coefficient {listed([f'{name} {number(value, 3)}' for name, value in found])}"
+        )
         description = f"Experts against their share of the selections in {title}. {words}."
         findings.append(f"{title}: {words}.")
-        panels.append(panel(title, description, _concentration_chart(rows, against, style, words), **keys))
+        panels.append(
+            panel(title, description, _concentration_chart(rows, against, style, words), **keys)
+        )
     return figure(
         "expert-balance",
         "How many experts do the work",
-        "The most selected experts, counted on a logarithmic axis, that together have a share of all selections, at "
-        "the last checkpoint of one run of each model; as in the paper’s Figure 6. Coloured lines are single depths, "
-        f"dotted is the whole model, dashed {baseline} (the mean of its depths). The Gini coefficient is of the whole "
-        "model, 0 is even use.",
+        "The most selected experts, counted on a logarithmic axis, that together have a share of"
+        " all selections, at the last checkpoint of one run of each model; as in the paper’s"
+        f" Figure 6. Coloured lines are single depths, dotted is the whole model, dashed {baseline}"
+        " (the mean of its depths). The Gini coefficient is of the whole model, 0 is even use.",
         panels,
         finding=" ".join(findings),
     )
@@ -62,33 +74,59 @@ def _concentration_chart(
     single, whole = rows[rows["depth"].notna()], rows[rows["depth"].isna()]
     x = chart.percent_axis(alt.X, "share", "share of the selections")
     scale = alt.Scale(type="log", domain=[1, max(2, int(rows["experts"].max()))], nice=False)
-    axis = alt.Axis(values=[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000], format="~s", grid=True)
+    axis = alt.Axis(
+        values=[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000], format="~s", grid=True
+    )
     y = alt.Y("experts:Q", title="experts", scale=scale, axis=axis)
     told = chart.tooltip(("depth:Q",), ("share:Q", ".1%"), ("experts:Q",))
     layers: list[alt.Chart] = []
     if len(single):
         deepest = max(2, int(single["depth"].max()))
         stops, ticks = np.linspace(1, deepest, len(RAMP)).tolist(), chart.depth_ticks(deepest)
-        colour = chart.ramp("depth", stops, title="depth", orient="right", gradientLength=120, values=ticks, format="d")
-        lines = alt.Chart(chart.records(single, ["depth", "experts", "share"])).mark_line(strokeWidth=1.2)
-        layers.append(lines.encode(x=x, y=y, detail=alt.Detail("depth:N"), color=colour, tooltip=told))
+        colour = chart.ramp(
+            "depth",
+            stops,
+            title="depth",
+            orient="right",
+            gradientLength=120,
+            values=ticks,
+            format="d",
+        )
+        lines = alt.Chart(chart.records(single, ["depth", "experts", "share"])).mark_line(
+            strokeWidth=1.2
+        )
+        layers.append(
+            lines.encode(x=x, y=y, detail=alt.Detail("depth:N"), color=colour, tooltip=told)
+        )
     if len(whole):
         line = alt.Chart(chart.records(whole, ["experts", "share"]))
-        layers.append(line.mark_line(color=style.light, strokeWidth=1.6, strokeDash=[1, 3]).encode(x=x, y=y))
+        layers.append(
+            line.mark_line(color=style.light, strokeWidth=1.6, strokeDash=[1, 3]).encode(x=x, y=y)
+        )
     if baseline is not None:
-        layered = baseline[baseline["depth"].notna()].groupby("experts", as_index=False)["share"].mean()
+        layered = (
+            baseline[baseline["depth"].notna()].groupby("experts", as_index=False)["share"].mean()
+        )
         line = alt.Chart(chart.records(layered, ["experts", "share"]))
-        layers.append(line.mark_line(color=LIGHT["v0"], strokeWidth=2.4, strokeDash=[6, 4]).encode(x=x, y=y))
-    text = alt.Chart(alt.InlineData(values=[{"words": words}])).mark_text(align="left", baseline="top", fontSize=10)
+        layers.append(
+            line.mark_line(color=LIGHT["v0"], strokeWidth=2.4, strokeDash=[6, 4]).encode(x=x, y=y)
+        )
+    text = alt.Chart(alt.InlineData(values=[{"words": words}])).mark_text(
+        align="left", baseline="top", fontSize=10
+    )
     layers.append(text.encode(x=alt.XValue(6), y=alt.YValue(4), text=alt.Text("words:N")))
     return chart.layered(*layers, width=chart.WIDTH, height=HEIGHT)
 
 
-def balance(gini: pd.DataFrame, diversity: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw balance over training, and the experts that each depth draws on; two panels for each depth of models.
+def balance(
+    gini: pd.DataFrame, diversity: pd.DataFrame, styles: Mapping[str, Style]
+) -> Figure | None:
+    """Draw balance over training, and the experts that each depth draws on; two panels for each
+    depth of models.
 
-    Left the Gini coefficient (y) against tokens (x), right the experts with 90 % of a depth's selections as a multiple
-    of the baseline's (y) against depth (x), both coloured by variant. `gini` has the rows of `expert_gini`,
+    Left the Gini coefficient (y) against tokens (x), right the experts with 90 % of a depth's
+    selections as a multiple of the baseline's (y) against depth (x), both coloured by variant.
+    `gini` has the rows of `expert_gini`,
     `diversity` of `expert_diversity`. None without rows.
     """
     whole = gini[gini["depth"].isna()]
@@ -101,9 +139,10 @@ def balance(gini: pd.DataFrame, diversity: pd.DataFrame, styles: Mapping[str, St
     return figure(
         "expert-use",
         "Experts used over training and by depth",
-        "Gini coefficient of the experts’ selections over the whole model at each checkpoint, a line for each run: 0 "
-        "is even use; in brackets the lowest and the highest of the runs. Experts at a depth: those that together have "
-        f"90% of its selections, over {baseline_of(diversity)}’s there, at the end (in the paper 2 to 11 times).",
+        "Gini coefficient of the experts’ selections over the whole model at each checkpoint, a"
+        " line for each run: 0 is even use; in brackets the lowest and the highest of the runs."
+        " Experts at a depth: those that together have 90% of its selections, over"
+        f" {baseline_of(diversity)}’s there, at the end (in the paper 2 to 11 times).",
         panels,
         present(styles, whole, compared),
         finding=panels[0].description if panels else "",
@@ -114,7 +153,10 @@ def _gini_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> 
     newest = rows.sort_values("tokens").groupby(["variant", "run_id"], as_index=False).last()
     ends = newest.groupby("variant")["gini"].agg(["mean", "min", "max"])
     words = [f"{name} {ends['mean'][name]:.3f}{_span(ends.loc[name])}" for name in styles]
-    description = f"Gini coefficient of expert selection at {depth_name(depth).lower()}, at the end: {listed(words)}."
+    description = (
+        f"Gini coefficient of expert selection at {depth_name(depth).lower()}, at the end:"
+        f" {listed(words)}."
+    )
     drawn = chart.run_curves(rows, styles, "gini", zero=True)
     return panel(f"{depth_name(depth)}: Gini coefficient", description, drawn, depth=depth)
 
@@ -127,9 +169,15 @@ def _span(row: pd.Series) -> str:
 def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Panel:
     baseline = baseline_of(rows)
     ratios = rows.groupby("variant")["ratio"].agg(["min", "max"])
-    words = [f"{name} {ratios.loc[name, 'min']:.2g} to {ratios.loc[name, 'max']:.2g} times" for name in styles]
+    words = [
+        f"{name} {ratios.loc[name, 'min']:.2g} to {ratios.loc[name, 'max']:.2g} times"
+        for name in styles
+    ]
     deepest = int(rows["depth"].max())
-    x_scale, x_axis = alt.Scale(domain=[1, max(2, deepest)]), alt.Axis(values=chart.depth_ticks(deepest), format="d")
+    x_scale, x_axis = (
+        alt.Scale(domain=[1, max(2, deepest)]),
+        alt.Axis(values=chart.depth_ticks(deepest), format="d"),
+    )
     y_scale = alt.Scale(domain=[0, max(1.2, float(rows["ratio"].max()))], nice=True)
     base = alt.Chart(width=chart.WIDTH, height=chart.HEIGHT).encode(
         x=alt.X("depth:Q", title="depth", scale=x_scale, axis=x_axis),
@@ -144,7 +192,9 @@ def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int
         ("baseline_experts_for_90:Q", "", f"{baseline}’s"),
     )
     one, label = chart.level(1, baseline, LIGHT["v0"], "left")
-    data = chart.records(rows, ["variant", "depth", "ratio", "experts_for_90", "baseline_experts_for_90"])
+    data = chart.records(
+        rows, ["variant", "depth", "ratio", "experts_for_90", "baseline_experts_for_90"]
+    )
     drawn = chart.layered(one, *chart.line_and_markers(base, styles, told), label, data=data)
     title = f"{depth_name(depth)}: experts used, against {baseline}"
     return panel(title, f"{title}’s: {listed(words)}.", drawn, depth=depth)

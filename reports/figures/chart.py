@@ -1,4 +1,5 @@
-"""Build the parts that the Altair charts of all figures have: inline data, axes, encodings by variant, layers."""
+"""Build the parts that the Altair charts of all figures have: inline data, axes, encodings by
+variant, layers."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ WIDTH, HEIGHT = 300, 190  # of a panel in pixels
 WIDE = 640
 PAGE_WIDTH = 920  # of a wide panel on the page, which is wider than a page of a paper
 NORMAL_95 = 1.96  # standard errors to either side that hold 95 % of a normal distribution
-LOG_FROM = 8  # a range of tokens this many times as long as its start is drawn on a logarithmic axis
+# a range of tokens this many times as long as its start is drawn on a logarithmic axis
+LOG_FROM = 8
 MANY_LINES = 12  # of runs in a panel; where there are more, each is thinner and fainter
 Specification = dict[str, Any]  # of Vega-Lite, with its data by name in `datasets`
 COUNT_LABEL = "replace(replace(format(datum.value, '~s'), 'G', 'B'), 'k', 'K')"
@@ -27,14 +29,16 @@ COUNT_LABEL = "replace(replace(format(datum.value, '~s'), 'G', 'B'), 'k', 'K')"
 def records(frame: pd.DataFrame, columns: Sequence[str]) -> alt.InlineData:
     """Turn columns of a frame into data for a chart.
 
-    Charts have only fixed names of this package as fields, so no name from the data is ever read as an expression.
-    The rows are one text in CSV: a quarter of the size of JSON objects, and Altair copies its parts again and again.
+    Charts have only fixed names of this package as fields, so no name from the data is ever read as
+    an expression. The rows are one text in CSV: a quarter of the size of JSON objects, and Altair
+    copies its parts again and again.
     """
     chosen = frame[list(columns)].replace([np.inf, -np.inf], np.nan)
     kinds = {column: _kind(chosen[column]) for column in chosen}
     for column in (column for column, kind in kinds.items() if kind == "boolean"):
         chosen[column] = chosen[column].map({True: "true", False: "false"})
-    text = chosen.to_csv(index=False, float_format="%.6g", lineterminator="\r\n")  # quotes texts with either character
+    # quotes texts with either character
+    text = chosen.to_csv(index=False, float_format="%.6g", lineterminator="\r\n")
     return alt.InlineData(values=text.removesuffix("\r\n"), format={"type": "csv", "parse": kinds})
 
 
@@ -45,40 +49,59 @@ def _kind(values: pd.Series) -> str:
 
 
 def plain(chart: alt.Chart, data: alt.InlineData | None = None) -> Specification:
-    """Turn a chart into a specification without schema and configuration; `data` are those of the layers' parent."""
+    """Turn a chart into a specification without schema and configuration; `data` are those of the
+    layers' parent."""
     datasets: dict[str, Any] = {}
     context = {"top_level": False, "datasets": datasets} | ({} if data is None else {"data": data})
     specification = chart.to_dict(validate=False, context=context)
     return {**specification, "datasets": datasets} if datasets else specification
 
 
-def layered(*layers: alt.Chart | Specification, data: alt.InlineData | None = None, **properties: Any) -> Specification:
+def layered(
+    *layers: alt.Chart | Specification, data: alt.InlineData | None = None, **properties: Any
+) -> Specification:
     """Lay charts over each other, the first at the back; `data` are those of charts without any.
 
-    Altair's own `layer` copies all parts of its charts four times, which took two fifths of the time of a report.
+    Altair's own `layer` copies all parts of its charts four times, which took two fifths of the
+    time of a report.
     """
-    whole: Specification = {"layer": [one if isinstance(one, dict) else plain(one, data) for one in layers]}
-    whole |= {} if data is None else {key: part for key, part in plain(alt.Chart(data)).items() if key != "mark"}
+    whole: Specification = {
+        "layer": [one if isinstance(one, dict) else plain(one, data) for one in layers]
+    }
+    whole |= (
+        {}
+        if data is None
+        else {key: part for key, part in plain(alt.Chart(data)).items() if key != "mark"}
+    )
     for layer in whole["layer"]:
         whole["datasets"] = {**whole.get("datasets", {}), **layer.pop("datasets", {})}
         whole |= {size: layer.pop(size) for size in ("width", "height") if size in layer}
     return whole | properties
 
 
-def by_model(rows: pd.DataFrame, styles: Mapping[str, Style]) -> list[tuple[str, pd.DataFrame, Style, dict[str, Any]]]:
+def by_model(
+    rows: pd.DataFrame, styles: Mapping[str, Style]
+) -> list[tuple[str, pd.DataFrame, Style, dict[str, Any]]]:
     """Return title, rows, style, and keys of a panel of each model, by depth and variant."""
     place = ["model_depth" if "model_depth" in rows else "depth", "variant"]
     return [
-        (f"{variant}, {depth_name(depth).lower()}", part, styles[variant], {"variant": variant, "depth": depth})
+        (
+            f"{variant}, {depth_name(depth).lower()}",
+            part,
+            styles[variant],
+            {"variant": variant, "depth": depth},
+        )
         for (depth, variant), part in ordered(rows, styles).groupby(place, sort=False)
     ]
 
 
 def token_axis(values: pd.Series, field: str = "tokens") -> alt.X:
-    """Return the token axis over these counts: logarithmic if they span more than `LOG_FROM`, else linear from zero."""
+    """Return the token axis over these counts: logarithmic if they span more than `LOG_FROM`, else
+    linear from zero."""
     low, high = float(values.min()), float(values.max())
     axis = alt.Axis(labelExpr=COUNT_LABEL, tickCount=5, labelOverlap=True)
-    if low <= 0 < high:  # an evaluation before training: a logarithm that is linear up to the first positive count
+    # an evaluation before training: a logarithm that is linear up to the first positive count
+    if low <= 0 < high:
         first = float(values[values > 0].min())
         scale = alt.Scale(type="symlog", constant=first, domain=[0, high])
         axis.values = [0, *_round_counts(first, high)]
@@ -94,10 +117,16 @@ def token_axis(values: pd.Series, field: str = "tokens") -> alt.X:
 
 
 def _round_counts(low: float, high: float) -> list[float]:
-    """Return ticks of a logarithmic axis: 1, 2, 5 per decade over up to two decades, else 1; at most seven."""
+    """Return ticks of a logarithmic axis: 1, 2, 5 per decade over up to two decades, else 1; at
+    most seven."""
     steps = (1, 2, 5) if high / low <= 100 else (1,)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
+    ticks = [
+        step * 10.0**decade
+        for decade in decades
+        for step in steps
+        if low <= step * 10.0**decade <= high
+    ]
     return ticks[:: math.ceil(len(ticks) / 7)] or [low]
 
 
@@ -108,8 +137,14 @@ def depth_ticks(depths: int) -> list[int]:
 
 
 def y_axis(field: str, zero: bool = False, **axis: Any) -> alt.Y:
-    """Return a quantitative y axis without a title (the panel has one); `axis` has further properties of Vega-Lite."""
-    return alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=zero, nice=True), axis=alt.Axis(tickCount=5, **axis))
+    """Return a quantitative y axis without a title (the panel has one); `axis` has further
+    properties of Vega-Lite."""
+    return alt.Y(
+        f"{field}:Q",
+        title=None,
+        scale=alt.Scale(zero=zero, nice=True),
+        axis=alt.Axis(tickCount=5, **axis),
+    )
 
 
 def percent_axis(channel: Callable[..., Any], field: str, title: str) -> Any:
@@ -119,14 +154,23 @@ def percent_axis(channel: Callable[..., Any], field: str, title: str) -> Any:
 
 
 def tooltip(*rows: tuple[str, ...]) -> list[alt.Tooltip]:
-    """Return the rows of a tooltip, each from (field with type, format, title); format and title may be left out."""
+    """Return the rows of a tooltip, each from (field with type, format, title); format and title
+    may be left out."""
     keys = ("shorthand", "format", "title")
-    return [alt.Tooltip(**{key: text for key, text in zip(keys, row, strict=False) if text}) for row in rows]
+    return [
+        alt.Tooltip(**{key: text for key, text in zip(keys, row, strict=False) if text})
+        for row in rows
+    ]
 
 
 def ramp(field: str, stops: Sequence[float], kind: Any = alt.Undefined, **legend: Any) -> alt.Color:
-    """Encode a field by colours from dark to bright at these values, with a legend of further properties."""
-    looks = {"gradientThickness": 8, "gradientStrokeColor": LIGHT["rule"], "titleFontWeight": "normal"}
+    """Encode a field by colours from dark to bright at these values, with a legend of further
+    properties."""
+    looks = {
+        "gradientThickness": 8,
+        "gradientStrokeColor": LIGHT["rule"],
+        "titleFontWeight": "normal",
+    }
     looks |= dict.fromkeys(("labelColor", "titleColor"), LIGHT["muted"])
     colours = alt.Scale(type=kind, domain=list(stops), range=list(RAMP))
     return alt.Color(f"{field}:Q", scale=colours, legend=alt.Legend(**looks, **legend))
@@ -143,7 +187,8 @@ def shape(styles: Mapping[str, Style]) -> alt.Shape:
 
 
 def dash(styles: Mapping[str, Style]) -> alt.StrokeDash:
-    """Encode the field `variant` by line dash: whole for up to seven variants, broken for the further ones."""
+    """Encode the field `variant` by line dash: whole for up to seven variants, broken for the
+    further ones."""
     return _by_variant(alt.StrokeDash, styles, [list(style.dash) for style in styles.values()])
 
 
@@ -152,17 +197,25 @@ def _by_variant(channel: Callable[..., Any], styles: Mapping[str, Style], looks:
 
 
 def line_and_markers(
-    base: alt.Chart, styles: Mapping[str, Style], rows: list[alt.Tooltip], size: int = 34, **line: float
+    base: alt.Chart,
+    styles: Mapping[str, Style],
+    rows: list[alt.Tooltip],
+    size: int = 34,
+    **line: float,
 ) -> list[alt.Chart]:
-    """Draw a line and a marker of `size` at each point, with a tooltip; `base` encodes x, y and colour."""
+    """Draw a line and a marker of `size` at each point, with a tooltip; `base` encodes x, y and
+    colour."""
     return [
         base.mark_line(**{"strokeWidth": 1.8, **line}).encode(strokeDash=dash(styles)),
-        base.mark_point(filled=True, size=size, opacity=1).encode(shape=shape(styles), tooltip=rows),
+        base.mark_point(filled=True, size=size, opacity=1).encode(
+            shape=shape(styles), tooltip=rows
+        ),
     ]
 
 
 def seed_lines(rows: pd.DataFrame, x: alt.X, y: alt.Y, styles: Mapping[str, Style]) -> alt.Chart:
-    """Draw a faint line for each run in `rows`, which have the fields of x and y: the seeds behind a mean."""
+    """Draw a faint line for each run in `rows`, which have the fields of x and y: the seeds behind
+    a mean."""
     fields = [axis.to_dict(validate=False)["field"] for axis in (x, y)]
     base = alt.Chart(records(rows, ["variant", "run_id", *fields]), name="seeds")
     many = rows["run_id"].nunique() > MANY_LINES
@@ -171,26 +224,39 @@ def seed_lines(rows: pd.DataFrame, x: alt.X, y: alt.Y, styles: Mapping[str, Styl
     )
 
 
-def run_curves(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, zero: bool = False) -> Specification:
-    """Draw a column (y, from zero on or where the values are) against training tokens (x), a line for each run.
+def run_curves(
+    rows: pd.DataFrame, styles: Mapping[str, Style], field: str, zero: bool = False
+) -> Specification:
+    """Draw a column (y, from zero on or where the values are) against training tokens (x), a line
+    for each run.
 
     Checkpoints are marked unless there are many lines.
     """
     data = records(rows, ["variant", "run_id", "tokens", field])
     base = alt.Chart(data, width=WIDTH, height=HEIGHT).encode(
-        x=token_axis(rows["tokens"]), y=y_axis(field, zero), color=colour(styles), detail=alt.Detail("run_id:N")
+        x=token_axis(rows["tokens"]),
+        y=y_axis(field, zero),
+        color=colour(styles),
+        detail=alt.Detail("run_id:N"),
     )
     if rows["run_id"].nunique() > MANY_LINES:
-        return layered(base.mark_line(strokeWidth=0.8, strokeOpacity=0.6).encode(strokeDash=dash(styles)))
+        return layered(
+            base.mark_line(strokeWidth=0.8, strokeOpacity=0.6).encode(strokeDash=dash(styles))
+        )
     told = tooltip(("variant:N",), ("tokens:Q", ","), (f"{field}:Q", ".3f"))
     return layered(*line_and_markers(base, styles, told, size=30))
 
 
 def rings(rows: pd.DataFrame, x: alt.X, y: alt.Y, styles: Mapping[str, Style]) -> list[alt.Chart]:
-    """Draw a ring around every point of `rows`, which have the fields of x and y; no layer without points."""
+    """Draw a ring around every point of `rows`, which have the fields of x and y; no layer without
+    points."""
     fields = [axis.to_dict(validate=False)["field"] for axis in (x, y)]
     base = alt.Chart(records(rows, ["variant", *fields])).encode(x=x, y=y, color=colour(styles))
-    return [base.mark_point(size=150, strokeWidth=1.4, filled=False, shape="circle")] if len(rows) else []
+    return (
+        [base.mark_point(size=150, strokeWidth=1.4, filled=False, shape="circle")]
+        if len(rows)
+        else []
+    )
 
 
 def level(value: float, words: str, ink: str, align: str) -> tuple[alt.Chart, Specification]:
@@ -212,7 +278,10 @@ def chance_level(rows: pd.DataFrame) -> list[tuple[alt.Chart, Specification]]:
 
 
 def with_bands(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add `low` and `high`, within 0 to 1: the 95 % t-interval of the mean over the seeds; of one seed, over items."""
+    """Add `low` and `high`, within 0 to 1: the 95 % t-interval of the mean over the seeds; of one
+    seed, over items."""
     of_seeds = stdtrit(rows["seeds"] - 1, 0.975) * rows["seed_error"]
     error = of_seeds.where(rows["seeds"] > 1, NORMAL_95 * rows["stderr"])
-    return rows.assign(low=(rows["accuracy"] - error).clip(lower=0), high=(rows["accuracy"] + error).clip(upper=1))
+    return rows.assign(
+        low=(rows["accuracy"] - error).clip(lower=0), high=(rows["accuracy"] + error).clip(upper=1)
+    )

@@ -16,29 +16,39 @@ DEPTHS_WITH_NUMBERS = 8  # up to this depth a map's cells have room for their nu
 
 
 def depth_attention(scores: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw mean depth-attention scores as a map from query depth (y) to key depth (x); a panel for each model.
+    """Draw mean depth-attention scores as a map from query depth (y) to key depth (x); a panel for
+    each model.
 
-    `scores` has the rows of the table `depth_attention` at the newest checkpoints. None without scores.
+    `scores` has the rows of the table `depth_attention` at the newest checkpoints. None without
+    scores.
     """
     panels, findings = [], []
     for title, rows, style, keys in chart.by_model(scores[scores["score"].notna()], styles):
         strongest = rows.loc[rows.groupby("query_depth")["score"].idxmax()]
-        words = [f"{row.query_depth} to {row.key_depth} ({percent(row.score, 0)})" for row in strongest.itertuples()]
-        description = f"Mean depth-attention scores of {title}. Strongest from each depth: {listed(words)}."
+        words = [
+            f"{row.query_depth} to {row.key_depth} ({percent(row.score, 0)})"
+            for row in strongest.itertuples()
+        ]
+        description = (
+            f"Mean depth-attention scores of {title}. Strongest from each depth: {listed(words)}."
+        )
         later = strongest[strongest["query_depth"] > 1]
-        own, last = (int((later["key_depth"] == later["query_depth"] - back).sum()) for back in (0, 1))
+        own, last = (
+            int((later["key_depth"] == later["query_depth"] - back).sum()) for back in (0, 1)
+        )
         findings.append(
-            f"{title}: of {counted(len(later), 'depth')} after the first, most attention goes to the depth itself in "
-            f"{own}, to the depth before in {last}."
+            f"{title}: of {counted(len(later), 'depth')} after the first, most attention goes to"
+            f" the depth itself in {own}, to the depth before in {last}."
         )
         panels.append(panel(title, description, _chart(rows, style), **keys))
     unit = ", in per cent" if scores["query_depth"].max() <= DEPTHS_WITH_NUMBERS else ""
     return figure(
         "depth-attention",
         "Depth attention",
-        "Where each depth (rows) looks among itself and the depths before it (columns): mean scores over a sample of "
-        f"text{unit}, at the last checkpoint. As in the paper’s Figure 4 every row has the same colour at its "
-        "strongest: a row of one even colour would be a plain average of all depths so far.",
+        "Where each depth (rows) looks among itself and the depths before it (columns): mean"
+        f" scores over a sample of text{unit}, at the last checkpoint. As in the paper’s Figure 4"
+        " every row has the same colour at its strongest: a row of one even colour would be a"
+        " plain average of all depths so far.",
         panels,
         finding="".join(findings[:1]),
     )
@@ -46,7 +56,9 @@ def depth_attention(scores: pd.DataFrame, styles: Mapping[str, Style]) -> Figure
 
 def _chart(rows: pd.DataFrame, style: Style) -> chart.Specification:
     depths = int(rows["query_depth"].max())
-    rows = rows.assign(strength=rows["score"] / rows.groupby("query_depth")["score"].transform("max"))
+    rows = rows.assign(
+        strength=rows["score"] / rows.groupby("query_depth")["score"].transform("max")
+    )
     axis = alt.Axis(values=chart.depth_ticks(depths), labelAngle=0, domain=False, ticks=False)
     base = alt.Chart(width=chart.WIDTH, height=chart.WIDTH - 40).encode(
         x=alt.X("key_depth:O", title="to depth", axis=axis, scale=alt.Scale(padding=0.06)),
@@ -64,11 +76,18 @@ def _chart(rows: pd.DataFrame, style: Style) -> chart.Specification:
     opacity = alt.FillOpacity("strength:Q", scale=scale, legend=None)
     layers = [base.mark_rect(color=style.light).encode(fillOpacity=opacity, tooltip=told)]
     if numbered:
-        layers.append(base.mark_text(fontSize=11, color=LIGHT["ink"]).encode(text=alt.Text("label:N")))
+        layers.append(
+            base.mark_text(fontSize=11, color=LIGHT["ink"]).encode(text=alt.Text("label:N"))
+        )
         # An even share at depth d is 1 / d.
-    calculated = {"even": "datum.score * datum.query_depth", "label": "format(100 * datum.score, '.0f')"}
+    calculated = {
+        "even": "datum.score * datum.query_depth",
+        "label": "format(100 * datum.score, '.0f')",
+    }
     return chart.layered(
         *layers,
         data=chart.records(rows, ["query_depth", "key_depth", "score", "strength"]),
-        transform=[{"calculate": expression, "as": name} for name, expression in calculated.items()],
+        transform=[
+            {"calculate": expression, "as": name} for name, expression in calculated.items()
+        ],
     )

@@ -29,37 +29,64 @@ def ratio_axis(low: float, high: float) -> alt.Axis:
     """Return the axis of ratios within these limits: fewer ticks where the range is wide."""
     ticks = [tick for tick in TICKS if low <= tick <= high]
     kept = [tick for tick in ticks if len(ticks) < 9 or f"{tick:g}"[-1] in "125"]
-    return alt.Axis(values=kept, grid=True, labelExpr="datum.label + '×'", format="~g", labelOverlap=True)
+    return alt.Axis(
+        values=kept, grid=True, labelExpr="datum.label + '×'", format="~g", labelOverlap=True
+    )
 
 
 def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw mean ratios (x, logarithmic) with their 95 % intervals by measure (y); a panel for each depth.
+    """Draw mean ratios (x, logarithmic) with their 95 % intervals by measure (y); a panel for each
+    depth.
 
     `rows` are those of `StudyData.mean_factors`. None without factors.
     """
     rows = without_baseline(rows[rows["factor"] > 0])
-    rows = rows.sort_values(["task", "metric"], key=lambda names: names.map(lambda name: (name != AVERAGE, name)))
+    rows = rows.sort_values(
+        ["task", "metric"], key=lambda names: names.map(lambda name: (name != AVERAGE, name))
+    )
     if rows.empty:
         return None
     shown = present(styles, rows)
     found = rows.to_dict("records")
-    labels = [f"{bounded_ratio(row)}×" + f" ({interval(row)})" * bool(interval(row)) for row in found]
-    rows = rows.assign(name=[measure_label(row) for row in found], label=labels, ratio=1 / rows["factor"])
+    labels = [
+        f"{bounded_ratio(row)}×" + f" ({interval(row)})" * bool(interval(row)) for row in found
+    ]
+    rows = rows.assign(
+        name=[measure_label(row) for row in found], label=labels, ratio=1 / rows["factor"]
+    )
     rows = rows.assign(least=1 / rows["high"], most=1 / rows["low"])
     limits = rows[["ratio", "least", "most"]].astype(float)
-    low, high = min(0.8, float(limits.min().min()) / 1.05), max(1.25, float(limits.max().max()) * 1.05)
+    low, high = (
+        min(0.8, float(limits.min().min()) / 1.05),
+        max(1.25, float(limits.max().max()) * 1.05),
+    )
     panels = []
     for depth, part in rows.groupby("depth"):
-        words = [f"{row.variant} on {row.name}: {row.label}" for row in part.itertuples(index=False)]
-        description = f"Mean ratios at {depth_name(depth).lower()}, {baseline_of(rows)} being 1. {'; '.join(words)}."
-        panels.append(panel(depth_name(depth), description, _chart(part, shown, low, high), depth=depth))
+        words = [
+            f"{row.variant} on {row.name}: {row.label}" for row in part.itertuples(index=False)
+        ]
+        description = (
+            f"Mean ratios at {depth_name(depth).lower()}, {baseline_of(rows)} being 1."
+            f" {'; '.join(words)}."
+        )
+        panels.append(
+            panel(depth_name(depth), description, _chart(part, shown, low, high), depth=depth)
+        )
     finding = ""
     if rows["low"].notna().any():
         told = rows[~rows["within_noise"]]
-        fewer, more = int(((told["low"] > 1) & ~told["bounded"]).sum()), int((told["high"] < 1).sum())
+        fewer, more = (
+            int(((told["low"] > 1) & ~told["bounded"]).sum()),
+            int((told["high"] < 1).sum()),
+        )
         among = f"Decided: {fewer + more} of {counted(len(rows), 'ratio')}"
-        finding = f"{among}, {fewer} with fewer tokens and {more} with more." if fewer + more else f"{among}."
-    circles = {name: replace(style, shape="circle") for name, style in shown.items()}  # shapes stand for bounds here
+        finding = (
+            f"{among}, {fewer} with fewer tokens and {more} with more."
+            if fewer + more
+            else f"{among}."
+        )
+    # shapes stand for bounds here
+    circles = {name: replace(style, shape="circle") for name, style in shown.items()}
     return figure(
         "mean-ratios",
         f"Training tokens over those of {baseline_of(rows)}",
@@ -72,7 +99,9 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
     )
 
 
-def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: float) -> chart.Specification:
+def _chart(
+    rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: float
+) -> chart.Specification:
     names = list(rows["name"].unique())
     axis = alt.Axis(domain=False, labelFontSize=12)
     base = alt.Chart().encode(
@@ -83,24 +112,46 @@ def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: fl
     title, scale = direction(rows), alt.Scale(type="log", domain=domain, nice=False)
     x = alt.X("ratio:Q", title=title, scale=scale, axis=ratio_axis(low, high))
     shapes = alt.Scale(domain=[False, True], range=["circle", "triangle-right"])
-    one = alt.Chart(alt.InlineData(values=[{"ratio": 1}])).mark_rule(color=LIGHT["v0"], strokeWidth=1.4).encode(x=x)
+    one = (
+        alt.Chart(alt.InlineData(values=[{"ratio": 1}]))
+        .mark_rule(color=LIGHT["v0"], strokeWidth=1.4)
+        .encode(x=x)
+    )
     spans = base.transform_filter("isValid(datum.least) && isValid(datum.most)")
     points = base.mark_point(size=80, opacity=1, strokeWidth=1.6).encode(
         x=x,
         color=chart.colour(styles),
         shape=alt.Shape("bounded:N", scale=shapes, legend=None),
         fill=alt.condition("datum.within_noise", alt.value(LIGHT["paper"]), chart.colour(styles)),
-        tooltip=chart.tooltip(("variant:N",), ("name:N", "", "measure"), ("label:N", "", "ratio (95% interval)")),
+        tooltip=chart.tooltip(
+            ("variant:N",), ("name:N", "", "measure"), ("label:N", "", "ratio (95% interval)")
+        ),
     )
-    fields = ["variant", "task", "metric", "name", "ratio", "least", "most", "bounded", "within_noise", "label"]
+    fields = [
+        "variant",
+        "task",
+        "metric",
+        "name",
+        "ratio",
+        "least",
+        "most",
+        "bounded",
+        "within_noise",
+        "label",
+    ]
     return chart.layered(
         one,
         spans.mark_rule(strokeWidth=2, strokeOpacity=0.55).encode(
-            x=alt.X("least:Q", title=title, scale=scale), x2=alt.X2("most:Q"), color=chart.colour(styles)
+            x=alt.X("least:Q", title=title, scale=scale),
+            x2=alt.X2("most:Q"),
+            color=chart.colour(styles),
         ),
         points,
-        base.mark_text(align="right", fontSize=11).encode(x=alt.XValue("width"), text=alt.Text("label:N")),
+        base.mark_text(align="right", fontSize=11).encode(
+            x=alt.XValue("width"), text=alt.Text("label:N")
+        ),
         data=chart.records(rows, fields),
         width=chart.WIDE,
-        height=22 * len(names) * rows["variant"].nunique(),  # no step: Vega-Lite warns of one beside a fitted width
+        # no step: Vega-Lite warns of one beside a fitted width
+        height=22 * len(names) * rows["variant"].nunique(),
     )

@@ -19,7 +19,8 @@ OVERLAP = 0.4  # of a column, under the next one: no seam shows between two cell
 
 
 def selections(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw P(depth | expert): how the selections of each expert (x) spread over the depths (y), a panel for each model.
+    """Draw P(depth | expert): how the selections of each expert (x) spread over the depths (y), a
+    panel for each model.
 
     `counts` has the rows of `StudyData.selections`. None without selections of a recurrent model.
     """
@@ -27,21 +28,27 @@ def selections(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
     for title, keys, used, order in _recurrent_models(counts, styles):
         shares = (used / used.sum()).to_numpy()[:, order]
         words = (
-            f"at its strongest depth the most specialised has {percent(shares[:, 0].max(), 0)} of its selections, the "
-            f"most general {percent(shares[:, -1].max(), 0)}."
+            f"at its strongest depth the most specialised has {percent(shares[:, 0].max(), 0)} of"
+            f" its selections, the most general {percent(shares[:, -1].max(), 0)}."
         )
         findings.append(f"{title}: of {len(order)} experts, {words}")
         description = f"Depths that select each of {len(order)} experts in {title}: {words}"
         panels.append(
-            panel(title, description, heat_map(shares, list(used.index), "share of the expert’s selections"), **keys)
+            panel(
+                title,
+                description,
+                heat_map(shares, list(used.index), "share of the expert’s selections"),
+                **keys,
+            )
         )
     return figure(
         "expert-selections",
         "Depths of each expert",
-        "Every column is an expert, and its colours how its selections spread over the depths: P(depth | expert), as "
-        "in the paper’s Figure 5. Experts are sorted by the number of depths that have nine tenths of their "
-        "selections, those with equal numbers by a depth drawn from their selections. "
-        "Layered models are not shown: each of their experts belongs to one depth.",
+        "Every column is an expert, and its colours how its selections spread over the depths:"
+        " P(depth | expert), as in the paper’s Figure 5. Experts are sorted by the number of depths"
+        " that have nine tenths of their selections, those with equal numbers by a depth drawn from"
+        " their selections. Layered models are not shown: each of their experts belongs to one"
+        " depth.",
         panels,
         wide=True,
         finding=" ".join(findings),
@@ -49,9 +56,11 @@ def selections(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
 
 
 def experts_of_depths(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw P(expert | depth): how the selections of each depth (y) spread over the experts (x), a panel for each model.
+    """Draw P(expert | depth): how the selections of each depth (y) spread over the experts (x), a
+    panel for each model.
 
-    Rows and order of the experts are those of `selections`. None without selections of a recurrent model.
+    Rows and order of the experts are those of `selections`. None without selections of a recurrent
+    model.
     """
     panels, findings = [], []
     for title, keys, used, order in _recurrent_models(counts, styles):
@@ -59,19 +68,24 @@ def experts_of_depths(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figu
         shares = used.div(totals, axis=0).to_numpy()[:, order]
         depth = used.index[shares.max(axis=1).argmax()]
         words = (
-            f"depth {depth} gives one expert {percent(shares.max())} of its selections, where even use would be "
-            f"{percent(1 / len(order), 2)}."
+            f"depth {depth} gives one expert {percent(shares.max())} of its selections, where even"
+            f" use would be {percent(1 / len(order), 2)}."
         )
         findings.append(f"{title}: {words}")
         description = f"Experts that each depth of {title} selects: {words}"
         panels.append(
-            panel(title, description, heat_map(shares, list(used.index), "share of the depth’s selections"), **keys)
+            panel(
+                title,
+                description,
+                heat_map(shares, list(used.index), "share of the depth’s selections"),
+                **keys,
+            )
         )
     return figure(
         "expert-of-depths",
         "Experts of each depth",
-        "Every row is a depth, and its colours how its selections spread over the experts: P(expert | depth), as in "
-        "the paper’s Figure 7. The experts are in the order of the figure above.",
+        "Every row is a depth, and its colours how its selections spread over the experts: P(expert"
+        " | depth), as in the paper’s Figure 7. The experts are in the order of the figure above.",
         panels,
         wide=True,
         finding=" ".join(findings),
@@ -81,10 +95,13 @@ def experts_of_depths(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figu
 def _recurrent_models(
     counts: pd.DataFrame, styles: Mapping[str, Style]
 ) -> list[tuple[str, dict[str, Any], pd.DataFrame, np.ndarray]]:
-    """Return title, keys, selections [depth, expert] of the experts in use, and their order, of each model."""
+    """Return title, keys, selections [depth, expert] of the experts in use, and their order, of
+    each model."""
     found = []
     for title, rows, _, keys in chart.by_model(counts, styles):
-        table = rows.pivot_table(index="depth", columns="expert", values="selections", fill_value=0, aggfunc="sum")
+        table = rows.pivot_table(
+            index="depth", columns="expert", values="selections", fill_value=0, aggfunc="sum"
+        )
         used = table.loc[:, table.sum() > 0]
         if len(used) > 1 and used.shape[1]:
             found.append((title, keys, used, order_of_experts((used / used.sum()).to_numpy())))
@@ -92,23 +109,47 @@ def _recurrent_models(
 
 
 def heat_map(values: np.ndarray, depths: Sequence[int], scale_title: str) -> chart.Specification:
-    """Draw shares [depth, expert] as colours; the square root of a share sets its colour, so that faint ones show."""
+    """Draw shares [depth, expert] as colours; the square root of a share sets its colour, so that
+    faint ones show."""
     rows, columns = values.shape
     places = np.indices(values.shape)
-    cells = {"depth": np.array(depths)[places[0].ravel()], "expert": places[1].ravel() + 1, "share": values.ravel()}
+    cells = {
+        "depth": np.array(depths)[places[0].ravel()],
+        "expert": places[1].ravel() + 1,
+        "share": values.ravel(),
+    }
     ends = {"x": "(datum.expert - 1)", "x2": f"min({columns}, datum.expert + {OVERLAP})"}
     ticks = [depths[tick - 1] for tick in chart.depth_ticks(rows)]
     highest = float(values.max()) or 1.0
     stops = [highest * (place / (len(RAMP) - 1)) ** 2 for place in range(len(RAMP))]
-    looks = {"titleOrient": "left", "titleLimit": 400, "orient": "top", "direction": "horizontal", "tickCount": 4}
-    colour = chart.ramp("share", stops, "sqrt", title=scale_title, format=".2~p", gradientLength=180, **looks)
-    drawn = alt.Chart(width=chart.PAGE_WIDTH, height=min(STEP * rows, max(TALLEST, 8 * rows))).mark_rect()
+    looks = {
+        "titleOrient": "left",
+        "titleLimit": 400,
+        "orient": "top",
+        "direction": "horizontal",
+        "tickCount": 4,
+    }
+    colour = chart.ramp(
+        "share", stops, "sqrt", title=scale_title, format=".2~p", gradientLength=180, **looks
+    )
+    drawn = alt.Chart(
+        width=chart.PAGE_WIDTH, height=min(STEP * rows, max(TALLEST, 8 * rows))
+    ).mark_rect()
     encoded = drawn.encode(
-        x=chart.percent_axis(alt.X, "x", "share of the experts, from those of few depths to those of many"),
+        x=chart.percent_axis(
+            alt.X, "x", "share of the experts, from those of few depths to those of many"
+        ),
         x2=alt.X2("x2:Q"),
-        y=alt.Y("depth:O", title="depth", axis=alt.Axis(values=ticks, domain=False), scale=alt.Scale(padding=0)),
+        y=alt.Y(
+            "depth:O",
+            title="depth",
+            axis=alt.Axis(values=ticks, domain=False),
+            scale=alt.Scale(padding=0),
+        ),
         color=colour,
-        tooltip=chart.tooltip(("depth:O",), ("expert:Q", "", "expert, in this order"), ("share:Q", ".2~p")),
+        tooltip=chart.tooltip(
+            ("depth:O",), ("expert:Q", "", "expert, in this order"), ("share:Q", ".2~p")
+        ),
     )
     return chart.layered(
         encoded,
@@ -120,7 +161,8 @@ def heat_map(values: np.ndarray, depths: Sequence[int], scale_title: str) -> cha
 def order_of_experts(shares: np.ndarray) -> np.ndarray:
     """Sort experts as the paper does, from the shares [depth, expert] of each expert's selections.
 
-    First by the number of depths that have nine tenths of the selections, then by a depth drawn from the selections.
+    First by the number of depths that have nine tenths of the selections, then by a depth drawn
+    from the selections.
     """
     highest_first = -np.sort(-shares, axis=0)
     before = np.cumsum(highest_first, axis=0) - highest_first

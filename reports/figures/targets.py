@@ -17,17 +17,23 @@ from dreamer_study.reports.text.numbers import listed, ratio
 
 
 def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw the ratio (y, logarithmic) and its interval against the value to be reached (x), by depth and measure.
+    """Draw the ratio (y, logarithmic) and its interval against the value to be reached (x), by
+    depth and measure.
 
-    `rows` are those of the view `factor_by_target`, of average accuracy and losses. None without factors.
+    `rows` are those of the view `factor_by_target`, of average accuracy and losses. None without
+    factors.
     """
     rows = without_baseline(rows[rows["factor"] > 0])
     panels, shown, findings = [], present(styles, rows), []
     for (depth, metric, task), part in rows.groupby(["depth", "metric", "task"]):
         name = measure_label({"metric": metric, "task": task})
-        ends = part.sort_values("target", ascending=metric == "accuracy").groupby("variant")["factor"]
+        ends = part.sort_values("target", ascending=metric == "accuracy").groupby("variant")[
+            "factor"
+        ]
         ends = ends.agg(["first", "last"])
-        words = [f"{row.Index} from {ratio(row.first)} to {ratio(row.last)}" for row in ends.itertuples()]
+        words = [
+            f"{row.Index} from {ratio(row.first)} to {ratio(row.last)}" for row in ends.itertuples()
+        ]
         description = f"{name} at {depth_name(depth).lower()}: ratio by value, {listed(words)}."
         title = f"{name}, {depth_name(depth).lower()}"
         findings.append(f"{title}, from the easiest to the hardest value: {listed(words)}.")
@@ -36,28 +42,40 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     return figure(
         "ratio-by-value",
         "Difference from the baseline",
-        "Training tokens to reach each value, over the baseline’s. The mean ratio is the mean of this curve. Bands: "
-        "95% intervals at each value.",
+        "Training tokens to reach each value, over the baseline’s. The mean ratio is the mean of"
+        " this curve. Bands: 95% intervals at each value.",
         panels,
         shown,
         finding="".join(findings[:1]),
     )
 
 
-def _target_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) -> chart.Specification:
+def _target_chart(
+    rows: pd.DataFrame, styles: Mapping[str, Style], metric: str
+) -> chart.Specification:
     ratios = 1 / rows["factor"]
     low, high = min(0.8, float(ratios.min())) / 1.3, max(1.25, float(ratios.max())) * 1.3
     bands = {"low": (1 / rows["high"]).clip(low, high), "high": (1 / rows["low"]).clip(low, high)}
     rows = rows.assign(ratio=ratios, **bands)
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
     y = alt.Y("ratio:Q", title=direction(rows), scale=scale, axis=ratio_axis(low, high))
-    one = alt.Chart(alt.InlineData(values=[{"ratio": 1}])).mark_rule(color=LIGHT["v0"], strokeWidth=1.4).encode(y=y)
+    one = (
+        alt.Chart(alt.InlineData(values=[{"ratio": 1}]))
+        .mark_rule(color=LIGHT["v0"], strokeWidth=1.4)
+        .encode(y=y)
+    )
     told = chart.tooltip(("variant:N",), ("target:Q", ".3~g"), ("ratio:Q", ".2f"))
     data = chart.records(rows, ["variant", "target", "ratio", "low", "high"])
     loss = metric == "loss"
     axis = alt.Axis(format="~g" if loss else ".0%", tickCount=5)
     scale = alt.Scale(zero=False, nice=False, reverse=loss)  # better is to the right
     x = alt.X("target:Q", title="bits per byte" if loss else "accuracy", axis=axis, scale=scale)
-    base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(x=x, color=chart.colour(styles))
-    band = base.mark_area(fillOpacity=0.13).encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q"))
-    return chart.layered(band, one, *chart.line_and_markers(base.encode(y=y), styles, told, size=16))
+    base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(
+        x=x, color=chart.colour(styles)
+    )
+    band = base.mark_area(fillOpacity=0.13).encode(
+        y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q")
+    )
+    return chart.layered(
+        band, one, *chart.line_and_markers(base.encode(y=y), styles, told, size=16)
+    )

@@ -1,4 +1,5 @@
-"""Draw how training went: loss, the search for learning rates, and the perplexity of validation texts."""
+"""Draw how training went: loss, the search for learning rates, and the perplexity of validation
+texts."""
 
 from __future__ import annotations
 
@@ -13,13 +14,16 @@ from dreamer_study.reports.style.theme import Style, present
 from dreamer_study.reports.text.names import depth_name, task_name
 from dreamer_study.reports.text.numbers import counted, listed
 
-NOT_AT_THE_END = ("screened", "failed", "stopped", "waiting", "training")  # 'evaluating' is after the training
+# 'evaluating' is after the training
+NOT_AT_THE_END = ("screened", "failed", "stopped", "waiting", "training")
 
 
 def loss(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw training loss (y) against tokens (x), a line for each run, coloured by variant; two panels for each depth.
+    """Draw training loss (y) against tokens (x), a line for each run, coloured by variant; two
+    panels for each depth.
 
-    The first panel has the whole training, the second the later half, whose differences the beginning would hide.
+    The first panel has the whole training, the second the later half, whose differences the
+    beginning would hide.
     `curves` has the rows of `training_curves`. None without losses.
     """
     breaks, curves = _breaks(curves), curves[curves["loss"].notna()]
@@ -30,15 +34,21 @@ def loss(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         words = [f"{row.variant} comes to {row.loss:.3f}" for row in newest.itertuples()]
         means = newest[~newest["status"].isin(NOT_AT_THE_END)].groupby("variant")["loss"].mean()
         ends = [f"{variant} {means[variant]:.3f}" for variant in shown if variant in means]
-        findings += [f"{depth_name(depth)}, at the end, mean over the runs: {listed(ends)}."] if ends else []
+        findings += (
+            [f"{depth_name(depth)}, at the end, mean over the runs: {listed(ends)}."]
+            if ends
+            else []
+        )
         for rows, where in ((part, ""), (late, ", later half")):
             description = f"Training loss at {depth_name(depth).lower()}{where}: {listed(words)}."
-            panels.append(panel(f"{depth_name(depth)}{where}", description, _lines(rows, shown), depth=depth))
+            panels.append(
+                panel(f"{depth_name(depth)}{where}", description, _lines(rows, shown), depth=depth)
+            )
     return figure(
         "training-loss",
         "Training loss",
-        "Nats per token; one line for each run, faint for screened ones. A point is the mean over a stretch of the "
-        f"training.{breaks}",
+        "Nats per token; one line for each run, faint for screened ones. A point is the mean over"
+        f" a stretch of the training.{breaks}",
         panels,
         shown,
         finding="".join(findings[:1]),
@@ -49,42 +59,71 @@ def _breaks(curves: pd.DataFrame) -> str:
     """Say which runs had losses that are no numbers."""
     broken = curves.groupby("run_id")["losses_not_finite"].sum()
     runs = [f"{run} ({counted(int(count), 'step')})" for run, count in broken[broken > 0].items()]
-    return f" The loss was not a finite number in {listed(runs)}; such steps are not drawn." if runs else ""
+    return (
+        f" The loss was not a finite number in {listed(runs)}; such steps are not drawn."
+        if runs
+        else ""
+    )
 
 
 def rates(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw the loss (y) at each learning rate of the search (x), mean over its seeds, with a ring at the chosen one.
+    """Draw the loss (y) at each learning rate of the search (x), mean over its seeds, with a ring
+    at the chosen one.
 
-    A line for each variant, a panel for each depth. `rows` are those of `tuning`. None without a search.
+    A line for each variant, a panel for each depth. `rows` are those of `tuning`. None without a
+    search.
     """
     means = rows.groupby(["depth", "variant", "learning_rate", "chosen"], as_index=False)["loss"]
     rows = means.agg(lambda losses: losses.mean(skipna=False)).dropna()
     shown, panels, findings = present(styles, rows), [], []
-    edges = {rows["learning_rate"].min(): " (the lowest tried)", rows["learning_rate"].max(): " (the highest tried)"}
+    edges = {
+        rows["learning_rate"].min(): " (the lowest tried)",
+        rows["learning_rate"].max(): " (the highest tried)",
+    }
     for depth, part in rows.groupby("depth"):
         chosen = part[part["chosen"]]
         best = dict(chosen[["variant", "learning_rate"]].itertuples(index=False))
-        words = [f"{name} {best[name]:g}{edges.get(best[name], '')}" for name in shown if name in best]
+        words = [
+            f"{name} {best[name]:g}{edges.get(best[name], '')}" for name in shown if name in best
+        ]
         findings.append(f"{depth_name(depth)}, chosen: {listed(words)}.")
-        axis = alt.Axis(format=".2~g", values=sorted(part["learning_rate"].unique()), labelOverlap=True)
-        x = alt.X("learning_rate:Q", title="learning rate", scale=alt.Scale(type="log", nice=False), axis=axis)
+        axis = alt.Axis(
+            format=".2~g", values=sorted(part["learning_rate"].unique()), labelOverlap=True
+        )
+        x = alt.X(
+            "learning_rate:Q",
+            title="learning rate",
+            scale=alt.Scale(type="log", nice=False),
+            axis=axis,
+        )
         y, data = chart.y_axis("loss"), chart.records(part, ["variant", "learning_rate", "loss"])
-        base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(x=x, y=y, color=chart.colour(shown))
-        lines = chart.line_and_markers(base, shown, chart.tooltip(("learning_rate:Q", "~g"), ("loss:Q", ".3f")))
+        base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(
+            x=x, y=y, color=chart.colour(shown)
+        )
+        lines = chart.line_and_markers(
+            base, shown, chart.tooltip(("learning_rate:Q", "~g"), ("loss:Q", ".3f"))
+        )
         drawn = chart.layered(*lines, *chart.rings(chosen, x, y, shown))
         panels.append(panel(depth_name(depth), findings[-1], drawn, depth=depth))
     caption = (
-        "Bits per byte of documents held out for the search; beyond the lowest or highest rate may lie a better one."
+        "Bits per byte of documents held out for the search; beyond the lowest or highest rate may"
+        " lie a better one."
     )
-    return figure("tuning", "Loss by learning rate", caption, panels, shown, finding=" ".join(findings))
+    return figure(
+        "tuning", "Loss by learning rate", caption, panels, shown, finding=" ".join(findings)
+    )
 
 
 def _lines(rows: pd.DataFrame, styles: Mapping[str, Style]) -> chart.Specification:
-    """Draw the loss against tokens, a line for each run; a logarithmic token axis where the range asks for one."""
+    """Draw the loss against tokens, a line for each run; a logarithmic token axis where the range
+    asks for one."""
     # A run is a number here: its name on every point would be most of the page.
     rows = rows.assign(screened=rows["status"] == "screened", run=rows.groupby("run_id").ngroup())
     many = rows["run_id"].nunique() > chart.MANY_LINES
-    x, ends = chart.token_axis(rows["tokens"]), [float(rows["tokens"].min()), float(rows["tokens"].max())]
+    x, ends = (
+        chart.token_axis(rows["tokens"]),
+        [float(rows["tokens"].min()), float(rows["tokens"].max())],
+    )
     if ends[0] < ends[1] <= 2.5 * ends[0]:  # the later half of a training
         x = x.scale(domain=ends, nice=False)
     base = alt.Chart(
@@ -97,15 +136,19 @@ def _lines(rows: pd.DataFrame, styles: Mapping[str, Style]) -> chart.Specificati
         color=chart.colour(styles),
         strokeDash=chart.dash(styles),
         detail=alt.Detail("run:N"),
-        strokeOpacity=alt.condition("datum.screened", alt.value(0.3), alt.value(0.6 if many else 1)),
+        strokeOpacity=alt.condition(
+            "datum.screened", alt.value(0.3), alt.value(0.6 if many else 1)
+        ),
     )
     return chart.layered(base.mark_line(strokeWidth=0.8 if many else 1.4))
 
 
 def perplexity(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw validation perplexity (y) against training tokens (x), a line for each run, coloured by variant.
+    """Draw validation perplexity (y) against training tokens (x), a line for each run, coloured by
+    variant.
 
-    A panel for each text and depth. `rows` are those of `StudyData.perplexity`. None without perplexities.
+    A panel for each text and depth. `rows` are those of `StudyData.perplexity`. None without
+    perplexities.
     """
     rows = rows[rows["perplexity"].notna()]
     shown, panels, findings = present(styles, rows), [], []
@@ -115,7 +158,11 @@ def perplexity(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None
         title = f"{task_name(task)}, {depth_name(depth).lower()}"
         findings.append(f"{title}: {listed(words)}.")
         description = f"Perplexity on {title}: {listed(words)}."
-        panels.append(panel(title, description, chart.run_curves(part, styles, "perplexity"), depth=depth))
+        panels.append(
+            panel(title, description, chart.run_curves(part, styles, "perplexity"), depth=depth)
+        )
     metrics = sorted(set(rows["metric"].str.replace("_", " ")))
     caption = f"Lower is better. Measured as {listed(metrics)}; a line for each run."
-    return figure("perplexity", "Validation perplexity", caption, panels, shown, finding="".join(findings[:1]))
+    return figure(
+        "perplexity", "Validation perplexity", caption, panels, shown, finding="".join(findings[:1])
+    )

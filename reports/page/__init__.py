@@ -1,1 +1,2 @@
-"""The page: its sections, its template, and the function that writes the report; may import all of `reports`."""
+"""The page: its sections, its template, and the function that writes the report; may import all of
+`reports`."""

@@ -1,4 +1,5 @@
-"""Put the answer together: the page's first screen, and the section with the ratios behind the answer."""
+"""Put the answer together: the page's first screen, and the section with the ratios behind the
+answer."""
 
 from __future__ import annotations
 
@@ -22,14 +23,24 @@ from dreamer_study.sql.names import AVERAGE
 
 MOST_EXAMPLES = 4
 SAID = (  # the frames of which the answer, and what makes it weak, are said
-    *("order", "mean_factors", "efficiency", "accuracy", "resources", "models", "runs", "checkpoints"),
+    *(
+        "order",
+        "mean_factors",
+        "efficiency",
+        "accuracy",
+        "resources",
+        "models",
+        "runs",
+        "checkpoints",
+    ),
     *("training_curves", "mismatches", "cut_short"),
 )
 
 
 @dataclass(frozen=True)
 class FirstScreen:
-    """Hold what a reader sees before scrolling: the answer, what makes it weak, the curves, what was compared.
+    """Hold what a reader sees before scrolling: the answer, what makes it weak, the curves, what
+    was compared.
 
     `examples` has a benchmark, one of its questions, and the right answer to that.
     """
@@ -43,7 +54,8 @@ class FirstScreen:
 
 
 def read_answer(database: Path, study_id: str) -> tuple[list[str], list[str]]:
-    """Return the sentences of a study's answer and the warnings beside the answer, read from the frames in `SAID`."""
+    """Return the sentences of a study's answer and the warnings beside the answer, read from the
+    frames in `SAID`."""
     data = read_study(database, study_id, SAID)
     return _said(data, styles(data.variants))
 
@@ -51,16 +63,21 @@ def read_answer(database: Path, study_id: str) -> tuple[list[str], list[str]]:
 def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
     """Put the first screen together."""
     config = data.config("study")
-    compared = table_block(data, "resources models runs tuning", compared_table, config.get("remark") or "", styles)
+    compared = table_block(
+        data, "resources models runs tuning", compared_table, config.get("remark") or "", styles
+    )
     asked = [(task_name(task), *shortened(*pair)) for task, pair in data.config("examples").items()]
-    drawing = drawing_block(data, "mean_factors curve loss_curve factor_by_target", "answer.answer", styles)
+    drawing = drawing_block(
+        data, "mean_factors curve loss_curve factor_by_target", "answer.answer", styles
+    )
     sentences, warnings = _said(data, styles)
     ends = both_ends(ordered(headline(data.mean_factors), styles), data.factor_by_target)
     return FirstScreen(sentences, ends, warnings, [drawing], compared, asked[:MOST_EXAMPLES])
 
 
 def _said(data: StudyData, styles: Mapping[str, Style]) -> tuple[list[str], list[str]]:
-    """Say the answer and what makes it weak; where there is no answer, why, and what the study lacks."""
+    """Say the answer and what makes it weak; where there is no answer, why, and what the study
+    lacks."""
     means, others = _leading(data, styles)
     if means.empty and others.empty:
         return [_why_no_answer(data)], answer_text.gaps(data)
@@ -68,7 +85,8 @@ def _said(data: StudyData, styles: Mapping[str, Style]) -> tuple[list[str], list
 
 
 def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show the mean ratios as a figure and in tables, how sure they are, and the ratio at each value."""
+    """Show the mean ratios as a figure and in tables, how sure they are, and the ratio at each
+    value."""
     tables = [
         block
         for depth in data.depths
@@ -78,18 +96,27 @@ def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     if not tables:
         return doubts
     text = (
-        f"A ratio is the training tokens of a variant over those of {data.baseline} of the same depth, at every value "
-        "that both reached; the mean is over these values, in logarithms. It counts every checkpoint and seed. Below 1 "
-        "the variant needs fewer tokens. The column factor in SQL, and the paper’s data efficiency, are 1 over it."
+        f"A ratio is the training tokens of a variant over those of {data.baseline} of the same"
+        " depth, at every value that both reached; the mean is over these values, in logarithms."
+        " It counts every checkpoint and seed. Below 1 the variant needs fewer tokens. The column"
+        " factor in SQL, and the paper’s data efficiency, are 1 over it."
     )
     drawing = drawing_block(data, "mean_factors", "efficiency.mean_factors", styles)
     by_target = drawing_block(data, "factor_by_target", "targets.by_target", styles)
     sure = [Block("list", texts) for texts in (standing(data),) if texts]
-    return [*doubts, Block("prose", text), drawing, *sure, by_target, *details_block("In numbers", tables, brief=True)]
+    return [
+        *doubts,
+        Block("prose", text),
+        drawing,
+        *sure,
+        by_target,
+        *details_block("In numbers", tables, brief=True),
+    ]
 
 
 def _leading(data: StudyData, styles: Mapping[str, Style]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the mean factors that lead, and by the paper's rule the factors of the models that have no mean factor."""
+    """Return the mean factors that lead, and by the paper's rule the factors of the models that
+    have no mean factor."""
     means = headline(data.mean_factors)
     compared = without_baseline(data.efficiency[data.efficiency["factor"].notna()])
     others = compared[compared["task"] == _answered_task(compared)]

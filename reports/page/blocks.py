@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Block:
-    """One part of a section: `kind` says how the template sets `content`; `label` heads code and details.
+    """One part of a section: `kind` says how the template sets `content`; `label` heads code and
+    details.
 
     Details that are `brief` are printed in a terminal too.
 
-    A block of the kind "drawing", whose content draws, becomes one of the kind "figure" by `drawn`. `queries` give the
-    rows that a figure or a table is made of.
+    A block of the kind "drawing", whose content draws, becomes one of the kind "figure" by `drawn`.
+    `queries` give the rows that a figure or a table is made of.
     """
 
     kind: str
@@ -43,10 +44,11 @@ class Section:
 
 
 def drawing_block(data: StudyData, frames: str, function: str, *arguments: Any) -> Block:
-    """Show the figure that a function draws from frames of a study, named with spaces between, and from arguments.
+    """Show the figure that a function draws from frames of a study, named with spaces between, and
+    from arguments.
 
-    `function` is the `module.name` in `reports.figures`. The module is imported when the figure is drawn: Altair and
-    the figures take seconds, which no text waits for.
+    `function` is the `module.name` in `reports.figures`. The module is imported when the figure is
+    drawn: Altair and the figures take seconds, which no text waits for.
     """
 
     def draw() -> Figure | None:
@@ -58,8 +60,11 @@ def drawing_block(data: StudyData, frames: str, function: str, *arguments: Any) 
     return Block("drawing", draw, queries=_queries(data, frames))
 
 
-def table_block(data: StudyData, frames: str, make: Callable[..., Table], *arguments: Any) -> list[Block]:
-    """Show the table that a function makes of frames of a study and of arguments, if the table has rows."""
+def table_block(
+    data: StudyData, frames: str, make: Callable[..., Table], *arguments: Any
+) -> list[Block]:
+    """Show the table that a function makes of frames of a study and of arguments, if the table has
+    rows."""
     content = make(*_frames(data, frames), *arguments)
     return [Block("table", content, queries=_queries(data, frames))] if content.rows else []
 

@@ -1,4 +1,5 @@
-"""Convert a report to paragraphs and tables for a terminal; figures and folded parts of the page are left out."""
+"""Convert a report to paragraphs and tables for a terminal; figures and folded parts of the page
+are left out."""
 
 from __future__ import annotations
 
@@ -15,10 +16,11 @@ from dreamer_study.reports.text.numbers import listed
 
 
 def plain_report(database: Path, study_id: str) -> Iterator[str | Table]:
-    """Yield the answer, its weaknesses, what was compared, and every section's heading, texts and tables in order.
+    """Yield the answer, its weaknesses, what was compared, and every section's heading, texts and
+    tables in order.
 
-    What the page folds away is named at the end. Raises InputError when the results file is missing or locked by
-    another process, or holds no such study.
+    What the page folds away is named at the end. Raises InputError when the results file is missing
+    or locked by another process, or holds no such study.
     """
     data = read_study(database, study_id)
     looks = styles(data.variants)
@@ -34,7 +36,10 @@ def plain_report(database: Path, study_id: str) -> Iterator[str | Table]:
             yield section.title.upper()
             yield from parts
     folded = [
-        block.label for section in made for block in section.blocks if block.kind == "details" and not block.brief
+        block.label
+        for section in made
+        for block in section.blocks
+        if block.kind == "details" and not block.brief
     ]
     if folded:
         yield f"The page has the figures, and folded away: {listed(list(dict.fromkeys(folded)))}."

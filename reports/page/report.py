@@ -1,7 +1,9 @@
-"""Write the HTML report of a study: one file with everything in it, and its figures for papers beside it.
+"""Write the HTML report of a study: one file with everything in it, and its figures for papers
+beside it.
 
-The first screen and all texts and tables can be read without script. The page's script draws the figures where they are
-looked at, so that the page holds each of them once; they fit their place, show numbers, and answer to the toolbar.
+The first screen and all texts and tables can be read without script. The page's script draws the
+figures where they are looked at, so that the page holds each of them once; they fit their place,
+show numbers, and answer to the toolbar.
 """
 
 from __future__ import annotations
@@ -24,7 +26,14 @@ from markupsafe import Markup
 
 from dreamer_study.reports import style
 from dreamer_study.reports.data import StudyData, read_study
-from dreamer_study.reports.figures.rendering import ENDINGS, Figure, export, page_drawing, page_specifications, put
+from dreamer_study.reports.figures.rendering import (
+    ENDINGS,
+    Figure,
+    export,
+    page_drawing,
+    page_specifications,
+    put,
+)
 from dreamer_study.reports.page.answer import first_screen
 from dreamer_study.reports.page.blocks import drawn, figures_in
 from dreamer_study.reports.page.sections import sections, study_file
@@ -40,14 +49,16 @@ QUESTION = "How many training tokens does each architecture need to reach the sa
 def write_report(database: Path, study_id: str, folder: Path, *, papers: bool = True) -> Path:
     """Write `index.html`, then `study.yaml` and `figures/`, into `folder`; returns the page's path.
 
-    Without `papers` no new figures for papers are drawn, which take most of the time. Raises InputError when the
-    results file is missing or locked by another process, or holds no such study.
+    Without `papers` no new figures for papers are drawn, which take most of the time. Raises
+    InputError when the results file is missing or locked by another process, or holds no such
+    study.
     """
     return write_data(read_study(database, study_id), folder, papers=papers)
 
 
 def write_data(data: StudyData, folder: Path, *, papers: bool = True) -> Path:
-    """Write the report of data that have been read already, as `write_report` does; returns the page's path."""
+    """Write the report of data that have been read already, as `write_report` does; returns the
+    page's path."""
     text, figures = _page(data, beside=papers or (folder / "figures").exists())
     folder.mkdir(parents=True, exist_ok=True)
     page, configuration = folder / "index.html", study_file(data)
@@ -61,7 +72,8 @@ def write_data(data: StudyData, folder: Path, *, papers: bool = True) -> Path:
 
 
 def _remove_old_figures(page: Path, names: set[str]) -> None:
-    """Delete the files of figures that an earlier page at this place has and the new page does not have.
+    """Delete the files of figures that an earlier page at this place has and the new page does not
+    have.
 
     Files that a user put beside them stay.
     """
@@ -74,10 +86,13 @@ def _remove_old_figures(page: Path, names: set[str]) -> None:
 def _page(data: StudyData, *, beside: bool) -> tuple[str, list[Figure]]:
     """Return the page's text and figures. `beside`: files of the figures lie beside the page."""
     looks = styles(data.variants)
-    with debug_mode(False):  # checking every part of every figure takes a third of the time; tests check figures
+    # checking every part of every figure takes a third of the time; tests check figures
+    with debug_mode(False):
         first = first_screen(data, looks)
         answer = drawn(first.drawing)
-        content = [replace(section, blocks=drawn(section.blocks)) for section in sections(data, looks)]
+        content = [
+            replace(section, blocks=drawn(section.blocks)) for section in sections(data, looks)
+        ]
     shown = [section for section in content if section.blocks]
     figures = figures_in([*answer, *(block for section in shown for block in section.blocks)])
     name = str(data.study.get("name") or data.study["study_id"])
@@ -93,22 +108,30 @@ def _page(data: StudyData, *, beside: bool) -> tuple[str, list[Figure]]:
         style=Markup(_style()),
         library=_packed_library() if figures else "",
         beside=beside,
-        figures=_packed(json.dumps(page_specifications(figures, data.costs), separators=(",", ":"), allow_nan=False))
-        if figures
-        else None,
+        figures=(
+            _packed(
+                json.dumps(
+                    page_specifications(figures, data.costs), separators=(",", ":"), allow_nan=False
+                )
+            )
+            if figures
+            else None
+        ),
         script=Markup(_script()),
     )
     return text, figures
 
 
 def _packed(text: str) -> str:
-    """Pack what only the script needs: a quarter as long, and no part of it can end a script element."""
+    """Pack what only the script needs: a quarter as long, and no part of it can end a script
+    element."""
     return b64encode(gzip.compress(text.encode(), compresslevel=6, mtime=0)).decode()
 
 
 @cache
 def _packed_library() -> str:
-    """Pack Vega, Vega-Lite and Vega-Embed as one script, which takes two seconds: the user's cache keeps the script."""
+    """Pack Vega, Vega-Lite and Vega-Embed as one script, which takes two seconds: the user's cache
+    keeps the script."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dreamer-study"
     kept = folder / f"vega-{vl_convert.__version__}.txt"
     with suppress(OSError):
@@ -124,7 +147,10 @@ def _packed_library() -> str:
 def _template() -> jinja2.Template:
     number = count()
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
     )
     # What this returns is markup made from data that Vega has escaped.
     environment.globals["drawn"] = lambda panel: Markup(page_drawing(panel, next(number)))
@@ -135,13 +161,20 @@ def _template() -> jinja2.Template:
 def _identity(data: StudyData) -> str:
     """Name the study, its day and its code."""
     created = data.study.get("created_at")
-    known = (data.study["study_id"], created and f"{created:%d %B %Y}", data.study.get("code_version"))
+    known = (
+        data.study["study_id"],
+        created and f"{created:%d %B %Y}",
+        data.study.get("code_version"),
+    )
     return " · ".join(str(one) for one in known if one)
 
 
 def _style() -> str:
     light, dark = css_variables(), css_variables(dark=True)
-    colours = f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+    colours = (
+        f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }}"
+        " }\n"
+    )
     return colours + (STYLE / "report.css").read_text()
 
 

@@ -1,4 +1,5 @@
-"""Put the sections of the report together in reading order, each a list of blocks that the template can set."""
+"""Put the sections of the report together in reading order, each a list of blocks that the template
+can set."""
 
 from __future__ import annotations
 
@@ -9,7 +10,13 @@ import yaml
 
 from dreamer_study.reports.data import StudyData
 from dreamer_study.reports.page.answer import answer_blocks
-from dreamer_study.reports.page.blocks import Block, Section, details_block, drawing_block, table_block
+from dreamer_study.reports.page.blocks import (
+    Block,
+    Section,
+    details_block,
+    drawing_block,
+    table_block,
+)
 from dreamer_study.reports.style.theme import Style
 from dreamer_study.reports.tables import curation as curation_tables
 from dreamer_study.reports.tables import examples as example_tables
@@ -44,12 +51,15 @@ def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
 
 
 def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show accuracy curves, a figure for each depth; folded, the curves of the losses, and the numbers."""
+    """Show accuracy curves, a figure for each depth; folded, the curves of the losses, and the
+    numbers."""
     blocks, folded, twice = [], list[Block](), token_stream.second_epoch_from(data.checkpoints)
     for depth in data.depths:
         frames = "curve accuracy efficiency raw_accuracy counted"
         blocks.append(drawing_block(data, frames, "accuracy.accuracy", styles, depth, twice))
-        folded.append(drawing_block(data, "loss_curve loss counted", "accuracy.task_loss", styles, depth))
+        folded.append(
+            drawing_block(data, "loss_curve loss counted", "accuracy.task_loss", styles, depth)
+        )
         folded += table_block(data, "curve", result_tables.curve_numbers, styles, depth)
     return [*blocks, *details_block("Losses, and the accuracies in numbers", folded)]
 
@@ -60,19 +70,31 @@ def _results(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     folded = [*measured, drawing_block(data, "perplexity", "training.perplexity", styles)]
     return [
         *table_block(data, "results", result_tables.results, styles),
-        *(details_block("How each benchmark was measured, and perplexity", folded) if measured else []),
+        *(
+            details_block("How each benchmark was measured, and perplexity", folded)
+            if measured
+            else []
+        ),
     ]
 
 
 def _examples(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show a filter, and folded the answers of all models of a depth to questions of a benchmark."""
+    """Show a filter, and folded the answers of all models of a depth to questions of a
+    benchmark."""
     tables = [
         (f"{task_name(task)}, {depth_name(depth).lower()}", block)
         for depth, task in data.examples.groupby(["depth", "task"]).groups
-        for block in [table_block(data, "examples usual_answers", example_tables.examples, styles, depth, task)]
+        for block in [
+            table_block(
+                data, "examples usual_answers", example_tables.examples, styles, depth, task
+            )
+        ]
     ]
     folded = [block for label, blocks in tables for block in details_block(label, blocks)]
-    return [Block("filter", [name for name in styles if name in set(data.examples["variant"])]), *folded]
+    return [
+        Block("filter", [name for name in styles if name in set(data.examples["variant"])]),
+        *folded,
+    ]
 
 
 def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
@@ -83,14 +105,19 @@ def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 
 
 def _training(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show loss curves, epochs and order of the token stream; folded, costs, hyperparameters and the runs."""
+    """Show loss curves, epochs and order of the token stream; folded, costs, hyperparameters and
+    the runs."""
     texts = [token_stream.epochs(data), token_stream.streams(data)]
-    chosen = table_block(data, "models runs", hyperparameters, data.config("study", "training"), styles)
+    chosen = table_block(
+        data, "models runs", hyperparameters, data.config("study", "training"), styles
+    )
     return [
         *(Block("prose", text) for text in texts if text),
         drawing_block(data, "training_curves", "training.loss", styles),
         drawing_block(data, "tuning", "training.rates", styles),
-        *details_block("Resources", table_block(data, "resources", result_tables.resources, styles)),
+        *details_block(
+            "Resources", table_block(data, "resources", result_tables.resources, styles)
+        ),
         *details_block("Hyperparameters", chosen),
         *details_block("Every run", table_block(data, "runs", run_tables.runs, styles)),
     ]
@@ -124,13 +151,15 @@ def data_blocks(data: StudyData) -> list[Block]:
 
 
 def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show depth attention and, folded, the use of experts, where they were observed (section 4.2 of the paper)."""
+    """Show depth attention and, folded, the use of experts, where they were observed (section 4.2
+    of the paper)."""
     balance = [
         drawing_block(data, "concentration gini", "balance.concentration", styles),
         drawing_block(data, "gini diversity", "balance.balance", styles),
     ]
     maps = [
-        drawing_block(data, "selections", name, styles) for name in ("experts.selections", "experts.experts_of_depths")
+        drawing_block(data, "selections", name, styles)
+        for name in ("experts.selections", "experts.experts_of_depths")
     ]
     return [
         drawing_block(data, "attention", "depth_attention.depth_attention", styles),
@@ -140,7 +169,8 @@ def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 
 
 def study_file(data: StudyData) -> str:
-    """Return the study's configuration as the YAML file that runs it again; empty when the results hold none."""
+    """Return the study's configuration as the YAML file that runs it again; empty when the results
+    hold none."""
     study = data.config("study")
     in_order = {key: study[key] for key in (*STUDY_ORDER, *study) if key in study}
     return yaml.safe_dump(in_order, sort_keys=False, allow_unicode=True, width=100) if study else ""
@@ -159,7 +189,9 @@ def _reproduction(data: StudyData) -> list[Block]:
     """Show versions, commands and the study file."""
     version, study = data.study.get("code_version"), study_file(data)
     commit = COMMIT.search(version or "")
-    made_by = table_block(data, "evaluated_with", run_tables.versions, version, data.config("packages"))
+    made_by = table_block(
+        data, "evaluated_with", run_tables.versions, version, data.config("packages")
+    )
     blocks = details_block("Versions", made_by)
     if study:
         commands = [f"git checkout {commit[1]}"] if commit else []
@@ -173,6 +205,10 @@ def _reproduction(data: StudyData) -> list[Block]:
         label = "study.yaml, with every default written out: save the text under this name"
         blocks.append(Block("details", [Block("code", study, label)], "The study file"))
     elif data.study.get("config"):
-        blocks.append(Block("code", str(data.study["config"]), "The configuration as it was entered"))
-    nothing = Block("prose", "The results hold neither the configuration nor the code version of this study.")
+        blocks.append(
+            Block("code", str(data.study["config"]), "The configuration as it was entered")
+        )
+    nothing = Block(
+        "prose", "The results hold neither the configuration nor the code version of this study."
+    )
     return [Block("code", _citation(data), "To cite this study"), *(blocks or [nothing])]

@@ -1,4 +1,5 @@
-"""Serve a report on this machine, write the page again when the results change, and let open pages load again."""
+"""Serve a report on this machine, write the page again when the results change, and let open pages
+load again."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from threading import Thread
 
 from dreamer_study.pipeline.errors import InputError
 
-EVERY = 2  # seconds between two looks at the results file, and between two questions of an open page
+# seconds between two looks at the results file, and between two questions of an open page
+EVERY = 2
 RELOAD = f"""<script>
 (async () => {{
   const version = async () => (await fetch("version")).text();
@@ -25,15 +27,23 @@ RELOAD = f"""<script>
 
 
 def server(find: Callable[[str], Path | None], port: int = 0) -> ThreadingHTTPServer:
-    """Make a server on the loopback address of the pages that `find` returns by name; port 0 takes a free one.
+    """Make a server on the loopback address of the pages that `find` returns by name; port 0 takes
+    a free one.
 
     The page `name` is at `/name/`, the page "" at `/`.
     """
     return ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, find))
 
 
-def watch(database: Path, page: Path, drawn: int, write: Callable[[], object], say: Callable[[str], object]) -> None:
-    """Serve a page and call `write` whenever the results file has changed since `drawn`, until interrupted.
+def watch(
+    database: Path,
+    page: Path,
+    drawn: int,
+    write: Callable[[], object],
+    say: Callable[[str], object],
+) -> None:
+    """Serve a page and call `write` whenever the results file has changed since `drawn`, until
+    interrupted.
 
     The address has a name that nobody guesses: other users of the machine reach its port too.
 
@@ -56,30 +66,34 @@ def watch(database: Path, page: Path, drawn: int, write: Callable[[], object], s
 
 
 def refresh(database: Path, drawn: int, write: Callable[[], object]) -> tuple[int, str]:
-    """Call `write` if the results file has changed since the time `drawn`; returns the new time, and what went wrong.
+    """Call `write` if the results file has changed since the time `drawn`; returns the new time,
+    and what went wrong.
 
-    Times are nanoseconds; the file's is taken before it is read, so that rows which enter meanwhile are drawn the next
-    time. A file that cannot be read now is tried again later.
+    Times are nanoseconds; the file's is taken before it is read, so that rows which enter meanwhile
+    are drawn the next time. A file that cannot be read now is tried again later.
     """
     try:
         changed = database.stat().st_mtime_ns
         if changed <= drawn:
             return drawn, ""
         write()
-    except (InputError, FileNotFoundError) as error:  # a study is entering its rows, or makes the file anew
+    # a study is entering its rows, or makes the file anew
+    except (InputError, FileNotFoundError) as error:
         return drawn, str(error)
     return changed, ""
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answer `/name/` with a page and `/name/version` with what changes when the page is written."""
+    """Answer `/name/` with a page and `/name/version` with what changes when the page is
+    written."""
 
     def __init__(self, find: Callable[[str], Path | None], *connection: object) -> None:
         self.find = find
         super().__init__(*connection)
 
     def do_GET(self) -> None:
-        """Answer a browser of this machine; another host's name in the address is refused (DNS rebinding)."""
+        """Answer a browser of this machine; another host's name in the address is refused (DNS
+        rebinding)."""
         if self.headers.get("Host", "").partition(":")[0] not in ("127.0.0.1", "localhost"):
             self.send_error(HTTPStatus.FORBIDDEN)
             return
@@ -96,7 +110,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, kind: str, text: str) -> None:
         body = text.encode()
         self.send_response(HTTPStatus.OK)
-        for name, value in (("Content-Type", kind), ("Content-Length", str(len(body))), ("Cache-Control", "no-store")):
+        for name, value in (
+            ("Content-Type", kind),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", "no-store"),
+        ):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)

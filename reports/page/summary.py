@@ -1,4 +1,5 @@
-"""Write what a study says in a few lines of Markdown: the answer, what makes the answer weak, factors and curves."""
+"""Write what a study says in a few lines of Markdown: the answer, what makes the answer weak,
+factors and curves."""
 
 from __future__ import annotations
 
@@ -40,11 +41,15 @@ def _factors(data: StudyData) -> str:
         ]
         for row in rows.itertuples()
     ]
-    return _table(["Depth", "Model", "Benchmark", "Measure", "Tokens over the baseline’s", "95 % interval"], cells)
+    return _table(
+        ["Depth", "Model", "Benchmark", "Measure", "Tokens over the baseline’s", "95 % interval"],
+        cells,
+    )
 
 
 def _curves(data: StudyData) -> list[str]:
-    """Tabulate the average accuracy of each depth: a row for each checkpoint, a column for each model."""
+    """Tabulate the average accuracy of each depth: a row for each checkpoint, a column for each
+    model."""
     curve = data.curve
     known = curve[curve["task"] == AVERAGE] if (curve["task"] == AVERAGE).any() else curve
     found = []
@@ -52,7 +57,9 @@ def _curves(data: StudyData) -> list[str]:
         grid = part.pivot_table(index="tokens", columns="variant", values="accuracy")
         grid = grid[[variant for variant in data.variants if variant in grid]]
         grid = grid.map(lambda value: "" if pd.isna(value) else f"{value:.3g}")
-        cells = [[tokens(count), *row] for count, row in zip(grid.index, grid.to_numpy(), strict=True)]
+        cells = [
+            [tokens(count), *row] for count, row in zip(grid.index, grid.to_numpy(), strict=True)
+        ]
         found.append(f"Accuracy at {depth_name(depth).lower()}, {_plain(task_name(task))}:")
         found.append(_table(["Tokens", *grid], cells))
     return found
@@ -60,7 +67,9 @@ def _curves(data: StudyData) -> list[str]:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [[_plain(cell) for cell in line] for line in (head, *rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], ["---"] * len(head), *lines[1:]))
+    return "\n".join(
+        f"| {' | '.join(line)} |" for line in (lines[0], ["---"] * len(head), *lines[1:])
+    )
 
 
 def _plain(text: str) -> str:

@@ -16,7 +16,8 @@ AXES = (("flops", "training FLOPs"), ("seconds", "seconds of training"))
 
 @dataclass(frozen=True)
 class Choice:
-    """One menu of the toolbar: its name in the page's script, its title, and values with their words."""
+    """One menu of the toolbar: its name in the page's script, its title, and values with their
+    words."""
 
     name: str
     title: str
@@ -25,7 +26,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Toolbar:
-    """What the toolbar offers: variants, menus, and a box for single seeds where a figure draws seeds behind means."""
+    """What the toolbar offers: variants, menus, and a box for single seeds where a figure draws
+    seeds behind means."""
 
     variants: tuple[Style, ...]
     menus: tuple[Choice, ...]
@@ -35,16 +37,23 @@ class Toolbar:
 def toolbar(figures: Sequence[Figure], styles: Mapping[str, Style], costs: pd.DataFrame) -> Toolbar:
     """Return the choices that change at least one figure; a menu needs two things to choose from.
 
-    `costs` has the rows of `StudyData.costs`: what a token costs, where that is known of every model.
+    `costs` has the rows of `StudyData.costs`: what a token costs, where that is known of every
+    model.
     """
     axes = [(name, words) for name, words in AXES if len(costs) and costs[name].notna().all()]
     panels = [panel for figure in figures for panel in figure.panels]
-    layers = {layer.get("name") for panel in panels for layer in panel.specification.get("layer", ())}
+    layers = {
+        layer.get("name") for panel in panels for layer in panel.specification.get("layer", ())
+    }
     depths = sorted({int(panel.keys["depth"]) for panel in panels if "depth" in panel.keys})
-    tasks = task_order({panel.keys["task"] for panel in panels if "task" in panel.keys}, average_first=True)
+    tasks = task_order(
+        {panel.keys["task"] for panel in panels if "task" in panel.keys}, average_first=True
+    )
     metrics = sorted({panel.keys["metric"] for panel in panels if "metric" in panel.keys})
     menus = [
-        _menu("depth", "Depth", "all depths", ((str(depth), depth_name(depth)) for depth in depths)),
+        _menu(
+            "depth", "Depth", "all depths", ((str(depth), depth_name(depth)) for depth in depths)
+        ),
         _menu("task", "Benchmark", "all benchmarks", ((task, task_name(task)) for task in tasks)),
         _menu("metric", "Metric", "accuracy and loss", ((metric, metric) for metric in metrics)),
         Choice("axis", "Against", (("", "tokens"), *axes)),

@@ -1,1 +1,2 @@
-"""Colours, marker shapes, style sheet and script of the page; may import the names of `sql.names`."""
+"""Colours, marker shapes, style sheet and script of the page; may import the names of
+`sql.names`."""

@@ -1,8 +1,9 @@
 """Define colours, marker shapes and the Vega configuration of every figure.
 
-Figures are drawn in the light colours, as papers want them. In the page the colours are CSS variables (`themed`), so
-that one drawing serves light, dark and print. The palette stays apart under the common colour vision deficiencies, and
-every variant has a marker shape and a dash as well.
+Figures are drawn in the light colours, as papers want them. In the page the colours are CSS
+variables (`themed`), so that one drawing serves light, dark and print. The palette stays apart
+under the common colour vision deficiencies, and every variant has a marker shape and a dash as
+well.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-# name: (light, dark). The light values must differ from each other, since `themed` finds a colour by its value.
+# name: (light, dark). The light values must differ from each other, since `themed` finds a colour
+# by its value.
 COLOURS = {
     "paper": ("#ffffff", "#15171a"),
     "ink": ("#1c1f23", "#e9e7e2"),
@@ -42,7 +44,8 @@ MARKERS = {
 }
 SHAPES = tuple(MARKERS)
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 2, 2, 2))
-# Dark to bright, of evenly rising lightness (viridis): reads the same in light, in dark and in grey.
+# Dark to bright, of evenly rising lightness (viridis): reads the same in light, in dark and in
+# grey.
 RAMP = ("#440154", "#443983", "#31688e", "#21918c", "#35b779", "#90d743", "#fde725")
 FONT = "Inter, Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
@@ -66,7 +69,8 @@ class Style:
 def styles(variants: Iterable[str]) -> dict[str, Style]:
     """Give each variant a style, the baseline, which is the first one, the grey.
 
-    With more variants than colours the colours come again with another dash; the grey stays the baseline's own.
+    With more variants than colours the colours come again with another dash; the grey stays the
+    baseline's own.
     """
     drawn = {}
     for number, name in enumerate(variants):
@@ -83,7 +87,8 @@ def present(styles: Mapping[str, Style], *frames: pd.DataFrame) -> dict[str, Sty
 
 
 def ordered(frame: pd.DataFrame, styles: Mapping[str, Style], *keys: str) -> pd.DataFrame:
-    """Sort rows by depth of the model, by variant in the order of the report, then by further columns."""
+    """Sort rows by depth of the model, by variant in the order of the report, then by further
+    columns."""
     rank = {name: i for i, name in enumerate(styles)}
     depth = "model_depth" if "model_depth" in frame.columns else "depth"
     place = frame["variant"].map(rank).fillna(len(rank))
@@ -101,7 +106,8 @@ def css_variables(dark: bool = False) -> str:
 
 
 def vega_config() -> dict:
-    """Return calm axes: horizontal grid only, no frame, muted labels, nothing in a colour outside `COLOURS`."""
+    """Return calm axes: horizontal grid only, no frame, muted labels, nothing in a colour outside
+    `COLOURS`."""
     axis = {
         "labelColor": LIGHT["muted"],
         "titleColor": LIGHT["muted"],
@@ -123,7 +129,13 @@ def vega_config() -> dict:
         "axis": axis,
         "axisX": {"grid": False, "ticks": True, "tickSize": 4, "titlePadding": 8},
         "axisY": {"domain": False, "titlePadding": 8},
-        "title": {"color": LIGHT["ink"], "font": FONT, "fontSize": 13, "fontWeight": 600, "anchor": "start"},
+        "title": {
+            "color": LIGHT["ink"],
+            "font": FONT,
+            "fontSize": 13,
+            "fontWeight": 600,
+            "anchor": "start",
+        },
         "text": {"font": FONT, "color": LIGHT["ink"]},
         "aria": False,  # a panel is read out as one description, not as hundreds of marks
     }

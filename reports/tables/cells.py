@@ -1,4 +1,5 @@
-"""Define tables as plain data for the template: cells with a text, a note below the text, and what they head."""
+"""Define tables as plain data for the template: cells with a text, a note below the text, and what
+they head."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from dreamer_study.reports.text.names import depth_name
 class Cell:
     """One cell of a table: a text, with a smaller note below the text.
 
-    `kind` is a class of the style sheet, `scope` ("row" or "col") makes the cell a header, `mark` is the marker of a
-    variant before the text, `span` and `rows` count the columns and rows that the cell covers.
+    `kind` is a class of the style sheet, `scope` ("row" or "col") makes the cell a header, `mark`
+    is the marker of a variant before the text, `span` and `rows` count the columns and rows that
+    the cell covers.
     """
 
     text: str
@@ -37,7 +39,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the page: a caption, rows of heads, rows, and notes below; `name` is the anchor that links lead to."""
+    """A table of the page: a caption, rows of heads, rows, and notes below; `name` is the anchor
+    that links lead to."""
 
     name: str
     caption: str
@@ -54,19 +57,27 @@ def left(head: str) -> Cell:
 Cells = Sequence[Cell | str]
 
 
-def table(name: str, caption: str, columns: Cells, rows: Iterable[tuple[Any, Cells]], *notes: str) -> Table:
+def table(
+    name: str, caption: str, columns: Cells, rows: Iterable[tuple[Any, Cells]], *notes: str
+) -> Table:
     """Make a table with one row of heads; the first cell of a row heads the row.
 
-    Each row has the group that it belongs to and its cells. Texts become cells, aligned as the head of their column.
-    Example: `table("t", "Seeds", [left("Run"), "Seed"], [(4, ["a", "0"]), (8, ["b", "0"])])` has a line between its two
-    rows, because their groups differ.
+    Each row has the group that it belongs to and its cells. Texts become cells, aligned as the head
+    of their column. Example: `table("t", "Seeds", [left("Run"), "Seed"], [(4, ["a", "0"]), (8,
+    ["b", "0"])])` has a line between its two rows, because their groups differ.
     """
-    head = tuple(column if isinstance(column, Cell) else Cell(column, scope="col") for column in columns)
+    head = tuple(
+        column if isinstance(column, Cell) else Cell(column, scope="col") for column in columns
+    )
     body: list[Row] = []
     before = object()
     for group, cells in rows:
         made = tuple(
-            cell if isinstance(cell, Cell) else Cell(cell, kind=above.kind, scope="" if place else "row")
+            (
+                cell
+                if isinstance(cell, Cell)
+                else Cell(cell, kind=above.kind, scope="" if place else "row")
+            )
             for place, (cell, above) in enumerate(zip(cells, head, strict=True))
         )
         body.append(Row(made, first=bool(body) and group != before))
@@ -85,5 +96,6 @@ def variant_head(variant: str, styles: Mapping[str, Style]) -> Cell:
 
 
 def model_cells(variant: str, depth: int, styles: Mapping[str, Style]) -> list[Cell]:
-    """Make the first two cells of a row about a model: its variant as the row's head, and its depth."""
+    """Make the first two cells of a row about a model: its variant as the row's head, and its
+    depth."""
     return [model_cell(variant, styles), Cell(depth_name(depth, short=True))]

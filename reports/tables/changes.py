@@ -1,4 +1,5 @@
-"""Tabulate what changed between two studies: accuracies on equal items, factors, losses on held-out documents."""
+"""Tabulate what changed between two studies: accuracies on equal items, factors, losses on held-out
+documents."""
 
 from __future__ import annotations
 
@@ -33,17 +34,30 @@ def _accuracies(rows: pd.DataFrame) -> Table:
     for row in rows.to_dict("records"):
         tested = pd.notna(row["p"])
         span = f"{100 * row['low']:+.1f} to {100 * row['high']:+.1f}" if tested else ""
-        change = Cell(_signed(100 * row["difference"], 1), _minus(span), kind="strong" if row["changed"] else "")
+        change = Cell(
+            _signed(100 * row["difference"], 1),
+            _minus(span),
+            kind="strong" if row["changed"] else "",
+        )
         p = f"{row['adjusted_p']:.2g}" if tested else "no test"
         shown = [percent(row["first"]), percent(row["second"]), change, p]
         place = [*_model(row), task_name(row["task"]), row["checkpoint"], number(row["items"])]
         body.append((None, [*place, *shown]))
     return table(
         "table-changed",
-        "Accuracy on the items that both studies asked, and the change in percentage points with its 95% interval. "
-        "Bold: beyond the noise of seeds and items, by Welch’s test with Holm’s correction over all rows. With one "
-        "seed on either side there is no test.",
-        [left("Model"), "Depth", left("Benchmark"), left("Checkpoint"), "Items", *SIDES, "Change", "p"],
+        "Accuracy on the items that both studies asked, and the change in percentage points with"
+        " its 95% interval. Bold: beyond the noise of seeds and items, by Welch’s test with Holm’s"
+        " correction over all rows. With one seed on either side there is no test.",
+        [
+            left("Model"),
+            "Depth",
+            left("Benchmark"),
+            left("Checkpoint"),
+            "Items",
+            *SIDES,
+            "Change",
+            "p",
+        ],
         body,
     )
 
@@ -51,14 +65,26 @@ def _accuracies(rows: pd.DataFrame) -> Table:
 def _factors(rows: pd.DataFrame) -> Table:
     body = []
     for row in rows.to_dict("records"):
-        sides = [{name: row[f"{name}_{side}"] for name in ("factor", "bound", "low", "high")} for side in SIDES]
+        sides = [
+            {name: row[f"{name}_{side}"] for name in ("factor", "bound", "low", "high")}
+            for side in SIDES
+        ]
         kind = "strong" if row["apart"] else ""
-        cells = [Cell(BOUNDS.get(side["bound"], "") + ratio(side["factor"]), interval(side), kind) for side in sides]
-        body.append((None, [*_model(row), task_name(row["task"]), RULES.get(row["rule"], row["rule"]), *cells]))
+        cells = [
+            Cell(BOUNDS.get(side["bound"], "") + ratio(side["factor"]), interval(side), kind)
+            for side in sides
+        ]
+        body.append(
+            (
+                None,
+                [*_model(row), task_name(row["task"]), RULES.get(row["rule"], row["rule"]), *cells],
+            )
+        )
     return table(
         "table-changed-factors",
-        "Training tokens of each variant over those of the baseline of its own study, with 95% intervals; ≥ lower "
-        "bound, ≤ upper bound. Bold: the intervals of the two studies do not overlap.",
+        "Training tokens of each variant over those of the baseline of its own study, with 95%"
+        " intervals; ≥ lower bound, ≤ upper bound. Bold: the intervals of the two studies do not"
+        " overlap.",
         [left("Model"), "Depth", left("Benchmark"), left("Rule"), *SIDES],
         body,
     )
@@ -67,11 +93,15 @@ def _factors(rows: pd.DataFrame) -> Table:
 def _losses(rows: pd.DataFrame) -> Table:
     body = []
     for row in rows.to_dict("records"):
-        cells = [Cell(number(row[f"loss_{side}"], 3), f"at {tokens(row[f'tokens_{side}'])}") for side in SIDES]
+        cells = [
+            Cell(number(row[f"loss_{side}"], 3), f"at {tokens(row[f'tokens_{side}'])}")
+            for side in SIDES
+        ]
         body.append((None, [*_model(row), *cells, _signed(row["difference"], 3)]))
     return table(
         "table-changed-losses",
-        "Loss on held-out documents at the end of training, in bits per byte; lower is better. There is no test.",
+        "Loss on held-out documents at the end of training, in bits per byte; lower is better."
+        " There is no test.",
         [left("Model"), "Depth", *SIDES, "Change"],
         body,
     )

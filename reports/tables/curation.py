@@ -12,11 +12,16 @@ from dreamer_study.reports.text.numbers import number, percent, tokens
 
 
 def funnel(rows: pd.DataFrame, dropped: pd.DataFrame) -> Table:
-    """Tabulate what each stage kept over all sources (view `funnel`), and what it dropped for which reason."""
+    """Tabulate what each stage kept over all sources (view `funnel`), and what it dropped for which
+    reason."""
     body = []
     for row in rows.to_dict("records"):
         stage, came = row["stage"], row["documents"]
-        kept = {"documents": row["kept"], "characters": row["characters_kept"], "tokens": row["tokens_kept"]}
+        kept = {
+            "documents": row["kept"],
+            "characters": row["characters_kept"],
+            "tokens": row["tokens_kept"],
+        }
         body.append((stage, [stage_name(stage), *_amounts(kept, row["share_kept"])]))
         for lost in dropped[dropped["stage"] == stage].to_dict("records"):
             head = Cell(f"− {lost['reason']}", kind="inset", scope="row")
@@ -24,19 +29,25 @@ def funnel(rows: pd.DataFrame, dropped: pd.DataFrame) -> Table:
             body.append((stage, [head, *(Cell(text, kind="quiet") for text in amounts)]))
     return table(
         "table-funnel",
-        "What each stage kept, over all sources; indented, what it dropped for which reason. Shares are of the "
-        "documents that came into the stage.",
+        "What each stage kept, over all sources; indented, what it dropped for which reason. Shares"
+        " are of the documents that came into the stage.",
         [left("Stage"), "Documents", "Share", "Characters", "Tokens"],
         body,
     )
 
 
 def _amounts(amounts: Mapping[str, float], share: float | None) -> list[str]:
-    return [number(amounts["documents"]), percent(share), tokens(amounts["characters"]), tokens(amounts["tokens"])]
+    return [
+        number(amounts["documents"]),
+        percent(share),
+        tokens(amounts["characters"]),
+        tokens(amounts["tokens"]),
+    ]
 
 
 def funnel_by_source(rows: pd.DataFrame) -> Table:
-    """Tabulate what each stage kept of each source, with the reasons in words (view `funnel_by_source`)."""
+    """Tabulate what each stage kept of each source, with the reasons in words (view
+    `funnel_by_source`)."""
     body = []
     for row in rows.to_dict("records"):
         reasons = "" if pd.isna(row["reasons"]) else str(row["reasons"]).replace("_", " ")
@@ -46,7 +57,9 @@ def funnel_by_source(rows: pd.DataFrame) -> Table:
         body.append((row["source"], cells))
     amounts = ("Documents", "Kept", "Dropped", "Characters kept", "Tokens kept")
     columns = [left("Source"), left("Stage"), *amounts, left("Reasons")]
-    return table("table-funnel-sources", "Documents through the stages, source by source.", columns, body)
+    return table(
+        "table-funnel-sources", "Documents through the stages, source by source.", columns, body
+    )
 
 
 def sources(rows: pd.DataFrame) -> Table:
@@ -54,15 +67,21 @@ def sources(rows: pd.DataFrame) -> Table:
     body = []
     for row in rows.to_dict("records"):
         name, licence, revision = (
-            "" if pd.isna(row[key]) else str(row[key]) for key in ("repository", "licence", "revision")
+            "" if pd.isna(row[key]) else str(row[key])
+            for key in ("repository", "licence", "revision")
         )
         amounts = [number(row["documents_read"]), number(row["documents"])]
         amounts += [tokens(row["tokens"]), percent(row["share_of_tokens"])]
-        body.append((None, [str(row["source"]), Cell(name, kind="left", note=revision[:8]), licence, *amounts]))
+        body.append(
+            (
+                None,
+                [str(row["source"]), Cell(name, kind="left", note=revision[:8]), licence, *amounts],
+            )
+        )
     return table(
         "table-4",
-        "The training data: each source with its repository, pinned revision and licence, the documents read, and the "
-        "documents and tokens that curation kept, before weights.",
+        "The training data: each source with its repository, pinned revision and licence, the"
+        " documents read, and the documents and tokens that curation kept, before weights.",
         [left("Source"), left("Repository"), left("Licence"), "Read", "Kept", "Tokens", "Share"],
         body,
     )

@@ -17,13 +17,17 @@ from dreamer_study.sql.names import AVERAGE
 
 
 def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
-    """Tabulate the mean ratios of one depth with their intervals: measures by variants, the averages first.
+    """Tabulate the mean ratios of one depth with their intervals: measures by variants, the
+    averages first.
 
     `rows` are those of `StudyData.mean_factors`.
     """
     rows = without_baseline(rows[rows["depth"] == depth])
     rows = rows[rows.groupby(["metric", "task"])["factor"].transform("count") > 0]
-    measures = sorted({*zip(rows["metric"], rows["task"], strict=True)}, key=lambda m: (m[1] != AVERAGE, m[1], m[0]))
+    measures = sorted(
+        {*zip(rows["metric"], rows["task"], strict=True)},
+        key=lambda m: (m[1] != AVERAGE, m[1], m[0]),
+    )
     by_cell = {(row["variant"], row["metric"], row["task"]): row for row in rows.to_dict("records")}
     variants = list(ordered(rows, styles)["variant"].unique())
     body = []
@@ -32,13 +36,17 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) ->
         body.append((task == AVERAGE, [measure_label({"metric": metric, "task": task}), *cells]))
     return table(
         f"table-mean-factors-{depth}",
-        f"{depth_name(depth)}: training tokens over those of {baseline_of(rows)}, with 95% intervals over "
-        f"{'seeds and items, paired' if rows['item_error'].notna().any() else 'seeds'}.",
+        f"{depth_name(depth)}: training tokens over those of {baseline_of(rows)}, with 95%"
+        " intervals over"
+        f" {'seeds and items, paired' if rows['item_error'].notna().any() else 'seeds'}.",
         [left("For equal"), *(variant_head(variant, styles) for variant in variants)],
         body,
         *["† what both models reached is hardly more than noise: the ratio says little."]
         * bool(rows["within_noise"].any()),
-        *["≥ the variant never reached a tenth or more of the baseline’s range: a lower bound over that range."]
+        *[
+            "≥ the variant never reached a tenth or more of the baseline’s range: a lower bound"
+            " over that range."
+        ]
         * bool(rows["bounded"].any()),
     )
 
@@ -47,6 +55,10 @@ def _mean_cell(row: Mapping[str, Any]) -> Cell:
     if row.get("outdated"):
         return Cell(NOTHING, note="not computed")
     if pd.isna(row.get("factor")):
-        return Cell(NOTHING, note="nothing in common" if pd.notna(row.get("seeds")) else "not evaluated")
+        return Cell(
+            NOTHING, note="nothing in common" if pd.notna(row.get("seeds")) else "not evaluated"
+        )
     kind = "strong" if row["task"] == AVERAGE else ""
-    return Cell(bounded_ratio(row) + "†" * bool(row["within_noise"]), interval(row) or "no interval", kind)
+    return Cell(
+        bounded_ratio(row) + "†" * bool(row["within_noise"]), interval(row) or "no interval", kind
+    )

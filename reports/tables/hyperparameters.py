@@ -15,8 +15,8 @@ from dreamer_study.reports.text.numbers import NOTHING, tokens
 
 Configuration, Styles = Mapping[str, Any], Mapping[str, Style]
 
-# Where a hyperparameter is read: a field of the configuration; a field and the switch without which that field means
-# nothing; or a function of the configuration.
+# Where a hyperparameter is read: a field of the configuration; a field and the switch without which
+# that field means nothing; or a function of the configuration.
 Value = str | tuple[str, str] | Callable[[Configuration], Any]
 OF_MODELS: dict[str, Value] = {
     "Class, or type": "module",
@@ -35,7 +35,9 @@ OF_MODELS: dict[str, Value] = {
     "DA: query heads": ("depth_heads", "depth_attention"),
     "DA: key and value heads": ("depth_key_value_heads", "depth_attention"),
     "DA: head size": ("depth_head_size", "depth_attention"),
-    "DA: context length": lambda c: (c.get("depth_window") or c["depth"]) if c.get("depth_attention") else None,
+    "DA: context length": lambda c: (
+        (c.get("depth_window") or c["depth"]) if c.get("depth_attention") else None
+    ),
     "DA: RoPE base": ("depth_rope_base", "depth_attention"),
     "SA and DA: experts of the projections": ("depth", "recurrent"),
     "SA and DA: rate of the bias": ("attention_bias_rate", "recurrent"),
@@ -61,33 +63,51 @@ OF_TRAINING: dict[str, Value] = {
 }
 
 
-def hyperparameters(models: pd.DataFrame, runs: pd.DataFrame, training: Configuration, styles: Styles) -> Table:
-    """Tabulate a row for each hyperparameter and a column for each model; equal values stand once, for all models.
+def hyperparameters(
+    models: pd.DataFrame, runs: pd.DataFrame, training: Configuration, styles: Styles
+) -> Table:
+    """Tabulate a row for each hyperparameter and a column for each model; equal values stand once,
+    for all models.
 
-    `models` has variant, depth and configuration (JSON) of every model, `runs` the seeds and recipes (JSON) with which
-    each was trained, `training` the section of the study file. Models without a configuration have no column.
+    `models` has variant, depth and configuration (JSON) of every model, `runs` the seeds and
+    recipes (JSON) with which each was trained, `training` the section of the study file. Models
+    without a configuration have no column.
     """
     trained = {
-        model: {**json_object(part["recipe"].iloc[0]), "seeds": sorted(part["seed"].dropna().astype(int))}
+        model: {
+            **json_object(part["recipe"].iloc[0]),
+            "seeds": sorted(part["seed"].dropna().astype(int)),
+        }
         for model, part in runs.groupby(["variant", "depth"])
     }
     rows = ordered(models, styles).to_dict("records")
     known = [(row, found) for row in rows if (found := _configuration(row["config"]))]
-    settings = [{**training, **trained.get((row["variant"], row["depth"]), {}), **one} for row, one in known]
+    settings = [
+        {**training, **trained.get((row["variant"], row["depth"]), {}), **one} for row, one in known
+    ]
     body = []
-    own = {name: name for _, one in known for name in one.get("config", ())}  # arguments of other architectures
+    # arguments of other architectures
+    own = {name: name for _, one in known for name in one.get("config", ())}
     for name, value in {**OF_MODELS, **own, **OF_TRAINING}.items():
         shown = [_shown(_value(one, value)) for one in settings or [training]]
         if set(shown) != {NOTHING}:
             body.append(_row(name, shown[:1] if len(set(shown)) == 1 else shown, len(shown)))
     heads = [
-        Cell(row["variant"], note=depth_name(row["depth"]), scope="col", mark=styles.get(row["variant"]))
+        Cell(
+            row["variant"],
+            note=depth_name(row["depth"]),
+            scope="col",
+            mark=styles.get(row["variant"]),
+        )
         for row, _ in known
     ]
     return Table(
         name="table-3",
-        caption="Hyperparameters. A value that stands once is that of all models. EA: expert attention, SA: sequence "
-        "attention, DA: depth attention; sizes of experts and their numbers come from matching.",
+        caption=(
+            "Hyperparameters. A value that stands once is that of all models. EA: expert attention,"
+            " SA: sequence attention, DA: depth attention; sizes of experts and their numbers come"
+            " from matching."
+        ),
         head=((left("Hyperparameter"), *(heads or [Cell("All models", scope="col")])),),
         rows=tuple(body),
     )

@@ -1,4 +1,5 @@
-"""Tabulate resources and results (the paper's Tables 1 and 2), what was measured, and the numbers behind figures."""
+"""Tabulate resources and results (the paper's Tables 1 and 2), what was measured, and the numbers
+behind figures."""
 
 from __future__ import annotations
 
@@ -9,7 +10,15 @@ import pandas as pd
 
 from dreamer_study.reports.data import baseline_of, mean_of_runs
 from dreamer_study.reports.style.theme import Style, ordered, present
-from dreamer_study.reports.tables.cells import Cell, Row, Table, left, model_cell, model_cells, table
+from dreamer_study.reports.tables.cells import (
+    Cell,
+    Row,
+    Table,
+    left,
+    model_cell,
+    model_cells,
+    table,
+)
 from dreamer_study.reports.text.names import depth_name, task_name, task_order
 from dreamer_study.reports.text.numbers import NOTHING, THIN, number, percent, ratio
 from dreamer_study.sql.names import AVERAGE
@@ -18,9 +27,13 @@ BOUNDS = {"at least": f"≤{THIN}", "at most": f"≥{THIN}"}  # of the ratio, by
 
 
 def resources(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
-    """Tabulate the view `table_1` with the differences from the baseline of the same depth, and measured speeds."""
+    """Tabulate the view `table_1` with the differences from the baseline of the same depth, and
+    measured speeds."""
     columns = ("parameters_billion", "flops_billion_per_token", "memory_gigabytes")
-    units = [_unit(rows[column], letters) for column, letters in zip(columns, ("BMK", "BMK", "GMK"), strict=True)]
+    units = [
+        _unit(rows[column], letters)
+        for column, letters in zip(columns, ("BMK", "BMK", "GMK"), strict=True)
+    ]
     measured = bool(rows["mfu"].notna().any())
     baseline = baseline_of(rows)
     baselines = {row["depth"]: row for row in rows[rows["variant"] == baseline].to_dict("records")}
@@ -29,15 +42,24 @@ def resources(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
         base = {} if row["variant"] == baseline else baselines.get(row["depth"], {})
         cells = model_cells(row["variant"], row["depth"], styles)
         for column, (scale, _, decimals) in zip(columns, units, strict=True):
-            cells.append(Cell(number(row[column] * scale, decimals), note=_difference(row[column], base.get(column))))
+            cells.append(
+                Cell(
+                    number(row[column] * scale, decimals),
+                    note=_difference(row[column], base.get(column)),
+                )
+            )
         cells += [number(row["tokens_per_second"]), *[percent(row["mfu"])] * measured]
         body.append((row["depth"], cells))
-    names = [f"Parameters ({units[0][1]})", f"FLOPs ({units[1][1]} per token)", f"Memory ({units[2][1]}B)"]
+    names = [
+        f"Parameters ({units[0][1]})",
+        f"FLOPs ({units[1][1]} per token)",
+        f"Memory ({units[2][1]}B)",
+    ]
     return table(
         "table-1",
-        "FLOPs per token and memory are those of generating a sequence. Shares are the difference from "
-        f"{baseline} of the same depth. Speed is that of training"
-        f"{', as is the model FLOPs utilisation (MFU)' * measured}.",
+        "FLOPs per token and memory are those of generating a sequence. Shares are the difference"
+        f" from {baseline} of the same depth. Speed is that of"
+        f" training{', as is the model FLOPs utilisation (MFU)' * measured}.",
         [left("Model"), "Depth", *names, "Tokens per second", *["MFU"] * measured],
         body,
     )
@@ -52,23 +74,34 @@ def _unit(values: pd.Series, letters: str) -> tuple[float, str, int]:
 
 
 def _difference(value: Any, base: Any) -> str:
-    return "" if pd.isna(value) or pd.isna(base) or not base else f"{100 * (value / base - 1):+.2f}%".replace("-", "−")
+    return (
+        ""
+        if pd.isna(value) or pd.isna(base) or not base
+        else f"{100 * (value / base - 1):+.2f}%".replace("-", "−")
+    )
 
 
 def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
-    """Tabulate the view `table_2`: perplexities, best accuracies, ratios of tokens; best and second best are marked."""
+    """Tabulate the view `table_2`: perplexities, best accuracies, ratios of tokens; best and second
+    best are marked."""
     texts = task_order(rows[rows["perplexity"].notna()]["task"])
-    tasks = task_order(rows[rows["metric"].notna() & rows["perplexity"].isna() | (rows["task"] == AVERAGE)]["task"])
+    tasks = task_order(
+        rows[rows["metric"].notna() & rows["perplexity"].isna() | (rows["task"] == AVERAGE)]["task"]
+    )
     score = (-rows["perplexity"]).fillna(rows["accuracy"]).round(6)
     # A task may have two rows of a model: one with its perplexity, one with its accuracy.
     scores = score.groupby([rows["depth"], rows["task"], rows["perplexity"].notna()])
     place = scores.rank(method="dense", ascending=False).where(scores.transform("count") > 1)
     by_cell = {
         (row["depth"], row["variant"], row["task"], pd.notna(row["perplexity"])): row
-        for row in rows.assign(kind=place.map({1: "best", 2: "second"}).fillna("")).to_dict("records")
+        for row in rows.assign(kind=place.map({1: "best", 2: "second"}).fillna("")).to_dict(
+            "records"
+        )
     }
     body, before = [], None
-    for depth, variant in ordered(rows, styles)[["depth", "variant"]].drop_duplicates().itertuples(index=False):
+    for depth, variant in (
+        ordered(rows, styles)[["depth", "variant"]].drop_duplicates().itertuples(index=False)
+    ):
         cells = model_cells(variant, depth, styles)
         for text in texts:
             row = by_cell.get((depth, variant, text, True), {})
@@ -84,44 +117,71 @@ def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     top = [Cell("Model", kind="left", scope="col", rows=2), Cell("Depth", scope="col", rows=2)]
     top += [Cell(task_name(text), scope="col") for text in texts]
     top += [Cell(task_name(task), scope="colgroup", span=2) for task in tasks]
-    second = [Cell(name, scope="col") for name in ("PPL ↓",) * len(texts) + ("Acc ↑", "Tokens ↓") * len(tasks)]
+    second = [
+        Cell(name, scope="col")
+        for name in ("PPL ↓",) * len(texts) + ("Acc ↑", "Tokens ↓") * len(tasks)
+    ]
     return Table(
         name="table-2",
         caption=(
-            "Table 2 of the paper. Best over all checkpoints: perplexity (PPL), accuracy in per cent (Acc). Tokens: by "
-            f"the paper’s rule, those to {baseline_of(rows)}’s best accuracy over {baseline_of(rows)}’s own. Bold: "
-            "best of its depth; underlined: second."
+            "Table 2 of the paper. Best over all checkpoints: perplexity (PPL), accuracy in per"
+            f" cent (Acc). Tokens: by the paper’s rule, those to {baseline_of(rows)}’s best"
+            f" accuracy over {baseline_of(rows)}’s own. Bold: best of its depth; underlined:"
+            " second."
         ),
         head=(tuple(top), tuple(second)),
         rows=tuple(body),
         notes=(
-            f"≤{THIN}reached at the first checkpoint; ≥{THIN}not reached; † the baseline is within two standard "
-            "errors of chance.",
+            (
+                f"≤{THIN}reached at the first checkpoint; ≥{THIN}not reached; † the baseline is"
+                " within two standard errors of chance."
+            ),
         ),
     )
 
 
-def benchmarks(accuracy: pd.DataFrame, loss: pd.DataFrame, perplexity: pd.DataFrame, versions: pd.DataFrame) -> Table:
+def benchmarks(
+    accuracy: pd.DataFrame, loss: pd.DataFrame, perplexity: pd.DataFrame, versions: pd.DataFrame
+) -> Table:
     """Tabulate what each number is: metric, filter, items, chance level and task version."""
     body = []
     for frame, measure in ((accuracy, "accuracy"), (loss, "loss"), (perplexity, "perplexity")):
         for task, part in frame[frame["task"] != AVERAGE].groupby("task"):
-            found = sorted({str(v) for v in versions[versions["task"] == task]["task_version"].dropna()})
+            found = sorted(
+                {str(v) for v in versions[versions["task"] == task]["task_version"].dropna()}
+            )
             items, first = part["items"].dropna(), part.iloc[0]
             counts = " to ".join(dict.fromkeys((number(items.min()), number(items.max()))))
             chance = percent(part["chance"].max()) if measure == "accuracy" else ""
-            cells = [task_name(task), measure, str(first["metric"]), str(first["filter"]), counts, chance]
+            cells = [
+                task_name(task),
+                measure,
+                str(first["metric"]),
+                str(first["filter"]),
+                counts,
+                chance,
+            ]
             body.append((None, [*cells, ", ".join(found) or NOTHING]))
     return table(
         "table-benchmarks",
-        "The metric that stands for each benchmark, the items asked of each checkpoint, the level of chance.",
-        [left("Benchmark"), left("Measure"), left("Metric"), left("Filter"), "Items", "Chance", left("Task version")],
+        "The metric that stands for each benchmark, the items asked of each checkpoint, the level"
+        " of chance.",
+        [
+            left("Benchmark"),
+            left("Measure"),
+            left("Metric"),
+            left("Filter"),
+            "Items",
+            "Chance",
+            left("Task version"),
+        ],
         body,
     )
 
 
 def curve_numbers(curve: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
-    """Tabulate one depth's accuracy figure: a row for each task and checkpoint, a column for each variant."""
+    """Tabulate one depth's accuracy figure: a row for each task and checkpoint, a column for each
+    variant."""
     curve = curve[curve["depth"] == depth]
     variants = present(styles, curve)
     body = []
@@ -136,14 +196,16 @@ def curve_numbers(curve: pd.DataFrame, styles: Mapping[str, Style], depth: int) 
             body.append((task, [task_name(task), number(count), *cells]))
     return table(
         f"table-curve-{depth}",
-        f"{depth_name(depth)}: accuracy at every checkpoint and its standard error; the mean of several seeds.",
+        f"{depth_name(depth)}: accuracy at every checkpoint and its standard error; the mean of"
+        " several seeds.",
         [left("Benchmark"), "Tokens", *variants],
         body,
     )
 
 
 def other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
-    """Tabulate the figure of other depths: a row for each model and task, a column for each depth."""
+    """Tabulate the figure of other depths: a row for each model and task, a column for each
+    depth."""
     rows = mean_of_runs(rows)
     depths = sorted(rows["depth"].unique())
     body = []
@@ -159,7 +221,8 @@ def other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
         body.append(((trained, variant), [model_cell(variant, styles), task_name(task), *cells]))
     return table(
         "table-depths",
-        f"Accuracy at each depth and its standard error{several}; bold at the depth that the model was trained at.",
+        f"Accuracy at each depth and its standard error{several}; bold at the depth that the model"
+        " was trained at.",
         [left("Model"), left("Benchmark"), *[f"Depth {depth:.0f}" for depth in depths]],
         body,
     )

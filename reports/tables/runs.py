@@ -18,7 +18,10 @@ def runs(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     mfu = ["MFU"] if rows["mfu"].notna().any() else []
     body = []
     for row in ordered(rows, styles, "seed", "run_id").to_dict("records"):
-        text = {key: NOTHING if pd.isna(row[key]) else str(row[key]) for key in ("status", "device", "stream_hash")}
+        text = {
+            key: NOTHING if pd.isna(row[key]) else str(row[key])
+            for key in ("status", "device", "stream_hash")
+        }
         cells = [
             *model_cells(row["variant"], row["depth"], styles),
             number(row["seed"]),
@@ -34,36 +37,61 @@ def runs(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
         body.append((row["depth"], cells))
     measures = ["Tokens", "Time", "Tokens per second", *mfu]
     screened = (
-        " A screened run was trained for the first part only: another seed of its model had the lower loss and went on."
+        " A screened run was trained for the first part only: another seed of its model had the"
+        " lower loss and went on."
         if (rows["status"] == "screened").any()
         else ""
     )
     caption = f"Every run. Equal stream hashes: the same tokens in the same order.{screened}"
-    columns = [left("Model"), "Depth", "Seed", left("Status"), *measures, left("Device"), left("Stream"), left("Run")]
+    columns = [
+        left("Model"),
+        "Depth",
+        "Seed",
+        left("Status"),
+        *measures,
+        left("Device"),
+        left("Stream"),
+        left("Run"),
+    ]
     return table("table-runs", caption, columns, body)
 
 
 def versions(evaluated: pd.DataFrame, code: str | None, packages: Mapping[str, str]) -> Table:
-    """Tabulate code and packages of the study, and code, harness, data and packages of its evaluations.
+    """Tabulate code and packages of the study, and code, harness, data and packages of its
+    evaluations.
 
     `evaluated` has the distinct rows of `evaluation_versions` without their checkpoints.
     """
     found = [("study", "Study code", code)] if code else []
-    for column, name in (("weights", "Weights"), ("code_version", "Evaluation code"), ("harness_version", "Harness")):
-        found += [("evaluations", name, value) for value in sorted(evaluated[column].dropna().unique())]
+    for column, name in (
+        ("weights", "Weights"),
+        ("code_version", "Evaluation code"),
+        ("harness_version", "Harness"),
+    ):
+        found += [
+            ("evaluations", name, value) for value in sorted(evaluated[column].dropna().unique())
+        ]
     for task, part in evaluated.groupby("task"):
         data = sorted(part["data_version"].dropna().unique())
         found += [("data", f"Data: {task_name(task)}", listed(data))] if data else []
     used = [("Study packages", packages)]
-    used += [("Evaluation packages", json_object(text)) for text in sorted(evaluated["packages"].dropna().unique())]
+    used += [
+        ("Evaluation packages", json_object(text))
+        for text in sorted(evaluated["packages"].dropna().unique())
+    ]
     found += [
-        ("packages", name, ", ".join(f"{package} {version}" for package, version in sorted(names.items())))
+        (
+            "packages",
+            name,
+            ", ".join(f"{package} {version}" for package, version in sorted(names.items())),
+        )
         for name, names in used
         if names
     ]
     return table(
         "table-versions",
-        "What made the numbers on this page; several lines of one kind where not all were made by the same.",
+        "What made the numbers on this page; several lines of one kind where not all were made by"
+        " the same.",
         [left("What"), left("Version")],
         [(group, [name, Cell(value, kind="long")]) for group, name, value in found],
     )

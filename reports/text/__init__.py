@@ -1,4 +1,5 @@
-"""Formatted numbers (import nothing of this project), names, and the sentences on findings, limitations and data.
+"""Formatted numbers (import nothing of this project), names, and the sentences on findings,
+limitations and data.
 
 May import `reports.data`.
 """

@@ -1,4 +1,5 @@
-"""Say the answer of a study: one sentence for each depth, and beside the sentences what makes them weak."""
+"""Say the answer of a study: one sentence for each depth, and beside the sentences what makes them
+weak."""
 
 from __future__ import annotations
 
@@ -26,17 +27,20 @@ EQUAL = 0.01  # how far costs may differ and be called matched
 def answers(means: pd.DataFrame, others: pd.DataFrame) -> list[str]:
     """Return a text for each depth, the models in the order of the rows.
 
-    `means` has the rows of `headline`, `others` those of `StudyData.efficiency` of models without a mean factor.
-    What the study decides comes first. A model whose interval holds 1, or whose range is mere noise, is in a sentence
-    that begins with what the study cannot tell. Example: "At depth 4, for equal average accuracy, DR needed 0.40 times
-    as many training tokens as LA (95% interval 0.29 to 0.53). The study cannot tell whether DR+DA needed fewer or more:
+    `means` has the rows of `headline`, `others` those of `StudyData.efficiency` of models without a
+    mean factor. What the study decides comes first. A model whose interval holds 1, or whose range
+    is mere noise, is in a sentence that begins with what the study cannot tell. Example: "At depth
+    4, for equal average accuracy, DR needed 0.40 times as many training tokens as LA (95% interval
+    0.29 to 0.53). The study cannot tell whether DR+DA needed fewer or more:
     0.91 times as many (0.67 to 1.25)."
     """
     found = []
     for depth in sorted({*means["depth"], *others["depth"]}):
         rows = means[means["depth"] == depth]
         shared = rows[~rows["bounded"]]
-        sentences = [_sentence(depth, part) for _, part in shared.groupby(["metric", "task"], sort=False)]
+        sentences = [
+            _sentence(depth, part) for _, part in shared.groupby(["metric", "task"], sort=False)
+        ]
         for row in rows[rows["bounded"]].to_dict("records"):
             place = f"At {depth_name(depth).lower()}, " * (depth >= 0 and not sentences)
             unknown = f"whether {row['variant']} needed fewer or more is open: " * _is_open(row)
@@ -57,24 +61,34 @@ def _sentence(depth: int, rows: pd.DataFrame) -> str:
         return _cannot_tell(undecided, f" training tokens than {baseline_of(rows)}{where} {goal}")
     first, *further = decided
     compared = f"training tokens as {first['baseline']}"
-    clauses = [f"{first['variant']} needed {as_many(first['factor'])} {compared}{_span(first, NAMED)}"]
+    clauses = [
+        f"{first['variant']} needed {as_many(first['factor'])} {compared}{_span(first, NAMED)}"
+    ]
     clauses += [f"{row['variant']} {as_many(row['factor'])}{_span(row)}" for row in further]
     start = f"At {place}, {goal}" if place else f"For{goal.removeprefix('for')}"
-    return " ".join([f"{start}, {listed(clauses)}.", *([_cannot_tell(undecided)] if undecided else [])])
+    return " ".join(
+        [f"{start}, {listed(clauses)}.", *([_cannot_tell(undecided)] if undecided else [])]
+    )
 
 
 def _is_open(row: Mapping[str, Any]) -> bool:
-    """Tell whether nothing is decided: 1 in the interval, curves of noise alone, or an upper bound above 1."""
-    return holds_one(row) or bool(row["within_noise"]) or bool(row["bounded"] and row["factor"] >= 1)
+    """Tell whether nothing is decided: 1 in the interval, curves of noise alone, or an upper bound
+    above 1."""
+    return (
+        holds_one(row) or bool(row["within_noise"]) or bool(row["bounded"] and row["factor"] >= 1)
+    )
 
 
 def _cannot_tell(rows: list[dict[str, Any]], compared: str = "") -> str:
-    """Say that the study decides nothing for these models. `compared` is left out where a sentence before said it."""
+    """Say that the study decides nothing for these models. `compared` is left out where a sentence
+    before said it."""
     names = " or ".join(row["variant"] for row in rows)
     spans = [_span(rows[0], NAMED if compared else ""), *map(_span, rows[1:])]
     said = [f"{row['variant']} " * (len(rows) > 1) + as_many(row["factor"]) for row in rows]
     clauses = [text + span for text, span in zip(said, spans, strict=True)]
-    return f"The study cannot tell whether {names} needed fewer or more{compared}: {listed(clauses)}."
+    return (
+        f"The study cannot tell whether {names} needed fewer or more{compared}: {listed(clauses)}."
+    )
 
 
 def _span(row: Mapping[str, Any], name: str = "") -> str:
@@ -88,7 +102,8 @@ def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list
     undecided = [_model(row) for row in means.to_dict("records") if holds_one(row)]
     if undecided:
         texts.append(
-            f"Not decided: {listed(undecided)}. The interval holds 1, which is as many tokens as {data.baseline}."
+            f"Not decided: {listed(undecided)}. The interval holds 1, which is as many tokens as"
+            f" {data.baseline}."
         )
     if (means["seeds"] < 2).any():
         single = list(dict.fromkeys(means[means["seeds"] < 2]["variant"]))
@@ -96,9 +111,13 @@ def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list
     noisy = [_model(row) for row in means[means["within_noise"]].to_dict("records")]
     if noisy:
         texts.append(
-            f"Noise: the range that {listed(noisy)} and {data.baseline} both reached is hardly wider than noise."
+            f"Noise: the range that {listed(noisy)} and {data.baseline} both reached is hardly"
+            " wider than noise."
         )
-    short = [f"{_model(row)} at {tokens(row['ends'])} tokens" for row in data.cut_short.to_dict("records")]
+    short = [
+        f"{_model(row)} at {tokens(row['ends'])} tokens"
+        for row in data.cut_short.to_dict("records")
+    ]
     if short and not data.runs["status"].isin(UNDER_WAY).any():
         texts.append(f"Cut short: {listed(short)}, where one seed ends; others went on.")
     if (others["bound"] == "at most").any():
@@ -108,9 +127,12 @@ def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list
 
 
 def _unequal_costs(data: StudyData) -> list[str]:
-    """List models whose FLOPs or parameters differ from the baseline's by over 1 %, and remarks on models."""
+    """List models whose FLOPs or parameters differ from the baseline's by over 1 %, and remarks on
+    models."""
     costs = data.resources.merge(
-        data.resources[data.resources["variant"] == data.baseline], on="depth", suffixes=("", "_of_baseline")
+        data.resources[data.resources["variant"] == data.baseline],
+        on="depth",
+        suffixes=("", "_of_baseline"),
     )
     unequal = []
     for row in costs.to_dict("records"):
@@ -125,20 +147,28 @@ def _unequal_costs(data: StudyData) -> list[str]:
 
 
 def _taxes(data: StudyData) -> list[str]:
-    """Name the models whose experts had to be more than a tenth smaller than the baseline's to cost the same."""
+    """Name the models whose experts had to be more than a tenth smaller than the baseline's to cost
+    the same."""
     sizes = data.models.merge(
         data.models[data.models["variant"] == data.baseline][["depth", "expert_size"]],
         on="depth",
         suffixes=("", "_other"),
     )
     sizes = sizes.assign(left=sizes["expert_size"] / sizes["expert_size_other"])
-    taxed = [f"{_model(row)} by {1 - row['left']:.0%}" for row in sizes[sizes["left"] < LEFT].to_dict("records")]
-    smaller = f"Matching tax: experts smaller than {data.baseline}’s, {listed(taxed)}; larger models lose less."
+    taxed = [
+        f"{_model(row)} by {1 - row['left']:.0%}"
+        for row in sizes[sizes["left"] < LEFT].to_dict("records")
+    ]
+    smaller = (
+        f"Matching tax: experts smaller than {data.baseline}’s, {listed(taxed)}; larger models lose"
+        " less."
+    )
     return [smaller] * bool(taxed)
 
 
 def gaps(data: StudyData) -> list[str]:
-    """Name in a few words each what a study lacks: runs that failed or go on, evaluations, factors, and data."""
+    """Name in a few words each what a study lacks: runs that failed or go on, evaluations, factors,
+    and data."""
     runs = data.runs[data.runs["status"].notna()]
     ended = runs[~runs["status"].isin(["complete", "screened", *UNDER_WAY])]
     texts = [
@@ -147,7 +177,9 @@ def gaps(data: StudyData) -> list[str]:
     ]
     broken = data.training_curves[data.training_curves["losses_not_finite"] > 0]
     if len(broken):
-        texts.append(f"Broken training: the loss of {_models(broken)} was not a finite number at some steps.")
+        texts.append(
+            f"Broken training: the loss of {_models(broken)} was not a finite number at some steps."
+        )
     under_way = int(runs["status"].isin(UNDER_WAY).sum())
     texts += [f"Not complete: {counted(under_way, 'run')} of {len(runs)}."] * bool(under_way)
     waiting = len(not_evaluated(data))
@@ -155,8 +187,8 @@ def gaps(data: StudyData) -> list[str]:
     outdated = without_baseline(data.mean_factors[data.mean_factors["outdated"]])
     if len(outdated):
         texts.append(
-            f"Not computed: mean factors of {_models(outdated)}, whose results have changed since. `dreamer intervals "
-            "STUDY` computes them again."
+            f"Not computed: mean factors of {_models(outdated)}, whose results have changed since."
+            " `dreamer intervals STUDY` computes them again."
         )
     return [*texts, *_tasks(data), *filter(None, [repetition(data)])]
 
@@ -185,9 +217,14 @@ def _model(row: Mapping[str, Any]) -> str:
 def _benchmarks(data: StudyData) -> list[str]:
     """Name benchmarks near chance, a limit on their items, and few items."""
     texts = []
-    near = data.efficiency[(data.efficiency["variant"] == data.baseline) & data.efficiency["near_chance"]]
+    near = data.efficiency[
+        (data.efficiency["variant"] == data.baseline) & data.efficiency["near_chance"]
+    ]
     if len(near):
-        texts.append(f"Near chance: {data.baseline} on {listed(sorted({task_name(task) for task in near['task']}))}.")
+        texts.append(
+            f"Near chance: {data.baseline} on"
+            f" {listed(sorted({task_name(task) for task in near['task']}))}."
+        )
     limit = data.config("study", "evaluation").get("limit")
     if isinstance(limit, int):
         texts.append(f"Limited evaluation: the first {counted(limit, 'item')} of each task.")

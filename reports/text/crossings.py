@@ -1,4 +1,5 @@
-"""Put factors by the paper's rule into words: the tokens to the baseline's best accuracy, with bounds and doubts."""
+"""Put factors by the paper's rule into words: the tokens to the baseline's best accuracy, with
+bounds and doubts."""
 
 from __future__ import annotations
 
@@ -12,18 +13,24 @@ from dreamer_study.reports.text.numbers import as_many, percent, ratio, tokens
 
 
 def crossing(row: Mapping[str, Any]) -> str:
-    """Put a row of `StudyData.efficiency` into words, with its doubts; near chance a study decides nothing.
+    """Put a row of `StudyData.efficiency` into words, with its doubts; near chance a study decides
+    nothing.
 
-    Example: a factor 4.0 (exact) of DR gives "DR reached LA’s best average accuracy (32.3%) with 0.25 times as many
-    training tokens: 25B instead of 100B."
+    Example: a factor 4.0 (exact) of DR gives "DR reached LA’s best average accuracy (32.3%) with
+    0.25 times as many training tokens: 25B instead of 100B."
     """
-    best = f"{row['baseline']}’s best {goal_name(row['task'])} ({percent(row.get('baseline_accuracy'))})"
+    best = (
+        f"{row['baseline']}’s best {goal_name(row['task'])}"
+        f" ({percent(row.get('baseline_accuracy'))})"
+    )
     told = _not_reached(row, best) if row["bound"] == "at most" else _reached(row, best)
     if row.get("near_chance") is True:
         model = f"{model_name(row)} needed fewer or more training tokens than {row['baseline']}"
         told = f"The study cannot tell whether {model}, which is near chance itself. {told}"
     if row.get("baseline_bound") == "at least":
-        told += f" {row['baseline']} was best at its very first checkpoint: the ratio may be too low."
+        told += (
+            f" {row['baseline']} was best at its very first checkpoint: the ratio may be too low."
+        )
     return told
 
 
@@ -31,11 +38,17 @@ def _reached(row: Mapping[str, Any], best: str) -> str:
     variant, value, baseline = row["variant"], row["factor"], row["baseline"]
     had, needed = tokens(row.get("baseline_tokens")), tokens(row.get("variant_tokens"))
     if row["bound"] == "at least":
-        first = f"{variant} had {best} by its first checkpoint, at {needed} tokens; {baseline} had it at {had}"
+        first = (
+            f"{variant} had {best} by its first checkpoint, at {needed} tokens; {baseline} had it"
+            f" at {had}"
+        )
         if value <= 1:
             return f"{first}. The checkpoints are too far apart to say which was first."
         return f"{first}: at most {as_many(value)} training tokens."
-    return f"{variant} reached {best} with {as_many(value)} training tokens: {needed} instead of {had}."
+    return (
+        f"{variant} reached {best} with {as_many(value)} training tokens: {needed} instead of"
+        f" {had}."
+    )
 
 
 def _not_reached(row: Mapping[str, Any], best: str) -> str:
@@ -43,7 +56,10 @@ def _not_reached(row: Mapping[str, Any], best: str) -> str:
     within = "" if pd.isna(trained) else f" within {tokens(trained)} tokens"
     instead = "" if pd.isna(own) else f"; its own best is {percent(own)}"
     if value < 0.995:
-        consequence = f"It would need more than {ratio(value)} times as many training tokens as {row['baseline']}."
+        consequence = (
+            f"It would need more than {ratio(value)} times as many training tokens as"
+            f" {row['baseline']}."
+        )
     elif value < 1.005:
         consequence = f"It would need more tokens than {row['baseline']}."
     else:

@@ -1,4 +1,5 @@
-"""Say what limits the numbers of a study, from its own rows: nothing that is true of every study, or said above."""
+"""Say what limits the numbers of a study, from its own rows: nothing that is true of every study,
+or said above."""
 
 from __future__ import annotations
 
@@ -14,30 +15,38 @@ def limitations(data: StudyData) -> list[str]:
 
 
 def data_doubts(data: StudyData) -> list[str]:
-    """Return a text for each source of which a stage dropped more than half for one reason, and on unmarked traces."""
-    rows = data.curation.assign(came=data.curation.groupby(["source", "stage"])["documents"].transform("sum"))
+    """Return a text for each source of which a stage dropped more than half for one reason, and on
+    unmarked traces."""
+    rows = data.curation.assign(
+        came=data.curation.groupby(["source", "stage"])["documents"].transform("sum")
+    )
     most = rows[(rows["reason"] != "kept") & (2 * rows["documents"] > rows["came"])]
     texts = [
-        f"{stage_name(row.stage)} dropped {percent(row.documents / row.came)} of what came from {row.source} for one "
-        f"reason: {row.reason.replace('_', ' ')} ({number(row.documents)} of {number(row.came)} documents)."
+        f"{stage_name(row.stage)} dropped {percent(row.documents / row.came)} of what came from"
+        f" {row.source} for one reason: {row.reason.replace('_', ' ')} ({number(row.documents)} of"
+        f" {number(row.came)} documents)."
         for row in most.itertuples()
     ]
     unmarked = [f"{number(row.unmarked)} of {row.source}" for row in data.unmarked.itertuples()]
     if unmarked:
         texts.append(
-            "Responses without marks of a trace stay whole, so the models may learn the reasoning in them too: "
-            f"{listed(unmarked)}."
+            "Responses without marks of a trace stay whole, so the models may learn the reasoning"
+            f" in them too: {listed(unmarked)}."
         )
     return texts
 
 
 def rate_doubts(data: StudyData) -> list[str]:
-    """Return a text on models whose chosen learning rate is the lowest or highest that the search has tried."""
+    """Return a text on models whose chosen learning rate is the lowest or highest that the search
+    has tried."""
     tried = data.tuning["learning_rate"]
     at_edge = data.tuning[data.tuning["chosen"] & tried.isin([tried.min(), tried.max()])]
     rows = at_edge.drop_duplicates(["depth", "variant"]).to_dict("records")
     named = [f"{model_name(row)} ({row['learning_rate']:g})" for row in rows]
-    text = "Learning rates were chosen at the edge of those tried, so that better ones may lie beyond: "
+    text = (
+        "Learning rates were chosen at the edge of those tried, so that better ones may lie"
+        " beyond: "
+    )
     return [f"{text}{listed(named)}."] if named else []
 
 
@@ -48,12 +57,18 @@ def _intervals(data: StudyData) -> list[str]:
         return []
     items = "; scores of items, and so their errors, are unknown"
     if means["item_error"].notna().any():
-        items = ", and what other items of the same benchmarks would have given (bootstrap, the same for all models)"
+        items = (
+            ", and what other items of the same benchmarks would have given (bootstrap, the same"
+            " for all models)"
+        )
         if data.scored_items.empty:
-            items = ", and the standard errors of the scores, as if no two models shared items (rather too wide)"
+            items = (
+                ", and the standard errors of the scores, as if no two models shared items (rather"
+                " too wide)"
+            )
     return [
-        "Intervals of mean factors are 95% t-intervals. They hold what the seeds differ by (each seed left out in "
-        f"turn){items}. Factors by the paper’s rule have bounds and no intervals."
+        "Intervals of mean factors are 95% t-intervals. They hold what the seeds differ by (each"
+        f" seed left out in turn){items}. Factors by the paper’s rule have bounds and no intervals."
     ]
 
 
@@ -63,10 +78,13 @@ def _checkpoints(data: StudyData) -> list[str]:
         return ["There is one checkpoint only, so no factor can be told from it: all are bounds."]
     baseline = data.efficiency[data.efficiency["variant"] == data.baseline]
     late = baseline[baseline["baseline_tokens"] >= baseline["tokens_trained"]]
-    where = ["the average" if task == AVERAGE else task_name(task) for task in late["task"].unique()]
+    where = [
+        "the average" if task == AVERAGE else task_name(task) for task in late["task"].unique()
+    ]
     text = (
-        f"{data.baseline} was best at its last checkpoint on {listed(sorted(where, key=str.lower))} and may not have "
-        "finished learning: with more tokens its best, and so the factor, would be another."
+        f"{data.baseline} was best at its last checkpoint on {listed(sorted(where, key=str.lower))}"
+        " and may not have finished learning: with more tokens its best, and so the factor, would"
+        " be another."
     )
     return [text] if where else []
 
@@ -74,9 +92,17 @@ def _checkpoints(data: StudyData) -> list[str]:
 def _gaps(data: StudyData) -> list[str]:
     texts = []
     if screened := int((data.runs["status"] == "screened").sum()):
-        others = f"{counted(screened, 'run')} ended early, as another seed of the model had the lower one"
-        texts.append(f"Seeds were chosen by training loss: {others}. Another seed reads the data in another order.")
-    ended = data.runs[~data.runs["status"].isin(["complete", "screened"]) & data.runs["status"].notna()]
+        others = (
+            f"{counted(screened, 'run')} ended early, as another seed of the model had the"
+            " lower one"
+        )
+        texts.append(
+            f"Seeds were chosen by training loss: {others}. Another seed reads the data in another"
+            " order."
+        )
+    ended = data.runs[
+        ~data.runs["status"].isin(["complete", "screened"]) & data.runs["status"].notna()
+    ]
     if len(ended):
         reasons = dict(data.failures[["run_id", "failure"]].itertuples(index=False))
         named = [
@@ -92,10 +118,14 @@ def _gaps(data: StudyData) -> list[str]:
         for depth in data.depths
         if len(data.accuracy) and depth not in evaluated
     ]
-    lengths = data.best[data.best["task"] == AVERAGE].groupby("depth")["tokens_trained"].agg(["min", "max"])
+    lengths = (
+        data.best[data.best["task"] == AVERAGE]
+        .groupby("depth")["tokens_trained"]
+        .agg(["min", "max"])
+    )
     texts += [
-        f"{depth_name(depth)}: the models were evaluated up to different numbers of tokens, {tokens(low)} to "
-        f"{tokens(high)}."
+        f"{depth_name(depth)}: the models were evaluated up to different numbers of tokens,"
+        f" {tokens(low)} to {tokens(high)}."
         for depth, low, high in lengths.itertuples()
         if low < 0.95 * high
     ]

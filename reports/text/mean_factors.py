@@ -14,11 +14,13 @@ from dreamer_study.sql.names import AVERAGE
 
 
 def headline(rows: pd.DataFrame) -> pd.DataFrame:
-    """Choose one row for each depth and variant, where a study can tell most: the average accuracy, else a loss.
+    """Choose one row for each depth and variant, where a study can tell most: the average accuracy,
+    else a loss.
 
-    Where the average accuracy is within its noise, or the curves have no accuracy in common, the average loss of the
-    right answers stands in, then the loss on the validation documents, or on the only task. A model without any factor
-    has no row. `rows` are those of `StudyData.mean_factors`.
+    Where the average accuracy is within its noise, or the curves have no accuracy in common, the
+    average loss of the right answers stands in, then the loss on the validation documents, or on
+    the only task. A model without any factor has no row. `rows` are those of
+    `StudyData.mean_factors`.
     """
     chosen = comparisons(rows).sort_values("within_noise", kind="stable")
     return chosen.drop_duplicates(["depth", "variant"])
@@ -26,33 +28,39 @@ def headline(rows: pd.DataFrame) -> pd.DataFrame:
 
 def comparisons(rows: pd.DataFrame) -> pd.DataFrame:
     """Choose the rows of the measures that a headline may have, the primary measure's first."""
-    only = {("loss", task): 3 for task in rows["task"].unique()} if rows["task"].nunique() == 1 else {}
+    only = (
+        {("loss", task): 3 for task in rows["task"].unique()} if rows["task"].nunique() == 1 else {}
+    )
     places = only | {("accuracy", AVERAGE): 0, ("loss", AVERAGE): 1, ("loss", VALIDATION): 2}
-    chosen = rows.assign(place=[places.get(key) for key in zip(rows["metric"], rows["task"], strict=True)])
+    chosen = rows.assign(
+        place=[places.get(key) for key in zip(rows["metric"], rows["task"], strict=True)]
+    )
     chosen = without_baseline(chosen[chosen["place"].notna() & chosen["factor"].notna()])
     return chosen.sort_values("place", kind="stable").drop(columns="place")
 
 
 def bounded_ratio(row: Mapping[str, Any]) -> str:
-    """Format the ratio of a row of `StudyData.mean_factors`: 1.24, or ≥ 1.50 where it is a bound."""
+    """Format the ratio of a row of `StudyData.mean_factors`: 1.24, or ≥ 1.50 where it is a
+    bound."""
     return f"≥{THIN}" * bool(row["bounded"]) + ratio(row["factor"])
 
 
 def never_reached(row: Mapping[str, Any]) -> str:
     """Give the bound of a variant's ratio, and what the baseline reached and the variant did not.
 
-    Example: "LA-1 needs at least 1.50 times as many training tokens over LA’s whole range (95% interval 1.40 to 1.70):
-    in average accuracy LA reached 77.0%, LA-1 56.0%".
+    Example: "LA-1 needs at least 1.50 times as many training tokens over LA’s whole range (95%
+    interval 1.40 to 1.70): in average accuracy LA reached 77.0%, LA-1 56.0%".
     """
     span = interval({"low": row["bound_low"], "high": row["bound_high"]})
     if row["metric"] == "accuracy":
         best, own = percent(row["missed_high"]), percent(row["missed_low"])
     else:
         best, own = f"{number(row['missed_low'], 2)} bits per byte", number(row["missed_high"], 2)
-    if row.get("covered") == 0:  # what is missed begins where the baseline starts, not at the variant's best
+    # what is missed begins where the baseline starts, not at the variant's best
+    if row.get("covered") == 0:
         own = f"no {'more' if row['metric'] == 'accuracy' else 'less'} than {own}"
     return (
-        f"{row['variant']} needs at least {as_many(row['bound'])} training tokens over {row['baseline']}’s whole range "
-        f"({f'95% interval {span}' if span else 'no interval'}): in {measure_name(row)} {row['baseline']} reached "
-        f"{best}, {row['variant']} {own}"
+        f"{row['variant']} needs at least {as_many(row['bound'])} training tokens over"
+        f" {row['baseline']}’s whole range ({f'95% interval {span}' if span else 'no interval'}):"
+        f" in {measure_name(row)} {row['baseline']} reached {best}, {row['variant']} {own}"
     )

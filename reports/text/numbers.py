@@ -1,4 +1,5 @@
-"""Format numbers for people: token counts, factors, shares, durations, intervals. Null is a dash."""
+"""Format numbers for people: token counts, factors, shares, durations, intervals. Null is a
+dash."""
 
 from __future__ import annotations
 
@@ -14,12 +15,17 @@ TIMES = {"days": 86_400, "h": 3_600, "min": 60}  # units of time in seconds
 
 
 def tokens(count: Any) -> str:
-    """Format a count in three digits and a unit: 1.43M, 25B; counts under a thousand have no unit."""
+    """Format a count in three digits and a unit: 1.43M, 25B; counts under a thousand have no
+    unit."""
     if pd.isna(count):
         return NOTHING
     for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3)):
         if count >= 0.9995 * size:
-            return f"{count / size:.3g}{unit}" if count < 999.5 * size else f"{count / size:,.0f}{unit}"
+            return (
+                f"{count / size:.3g}{unit}"
+                if count < 999.5 * size
+                else f"{count / size:,.0f}{unit}"
+            )
     return f"{count:.3g}"
 
 
@@ -46,15 +52,23 @@ def duration(seconds: Any) -> str:
 
 
 def ratio(factor: Any) -> str:
-    """Format the tokens of a variant over those of the baseline, which is one over the factor: 0.062, 0.40, 12.5."""
+    """Format the tokens of a variant over those of the baseline, which is one over the factor:
+    0.062, 0.40, 12.5."""
     if pd.isna(factor):
         return NOTHING
     value = 1 / factor if factor else math.inf
-    return "∞" if math.isinf(value) else f"{value:.1f}" if value >= 10 else f"{value:.2{'f' if value >= 0.1 else 'g'}}"
+    return (
+        "∞"
+        if math.isinf(value)
+        else f"{value:.1f}"
+        if value >= 10
+        else f"{value:.2{'f' if value >= 0.1 else 'g'}}"
+    )
 
 
 def interval(row: Mapping[str, Any]) -> str:
-    """Format the interval of a ratio, from `low` and `high` of the factor in its row: 1.05 to 1.46; empty for none."""
+    """Format the interval of a ratio, from `low` and `high` of the factor in its row: 1.05 to 1.46;
+    empty for none."""
     low, high = row.get("low"), row.get("high")
     return "" if pd.isna(low) or pd.isna(high) else f"{ratio(high)} to {ratio(low)}"
 
@@ -65,7 +79,8 @@ def as_many(factor: Any) -> str:
 
 
 def holds_one(row: Mapping[str, Any]) -> bool:
-    """Tell whether 1 lies within the interval of a factor, not at its end; False where there is no interval."""
+    """Tell whether 1 lies within the interval of a factor, not at its end; False where there is no
+    interval."""
     low, high = row.get("low"), row.get("high")
     return not (pd.isna(low) or pd.isna(high)) and low < 1 < high
 
@@ -76,7 +91,8 @@ def listed(words: Sequence[str]) -> str:
 
 
 def bests(found: Sequence[tuple[str, str, str]]) -> str:
-    """List the best value of each model from (name, value, where): `LA 34.8% and DR 34.0%, each at 451K tokens`."""
+    """List the best value of each model from (name, value, where): `LA 34.8% and DR 34.0%, each at
+    451K tokens`."""
     places = {where for _, _, where in found}
     if len(found) > 1 and len(places) == 1:
         return f"{listed([f'{name} {value}' for name, value, _ in found])}, each {places.pop()}"

@@ -1,4 +1,5 @@
-"""Say what the runs were trained on: how often each document, and whether all runs read the same tokens."""
+"""Say what the runs were trained on: how often each document, and whether all runs read the same
+tokens."""
 
 from __future__ import annotations
 
@@ -8,21 +9,26 @@ from dreamer_study.reports.data import StudyData
 from dreamer_study.reports.text.numbers import counted, listed, tokens
 
 SHOWN = 3  # mismatches that are listed
-# Of one corpus, as measured for language models: reading the data up to 4 times is nearly as good as new data, and
-# beyond some 40 times worthless (Muennighoff et al. 2023, Scaling Data-Constrained Language Models).
+# Of one corpus, as measured for language models: reading the data up to 4 times is nearly as good
+# as new data, and beyond some 40 times worthless (Muennighoff et al. 2023, Scaling Data-Constrained
+# Language Models).
 MOST_EPOCHS = 40
 
 
 def corpus_tokens(data: StudyData) -> float:
-    """Return the tokens kept by the final stage that counts tokens, each document once; 0 when none does."""
+    """Return the tokens kept by the final stage that counts tokens, each document once; 0 when none
+    does."""
     kept = data.funnel["tokens_kept"].dropna()
     return 0 if kept.empty else float(kept.iloc[-1])
 
 
 def repeated_sources(data: StudyData) -> str:
-    """Say which sources the study's configuration packs more than once in an epoch; empty when there are none."""
+    """Say which sources the study's configuration packs more than once in an epoch; empty when
+    there are none."""
     entries = data.config("study", "data").get("sources")
-    sources = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    sources = (
+        [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    )
     weights = [(source.get("name"), source.get("weight", 1)) for source in sources]
     often = [
         f"those of {name} {weight:g} times{'' if weight == int(weight) else ' on average'}"
@@ -33,39 +39,59 @@ def repeated_sources(data: StudyData) -> str:
 
 
 def second_epoch_from(checkpoints: pd.DataFrame) -> float | None:
-    """Return the tokens of the first checkpoint in the stream's second epoch; None when there was one epoch."""
+    """Return the tokens of the first checkpoint in the stream's second epoch; None when there was
+    one epoch."""
     beyond = checkpoints[checkpoints["epoch"] > 1]["tokens"]
     return None if beyond.empty else float(beyond.min())
 
 
 def epochs(data: StudyData) -> str:
     """Say how many epochs of the packed data the longest run read; empty when that is unknown."""
-    trained, times, repeated = data.runs["tokens"].max(), data.checkpoints["epoch"].max(), repeated_sources(data)
+    trained, times, repeated = (
+        data.runs["tokens"].max(),
+        data.checkpoints["epoch"].max(),
+        repeated_sources(data),
+    )
     held = 0 if repeated else corpus_tokens(data)  # packed are more where sources are repeated
     if pd.isna(times):
         if pd.isna(trained) or not held:
             return repeated
         times = trained / held
-    amounts = f" ({tokens(trained)} tokens of training, {tokens(held)} in the data)" if held and trained else ""
+    amounts = (
+        f" ({tokens(trained)} tokens of training, {tokens(held)} in the data)"
+        if held and trained
+        else ""
+    )
     read = f"longest run read {100 * times:.0f}% of the packed data{amounts}."
     if times <= 1:
         return f"The {read} {repeated}" if repeated else f"No document was seen twice: the {read}"
     first = second_epoch_from(data.checkpoints)
-    since = f" From the checkpoint at {tokens(first)} tokens on, models had seen all documents before." if first else ""
+    since = (
+        f" From the checkpoint at {tokens(first)} tokens on, models had seen all documents before."
+        if first
+        else ""
+    )
     return (
-        f"The stream went over the data more than once: the longest run ended after {times:.1f} epochs{amounts}, each "
-        f"in a fresh order.{since} Later tokens are worth less than new ones would be. {repeated}"
+        f"The stream went over the data more than once: the longest run ended after {times:.1f}"
+        f" epochs{amounts}, each in a fresh order.{since} Later tokens are worth less than new ones"
+        f" would be. {repeated}"
     ).strip()
 
 
 def repetition(data: StudyData) -> str:
-    """Say in a few words that the data were read too often to teach anything more; empty where they were not."""
+    """Say in a few words that the data were read too often to teach anything more; empty where they
+    were not."""
     times = data.checkpoints["epoch"].max()
-    return f"Few data: the longest run read them {times:,.1f} times over." if times > MOST_EPOCHS else ""
+    return (
+        f"Few data: the longest run read them {times:,.1f} times over."
+        if times > MOST_EPOCHS
+        else ""
+    )
 
 
 def mismatch(data: StudyData) -> str:
-    """Say where runs of one seed had read different tokens (view `stream_mismatches`); empty when they never had."""
+    """Say where runs of one seed had read different tokens (view `stream_mismatches`); empty when
+    they never had."""
     if data.mismatches.empty:
         return ""
     where = [
@@ -75,16 +101,22 @@ def mismatch(data: StudyData) -> str:
     further = len(data.mismatches) - SHOWN
     more = f" and at {counted(further, 'further checkpoint')}" if further > 0 else ""
     return (
-        f"The models did not all read the same tokens: the hashes of what they had read differ for {'; '.join(where)}"
-        f"{more}. Part of any difference between them may come from the data."
+        "The models did not all read the same tokens: the hashes of what they had read differ for"
+        f" {'; '.join(where)}{more}. Part of any difference between them may come from the data."
     )
 
 
 def streams(data: StudyData) -> str:
-    """Say that runs of one seed read the same tokens in the same order, and how many checkpoints show that."""
-    known = data.checkpoints[data.checkpoints["stream_hash"].notna() & (data.checkpoints["tokens"] > 0)]
+    """Say that runs of one seed read the same tokens in the same order, and how many checkpoints
+    show that."""
+    known = data.checkpoints[
+        data.checkpoints["stream_hash"].notna() & (data.checkpoints["tokens"] > 0)
+    ]
     checked = int((known.groupby(["seed", "tokens"])["run_id"].nunique() > 1).sum())
     if not checked or len(data.mismatches):
         return ""
     order = "the same order" + ", another for each seed" * bool(known["seed"].nunique() > 1)
-    return f"Runs of one seed read the same tokens in {order} (checked at {counted(checked, 'checkpoint')})."
+    return (
+        f"Runs of one seed read the same tokens in {order} (checked at"
+        f" {counted(checked, 'checkpoint')})."
+    )

@@ -1,4 +1,5 @@
-"""Statistics that SQL cannot compute: intervals of factors over seeds and items, paired tests of two studies.
+"""Statistics that SQL cannot compute: intervals of factors over seeds and items, paired tests of
+two studies.
 
 May import numpy, scipy, pandas, `sql.connection`, `sql.ingest`, `sql.names` and `pipeline.errors`.
 """

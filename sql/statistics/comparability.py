@@ -1,6 +1,7 @@
 """Decide on which tasks two studies can be compared item by item, and say why not on the others.
 
-Every evaluation stores a digest of its items in the form in which they were asked: equal digests are equal items.
+Every evaluation stores a digest of its items in the form in which they were asked: equal digests
+are equal items.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ def read_asked(connection: duckdb.DuckDBPyConnection, study: str) -> Asked:
 
 def task_notes(first: Asked, second: Asked) -> tuple[set[str], list[str]]:
     """Return the tasks that cannot be compared, and a line for each of them."""
-    reasons = {task: f"not in the {SIDES[task in first]} study" for task in sorted(first.keys() ^ second.keys())}
+    reasons = {
+        task: f"not in the {SIDES[task in first]} study"
+        for task in sorted(first.keys() ^ second.keys())
+    }
     for task in sorted(first.keys() & second.keys()):
         if reason := _difference(first[task], second[task]):
             reasons[task] = reason
@@ -32,30 +36,46 @@ def task_notes(first: Asked, second: Asked) -> tuple[set[str], list[str]]:
 
 
 def weights_notes(first: Asked, second: Asked) -> list[str]:
-    """Return a line where one study evaluated raw and the other averaged weights: for that alone curves differ."""
-    kinds = [sorted({kind for row in asked.values() for kind in row["weights"]}) for asked in (first, second)]
+    """Return a line where one study evaluated raw and the other averaged weights: for that alone
+    curves differ."""
+    kinds = [
+        sorted({kind for row in asked.values() for kind in row["weights"]})
+        for asked in (first, second)
+    ]
     if kinds[0] == kinds[1] or not all(kinds):
         return []
-    described = [f"{' and '.join(one)} weights in the {side} study" for one, side in zip(kinds, SIDES, strict=True)]
-    return [f"beware: evaluated were {', '.join(described)}; averaged weights are better at equal tokens"]
+    described = [
+        f"{' and '.join(one)} weights in the {side} study"
+        for one, side in zip(kinds, SIDES, strict=True)
+    ]
+    return [
+        f"beware: evaluated were {', '.join(described)}; averaged weights are better at equal"
+        " tokens"
+    ]
 
 
 def average_notes(asked: tuple[Asked, Asked], left_out: set[str]) -> list[str]:
-    """Return a line where the averages cannot be compared, as they are not over the same tasks with the same items."""
+    """Return a line where the averages cannot be compared, as they are not over the same tasks with
+    the same items."""
     tasks = [[task for task, row in one.items() if row["averaged"]] for one in asked]
     if tasks[0] == tasks[1] and not left_out.intersection(tasks[0]):
         return []
-    over = [f"over {', '.join(one) or 'no task'} in the {side} study" for one, side in zip(tasks, SIDES, strict=True)]
+    over = [
+        f"over {', '.join(one) or 'no task'} in the {side} study"
+        for one, side in zip(tasks, SIDES, strict=True)
+    ]
     return [f"left out: {AVERAGE}: it is {' and '.join(over)}, which cannot all be compared"]
 
 
 def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
     """Say in what two studies asked a task differently; empty where they did not."""
     versions = [row["data_versions"] for row in (one, other)]
-    if versions[0] == versions[1] or not all(versions):  # without versions equal names are taken for equal items
+    # without versions equal names are taken for equal items
+    if versions[0] == versions[1] or not all(versions):
         return ""
     said = [
-        f"{row['items']} items asked by {' and '.join(row['asked_by']) or 'unknown'} in the {side} study"
+        f"{row['items']} items asked by {' and '.join(row['asked_by']) or 'unknown'} in the {side}"
+        " study"
         for row, side in zip((one, other), SIDES, strict=True)
     ]
     return f"{', '.join(said)}: not the same ones, or not in the same words"

@@ -1,7 +1,8 @@
-"""Put errors together: the interval, the p-value and the smallest effect of a number with a spread between seeds.
+"""Put errors together: the interval, the p-value and the smallest effect of a number with a spread
+between seeds.
 
-Each part of a variance has its degrees of freedom, and together they have Welch's and Satterthwaite's. Hundreds of
-items leave their part as good as known.
+Each part of a variance has its degrees of freedom, and together they have Welch's and
+Satterthwaite's. Hundreds of items leave their part as good as known.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ SIGNIFICANCE, POWER = 0.05, 0.8
 
 @dataclass(frozen=True)
 class Errors:
-    """The standard errors of several numbers, and the degrees of freedom of each error: arrays of equal shape.
+    """The standard errors of several numbers, and the degrees of freedom of each error: arrays of
+    equal shape.
 
-    An interval leaves out the truth as often as `significance` says: less often where it is one of several looks.
+    An interval leaves out the truth as often as `significance` says: less often where it is one of
+    several looks.
     """
 
     size: np.ndarray
@@ -31,10 +34,13 @@ class Errors:
         return stdtrit(self.freedom, 1 - self.significance / 2) * self.size
 
     def p(self, values: np.ndarray) -> np.ndarray:
-        """Test whether numbers are other than 0; a number without error is. Below 0.05 the interval leaves out 0."""
+        """Test whether numbers are other than 0; a number without error is. Below 0.05 the interval
+        leaves out 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
             distance = np.where(values == 0, 0, np.abs(values) / self.size)
-        return np.minimum(1, 2 * stdtr(self.freedom, -distance) * (SIGNIFICANCE / self.significance))
+        return np.minimum(
+            1, 2 * stdtr(self.freedom, -distance) * (SIGNIFICANCE / self.significance)
+        )
 
     @property
     def detectable(self) -> np.ndarray:
@@ -48,11 +54,14 @@ def together(
     of_items: np.ndarray | float = 0.0,
     significance: float = SIGNIFICANCE,
 ) -> Errors:
-    """Add the variances that come from the spread of so many seeds each, and the items' variance, which is known."""
+    """Add the variances that come from the spread of so many seeds each, and the items' variance,
+    which is known."""
     variance = sum(parts) + np.asarray(of_items)
     spent = sum(part**2 / (count - 1) for part, count in zip(parts, seeds, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
-        freedom = np.where(spent > 0, variance**2 / spent, np.where(np.isnan(spent), np.nan, np.inf))
+        freedom = np.where(
+            spent > 0, variance**2 / spent, np.where(np.isnan(spent), np.nan, np.inf)
+        )
     return Errors(np.sqrt(variance), freedom, significance)
 
 
@@ -63,7 +72,8 @@ def jackknife(without_one: np.ndarray) -> np.ndarray:
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """Adjust p-values by Holm's method: those below a level are significant with all tests taken together."""
+    """Adjust p-values by Holm's method: those below a level are significant with all tests taken
+    together."""
     order = np.argsort(p)
     adjusted = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1.0)
     return adjusted[np.argsort(order)]

@@ -22,7 +22,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def printed(module: str, *arguments: object) -> str:
-    return subprocess.check_output([sys.executable, "-m", module, *map(str, arguments)], cwd=ROOT, text=True)
+    return subprocess.check_output(
+        [sys.executable, "-m", module, *map(str, arguments)], cwd=ROOT, text=True
+    )
 
 
 @pytest.mark.slow
@@ -34,14 +36,22 @@ def test_deduplication_in_a_process_of_its_own_merges_what_was_planted(tmp_path:
 
 @pytest.mark.slow
 def test_the_whole_curation_is_measured_by_stage_and_in_all() -> None:
-    lines = [line.split() for line in printed("benchmarks.curation.whole", "--documents", 1500).splitlines() if line]
+    lines = [
+        line.split()
+        for line in printed("benchmarks.curation.whole", "--documents", 1500).splitlines()
+        if line
+    ]
     assert any(line[0] == "deduplicate" and float(line[1]) > 0 for line in lines)
     assert lines[-1][0] == "here"
 
 
 @pytest.mark.slow
 def test_the_tables_of_truth_find_what_was_planted() -> None:
-    lines = [line.split() for line in printed("benchmarks.truth", "--documents", 1500).splitlines() if "%" in line]
+    lines = [
+        line.split()
+        for line in printed("benchmarks.truth", "--documents", 1500).splitlines()
+        if "%" in line
+    ]
     leaks = [line for line in lines if line[0] == "leak"]
     assert len(leaks) == 8
     assert all(line[-2] == "100.00" for line in leaks)
@@ -59,28 +69,43 @@ def test_a_mirror_that_was_begun_and_killed_is_made_again(tmp_path: Path) -> Non
     begun.mkdir(parents=True)
     mirror = mirror_of(tmp_path, 20)
     assert len(list(mirror.glob("synthetic/documents/default/train/*.parquet"))) == 1
-    assert pq.read_metadata(mirror / "synthetic" / "items" / "default" / "test.parquet").num_rows == 20
+    assert (
+        pq.read_metadata(mirror / "synthetic" / "items" / "default" / "test.parquet").num_rows == 20
+    )
     assert not list(tmp_path.glob("*.partial"))
 
 
 @pytest.mark.parametrize("vocabulary_size", [100, 100_000])
 def test_the_training_stream_reads_random_data(tmp_path, vocabulary_size):
     folder = write_random_stream(
-        tmp_path / "data", sequence_length=64, vocabulary_size=vocabulary_size, rows=8, document_lengths=(10, 90)
+        tmp_path / "data",
+        sequence_length=64,
+        vocabulary_size=vocabulary_size,
+        rows=8,
+        document_lengths=(10, 90),
     )
     stream = TokenStream(folder, seed=0, batch_rows=8, loss_on="responses")
     batch = stream.batch(0)
     assert stream.vocabulary_size == vocabulary_size
     assert batch.tokens.min() >= 0
     assert batch.tokens.max() < vocabulary_size
-    assert batch.real_tokens == stream.metadata["tokens"] == int((batch.documents >= 0).sum()) == 8 * 64
+    assert (
+        batch.real_tokens
+        == stream.metadata["tokens"]
+        == int((batch.documents >= 0).sum())
+        == 8 * 64
+    )
     assert 0 < batch.target_tokens < batch.real_tokens / 2
     assert batch.positions.max() < 64
 
 
 def test_random_tokens_are_as_uneven_as_words(tmp_path):
     folder = write_random_stream(
-        tmp_path / "data", sequence_length=512, vocabulary_size=1000, rows=40, document_lengths=(512, 512)
+        tmp_path / "data",
+        sequence_length=512,
+        vocabulary_size=1000,
+        rows=40,
+        document_lengths=(512, 512),
     )
     tokens = TokenStream(folder, 0, 40).batch(0).tokens.numpy()
     counts = np.sort(np.bincount(tokens.ravel(), minlength=1000))[::-1]
@@ -95,18 +120,26 @@ def test_a_page_of_many_figures_is_measured():
 
 
 @pytest.mark.parametrize(
-    ("kind", "program"), [("evaluator", "dreamer_study.model.evaluate"), ("trainer", "dreamer_study.model.train")]
+    ("kind", "program"),
+    [("evaluator", "dreamer_study.model.evaluate"), ("trainer", "dreamer_study.model.train")],
 )
-def test_processes_that_train_and_evaluate_are_victims(tmp_path: Path, kind: str, program: str) -> None:
-    group = started("dreamer_study.model.worker", [program, str(tmp_path)], tmp_path / "log.txt", {}, asked=True)
+def test_processes_that_train_and_evaluate_are_victims(
+    tmp_path: Path, kind: str, program: str
+) -> None:
+    group = started(
+        "dreamer_study.model.worker", [program, str(tmp_path)], tmp_path / "log.txt", {}, asked=True
+    )
     killed: list[str] = []
-    until(lambda: killed.extend(_kill_one(tmp_path, Random(0))) or killed)  # it has its name a moment after its start
+    # it has its name a moment after its start
+    until(lambda: killed.extend(_kill_one(tmp_path, Random(0))) or killed)
     assert killed == [kind]
     assert group.finish() == -SIGKILL
 
 
 @pytest.mark.slow
-def test_a_command_that_fails_by_itself_is_wrong_though_it_is_given_again(tmp_path: Path, monkeypatch) -> None:
+def test_a_command_that_fails_by_itself_is_wrong_though_it_is_given_again(
+    tmp_path: Path, monkeypatch
+) -> None:
     (tmp_path / "root").mkdir()
     program = tmp_path / "fails_once.py"
     program.write_text(

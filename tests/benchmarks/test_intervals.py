@@ -17,9 +17,20 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 def test_most_intervals_contain_the_truth_and_more_seeds_make_them_narrower():
-    command = [sys.executable, "-m", "benchmarks.intervals.coverage", "--studies", "40", "--seeds", "3", "8"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.intervals.coverage",
+        "--studies",
+        "40",
+        "--seeds",
+        "3",
+        "8",
+    ]
     rows = subprocess.check_output(command, cwd=ROOT, text=True).splitlines()[2:]
-    (few, *of_few), (many, *of_many) = ([float(number) for number in re.findall(r"[\d.]+", row)] for row in rows)
+    (few, *of_few), (many, *of_many) = (
+        [float(number) for number in re.findall(r"[\d.]+", row)] for row in rows
+    )
     assert (few, many) == (3, 8)
     assert min(of_few[::2] + of_many[::2]) > 85
     assert all(1 < narrow < wide for narrow, wide in zip(of_many[1::2], of_few[1::2], strict=True))
@@ -51,7 +62,8 @@ def test_the_summary_counts_intervals_that_hold_the_mean_of_all():
     )
     (row,) = summary(intervals).to_dict("records")
     assert row["mean"] == pytest.approx(1)
-    assert row["mean_high"] == pytest.approx(np.exp(4.303 * np.log(2) / np.sqrt(3)), rel=1e-3)  # Student's t of three
+    # Student's t of three
+    assert row["mean_high"] == pytest.approx(np.exp(4.303 * np.log(2) / np.sqrt(3)), rel=1e-3)
     assert row["covered"] == 2
     assert row["repetitions"] == 3
     assert row["deviation"] == pytest.approx(np.log(2))

@@ -27,17 +27,21 @@ from tests.sql.by_hand import enter_scores
 from tests.sql.empty import empty_file
 
 PROJECT = Path(__file__).resolve().parents[2]
-LISTED = subprocess.run(["git", "ls-files"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+LISTED = subprocess.run(
+    ["git", "ls-files"], cwd=PROJECT, capture_output=True, text=True, check=True
+).stdout
 TRACKED = [name for name in LISTED.splitlines() if (PROJECT / name).exists()]
 PAGES = [name for name in TRACKED if name.endswith(".md")]
-TODAY = [page for page in PAGES if page != "docs/log.md"]  # the log's names are those of the day of an entry
+# the log's names are those of the day of an entry
+TODAY = [page for page in PAGES if page != "docs/log.md"]
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 FILE = re.compile(r"(?<![\w./<>-])\w[\w.-]*(?:/[\w.-]+)*\.(?:py|sql|md|yaml|toml)\b")
 MODULE = re.compile(r"python -m ((?:benchmarks|flows|model|pipeline|reports|sql)\b[\w.]*)")
 COMMAND = re.compile(r"(?:^|[`$]|\(| )\s?dreamer ([a-z][a-z-]+)")
-OF_READERS = re.compile(r"my[-\w]*\.(?:yaml|py)|(?:study|gpt)\.yaml")  # files that the reader of a page has
+# files that the reader of a page has
+OF_READERS = re.compile(r"my[-\w]*\.(?:yaml|py)|(?:study|gpt)\.yaml")
 
 
 def text(page: str) -> str:
@@ -58,7 +62,9 @@ def broken_links(page: str) -> Iterator[str]:
     for link in LINK.findall(CODE.sub("", text(page))):
         name, _, anchor = link.partition("#")
         target = (PROJECT / page).parent / name if name else PROJECT / page
-        if "://" not in link and not (target.exists() and (not anchor or anchor in anchors(target))):
+        if "://" not in link and not (
+            target.exists() and (not anchor or anchor in anchors(target))
+        ):
             yield link
 
 
@@ -70,20 +76,32 @@ def test_links_lead_somewhere(page: str) -> None:
 @pytest.mark.parametrize("page", TODAY)
 def test_files_that_are_named_are_there(page: str) -> None:
     named = {name for name in FILE.findall(code(page)) if not OF_READERS.fullmatch(name)}
-    assert [name for name in sorted(named) if not any(f"/{path}".endswith(f"/{name}") for path in TRACKED)] == []
+    assert [
+        name
+        for name in sorted(named)
+        if not any(f"/{path}".endswith(f"/{name}") for path in TRACKED)
+    ] == []
 
 
 @pytest.mark.parametrize("page", TODAY)
 def test_modules_and_commands_that_are_named_are_there(page: str) -> None:
-    assert [name for name in MODULE.findall(code(page)) if importlib.util.find_spec(name) is None] == []
-    assert set(COMMAND.findall(code(page))) <= {command for group in GROUPS.values() for command in group}
+    assert [
+        name for name in MODULE.findall(code(page)) if importlib.util.find_spec(name) is None
+    ] == []
+    assert set(COMMAND.findall(code(page))) <= {
+        command for group in GROUPS.values() for command in group
+    }
 
 
 def test_functions_that_the_page_of_the_architecture_names_are_there() -> None:
-    named = re.findall(r"`((?:pipeline|model|sql|reports|flows)/[\w/]+)\.py:(\w+)`", text("docs/architecture.md"))
+    named = re.findall(
+        r"`((?:pipeline|model|sql|reports|flows)/[\w/]+)\.py:(\w+)`", text("docs/architecture.md")
+    )
     assert len(named) > 20
     for path, name in named:
-        assert callable(getattr(importlib.import_module(path.replace("/", ".")), name)), f"{path}.py:{name}"
+        assert callable(getattr(importlib.import_module(path.replace("/", ".")), name)), (
+            f"{path}.py:{name}"
+        )
 
 
 OPERATIONS = text("docs/operations.md").partition("## Faults")[2]
@@ -132,14 +150,17 @@ def test_intervals_take_the_resamples_that_the_study_asks_for(tmp_path: Path) ->
     assert set(query(path, "from internal.computed_factors")["replicates"]) == {7}
 
 
-def test_a_file_without_models_has_no_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_without_models_has_no_intervals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["intervals", str(empty_file(tmp_path / "empty.duckdb"))]) == 2
     assert "empty.duckdb: holds no models of any study" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
-    """A study of two seeds with two checkpoints each, whose data are prepared; its models were not trained."""
+    """A study of two seeds with two checkpoints each, whose data are prepared; its models were not
+    trained."""
     folder = tmp_path_factory.mktemp("study")
     path = small_study(folder, seeds=[0, 1], checkpoints=2)
     plan = Plan(load_study(path, root=folder / "run"))
@@ -148,14 +169,18 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
         write_run(plan, run)
         for point in run.points:
             vocabulary = run.model.config.vocabulary_size
-            save_small_model(run.folder / f"checkpoints/{point:015d}", run.seed, vocabulary_size=vocabulary)
+            save_small_model(
+                run.folder / f"checkpoints/{point:015d}", run.seed, vocabulary_size=vocabulary
+            )
     return plan
 
 
 def folders(capsys: pytest.CaptureFixture[str], plan: Plan, *options: str) -> list[str]:
     capsys.readouterr()
     assert main(["checkpoints", *plan.study.arguments.split(), *options]) == 0
-    return [line.split(" tokens  ")[1].split("  (")[0] for line in capsys.readouterr().out.splitlines()]
+    return [
+        line.split(" tokens  ")[1].split("  (")[0] for line in capsys.readouterr().out.splitlines()
+    ]
 
 
 def test_the_lines_generate_an_answer(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,14 +197,18 @@ def test_the_lines_generate_an_answer(plan: Plan, capsys: pytest.CaptureFixture[
     assert made["network"](torch.tensor([[1, 2, 3]])).shape == (1, 3, vocabulary)
 
 
-def test_every_checkpoint_is_listed_when_asked_for(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_checkpoint_is_listed_when_asked_for(
+    plan: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert len(folders(capsys, plan)) == 2
     assert len(folders(capsys, plan, "--all")) == 4
     assert main(["checkpoints", *plan.study.arguments.split(), "--seed", "9"]) == 2
 
 
 def test_the_table_of_studies_is_that_of_the_result_files() -> None:
-    script = importlib.util.spec_from_file_location("readme_table", PROJECT / "docs" / "results" / "readme_table.py")
+    script = importlib.util.spec_from_file_location(
+        "readme_table", PROJECT / "docs" / "results" / "readme_table.py"
+    )
     module = importlib.util.module_from_spec(script)
     script.loader.exec_module(module)
     assert module.with_table(text("README.md")) == text("README.md")

@@ -1,4 +1,5 @@
-"""docs/own-architecture.md: both files as they stand give factors; killed, with another baseline, for others too."""
+"""docs/own-architecture.md: both files as they stand give factors; killed, with another baseline,
+for others too."""
 
 from __future__ import annotations
 
@@ -21,18 +22,36 @@ from tests.faults.processes import start
 from tests.flows.test_whole_study import same_tables
 from tests.waiting import PATIENCE_SECONDS, until
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "own-architecture.md").read_text(encoding="utf-8")
-LLAMA = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "own-architecture.md").read_text(
+    encoding="utf-8"
+)
+LLAMA = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+}
 OTHERS = [
     "LA",
-    {"name": "Llama", "transformers": "llama", "config": LLAMA, "match": {"flops": "intermediate_size"}},
-    {"name": "Mamba", "transformers": "mamba", "config": {"hidden_size": 32, "num_hidden_layers": 2}},
+    {
+        "name": "Llama",
+        "transformers": "llama",
+        "config": LLAMA,
+        "match": {"flops": "intermediate_size"},
+    },
+    {
+        "name": "Mamba",
+        "transformers": "mamba",
+        "config": {"hidden_size": 32, "num_hidden_layers": 2},
+    },
 ]
 
 
 def write(folder: Path, name: str = "gpt", **models: Any) -> Path:
     """Write the page's two files, with other values under `models`."""
-    ((code,), (study,)) = (re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL) for kind in ("python", "yaml"))
+    ((code,), (study,)) = (
+        re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL) for kind in ("python", "yaml")
+    )
     (folder / "my_models.py").write_text(code)
     values = yaml.safe_load(study)
     path = folder / f"{name}.yaml"
@@ -63,7 +82,9 @@ def test_the_preset_that_checks_the_instrument_has_the_models_of_the_page(tmp_pa
     assert preset.read_text().partition('"""\n\n')[2] == (tmp_path / "my_models.py").read_text()
 
 
-def test_untrusted_code_is_refused_and_never_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_untrusted_code_is_refused_and_never_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = write(tmp_path)
     (tmp_path / "my_models.py").write_text("raise SystemExit('it ran')\n")
     for command in ("run", "plan"):
@@ -80,21 +101,31 @@ def test_the_page_gives_factors_also_after_a_kill(tmp_path: Path) -> None:
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
     for name in ("killed", "calm"):
-        assert start(path, tmp_path / name, log, *options).wait(PATIENCE_SECONDS) == 0, log.read_text()
+        assert start(path, tmp_path / name, log, *options).wait(PATIENCE_SECONDS) == 0, (
+            log.read_text()
+        )
     same_tables(tmp_path / "calm", tmp_path / "killed")
-    factors = query(tmp_path / "calm" / "results.duckdb", "from mean_factors where task = 'average'")
+    factors = query(
+        tmp_path / "calm" / "results.duckdb", "from mean_factors where task = 'average'"
+    )
     assert {"GPT", "LSTM"} <= set(factors["variant"])
     (checkpoint, *_) = (tmp_path / "calm" / "store" / "runs").glob("GPT-2-*/checkpoints/*")
-    assert load_model(checkpoint, trust_code=True)(__import__("torch").zeros(1, 3, dtype=int)).shape[:2] == (1, 3)
+    assert load_model(checkpoint, trust_code=True)(
+        __import__("torch").zeros(1, 3, dtype=int)
+    ).shape[:2] == (1, 3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("baseline", "variants"), [("GPT", None), ("Llama", OTHERS)])
-def test_any_variant_can_be_the_baseline(tmp_path: Path, baseline: str, variants: list[Any] | None) -> None:
+def test_any_variant_can_be_the_baseline(
+    tmp_path: Path, baseline: str, variants: list[Any] | None
+) -> None:
     models = {"baseline": baseline, **({"variants": variants} if variants else {})}
     path, root = write(tmp_path, "other", **models), tmp_path / "run"
     assert main(["run", str(path), "--root", str(root), "--plain", "--trust-code"]) == 0
-    factors = query(root / "results.duckdb", "select distinct variant, baseline from mean_factors_against(null)")
+    factors = query(
+        root / "results.duckdb", "select distinct variant, baseline from mean_factors_against(null)"
+    )
     assert set(factors["baseline"]) == {baseline}
     assert "LA" in set(factors["variant"])
     assert (root / "report" / "index.html").exists()

@@ -1,4 +1,5 @@
-"""docs/your-own.md: its files as they stand are studies that pass every check, with items and documents as it says."""
+"""docs/your-own.md: its files as they stand are studies that pass every check, with items and
+documents as it says."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def test_the_page_has_its_files() -> None:
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_study_of_the_page_is_right_and_planned(here: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_a_study_of_the_page_is_right_and_planned(
+    here: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
     check_study(load_study(name))
     assert main(["plan", name]) == 0
     assert errors(read_yaml(name, FILES[name])) == []
@@ -67,7 +70,9 @@ def test_benchmarks_of_the_page_are_read_as_it_says(here: Path) -> None:
     assert (item["answer"], item["options"]) == ("Paris", "Rome\nParis")
     for benchmark, right in ((choice, 1), (answer, "50")):
         place = here / "mirror" / benchmark.repository
-        (described,) = task_specifications(benchmark, place, here / "texts", beside=here, mirror=study.mirror)
+        (described,) = task_specifications(
+            benchmark, place, here / "texts", beside=here, mirror=study.mirror
+        )
         task = build_task(described)
         assert task.doc_to_target(task.eval_docs[0]) == right
 

@@ -1,4 +1,5 @@
-"""Start studies as a user does, find the processes that they have started, and be a stranger to them."""
+"""Start studies as a user does, find the processes that they have started, and be a stranger to
+them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ DREAMER, PREFECT = (Path(sys.executable).with_name(name) for name in ("dreamer",
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """The environment without settings of Prefect, which a study leaves that a test has run in this process."""
+    """The environment without settings of Prefect, which a study leaves that a test has run in this
+    process."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     return {**ours, "OMP_NUM_THREADS": "1", **variables}
 
@@ -33,7 +35,12 @@ def start(
     command = [DREAMER, "run", str(study), "--root", str(root), *options]
     with log.open("ab") as output:
         return subprocess.Popen(
-            command, stdout=output, stderr=output, cwd=cwd, env=environment(**variables), start_new_session=True
+            command,
+            stdout=output,
+            stderr=output,
+            cwd=cwd,
+            env=environment(**variables),
+            start_new_session=True,
         )
 
 
@@ -46,19 +53,26 @@ def child(parent: int, words: str) -> int | None:
 
 
 def started_for(folder: Path | str, words: str = "") -> list[int]:
-    """The processes whose command line or environment names a folder, with these words in their command line."""
+    """The processes whose command line or environment names a folder, with these words in their
+    command line."""
     found = []
     for process in psutil.process_iter(["cmdline", "environ"]):
         command, variables = process.info["cmdline"] or [], process.info["environ"] or {}
-        if words in " ".join(command) and any(str(folder) in text for text in (*command, *variables.values())):
+        if words in " ".join(command) and any(
+            str(folder) in text for text in (*command, *variables.values())
+        ):
             found.append(process.pid)
     return found
 
 
 def ask(address: str, path: str, body: object = None) -> Any:
-    """The answer of a Prefect server of ours; nothing where none comes, as from a server that is just starting."""
+    """The answer of a Prefect server of ours; nothing where none comes, as from a server that is
+    just starting."""
     content = None if body is None else json.dumps(body).encode()
-    headers = {"Content-Type": "application/json", "Authorization": "Basic " + b64encode(secret().encode()).decode()}
+    headers = {
+        "Content-Type": "application/json",
+        "Authorization": "Basic " + b64encode(secret().encode()).decode(),
+    }
     try:
         with urllib.request.urlopen(
             urllib.request.Request(f"{address}/{path}", content, headers), timeout=30
@@ -74,7 +88,8 @@ def trains(root: Path) -> bool:
 
 
 def answered(address: str, path: str, **headers: str) -> tuple[int, dict[str, str]]:
-    """The status and the headers of the answer to a POST, or to what the headers ask for beforehand."""
+    """The status and the headers of the answer to a POST, or to what the headers ask for
+    beforehand."""
     method = "OPTIONS" if "Access-Control-Request-Method" in headers else "POST"
     request = urllib.request.Request(
         f"{address}{path}", b"{}", {"Content-Type": "application/json", **headers}, method=method
@@ -87,7 +102,8 @@ def answered(address: str, path: str, **headers: str) -> tuple[int, dict[str, st
 
 
 def refuses_strangers(address: str) -> None:
-    """Check that a Prefect server does nothing for pages of other origins, nor for who has no secret."""
+    """Check that a Prefect server does nothing for pages of other origins, nor for who has no
+    secret."""
     allowed = "access-control-allow-origin"
     basic = "Basic " + b64encode(secret().encode()).decode()
     foreign = {"Origin": "https://evil.example"}
@@ -97,7 +113,10 @@ def refuses_strangers(address: str) -> None:
             status, told = answered(address, path, **headers)
             assert status == 401
             assert allowed not in told
-    wanted = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,authorization"}
+    wanted = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "content-type,authorization",
+    }
     status, told = answered(address, "/deployments/", **foreign, **wanted)
     assert status == 400
     assert allowed not in told
@@ -109,7 +128,8 @@ MODULES = ("ctypes", "glob", "safetensors", "torch", "model")
 
 
 def plant(folder: Path) -> Path:
-    """Plant modules, and settings of Prefect that name code; returns the file to which they write when they run."""
+    """Plant modules, and settings of Prefect that name code; returns the file to which they write
+    when they run."""
     ran = folder / "ran"
     for name in MODULES:
         (folder / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write('{name} ')\n")

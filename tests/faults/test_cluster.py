@@ -26,8 +26,13 @@ pytestmark = pytest.mark.slow
 
 
 def study(folder: Path, cluster: str | None) -> Path:
-    changes = {"training": {"tokens": 40_000, "checkpoints": 1}, "evaluation": {"limit": 5, "introspect": False}}
-    return study_file(folder, models={"variants": ["LA", "DR"]}, compute={"cluster": cluster}, **changes)
+    changes = {
+        "training": {"tokens": 40_000, "checkpoints": 1},
+        "evaluation": {"limit": 5, "introspect": False},
+    }
+    return study_file(
+        folder, models={"variants": ["LA", "DR"]}, compute={"cluster": cluster}, **changes
+    )
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +48,23 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.workers = folder, list[subprocess.Popen[bytes]]()
-        self.scheduler = self._start("scheduler", "--port", "0", "--scheduler-file", str(folder / "scheduler.json"))
+        self.scheduler = self._start(
+            "scheduler", "--port", "0", "--scheduler-file", str(folder / "scheduler.json")
+        )
         until((folder / "scheduler.json").exists, self.scheduler)
         self.address = yaml.safe_load((folder / "scheduler.json").read_text())["address"]
         self.add_workers()
 
     def add_workers(self) -> None:
         for number in range(2):
-            options = (self.address, "--nthreads", "1", "--name", f"worker-{number}", "--no-dashboard")
+            options = (
+                self.address,
+                "--nthreads",
+                "1",
+                "--name",
+                f"worker-{number}",
+                "--no-dashboard",
+            )
             self.workers.append(self._start("worker", *options, log=f"worker-{number}"))
 
     def start_scheduler_again(self) -> None:
@@ -60,7 +74,9 @@ class Cluster:
     def _start(self, what: str, *options: str, log: str = "") -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *options]
         with (self.folder / f"{log or what}.txt").open("ab") as output:
-            return subprocess.Popen(command, stdout=output, stderr=output, cwd=self.folder, start_new_session=True)
+            return subprocess.Popen(
+                command, stdout=output, stderr=output, cwd=self.folder, start_new_session=True
+            )
 
     def close(self) -> None:
         for process in (*self.workers, self.scheduler):
@@ -90,21 +106,43 @@ def at_work(cluster: Cluster) -> bool:
 
 def trains_with_data_of(calm: Path, cluster: Cluster) -> subprocess.Popen[bytes]:
     """Run a study whose data are prepared until models train."""
-    store, made_later = cluster.folder / "run" / "store", shutil.ignore_patterns("runs", "evaluations")
+    store, made_later = (
+        cluster.folder / "run" / "store",
+        shutil.ignore_patterns("runs", "evaluations"),
+    )
     shutil.rmtree(store, ignore_errors=True)
     shutil.copytree(calm / "store", store, ignore=made_later)
     command = run(cluster)
-    until(lambda: trains(cluster.folder / "run") and at_work(cluster), command, cluster.folder / "log.txt")
+    until(
+        lambda: trains(cluster.folder / "run") and at_work(cluster),
+        command,
+        cluster.folder / "log.txt",
+    )
     return command
 
 
-def test_a_worker_that_dies_in_curation_or_training_has_its_work_done_again(cluster: Cluster, calm: Path) -> None:
+def test_a_worker_that_dies_in_curation_or_training_has_its_work_done_again(
+    cluster: Cluster, calm: Path
+) -> None:
     """Both workers do the work, and the rows are those of one machine."""
     command = run(cluster)
-    until(lambda: list(cluster.folder.glob("run/store/*/*.partial")), command, cluster.folder / "log.txt", pause=0.01)
+    until(
+        lambda: list(cluster.folder.glob("run/store/*/*.partial")),
+        command,
+        cluster.folder / "log.txt",
+        pause=0.01,
+    )
     os.kill(child(cluster.workers[0].pid, "spawn_main"), signal.SIGKILL)
-    until(lambda: trains(cluster.folder / "run") and at_work(cluster), command, cluster.folder / "log.txt", pause=0.01)
-    os.kill(psutil.Process(started_for(cluster.folder, "dreamer_study.model.train")[0]).ppid(), signal.SIGKILL)
+    until(
+        lambda: trains(cluster.folder / "run") and at_work(cluster),
+        command,
+        cluster.folder / "log.txt",
+        pause=0.01,
+    )
+    os.kill(
+        psutil.Process(started_for(cluster.folder, "dreamer_study.model.train")[0]).ppid(),
+        signal.SIGKILL,
+    )
     assert command.wait(PATIENCE_SECONDS) == 0, said(cluster)
     same_tables(calm, cluster.folder / "run")
     logs = [said(cluster, f"worker-{number}") for number in range(2)]
@@ -113,12 +151,17 @@ def test_a_worker_that_dies_in_curation_or_training_has_its_work_done_again(clus
         assert any(name in log for log in logs), name
 
 
-def test_a_lost_scheduler_is_one_line_and_the_same_command_goes_on(cluster: Cluster, calm: Path) -> None:
+def test_a_lost_scheduler_is_one_line_and_the_same_command_goes_on(
+    cluster: Cluster, calm: Path
+) -> None:
     command = trains_with_data_of(calm, cluster)
     cluster.scheduler.kill()
     assert command.wait(PATIENCE_SECONDS) == 1
     last = said(cluster).splitlines()[-1]
-    assert last == "dreamer: Dask's scheduler is lost; when it runs again, the same command goes on from here"
+    assert (
+        last
+        == "dreamer: Dask's scheduler is lost; when it runs again, the same command goes on from here"
+    )
     assert "Traceback" not in said(cluster)
     until(lambda: not at_work(cluster))
     cluster.start_scheduler_again()

@@ -1,4 +1,5 @@
-"""A killed server of `make up` starts again; a killed `make up` ends no study, and the next one ends lost flow runs."""
+"""A killed server of `make up` starts again; a killed `make up` ends no study, and the next one
+ends lost flow runs."""
 
 from __future__ import annotations
 
@@ -17,7 +18,16 @@ import pytest
 from dreamer_study.flows.progress.study_lock import LOCK
 from dreamer_study.pipeline.storage.locks import holder
 from dreamer_study.sql.results import query
-from tests.faults.processes import PREFECT, ask, child, environment, plant, refuses_strangers, started_for, trains
+from tests.faults.processes import (
+    PREFECT,
+    ask,
+    child,
+    environment,
+    plant,
+    refuses_strangers,
+    started_for,
+    trains,
+)
 from tests.flows.jobs.programs import alive
 from tests.flows.small_study import PROJECT, small_study
 from tests.waiting import PATIENCE_SECONDS, until
@@ -33,14 +43,21 @@ class MakeUp:
 
     def __init__(self, folder: Path) -> None:
         self.address, self.log = free_address(), folder / "log"
-        self.environment = environment(PREFECT_API_URL=self.address, PREFECT_HOME=str(folder / "prefect"))
+        self.environment = environment(
+            PREFECT_API_URL=self.address, PREFECT_HOME=str(folder / "prefect")
+        )
         self.start()
 
     def start(self) -> None:
         command = [sys.executable, "-m", "dreamer_study.flows.commands.make_up"]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                command, cwd=PROJECT, env=self.environment, stdout=output, stderr=output, start_new_session=True
+                command,
+                cwd=PROJECT,
+                env=self.environment,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
 
     def until(self, condition: Callable[[], object], pause: float = 2) -> None:
@@ -55,8 +72,12 @@ class MakeUp:
     def begin(self, study: Path, root: Path) -> str:
         """The id of a new flow run."""
         name = "deployments/name/full-study/full-study"
-        start = {"parameters": {"study": str(study), "root": str(root)}, "state": {"type": "SCHEDULED"}}
-        start["idempotency_key"] = str(root)  # asked again where no answer came, as from a server that is busy
+        start = {
+            "parameters": {"study": str(study), "root": str(root)},
+            "state": {"type": "SCHEDULED"},
+        }
+        # asked again where no answer came, as from a server that is busy
+        start["idempotency_key"] = str(root)
         run: dict[str, Any] = {}
 
         def begun() -> dict[str, Any]:
@@ -97,13 +118,21 @@ def test_the_documented_command_runs_a_study_among_hostile_files_and_strangers_a
     for name in ("full-study", "full-study/full-study"):
         parameters = ["--param", f"study={study}", "--param", f"root={root}", "--watch"]
         command = [PREFECT, "deployment", "run", name, *parameters]
-        done = subprocess.run(command, cwd=PROJECT, env=up.environment, capture_output=True, text=True)
+        done = subprocess.run(
+            command, cwd=PROJECT, env=up.environment, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stdout + done.stderr + up.log.read_text()
     assert (root / "report" / "index.html").exists()
     assert not ran.exists(), ran.read_text()
     assert [run["tags"] for run in ask(up.address, "flow_runs/filter", {})] == [["tiny"], ["tiny"]]
     tasks = {task["name"]: task["state_type"] for task in ask(up.address, "task_runs/filter", {})}
-    assert {"clean world", "match models", "train LA-2 seed 0", "statistics", "report"} <= tasks.keys()
+    assert {
+        "clean world",
+        "match models",
+        "train LA-2 seed 0",
+        "statistics",
+        "report",
+    } <= tasks.keys()
     assert set(tasks.values()) == {"COMPLETED"}
 
 
@@ -121,27 +150,37 @@ def test_a_killed_server_is_started_again_and_the_study_goes_on(up: MakeUp, tmp_
 
 
 @pytest.mark.slow
-def test_a_killed_make_up_ends_no_study_and_the_next_one_ends_the_lost_flow_runs(up: MakeUp, tmp_path: Path) -> None:
+def test_a_killed_make_up_ends_no_study_and_the_next_one_ends_the_lost_flow_runs(
+    up: MakeUp, tmp_path: Path
+) -> None:
     study, goes_on, killed_too = (
         small_study(tmp_path, tokens=60_000, save_every_seconds=0),
         tmp_path / "a",
         tmp_path / "b",
     )
     run = up.run(study, goes_on)
-    flow, server = (child(up.process.pid, words) for words in ("prefect.engine", "prefect server start"))
+    flow, server = (
+        child(up.process.pid, words) for words in ("prefect.engine", "prefect server start")
+    )
     _kill(up.process)
     up.start()  # at once
     until(lambda: not alive(server))  # before the next one asks whether a server answers
-    # The flow run is `COMPLETED` where a server was there when the study ended, else `make up` found no process of it.
+    # The flow run is `COMPLETED` where a server was there when the study ended, else `make up`
+    # found no process of it.
     assert up.end(run) in ("COMPLETED", "CRASHED")
     assert (goes_on / "report" / "index.html").exists()
     assert query(goes_on / "results.duckdb", "select count(*) as n from evaluations")["n"][0] > 0
-    assert holder(goes_on / LOCK).startswith(f"process {flow} on "), "another process has ended the study"
+    assert holder(goes_on / LOCK).startswith(f"process {flow} on "), (
+        "another process has ended the study"
+    )
 
     run = up.run(study, killed_too)
     flow = child(up.process.pid, "prefect.engine")
     assert flow is not None
-    said, before = "its process has ended meanwhile; start the study again to go on", up.log.read_text()
+    said, before = (
+        "its process has ended meanwhile; start the study again to go on",
+        up.log.read_text(),
+    )
     _kill(up.process)
     os.kill(flow, signal.SIGKILL)
     up.start()

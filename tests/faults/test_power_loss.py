@@ -38,20 +38,29 @@ from tests.pipeline.storage.test_resumable import corpus
 from tests.pipeline.tokens.token_documents import DOCUMENTS, write
 
 # The log holds seconds too, and so do files of which there are digests.
-MEASURED = ("seconds", "log_bytes", "log_sum", "tokens_per_second", "seal", "values.json", "checkpoint.json")
+MEASURED = (
+    "seconds",
+    "log_bytes",
+    "log_sum",
+    "tokens_per_second",
+    "seal",
+    "values.json",
+    "checkpoint.json",
+)
 
 LOSSES = 200
 
-# A loss of power, simulated: what was written and not synced is lost.
-# Work runs in a process whose `os.fsync` keeps a copy of each file that is synced. The power fails instead of one of
-# the syncs. Then a file has the bytes of its last sync, none where the file was never synced; half of the files, by
-# chance, have the bytes of that moment, as the kernel writes files back whenever it likes. Folders have the names of
-# that moment or, every other time by chance, those of the last sync: a journal keeps the order of names, and may not
-# have written the newest.
+# A loss of power, simulated: what was written and not synced is lost. Work runs in a process whose
+# `os.fsync` keeps a copy of each file that is synced. The power fails instead of one of the syncs.
+# Then a file has the bytes of its last sync, none where the file was never synced; half of the
+# files, by chance, have the bytes of that moment, as the kernel writes files back whenever it
+# likes. Folders have the names of that moment or, every other time by chance, those of the last
+# sync: a journal keeps the order of names, and may not have written the newest.
 
 
 class Disk:
-    """The files below `root`, of which copies of what is durable lie in `kept`; the power fails at sync `last`."""
+    """The files below `root`, of which copies of what is durable lie in `kept`; the power fails at
+    sync `last`."""
 
     def __init__(self, root: Path, kept: Path, last: int, seed: int) -> None:
         self.root, self.kept, self.left = root, kept, last
@@ -64,7 +73,8 @@ class Disk:
         self._tree = self._list()
 
     def fsync(self, handle: int) -> None:
-        """Record the bytes of a synced file, and the names of all files at this moment, as durable."""
+        """Record the bytes of a synced file, and the names of all files at this moment, as
+        durable."""
         with self._lock:
             self.left -= 1
             if self.left < 0:
@@ -89,9 +99,11 @@ class Disk:
         shutil.copy2(path, self.kept / str(os.fstat(self._open[-1]).st_ino))
 
     def _list(self) -> dict[str, int | None]:
-        """List folders (None) and files (their inodes) below the root, folders before what is in them."""
+        """List folders (None) and files (their inodes) below the root, folders before what is in
+        them."""
         found: dict[str, int | None] = {}
-        for folder, folders, files in os.walk(self.root):  # reads each folder once: another thread may be making one
+        # reads each folder once: another thread may be making one
+        for folder, folders, files in os.walk(self.root):
             place = Path(folder)
             found.update({str((place / name).relative_to(self.root)): None for name in folders})
             for name in files:
@@ -114,9 +126,11 @@ def restore(root: Path, kept: Path) -> None:
 
 
 def outlive(work: Callable[[Path], object], root: Path, copies: Path) -> int:
-    """Call `work(root)` again after every loss of power until the work ends; return the number of losses.
+    """Call `work(root)` again after every loss of power until the work ends; return the number of
+    losses.
 
-    The power fails at a random sync, soon in the first attempts: a stage may sync dozens of files before it is named.
+    The power fails at a random sync, soon in the first attempts: a stage may sync dozens of files
+    before it is named.
     """
     chance = Random(0)
     for losses in range(LOSSES):
@@ -145,7 +159,9 @@ def deduplicate_all(root: Path) -> None:
 
 
 def decontaminate_all(root: Path) -> None:
-    decontaminate(root / "in", root / "out", pq.read_table(root / "items.parquet"), DecontaminationSettings())
+    decontaminate(
+        root / "in", root / "out", pq.read_table(root / "items.parquet"), DecontaminationSettings()
+    )
 
 
 def pack_all(root: Path) -> None:
@@ -162,12 +178,17 @@ def evaluate_job(root: Path) -> None:
 
 
 def contents(folder: Path) -> dict[str, Any]:
-    """All files of a folder but locks, which nobody holds; of JSON files what no clock has measured."""
+    """All files of a folder but locks, which nobody holds; of JSON files what no clock has
+    measured."""
     found: dict[str, Any] = {}
     for path in folder.rglob("*"):
         if path.is_file() and path.suffix != ".lock":
             found[str(path.relative_to(folder))] = (
-                {name: value for name, value in json.loads(path.read_text()).items() if name not in MEASURED}
+                {
+                    name: value
+                    for name, value in json.loads(path.read_text()).items()
+                    if name not in MEASURED
+                }
                 if path.name in (MANIFEST, "checkpoint.json", "values.json", "checksums.json")
                 else path.read_bytes()
             )
@@ -206,7 +227,9 @@ def test_training(tmp_path: Path) -> None:
     train_run(tmp_path / "calm")
     assert outlive(train_run, tmp_path / "root", tmp_path / "kept") > 5
     for kind in ("state", "checkpoints"):
-        assert contents(tmp_path / "root" / "run" / kind) == contents(tmp_path / "calm" / "run" / kind)
+        assert contents(tmp_path / "root" / "run" / kind) == contents(
+            tmp_path / "calm" / "run" / kind
+        )
 
 
 @pytest.mark.slow

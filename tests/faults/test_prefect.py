@@ -1,4 +1,5 @@
-"""`dreamer run` in Prefect: a lost server, a cancellation and a kill end as they should, and nothing is left over."""
+"""`dreamer run` in Prefect: a lost server, a cancellation and a kill end as they should, and
+nothing is left over."""
 
 from __future__ import annotations
 
@@ -25,13 +26,19 @@ LONG = {"tokens": 100_000_000, "save_every_seconds": 0}
 class Run:
     """`dreamer run` of a small study, shown in Prefect."""
 
-    def __init__(self, folder: Path, address: str = "http://127.0.0.1:9/api", **training: object) -> None:
+    def __init__(
+        self, folder: Path, address: str = "http://127.0.0.1:9/api", **training: object
+    ) -> None:
         self.root, self.log = folder / "run", folder / "log"
         self.log.unlink(missing_ok=True)
         study = small_study(folder, **training)
         # An address at which nothing answers is no reason to do without a server.
         self.process = start(study, self.root, self.log, PREFECT_API_URL=address)
-        until(lambda: " train LA-2 seed 0 " in self.log.read_text() and trains(self.root), self.process, self.log)
+        until(
+            lambda: " train LA-2 seed 0 " in self.log.read_text() and trains(self.root),
+            self.process,
+            self.log,
+        )
         assert "Prefect's server is lost" not in self.log.read_text()
 
     @property
@@ -53,7 +60,8 @@ class Run:
         return self.log.read_text()
 
     def nothing_is_left(self) -> None:
-        """Wait until no process of the study lives; one that has been told to end saves its state first."""
+        """Wait until no process of the study lives; one that has been told to end saves its state
+        first."""
         until(lambda: not started_for(self.root))
 
     def stops_in_a_line(self, number: signal.Signals) -> None:
@@ -86,7 +94,9 @@ def test_a_study_outlives_its_server(folder: Path, number: signal.Signals) -> No
 
 
 @pytest.mark.slow
-def test_a_study_outlives_a_server_that_the_environment_names_and_that_hangs(folder: Path, tmp_path: Path) -> None:
+def test_a_study_outlives_a_server_that_the_environment_names_and_that_hangs(
+    folder: Path, tmp_path: Path
+) -> None:
     with environment({"PREFECT_HOME": str(tmp_path / "home")}), own_server() as (server, address):
         await_server(server, address)
         run = Run(folder, address, **SHORT)
@@ -98,7 +108,8 @@ def test_a_study_outlives_a_server_that_the_environment_names_and_that_hangs(fol
 
 
 def ends_well(run: Run) -> None:
-    """Check that a study whose Prefect server was lost ends with status 0, soon after its report."""
+    """Check that a study whose Prefect server was lost ends with status 0, soon after its
+    report."""
     said, report = run.ended(), run.root / "report" / "index.html"
     seconds = time.time() - report.stat().st_mtime
     assert run.process.returncode == 0, said
@@ -115,14 +126,18 @@ def test_a_cancelled_run_ends_and_is_shown_as_cancelled(folder: Path) -> None:
     run = Run(folder, **LONG)
     (flow_run,) = ask(run.address, "flow_runs/filter", {})
     began = time.monotonic()
-    answer = ask(run.address, f"flow_runs/{flow_run['id']}/set_state", {"state": {"type": "CANCELLING"}})
+    answer = ask(
+        run.address, f"flow_runs/{flow_run['id']}/set_state", {"state": {"type": "CANCELLING"}}
+    )
     assert answer["status"] == "ACCEPT"
     trainer = "dreamer_study.model.worker"
     until(lambda: child(run.process.pid, trainer) is None)
     seconds = time.monotonic() - began
     said = run.ended()
     assert run.process.returncode == 1
-    assert said.endswith("dreamer: the run was cancelled in Prefect; run the same command again to go on\n")
+    assert said.endswith(
+        "dreamer: the run was cancelled in Prefect; run the same command again to go on\n"
+    )
     run.nothing_is_left()
     assert flow_states(run.root) == ["CANCELLED"]
     print(f"{seconds:.0f} s from the cancellation to the end of the trainers")
@@ -130,14 +145,20 @@ def test_a_cancelled_run_ends_and_is_shown_as_cancelled(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_command_leaves_no_process_and_its_flow_run_is_crashed_at_the_next_start(folder: Path) -> None:
+def test_a_killed_command_leaves_no_process_and_its_flow_run_is_crashed_at_the_next_start(
+    folder: Path,
+) -> None:
     run = Run(folder, **LONG)
-    os.killpg(run.process.pid, signal.SIGKILL)  # children are in sessions of their own: they have to notice
+    # children are in sessions of their own: they have to notice
+    os.killpg(run.process.pid, signal.SIGKILL)
     run.process.wait()
     run.nothing_is_left()
     assert flow_states(run.root) == ["RUNNING"]
     again = Run(folder, **LONG)
-    assert sorted(one["state_type"] for one in ask(again.address, "flow_runs/filter", {})) == ["CRASHED", "RUNNING"]
+    assert sorted(one["state_type"] for one in ask(again.address, "flow_runs/filter", {})) == [
+        "CRASHED",
+        "RUNNING",
+    ]
     again.stops_in_a_line(signal.SIGTERM)
 
 
@@ -156,5 +177,6 @@ def flow_states(root: Path) -> list[str]:
 
 
 def slowness() -> float:
-    """How many processes wait for each core of this machine, at least 1: times are those of a quiet machine."""
+    """How many processes wait for each core of this machine, at least 1: times are those of a quiet
+    machine."""
     return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0))) ** 2

@@ -23,7 +23,8 @@ YEAR = 365 * 86400
 
 
 def prepare(root: Path) -> tuple[Plan, list[str]]:
-    """Prepare the data of a small study; returns the plan with the names of the outputs that were made."""
+    """Prepare the data of a small study; returns the plan with the names of the outputs that were
+    made."""
     plan, made = Plan(load_study(small_study(root.parent), root=root)), []
 
     def call(kind: str, name: str, body: Callable[[], Any]) -> Any:
@@ -49,11 +50,15 @@ def stopped(prepared_once: Path, tmp_path: Path) -> Path:
 
 
 def test_a_study_folder_that_was_moved_goes_on(stopped: Path, tmp_path: Path) -> None:
-    before = {path.relative_to(stopped): path.stat().st_mtime_ns for path in stopped.glob("store/*/*/*")}
+    before = {
+        path.relative_to(stopped): path.stat().st_mtime_ns for path in stopped.glob("store/*/*/*")
+    }
     moved = stopped.rename(tmp_path / "elsewhere")
     plan, made = prepare(moved)
     assert made == []
-    assert {path.relative_to(moved): path.stat().st_mtime_ns for path in moved.glob("store/*/*/*")} == before
+    assert {
+        path.relative_to(moved): path.stat().st_mtime_ns for path in moved.glob("store/*/*/*")
+    } == before
     assert plan.prepared
     assert all(run.folder.is_relative_to(moved / "store") for run in plan.runs)
     assert plan.tasks
@@ -73,13 +78,16 @@ def test_a_clock_that_jumps_changes_nothing(stopped: Path, shift: float) -> None
 def test_a_study_whose_folder_is_moved_ends_and_goes_on_when_it_is_back(tmp_path: Path) -> None:
     root, away, log = tmp_path / "run", tmp_path / "elsewhere", tmp_path / "log"
     study = small_study(tmp_path, tokens=30_000, save_every_seconds=0, seeds=[0, 1])
-    study.write_text(f"{study.read_text()}\nworkers: 1\n")  # one training waits, and begins when the other has ended
+    # one training waits, and begins when the other has ended
+    study.write_text(f"{study.read_text()}\nworkers: 1\n")
     process = start(study, root, log)
     until(lambda: trains(root), process, log)
     root.rename(away)
     assert process.wait(PATIENCE_SECONDS) == 2, log.read_text()
     said = log.read_text()
-    assert said.count(f"dreamer: {root} was moved or removed while the study ran; move it back") == 1
+    assert (
+        said.count(f"dreamer: {root} was moved or removed while the study ran; move it back") == 1
+    )
     assert "Traceback" not in said
     assert not root.exists()
     assert not started_for(root)

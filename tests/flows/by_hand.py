@@ -1,4 +1,5 @@
-"""Tiny studies, also of rows of our own, and jobs that make by hand the files which a process would make."""
+"""Tiny studies, also of rows of our own, and jobs that make by hand the files which a process would
+make."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def at_once(kind: str, name: str, body: Callable[[], Any]) -> Any:
 
 
 def tiny(root: Path, **changes: Any) -> Study:
-    """The tiny study in a folder; `training={"seeds": [0]}` changes settings of a section, `name="other"` a value."""
+    """The tiny study in a folder; `training={"seeds": [0]}` changes settings of a section,
+    `name="other"` a value."""
     return load_study(tiny_settings(**changes), root=root)
 
 
@@ -42,7 +44,9 @@ def tiny_settings(**changes: Any) -> dict[str, Any]:
     content["training"] |= {"seeds": [0], "screening": 0}
     content["evaluation"] |= {"bootstrap_replicates": 0, "weights": "averaged"}
     for section, values in changes.items():
-        content[section] = {**content.get(section, {}), **values} if isinstance(values, dict) else values
+        content[section] = (
+            {**content.get(section, {}), **values} if isinstance(values, dict) else values
+        )
     if "seeds_until" in content["training"]:
         del content["training"]["seeds"]
     if "checkpoint_every" in content["training"]:
@@ -60,7 +64,14 @@ def study_file(folder: Path, **changes: Any) -> Path:
 def write_checkpoint(folder: Path, tokens: int) -> Path:
     """Write a checkpoint as far as files go to the folder of a run."""
     made = folder / "checkpoints" / f"{tokens:015d}"
-    known = {"run_id": folder.name, "tokens": tokens, "step": 1, "epoch": 0.1, "loss": 1.0, "seconds": 1.0}
+    known = {
+        "run_id": folder.name,
+        "tokens": tokens,
+        "step": 1,
+        "epoch": 0.1,
+        "loss": 1.0,
+        "seconds": 1.0,
+    }
     rewrite(made / "checkpoint.json", {**known, "stream_hash": "a"})
     return made
 
@@ -68,7 +79,9 @@ def write_checkpoint(folder: Path, tokens: int) -> Path:
 def write_state(folder: Path, tokens: int, loss: float = 1.0) -> None:
     """Write what a training leaves when it stops: its state, steps and progress."""
     write_values(folder, [(1, tokens, loss)])
-    (folder / "progress.json").write_text(json.dumps({"tokens": tokens, "state": "stopped", "ranks": 2}))
+    (folder / "progress.json").write_text(
+        json.dumps({"tokens": tokens, "state": "stopped", "ranks": 2})
+    )
 
 
 def train(run: Run, tokens: int | None = None) -> None:
@@ -84,13 +97,20 @@ def evaluate(
     losses: Callable[[dict[str, Any]], float] = lambda run: 1.0,
     scores: Callable[[dict[str, Any], int], float] = lambda run, tokens: 0.5,
 ) -> None:
-    """Do the job of an evaluation by hand; run.json decides the `losses` on the tuning split and the `scores`."""
+    """Do the job of an evaluation by hand; run.json decides the `losses` on the tuning split and
+    the `scores`."""
     (checkpoint,) = json.loads(path.read_text())["checkpoints"]
     for benchmark, output in checkpoint["outputs"].items():
         assert (Path(checkpoint["path"]) / "checkpoint.json").exists()
         key = {"run_id": checkpoint["run_id"], "tokens": checkpoint["tokens"], "task": benchmark}
         run = json.loads((Path(checkpoint["path"]).parents[1] / "run.json").read_text())
-        row = {**key, "metric": "acc", "filter": "none", "value": scores(run, checkpoint["tokens"]), "items": 4}
+        row = {
+            **key,
+            "metric": "acc",
+            "filter": "none",
+            "value": scores(run, checkpoint["tokens"]),
+            "items": 4,
+        }
         if benchmark == "tuning":
             row |= {"metric": "bits_per_byte", "value": losses(run)}
         rows = {} if benchmark == "introspection" else {"evaluations": pa.Table.from_pylist([row])}
@@ -124,7 +144,12 @@ class JobsByHand:
         tuning: Callable[[dict[str, Any]], float] = lambda run: 1.0,
         scores: Callable[[dict[str, Any], int], float] = lambda run, tokens: 0.5,
     ) -> None:
-        self.errors, self.losses, self.tuning, self.scores = errors or {}, losses or {}, tuning, scores
+        self.errors, self.losses, self.tuning, self.scores = (
+            errors or {},
+            losses or {},
+            tuning,
+            scores,
+        )
         self.submitted: list[Job] = []
         self.waiting: list[tuple[tuple[int, ...], int, Job]] = []
         self.told: list[str] = []  # what happened, and which jobs were submitted thereupon
@@ -169,7 +194,14 @@ class JobsByHand:
 
 
 # Rows of our own in a mirror: the data sets `owner/<name>`, with the columns `q` and `r`.
-BENCHMARK = {"name": "b", "repository": "owner/items", "task": "b", "metric": "acc", "question": "q", "split": "train"}
+BENCHMARK = {
+    "name": "b",
+    "repository": "owner/items",
+    "task": "b",
+    "metric": "acc",
+    "question": "q",
+    "split": "train",
+}
 
 
 def write_own_rows(mirror: Path, name: str, rows: Iterable[dict[str, Any]]) -> None:
@@ -182,9 +214,19 @@ def entry(name: str, **fields: Any) -> dict[str, Any]:
     return {"name": name, "repository": f"owner/{name}", "question": "q", "response": "r", **fields}
 
 
-def prepared_of(mirror: Path, root: Path, *sources: dict[str, Any], cluster: str | None = None, **changes: Any) -> Plan:
-    """Plan a study of sources, and of the benchmark `owner/items`; prepare its data. `changes` are those of `data`."""
-    data = {"sources": list(sources), "mirror": str(mirror), "tokenizer": {"vocabulary_size": 300}, **changes}
-    plan = Plan(tiny(root, data=data, evaluation={"benchmarks": [BENCHMARK]}, compute={"cluster": cluster}))
+def prepared_of(
+    mirror: Path, root: Path, *sources: dict[str, Any], cluster: str | None = None, **changes: Any
+) -> Plan:
+    """Plan a study of sources, and of the benchmark `owner/items`; prepare its data. `changes` are
+    those of `data`."""
+    data = {
+        "sources": list(sources),
+        "mirror": str(mirror),
+        "tokenizer": {"vocabulary_size": 300},
+        **changes,
+    }
+    plan = Plan(
+        tiny(root, data=data, evaluation={"benchmarks": [BENCHMARK]}, compute={"cluster": cluster})
+    )
     prepare_data(plan, at_once)
     return plan

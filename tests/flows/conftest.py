@@ -24,7 +24,8 @@ def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def prepared(tiny_store: Path, tmp_path: Path) -> Callable[..., Plan]:
-    """A function that plans a changed tiny study (`tiny`) in a folder of this test, where the data are prepared."""
+    """A function that plans a changed tiny study (`tiny`) in a folder of this test, where the data
+    are prepared."""
 
     def plan(root: Path | str = "run", **changes: Any) -> Plan:
         folder = tmp_path / root

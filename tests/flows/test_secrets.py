@@ -1,4 +1,5 @@
-"""Secrets of the environment reach nothing that a study writes, and files beside the study run no code."""
+"""Secrets of the environment reach nothing that a study writes, and files beside the study run no
+code."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def contents(folder: Path) -> dict[Path, bytes]:
     for path in folder.rglob("*"):
         if path.is_file():
             parquet = path.suffix == ".parquet"
-            found[path] = str(pq.read_table(path).to_pylist()).encode() if parquet else path.read_bytes()
+            found[path] = (
+                str(pq.read_table(path).to_pylist()).encode() if parquet else path.read_bytes()
+            )
     return found
 
 
@@ -47,7 +50,19 @@ def test_no_planted_token_is_written_and_no_planted_code_runs(tmp_path: Path) ->
     written = {**contents(root), Path("output"): ran.stdout + ran.stderr}
     names = " ".join(map(str, written))
     logs = ("store/runs/", "log.txt", ".progress.json")
-    for part in (".prefect/prefect.db", "manifest.json", *logs, "steps.csv", "exported/studies.csv", "report"):
+    for part in (
+        ".prefect/prefect.db",
+        "manifest.json",
+        *logs,
+        "steps.csv",
+        "exported/studies.csv",
+        "report",
+    ):
         assert part in names
-    leaks = [(path, name) for path, content in written.items() for name in PLANTED if PLANTED[name].encode() in content]
+    leaks = [
+        (path, name)
+        for path, content in written.items()
+        for name in PLANTED
+        if PLANTED[name].encode() in content
+    ]
     assert leaks == []

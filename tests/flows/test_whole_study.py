@@ -33,10 +33,15 @@ def same_tables(one: Path, other: Path) -> None:
 
 
 def run_race(root: Path, **more: Any) -> subprocess.Popen[bytes]:
-    """Run two models of two seeds each, of which one goes on; what is said is appended to `<root>.log`."""
+    """Run two models of two seeds each, of which one goes on; what is said is appended to
+    `<root>.log`."""
     training = {"seeds": [0, 1], "screening": 0.25, "checkpoints": 2}
     evaluation = {"limit": 5, "bootstrap_replicates": 100}
-    more |= {"models": {"variants": ["LA", "DR+DA"]}, "training": training, "evaluation": evaluation}
+    more |= {
+        "models": {"variants": ["LA", "DR+DA"]},
+        "training": training,
+        "evaluation": evaluation,
+    }
     path = study_file(root.parent, **more)
     return start(path, root, root.with_suffix(".log"), "--plain")
 
@@ -53,11 +58,13 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
     kills = 0
     while kills < 3:
         process = run_race(tmp_path / "killed")
-        pause = moments.uniform(0.1, 0.3) * seconds  # short enough for three to fit before the work is done
+        # short enough for three to fit before the work is done
+        pause = moments.uniform(0.1, 0.3) * seconds
         try:
             process.wait(pause)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # its children are in sessions of their own: they have to notice
+            # its children are in sessions of their own: they have to notice
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             print(f"killed after {pause:.1f} s")
             kills += 1
@@ -66,10 +73,14 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
             break  # the work was done before another kill
     assert kills >= 1
     for _ in range(2):  # the second has nothing to do
-        assert run_race(tmp_path / "killed").wait(PATIENCE_SECONDS) == 0, (tmp_path / "killed.log").read_text()
+        assert run_race(tmp_path / "killed").wait(PATIENCE_SECONDS) == 0, (
+            tmp_path / "killed.log"
+        ).read_text()
     assert "Nothing to do" in (tmp_path / "killed.log").read_text()
     missed = run_race(tmp_path / "killed", expect=[{"variant": "DR+DA", "above": 1000}])
-    assert missed.wait(PATIENCE_SECONDS) == 1, "an effect that is missed is the status, and changes no result"
+    assert missed.wait(PATIENCE_SECONDS) == 1, (
+        "an effect that is missed is the status, and changes no result"
+    )
     assert "above 1000" in (tmp_path / "killed.log").read_text()
     same_tables(tmp_path / "calm", tmp_path / "killed")
     assert not list(tmp_path.glob("killed/store/*/*.partial"))
@@ -83,7 +94,8 @@ def test_a_shell_on_the_results_ends_no_study(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with shell(root / "results.duckdb", "read-only") as reader:
         process = start(path, root, log, "--plain")
-        until(lambda: "  results file  " in log.read_text(), process, log)  # the wait at the end of the study
+        # the wait at the end of the study
+        until(lambda: "  results file  " in log.read_text(), process, log)
         assert plan.evaluated
     assert process.wait(PATIENCE_SECONDS) == 0, log.read_text()
     waits = [line for line in log.read_text().splitlines() if "in use by another process" in line]

@@ -38,8 +38,11 @@ T, A, H, F, V = 96, 2, 32, 16, 64
 
 
 @pytest.fixture(params=["gpu", "cpu"])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
-    """The first GPU where there is one, and a CPU that is treated as a GPU, at small sizes, everywhere."""
+def device(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[torch.device]:
+    """The first GPU where there is one, and a CPU that is treated as a GPU, at small sizes,
+    everywhere."""
     if request.param == "gpu":
         if not torch.cuda.is_available():
             pytest.skip("no GPU")
@@ -56,7 +59,9 @@ def numbers(*shape: int) -> Tensor:
     return torch.randn(shape).bfloat16()
 
 
-def assert_near_the_reference(operation: Callable[..., Tensor], device: torch.device, *given: Tensor) -> None:
+def assert_near_the_reference(
+    operation: Callable[..., Tensor], device: torch.device, *given: Tensor
+) -> None:
     """The result and all gradients, each within a fiftieth of the reference's norm."""
     here = [tensor.to(device).requires_grad_() for tensor in given]
     wide = [tensor.double().requires_grad_() for tensor in given]
@@ -80,9 +85,13 @@ def test_experts_of_which_half_have_no_token(device: torch.device, experts: int)
 
     def operation(x: Tensor, inward: Tensor, outward: Tensor) -> Tensor:
         chosen = ids.to(x.device)
-        return swiglu_experts(x, Routing(chosen, scores.to(x), dispatch(chosen, experts)), inward, outward)
+        return swiglu_experts(
+            x, Routing(chosen, scores.to(x), dispatch(chosen, experts)), inward, outward
+        )
 
-    assert_near_the_reference(operation, device, numbers(T, H), numbers(experts, H, 2 * F), numbers(experts, F, H))
+    assert_near_the_reference(
+        operation, device, numbers(T, H), numbers(experts, H, 2 * F), numbers(experts, F, H)
+    )
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["as written", "compiled"])
@@ -109,7 +118,9 @@ def test_gradients_in_bfloat16(device: torch.device, config, compiled: bool) -> 
     if compiled:
         torch._dynamo.reset()
         compile_parts(narrow)
-    logits, found = gradients(narrow, random_tokens().to(device), documents=random_documents().to(device))
+    logits, found = gradients(
+        narrow, random_tokens().to(device), documents=random_documents().to(device)
+    )
     assert_near((logits.cpu(), {name: gradient.cpu() for name, gradient in found.items()}), exact)
 
 
@@ -121,8 +132,16 @@ def test_generation_writes_what_the_reference_writes(device: torch.device, confi
     assert generate(model.to(device), prompts, max_new_tokens=6, end_token=0) == expected
 
 
-SMALL = {"vocabulary_size": 64, "hidden_size": 16, "experts": 16, "expert_size": 8, "sequence_length": 32}
-MODELS = [pytest.param(preset, name, id=name) for preset in PRESETS for name in read_preset(preset)[0]]
+SMALL = {
+    "vocabulary_size": 64,
+    "hidden_size": 16,
+    "experts": 16,
+    "expert_size": 8,
+    "sequence_length": 32,
+}
+MODELS = [
+    pytest.param(preset, name, id=name) for preset in PRESETS for name in read_preset(preset)[0]
+]
 
 
 def losses(folder: Path) -> list[float]:
@@ -131,8 +150,12 @@ def losses(folder: Path) -> list[float]:
 
 
 @pytest.mark.slow
-def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(device: torch.device, tmp_path: Path) -> None:
-    whole, stopped = (write_run(tmp_path, name=name, precision="bfloat16", compile=False) for name in "ab")
+def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(
+    device: torch.device, tmp_path: Path
+) -> None:
+    whole, stopped = (
+        write_run(tmp_path, name=name, precision="bfloat16", compile=False) for name in "ab"
+    )
     train(whole, stop_at=640)
     train(stopped, stop_at=320)
     train(stopped, stop_at=640)
@@ -143,7 +166,8 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(device: torch.device, tm
 @pytest.mark.slow
 @pytest.mark.parametrize(("preset", "name"), MODELS)
 def test_a_step_of_a_preset(device: torch.device, preset: str, name: str, tmp_path: Path) -> None:
-    """Two micro-batches at full size on a GPU; on a CPU of a small model with the preset's settings."""
+    """Two micro-batches at full size on a GPU; on a CPU of a small model with the preset's
+    settings."""
     configs, settings = read_preset(preset)
     config: DreamerConfig = configs[name]
     if device.type == "cpu":

@@ -10,11 +10,15 @@ from dreamer_study.model import ops
 from dreamer_study.model.ops.gpu import as_on_gpu
 from dreamer_study.model.ops.torch_kernels import attention
 
-# The C engine's tests run everywhere but without a C compiler. A library that is missing makes them fail.
-COMPILER = os.environ.get("DREAMER_NATIVE") != "0" and shutil.which(shlex.split(os.environ.get("CC") or "cc")[0])
+# The C engine's tests run everywhere but without a C compiler. A library that is missing makes them
+# fail.
+COMPILER = os.environ.get("DREAMER_NATIVE") != "0" and shutil.which(
+    shlex.split(os.environ.get("CC") or "cc")[0]
+)
 needs_compiler = pytest.mark.skipif(not COMPILER, reason="no C compiler")
 if not COMPILER:
-    os.environ["DREAMER_NATIVE"] = "0"  # else every process of the tests would say that there is none
+    # else every process of the tests would say that there is none
+    os.environ["DREAMER_NATIVE"] = "0"
 
 
 @pytest.fixture(scope="module", params=["native", "torch"])
@@ -40,18 +44,21 @@ def one_thread():
 def as_gpu(monkeypatch):
     """The paths of a GPU on the CPU, with a plain form of the one kernel that only CUDA has."""
     monkeypatch.setattr(attention, "_packed_kernel", lambda: (attend_documents, {}))
-    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)  # of the whole process
+    # of the whole process
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)
     monkeypatch.setenv("PYTORCH_ALLOC_CONF", "")
     with as_on_gpu("cpu"):
         yield
 
 
 def attend_documents(query, key, value, bounds, _, longest, __):
-    """Attend within each document by torch's attention; rows [T, heads, K], as torch's `varlen_attn` takes them."""
+    """Attend within each document by torch's attention; rows [T, heads, K], as torch's
+    `varlen_attn` takes them."""
     lengths = bounds.diff().tolist()
     assert max(lengths) == longest
     parts = (tensor.transpose(0, 1).split(lengths, dim=1) for tensor in (query, key, value))
     attended = [
-        F.scaled_dot_product_attention(*part, is_causal=True, enable_gqa=True) for part in zip(*parts, strict=True)
+        F.scaled_dot_product_attention(*part, is_causal=True, enable_gqa=True)
+        for part in zip(*parts, strict=True)
     ]
     return torch.cat(attended, dim=1).transpose(0, 1)

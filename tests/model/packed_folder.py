@@ -9,9 +9,18 @@ from tests.model.tiny_network import DR_DA
 
 
 def write_packed(
-    folder, shards, length, *, dtype="uint16", end_token=0, vocabulary_size=32, shuffle_index=False, mark=None
+    folder,
+    shards,
+    length,
+    *,
+    dtype="uint16",
+    end_token=0,
+    vocabulary_size=32,
+    shuffle_index=False,
+    mark=None,
 ):
-    """A packed folder; `shards` is a list of lists of rows, a row a list of (question length, response length)."""
+    """A packed folder; `shards` is a list of lists of rows, a row a list of (question length,
+    response length)."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(7)
     described, total, documents = [], 0, 0
@@ -49,7 +58,9 @@ def write_packed(
     return folder
 
 
-SMALL = dataclasses.replace(DR_DA, depth=2, vocabulary_size=32, expert_size=16, sequence_length=16).to_dict()
+SMALL = dataclasses.replace(
+    DR_DA, depth=2, vocabulary_size=32, expert_size=16, sequence_length=16
+).to_dict()
 
 
 def write_run(root, *, name="run", model=(), **training):

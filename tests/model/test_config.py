@@ -39,7 +39,8 @@ def test_what_cannot_be_built_is_refused_by_name(field, values):
 
 
 @pytest.mark.parametrize(
-    ("make", "switch", "value"), [(la, "recurrent", True), (dr, "recurrent", False), (dr_da, "depth_attention", False)]
+    ("make", "switch", "value"),
+    [(la, "recurrent", True), (dr, "recurrent", False), (dr_da, "depth_attention", False)],
 )
 def test_a_variant_is_what_its_name_says(make, switch, value):
     with pytest.raises(InputError, match=rf"{switch} is {value}, but in {make.__name__}\(\) it"):
@@ -61,7 +62,9 @@ def test_a_variant_is_matched_to_its_baseline_or_has_given_sizes():
     matched = dr_da(baseline=baseline)
     assert (matched.depth, matched.hidden_size, matched.active_experts) == (4, 512, 2)
     assert matched == dr_da(4, baseline=baseline, active_experts=2)
-    assert dr(4, hidden_size=512, vocabulary_size=512) == dr(4, baseline=la(4, hidden_size=512, vocabulary_size=512))
+    assert dr(4, hidden_size=512, vocabulary_size=512) == dr(
+        4, baseline=la(4, hidden_size=512, vocabulary_size=512)
+    )
     sizes = {"experts": 15, "expert_size": 32}
     given = dataclasses.replace(baseline, recurrent=True, depth_attention=True, **sizes)
     assert dr_da(baseline=baseline, **sizes) == given

@@ -1,4 +1,5 @@
-"""Any module is trained, stopped, resumed, saved, loaded, scored and asked to write as Dreamer is."""
+"""Any module is trained, stopped, resumed, saved, loaded, scored and asked to write as Dreamer
+is."""
 
 from __future__ import annotations
 
@@ -25,7 +26,13 @@ from tests.model.packed_folder import write_run
 
 HERE = Path(__file__).parent
 FILE = "own_models.py"
-OWN = [("Attention", {}), ("Mean", {}), ("Mean", {"dtype": "bfloat16"}), ("Mixture", {}), ("Whole", {})]
+OWN = [
+    ("Attention", {}),
+    ("Mean", {}),
+    ("Mean", {"dtype": "bfloat16"}),
+    ("Mixture", {}),
+    ("Whole", {}),
+]
 
 
 def random_tokens(rows: int, length: int) -> torch.Tensor:
@@ -61,7 +68,10 @@ def test_a_run_that_is_stopped_ends_with_the_bits_of_one_that_is_not(
     train(whole, trust_code=True)
     for stop_at in (300, 500, None):
         train(parts, stop_at=stop_at, trust_code=True)
-    models = [load_model(sorted((run / "checkpoints").iterdir())[-1], trust_code=True) for run in (whole, parts)]
+    models = [
+        load_model(sorted((run / "checkpoints").iterdir())[-1], trust_code=True)
+        for run in (whole, parts)
+    ]
     first, second = (model.state_dict() for model in models)
     assert all(torch.equal(first[tensor], second[tensor]) for tensor in first)
     assert all(torch.isfinite(parameter).all() for parameter in models[0].parameters())
@@ -70,19 +80,36 @@ def test_a_run_that_is_stopped_ends_with_the_bits_of_one_that_is_not(
 
 
 @pytest.mark.parametrize(("name", "values"), OWN)
-def test_scores_and_answers_are_those_of_plain_forward_passes(name: str, values: dict[str, Any]) -> None:
+def test_scores_and_answers_are_those_of_plain_forward_passes(
+    name: str, values: dict[str, Any]
+) -> None:
     network = own(name, values)
     tokens = random_tokens(4, 9).tolist()
     # Two continuations share a context, so that the context is read once.
-    pairs = [(tokens[0][:4], tokens[0][4:]), (tokens[0][:4], tokens[1][:2]), (tokens[2][:7], tokens[2][7:])]
-    for (context, continuation), (value, _) in zip(pairs, Scoring(network, pairs).finish(), strict=True):
-        logits = network.module(torch.tensor([context + continuation])).detach().float().log_softmax(-1)[0]
+    pairs = [
+        (tokens[0][:4], tokens[0][4:]),
+        (tokens[0][:4], tokens[1][:2]),
+        (tokens[2][:7], tokens[2][7:]),
+    ]
+    for (context, continuation), (value, _) in zip(
+        pairs, Scoring(network, pairs).finish(), strict=True
+    ):
+        logits = (
+            network.module(torch.tensor([context + continuation]))
+            .detach()
+            .float()
+            .log_softmax(-1)[0]
+        )
         places = range(len(context) - 1, len(context) + len(continuation) - 1)
-        expected = sum(float(logits[place, token]) for place, token in zip(places, continuation, strict=True))
+        expected = sum(
+            float(logits[place, token]) for place, token in zip(places, continuation, strict=True)
+        )
         assert value == pytest.approx(expected, abs=2e-6 if values == {} else 0.1)
 
     prompts = [tokens[0][:3], tokens[1][:6], tokens[2][:1]]
-    for prompt, written in zip(prompts, generate(network, prompts, max_new_tokens=5, end_token=99), strict=True):
+    for prompt, written in zip(
+        prompts, generate(network, prompts, max_new_tokens=5, end_token=99), strict=True
+    ):
         row = list(prompt)
         for _ in range(5):
             row.append(int(network.module(torch.tensor([row]))[0, -1].argmax()))
@@ -92,16 +119,23 @@ def test_scores_and_answers_are_those_of_plain_forward_passes(name: str, values:
 def test_every_method_of_the_contract_may_be_a_class_of_its_own(tmp_path: Path) -> None:
     network = own("Whole", {})
     assert all(getattr(network, name) == getattr(network.module, name) for name in OPTIONAL[2:])
-    assert [getattr(network, name).args[1] for name in OPTIONAL[:2]] == [network.module.states, network.module.logits]
+    assert [getattr(network, name).args[1] for name in OPTIONAL[:2]] == [
+        network.module.states,
+        network.module.logits,
+    ]
     assert type(network.new_cache(2, 8)).__name__ == "Sums"
     assert count(network.config, 8, code=HERE, trust_code=True).flops_per_token == 2 * 16 * 32
     run = write_own_run(tmp_path, "Whole", {})
     train(run, trust_code=True)
     steps = newest_state(run / "state").values["step"]
-    assert load_model(max((run / "checkpoints").iterdir()), trust_code=True).module.steps == steps > 0
+    assert (
+        load_model(max((run / "checkpoints").iterdir()), trust_code=True).module.steps == steps > 0
+    )
 
 
-def test_states_and_logits_of_its_own_have_the_precision_of_the_products_and_come_together() -> None:
+def test_states_and_logits_of_its_own_have_the_precision_of_the_products_and_come_together() -> (
+    None
+):
     config = described("Whole", {})
     network = build(config, torch.bfloat16, code=HERE, trust_code=True)
     assert network(random_tokens(2, 8)).dtype == torch.bfloat16
@@ -174,10 +208,18 @@ def test_a_class_may_take_more_than_its_signature_says() -> None:
 @pytest.mark.parametrize(
     ("name", "values", "said"),
     [
-        ("Mean", {"hiden_size": 3}, "own_models.py:Mean: .* 'hiden_size'; it takes vocabulary_size, sequence_length, "),
+        (
+            "Mean",
+            {"hiden_size": 3},
+            "own_models.py:Mean: .* 'hiden_size'; it takes vocabulary_size, sequence_length, ",
+        ),
         ("Words", {}, "own_models.py:Words cannot be built: .* no attribute 'forward'"),
         ("Absent", {}, "has no class Absent"),
-        ("Attention", {"longest": 8}, r"forward of \[1, 16\] tokens failed: own_models.py:[0-9]+: IndexError"),
+        (
+            "Attention",
+            {"longest": 8},
+            r"forward of \[1, 16\] tokens failed: own_models.py:[0-9]+: IndexError",
+        ),
         ("Short", {}, r"returned \[1, 15, 32\], but must return .* \[1, 16, 32\]"),
     ],
 )

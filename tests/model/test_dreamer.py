@@ -14,7 +14,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dreamer_study.model import ops
-from dreamer_study.model.dreamer import ATTENTIONS, Context, Dreamer, Router, Weights, balance_step, depth_code
+from dreamer_study.model.dreamer import (
+    ATTENTIONS,
+    Context,
+    Dreamer,
+    Router,
+    Weights,
+    balance_step,
+    depth_code,
+)
 from dreamer_study.model.dreamer_config import MIXTURES, DreamerConfig
 from dreamer_study.model.ops import Attended, Documents
 from dreamer_study.model.ops.torch_kernels import attention as torch_attention
@@ -66,13 +74,16 @@ def test_fast_equals_reference_in_outputs_gradients_and_counts(config, mixture):
         {"experts": 40, "active_experts": 1},
         {"depth": 1},
         {"shared_expert": False},
-        {"hidden_size": 18, "head_size": 6, "routing_size": 4},  # rows that torch's grouped product does not take
+        # rows that torch's grouped product does not take
+        {"hidden_size": 18, "head_size": 6, "routing_size": 4},
     ],
     ids=str,
 )
 def test_fast_equals_reference_for_other_sizes(change):
     fast = build(dataclasses.replace(DR_DA, **change))
-    assert_same_gradients(gradients(fast, random_tokens()), by_reference(gradients, fast, random_tokens()))
+    assert_same_gradients(
+        gradients(fast, random_tokens()), by_reference(gradients, fast, random_tokens())
+    )
 
 
 # Recurrence
@@ -86,7 +97,9 @@ def unrolled(model: Dreamer, tokens: Tensor) -> tuple[Tensor, nn.ModuleList]:
     x, histories = model.norm(model.embedding[tokens.flatten()]), {}
     for depth, block in enumerate(blocks):
         *_, weights = itertools.islice(block.prepare(dtype, routing, tokens.numel()), depth + 1)
-        x, results = block(x, weights, Context(depth, positions, depths[depth], documents), histories)
+        x, results = block(
+            x, weights, Context(depth, positions, depths[depth], documents), histories
+        )
         histories = {name: result.history for name, result in results.items()}
         x = model.norm(x)
     return (x @ model.head.T).view(*tokens.shape, -1), blocks
@@ -104,11 +117,14 @@ def test_recurrence_is_a_stack_of_equal_layers(config, depth):
     stacked.square().sum().backward()
     for name, parameter in model.blocks[0].named_parameters():
         together = sum(dict(block.named_parameters())[name].grad for block in blocks)
-        torch.testing.assert_close(together, parameter.grad / 2 if name == "gain" else parameter.grad)
+        torch.testing.assert_close(
+            together, parameter.grad / 2 if name == "gain" else parameter.grad
+        )
 
 
 def test_layered_and_recurrent_are_the_same_network_at_depth_1():
-    """With a bank of one projection, routers that do not look at the depth, and an embedding already normalised."""
+    """With a bank of one projection, routers that do not look at the depth, and an embedding
+    already normalised."""
     layered = build(dataclasses.replace(LA, depth=1, norm_epsilon=1e-12))
     recurrent = build(dataclasses.replace(DR, depth=1, norm_epsilon=1e-12, shared_expert=False))
     with torch.no_grad():
@@ -120,14 +136,17 @@ def test_layered_and_recurrent_are_the_same_network_at_depth_1():
         target["experts"].load_state_dict(source["experts"].state_dict())
         for gain in ("gain", "query_gain", "key_gain"):
             getattr(target["sequence"], gain).copy_(getattr(source["sequence"], gain))
-        # Values and updates are each scaled by the score of the one expert, so a score of a half is undone beforehand.
+        # Values and updates are each scaled by the score of the one expert, so a score of a half is
+        # undone beforehand.
         target["sequence"].projections.router.keys.normal_()
         target["sequence"].projections.router.query.zero_()
         target["sequence"].projections.inward[0] = 2 * source["sequence"].projections.inward
         target["sequence"].projections.outward[0] = 2 * source["sequence"].projections.outward
         target["experts"].router.query.zero_()  # without a query no depth code either
         source["experts"].router.query.zero_()
-        layered.embedding.copy_(ops.rms_norm(layered.embedding, layered.gain, layered.config.norm_epsilon))
+        layered.embedding.copy_(
+            ops.rms_norm(layered.embedding, layered.gain, layered.config.norm_epsilon)
+        )
         recurrent.embedding.copy_(layered.embedding)
     torch.testing.assert_close(layered(random_tokens()), recurrent(random_tokens()))
 
@@ -184,7 +203,9 @@ def test_packed_documents_are_read_as_if_alone(config):
     model, tokens, documents = build(config), random_tokens(), random_documents()
     packed = model(tokens, documents=documents)
     for row, start, end in ((0, 0, 4), (0, 4, 9), (1, 0, 7), (1, 7, 11)):
-        torch.testing.assert_close(packed[row, start:end], model(tokens[row : row + 1, start:end])[0])
+        torch.testing.assert_close(
+            packed[row, start:end], model(tokens[row : row + 1, start:end])[0]
+        )
 
 
 @pytest.mark.parametrize("config", VARIANTS)
@@ -195,7 +216,9 @@ def test_ragged_rows_need_no_mask(config, monkeypatch):
     monkeypatch.setattr(torch_attention, "_packed_kernel", lambda: (attend_documents, {}))
     monkeypatch.setattr(Documents, "mask", lambda *_: pytest.fail("a mask is made"))
     with ops.engine("torch"):
-        assert_same_gradients(gradients(model, random_tokens(), documents=random_documents()), expected)
+        assert_same_gradients(
+            gradients(model, random_tokens(), documents=random_documents()), expected
+        )
 
 
 def test_bounds_of_documents():
@@ -220,7 +243,8 @@ def test_positions_restart_with_each_document():
     torch.testing.assert_close(
         model(tokens, documents=documents, positions=positions), model(tokens, documents=documents)
     )
-    # Only distances matter to RoPE itself; gains behind it, once learned, let absolute positions through.
+    # Only distances matter to RoPE itself; gains behind it, once learned, let absolute positions
+    # through.
     shifted = model(tokens, documents=documents, positions=positions + 100)
     assert not torch.allclose(shifted, model(tokens, documents=documents))
     fresh = Dreamer(DR_DA).double()
@@ -229,15 +253,24 @@ def test_positions_restart_with_each_document():
 
 
 def test_no_depth_sees_a_later_one():
-    """What depth 2 attends to has no gradient from, and no score for, anything computed at depth 3."""
+    """What depth 2 attends to has no gradient from, and no score for, anything computed at depth
+    3."""
     model = build(DR_DA)
     results = []
-    model(random_tokens(), observer=lambda depth, name, result: results.append(result) if name == "depth" else None)
+    model(
+        random_tokens(),
+        observer=lambda depth, name, result: results.append(result) if name == "depth" else None,
+    )
     assert [result.scores.shape[-1] for result in results] == [1, 2, 3]
     assert [len(result.history) for result in results] == [1, 2, 3]
     (first, _), (second, _), (third, _) = results[2].history
-    assert torch.autograd.grad(results[1].output.sum(), third, allow_unused=True, retain_graph=True) == (None,)
-    assert all(gradient.abs().sum() > 0 for gradient in torch.autograd.grad(results[2].output.sum(), (first, second)))
+    assert torch.autograd.grad(
+        results[1].output.sum(), third, allow_unused=True, retain_graph=True
+    ) == (None,)
+    assert all(
+        gradient.abs().sum() > 0
+        for gradient in torch.autograd.grad(results[2].output.sum(), (first, second))
+    )
 
 
 def test_a_memory_has_positions_and_documents_of_its_own():
@@ -271,7 +304,9 @@ def test_routing_is_equation_2(active, normalised):
         ids, scores, _ = router(x, keys)
         return torch.zeros(12, 5, dtype=torch.float64).scatter(-1, ids, scores)
 
-    for keys, plain_keys in zip(router.prepare(code), by_reference(router.prepare, code), strict=True):
+    for keys, plain_keys in zip(
+        router.prepare(code), by_reference(router.prepare, code), strict=True
+    ):
         scores = dense(keys)
         torch.testing.assert_close(scores, by_reference(dense, plain_keys))
         assert ((scores > 0).sum(dim=-1) == active).all()
@@ -328,7 +363,9 @@ def test_half_of_the_depth_code_runs_backwards():
     forward, backward = torch.atan2(code[..., 1], code[..., 0]).chunk(2, dim=-1)
     frequencies = torch.tensor([500 ** (-i / 4) for i in range(4)], dtype=torch.float64)
     for l in range(1, 5):  # noqa: E741  the paper's letter
-        torch.testing.assert_close(forward[l - 1], torch.atan2((l * frequencies).sin(), (l * frequencies).cos()))
+        torch.testing.assert_close(
+            forward[l - 1], torch.atan2((l * frequencies).sin(), (l * frequencies).cos())
+        )
         rest = (4 - l) * frequencies
         torch.testing.assert_close(backward[l - 1], torch.atan2(rest.sin(), rest.cos()))
 
@@ -372,7 +409,9 @@ def test_merged_weights_give_the_same_outputs(config):
 
 @pytest.mark.parametrize("config", VARIANTS)
 def test_initialisation_is_table_3_and_the_first_loss_ln_v(config):
-    model = Dreamer(dataclasses.replace(config, depth=4, vocabulary_size=512, hidden_size=64, expert_size=64))
+    model = Dreamer(
+        dataclasses.replace(config, depth=4, vocabulary_size=512, hidden_size=64, expert_size=64)
+    )
     dimensions = 3 if config.depth_attention else 2
     for name, parameter in model.named_parameters():
         if name.endswith("gain"):
@@ -384,14 +423,18 @@ def test_initialisation_is_table_3_and_the_first_loss_ln_v(config):
     loss = F.cross_entropy(model(tokens).flatten(0, 1), torch.randint(0, 512, (8 * 64,)))
     assert loss.item() == pytest.approx(math.log(512), rel=0.02)
     decayed = {id(parameter) for parameter in model.decayed_parameters()}
-    assert all((id(parameter) in decayed) != name.endswith("gain") for name, parameter in model.named_parameters())
+    assert all(
+        (id(parameter) in decayed) != name.endswith("gain")
+        for name, parameter in model.named_parameters()
+    )
 
 
 # New attentions
 
 
 class Slots(nn.Module):
-    """Attention over a few learned slots, the same for every token: a dimension the paper does not have."""
+    """Attention over a few learned slots, the same for every token: a dimension the paper does not
+    have."""
 
     router = None
 
@@ -401,7 +444,9 @@ class Slots(nn.Module):
         self.outward = nn.Parameter(torch.empty(4, config.hidden_size))
 
     def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> list[Weights]:
-        return [(self.keys.to(dtype), self.outward.to(dtype))] * (1 if code_LP is None else len(code_LP))
+        return [(self.keys.to(dtype), self.outward.to(dtype))] * (
+            1 if code_LP is None else len(code_LP)
+        )
 
     def forward(self, x_TH: Tensor, weights: Weights, *rest) -> Attended:
         keys, values = weights
@@ -426,7 +471,9 @@ def test_another_attention_takes_part_without_touching_the_others(config, monkey
     slots = {name: gradient for name, gradient in found.items() if "slots" in name}
     assert len(slots) == 2 * config.layers
     assert all(gradient.any() for gradient in slots.values())
-    assert {name.replace(".slots", "") for name in found} > {name for name, _ in build(config).named_parameters()}
+    assert {name.replace(".slots", "") for name in found} > {
+        name for name, _ in build(config).named_parameters()
+    }
     cache = model.new_cache(1, 11)
     tokens = random_tokens(1)
     steps = [cache.extend(tokens[:, place : place + 1]) for place in range(tokens.shape[1])]

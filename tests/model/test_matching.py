@@ -26,7 +26,8 @@ from dreamer_study.model.matching import match, match_fields
 from dreamer_study.pipeline.errors import InputError
 from tests.model.tiny_network import DR_DA, VARIANTS
 
-# Table 1 (parameters in billions, FLOPs in billions per token, memory in GB) with the sizes of Table 3.
+# Table 1 (parameters in billions, FLOPs in billions per token, memory in GB) with the sizes of
+# Table 3.
 TABLE = [
     ("LA", 16, 512, 32, "1.1708", 0.9389, 4.7827),
     ("DR", 16, 504, 517, "1.1704", 0.9389, 4.7822),
@@ -57,8 +58,12 @@ def test_table_1(config, printed, flops, memory):
 
 
 def test_memory_differs_from_table_1_by_the_same_amount_for_every_model():
-    """What the paper measured is 2.41 GB more for all six models: the measuring program's, not a model's."""
-    missing = [memory * 1e9 - memory_bytes(config) for config, _, _, memory in (row.values for row in PAPER)]
+    """What the paper measured is 2.41 GB more for all six models: the measuring program's, not a
+    model's."""
+    missing = [
+        memory * 1e9 - memory_bytes(config)
+        for config, _, _, memory in (row.values for row in PAPER)
+    ]
     assert max(missing) - min(missing) < 3e6
     assert missing[0] == pytest.approx(2.407e9, rel=0.001)
 
@@ -73,13 +78,16 @@ def test_parameters_are_those_of_the_network(config):
         block.attentions["experts"].inward.numel() + block.attentions["experts"].outward.numel()
         for block in model.blocks
     )
-    assert parts["norms"] == sum(parameter.numel() for parameter in model.parameters() if parameter.ndim < 2)
+    assert parts["norms"] == sum(
+        parameter.numel() for parameter in model.parameters() if parameter.ndim < 2
+    )
     merged = model.merged()
     assert parameters(merged.config) == sum(parameter.numel() for parameter in merged.parameters())
 
 
 def grouped_product_flops(a, b, offs=None, bias=None, out_dtype=None, *, out_val=None, **_) -> int:
-    """Rows times their own matrix, or (the gradient of the weights) columns times columns: each row is used once."""
+    """Rows times their own matrix, or (the gradient of the weights) columns times columns: each row
+    is used once."""
     return 2 * a[0] * a[1] * b[-1]
 
 
@@ -93,7 +101,11 @@ def counted_flops(model: Dreamer, tokens: torch.Tensor) -> int:
         torch.ops.aten._grouped_mm: grouped_product_flops,
         torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: attention_flops,
     }
-    with ops.engine("torch"), FlopCounterMode(display=False, custom_mapping=formulas) as counter, torch.no_grad():
+    with (
+        ops.engine("torch"),
+        FlopCounterMode(display=False, custom_mapping=formulas) as counter,
+        torch.no_grad(),
+    ):
         model(tokens)
     return counter.get_total_flops()
 
@@ -103,7 +115,8 @@ def test_flops_are_those_torch_counts(config):
     tokens = torch.randint(0, config.vocabulary_size, (2, 24))
     counted = counted_flops(Dreamer(config), tokens)
     expected = flops_by_component(config, 2 * 24 - 1)  # torch counts the full square of attention
-    expected.pop("depth_attention", None)  # computed elementwise, as the depths are few: torch counts products only
+    # computed elementwise, as the depths are few: torch counts products only
+    expected.pop("depth_attention", None)
     assert counted == tokens.numel() * sum(expected.values())
 
 
@@ -121,8 +134,12 @@ def test_lengths_change_only_what_grows_with_them():
 def test_a_window_over_depth_saves_what_it_hides():
     windowed = dataclasses.replace(DR_DA, depth_window=1)
     whole, cut = flops_by_component(DR_DA), flops_by_component(windowed)
-    assert cut["depth_attention"] == whole["depth_attention"] / 2  # 1 depth instead of (1 + 2 + 3) / 3
-    assert memory_by_component(windowed)["depth_cache"] == memory_by_component(DR_DA)["depth_cache"] / 3
+    # 1 depth instead of (1 + 2 + 3) / 3
+    assert cut["depth_attention"] == whole["depth_attention"] / 2
+    assert (
+        memory_by_component(windowed)["depth_cache"]
+        == memory_by_component(DR_DA)["depth_cache"] / 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,9 +189,22 @@ def test_the_number_of_experts_is_the_nearest_and_what_is_matched_stays(baseline
 
 
 def test_sizes_that_exist_are_found_where_the_descent_passes_them():
-    """Its experts become ever smaller, as the routing of ever more of them needs FLOPs, until none is small enough."""
-    sizes = {"hidden_size": 384, "query_heads": 4, "key_value_heads": 2, "head_size": 128, "depth_head_size": 32}
-    more = {"routing_size": 128, "active_experts": 3, "experts": 16, "expert_size": 64, "vocabulary_size": 8000}
+    """Its experts become ever smaller, as the routing of ever more of them needs FLOPs, until none
+    is small enough."""
+    sizes = {
+        "hidden_size": 384,
+        "query_heads": 4,
+        "key_value_heads": 2,
+        "head_size": 128,
+        "depth_head_size": 32,
+    }
+    more = {
+        "routing_size": 128,
+        "active_experts": 3,
+        "experts": 16,
+        "expert_size": 64,
+        "vocabulary_size": 8000,
+    }
     baseline = la(5, **sizes, **more)
     found = dr_da(5, baseline=baseline)
     assert (found.expert_size, found.experts) == (16, 276)
@@ -188,27 +218,65 @@ def test_sizes_that_exist_are_found_where_the_descent_passes_them():
     ("sizes", "depth_attention", "matched"),
     [
         (
-            {"key_value_heads": 2, "head_size": 32, "active_experts": 3, "experts": 6, "expert_size": 32},
+            {
+                "key_value_heads": 2,
+                "head_size": 32,
+                "active_experts": 3,
+                "experts": 6,
+                "expert_size": 32,
+            },
             False,
             (24, 12),
         ),
-        ({"key_value_heads": 1, "head_size": 16, "depth": 3, "experts": 16, "vocabulary_size": 100}, True, (32, 81)),
+        (
+            {
+                "key_value_heads": 1,
+                "head_size": 16,
+                "depth": 3,
+                "experts": 16,
+                "vocabulary_size": 100,
+            },
+            True,
+            (32, 81),
+        ),
     ],
     ids=["FLOPs", "parameters"],
 )
 def test_of_two_sizes_that_are_equally_near_the_smaller_is_taken(sizes, depth_attention, matched):
-    common = {"depth": 2, "hidden_size": 64, "query_heads": 2, "key_value_heads": 2, "depth_head_size": 8}
-    more = {"routing_size": 32, "experts": 16, "active_experts": 2, "expert_size": 56, "vocabulary_size": 1000}
+    common = {
+        "depth": 2,
+        "hidden_size": 64,
+        "query_heads": 2,
+        "key_value_heads": 2,
+        "depth_head_size": 8,
+    }
+    more = {
+        "routing_size": 32,
+        "experts": 16,
+        "active_experts": 2,
+        "expert_size": 56,
+        "vocabulary_size": 1000,
+    }
     baseline = la(**{**common, **more, **sizes})
     found = match(baseline, variant_of(baseline, depth_attention))
     assert (found.expert_size, found.experts) == matched
-    cost, larger = (parameters, {"experts": 82}) if depth_attention else (flops_per_token, {"expert_size": 32})
-    assert cost(dataclasses.replace(found, **larger)) - cost(baseline) == cost(baseline) - cost(found)
+    cost, larger = (
+        (parameters, {"experts": 82}) if depth_attention else (flops_per_token, {"expert_size": 32})
+    )
+    assert cost(dataclasses.replace(found, **larger)) - cost(baseline) == cost(baseline) - cost(
+        found
+    )
 
 
 def test_a_size_near_in_flops_alone_is_no_match():
     """One expert of size 16 is, and seven of these have 2 % more parameters than the baseline."""
-    sizes = {"hidden_size": 16, "query_heads": 2, "key_value_heads": 1, "head_size": 32, "depth_head_size": 8}
+    sizes = {
+        "hidden_size": 16,
+        "query_heads": 2,
+        "key_value_heads": 1,
+        "head_size": 32,
+        "depth_head_size": 8,
+    }
     baseline = la(1, **sizes, active_experts=1, experts=4, expert_size=56, vocabulary_size=64)
     near = dataclasses.replace(variant_of(baseline, False), experts=7, expert_size=16)
     assert flops_per_token(near) == pytest.approx(flops_per_token(baseline), rel=0.01)
@@ -218,7 +286,12 @@ def test_a_size_near_in_flops_alone_is_no_match():
 
 def test_the_least_size_is_taken_where_it_is_half_a_step_above_the_target():
     def match_to(flops):
-        return match_fields({"size": 8}, {"flops": "size"}, {"flops": flops}, lambda has: {"flops": 10 * has["size"]})
+        return match_fields(
+            {"size": 8},
+            {"flops": "size"},
+            {"flops": flops},
+            lambda has: {"flops": 10 * has["size"]},
+        )
 
     assert match_to(5.0) == {"size": 1}
     with pytest.raises(InputError, match="even with size 1"):
@@ -231,6 +304,8 @@ def test_what_cannot_be_matched_is_refused_with_the_reason():
     with pytest.raises(InputError, match=r"even with expert_size 8 it has .* flops"):
         match(baseline, variant_of(baseline, True))
     # At depth 1 nothing is shared, every expert is active, and the shared projections come on top.
-    baseline = la(1, hidden_size=64, experts=2, active_experts=2, expert_size=256, vocabulary_size=64)
+    baseline = la(
+        1, hidden_size=64, experts=2, active_experts=2, expert_size=256, vocabulary_size=64
+    )
     with pytest.raises(InputError, match=r"even with experts 2 it has .* parameters"):
         match(baseline, variant_of(baseline, False))

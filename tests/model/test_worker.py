@@ -1,4 +1,5 @@
-"""One process does job after job, each to the bits of a process of its own, and ends as such a process does."""
+"""One process does job after job, each to the bits of a process of its own, and ends as such a
+process does."""
 
 from __future__ import annotations
 
@@ -14,12 +15,19 @@ import pytest
 
 from dreamer_study.model.checkpoints.models import newest_state
 from dreamer_study.model.training.step_log import read_record
-from tests.model.evaluation.evaluation_world import evaluated, plain_specifications, rows, write_job, write_place
+from tests.model.evaluation.evaluation_world import (
+    evaluated,
+    plain_specifications,
+    rows,
+    write_job,
+    write_place,
+)
 from tests.model.packed_folder import write_run
 from tests.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.slow
-MEASURED = ("seconds", "log_bytes", "log_sum", "tokens_per_second")  # of a state, by a clock; the log has seconds
+# of a state, by a clock; the log has seconds
+MEASURED = ("seconds", "log_bytes", "log_sum", "tokens_per_second")
 TABLES = ("evaluations", "items", "evaluation_versions")
 LA = {"recurrent": False, "depth_attention": False}
 
@@ -41,7 +49,8 @@ class Process:
         return self.popen.stdout.readline()
 
     def end(self) -> tuple[int, str, str]:
-        """Close the standard input; return the exit status and what standard output and error have had since."""
+        """Close the standard input; return the exit status and what standard output and error have
+        had since."""
         out, err = self.popen.communicate(timeout=PATIENCE_SECONDS)
         return self.popen.returncode, out, err
 
@@ -67,15 +76,25 @@ def content(folder: Path) -> dict[str, Any]:
     }
 
 
-def test_runs_in_one_process_are_those_of_processes_of_their_own(tmp_path: Path, process: Process) -> None:
-    """Train LA and DR+DA in float32 and bfloat16, with recomputed activations, and one run stopped and continued."""
+def test_runs_in_one_process_are_those_of_processes_of_their_own(
+    tmp_path: Path, process: Process
+) -> None:
+    """Train LA and DR+DA in float32 and bfloat16, with recomputed activations, and one run stopped
+    and continued."""
     kinds = {
         "la": {"model": LA},
-        "recomputed halves": {"precision": "bfloat16", "checkpointing": True, "micro_batch_tokens": 32},
+        "recomputed halves": {
+            "precision": "bfloat16",
+            "checkpointing": True,
+            "micro_batch_tokens": 32,
+        },
         "dr+da": {},
     }
     alone, asked = (
-        {kind: write_run(tmp_path, name=f"{kind}-{place}", **values) for kind, values in kinds.items()}
+        {
+            kind: write_run(tmp_path, name=f"{kind}-{place}", **values)
+            for kind, values in kinds.items()
+        }
         for place in ("alone", "asked")
     )
     for folder in alone.values():
@@ -98,7 +117,9 @@ def test_evaluations_in_one_process_are_those_of_processes_of_their_own(tmp_path
         assert process.popen.stdout.readline() == "0\n"
     process.send([str(place / "nowhere.json")], place / "nowhere.log")
     assert process.end() == (2, "", "")
-    assert (place / "nowhere.log").read_text() == f"{place / 'nowhere.json'}: there is no such job file\n"
+    assert (
+        place / "nowhere.log"
+    ).read_text() == f"{place / 'nowhere.json'}: there is no such job file\n"
     alone = evaluated(write_job(place, "alone", tasks=tasks))
     for path in asked:
         lines = path.with_suffix(".log").read_text().splitlines()
@@ -107,7 +128,9 @@ def test_evaluations_in_one_process_are_those_of_processes_of_their_own(tmp_path
             assert [rows(folder, name) for name in TABLES] == [rows(other, name) for name in TABLES]
 
 
-def test_what_nobody_expects_is_a_traceback_in_the_log_of_the_run(tmp_path: Path, process: Process) -> None:
+def test_what_nobody_expects_is_a_traceback_in_the_log_of_the_run(
+    tmp_path: Path, process: Process
+) -> None:
     process.send([1], tmp_path / "run.log")
     assert process.end() == (1, "", "")
     said = (tmp_path / "run.log").read_text()

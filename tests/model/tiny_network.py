@@ -1,4 +1,5 @@
-"""What the tests of the network share: tiny models away from their starting point, tokens, and all their gradients."""
+"""What the tests of the network share: tiny models away from their starting point, tokens, and all
+their gradients."""
 
 from __future__ import annotations
 
@@ -66,7 +67,9 @@ def counts_of(model: Dreamer) -> dict[str, Tensor]:
 
 
 def random_tokens(batch: int = 2, length: int = 11) -> Tensor:
-    return torch.randint(0, TINY.vocabulary_size, (batch, length), generator=torch.Generator().manual_seed(2))
+    return torch.randint(
+        0, TINY.vocabulary_size, (batch, length), generator=torch.Generator().manual_seed(2)
+    )
 
 
 def random_documents() -> Tensor:
@@ -87,18 +90,27 @@ def gradients(model: Dreamer, tokens: Tensor, **options) -> tuple[Tensor, dict[s
     model.zero_grad()
     logits = model(tokens, **options)
     (F.cross_entropy(logits.flatten(0, 1), tokens.flatten()) + logits.square().mean()).backward()
-    return logits.detach(), {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    return logits.detach(), {
+        name: parameter.grad.clone() for name, parameter in model.named_parameters()
+    }
 
 
-def assert_same_gradients(one: tuple[Tensor, dict[str, Tensor]], other: tuple[Tensor, dict[str, Tensor]], **tolerance):
+def assert_same_gradients(
+    one: tuple[Tensor, dict[str, Tensor]], other: tuple[Tensor, dict[str, Tensor]], **tolerance
+):
     torch.testing.assert_close(one[0], other[0], **tolerance)
     assert one[1].keys() == other[1].keys()
     for name in one[1]:
-        torch.testing.assert_close(one[1][name], other[1][name], **tolerance, msg=lambda text, n=name: f"{n}: {text}")
+        torch.testing.assert_close(
+            one[1][name], other[1][name], **tolerance, msg=lambda text, n=name: f"{n}: {text}"
+        )
 
 
-def assert_near(narrow: tuple[Tensor, dict[str, Tensor]], exact: tuple[Tensor, dict[str, Tensor]]) -> None:
-    """Where two scores are nearly equal bfloat16 may choose another expert: single tokens may differ, most must not."""
+def assert_near(
+    narrow: tuple[Tensor, dict[str, Tensor]], exact: tuple[Tensor, dict[str, Tensor]]
+) -> None:
+    """Where two scores are nearly equal bfloat16 may choose another expert: single tokens may
+    differ, most must not."""
     error = (narrow[0].float() - exact[0].float()).abs().amax(dim=-1).flatten()
     assert (error / exact[0].float().abs().amax(dim=-1).flatten()).median() < 0.05
     gradients = (each[1]["embedding"].float().flatten() for each in (narrow, exact))

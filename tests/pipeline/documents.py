@@ -13,7 +13,8 @@ from dreamer_study.pipeline.storage.documents import SCHEMA, DocumentWriter, rea
 
 
 def table(texts: Iterable[tuple[str | None, ...]], source: str = "s", first: int = 0) -> pa.Table:
-    """Documents of one source from (question, response) or (question, response, answer), numbered from `first` on."""
+    """Documents of one source from (question, response) or (question, response, answer), numbered
+    from `first` on."""
     rows = [
         {
             "id": f"{source}/{i}",

@@ -21,12 +21,17 @@ from dreamer_study.pipeline.storage.documents import DocumentWriter, read_docume
 from dreamer_study.pipeline.traces.strip_source import strip_traces
 from tests.pipeline.documents import read, table, write
 
-OFF = CleanSettings(**{name: False if value is True else None for name, value in vars(CleanSettings()).items()})
+OFF = CleanSettings(
+    **{name: False if value is True else None for name, value in vars(CleanSettings()).items()}
+)
 
 
 def run(folder, responses, settings=None, questions=None):
     """Responses kept, (reason, response) of those dropped, and the counts of mended documents."""
-    write(folder / "in", table(zip(questions or ["What is it?"] * len(responses), responses, strict=True)))
+    write(
+        folder / "in",
+        table(zip(questions or ["What is it?"] * len(responses), responses, strict=True)),
+    )
     result = clean(folder / "in", folder / "out", settings)
     kept = [row["response"] for row in read(folder / "out")]
     dropped = [(row["reason"], row["response"]) for row in read(folder / "out", "dropped")]
@@ -42,7 +47,8 @@ MATHEMATICS = [
     "решение: x = 2",
     "答案是二",
     "x" * 999,
-    " ".join(f"word {i}" for i in range(300)) + "\ufffd",  # one broken character in a long text is forgiven
+    # one broken character in a long text is forgiven
+    " ".join(f"word {i}" for i in range(300)) + "\ufffd",
 ]
 
 
@@ -82,10 +88,16 @@ def test_bounds_on_questions_spare_plain_text(tmp_path):
     questions = ["", "a?", "x " * 20_000, "fine?", "\u200b"]
     kept, dropped, _ = run(tmp_path, ["text", "b", "c", "d\x0c\x0bd", "e"], questions=questions)
     assert kept == ["text", "d\n\nd"]
-    assert dropped == [("question too short", "b"), ("question too long", "c"), ("question too short", "e")]
+    assert dropped == [
+        ("question too short", "b"),
+        ("question too long", "c"),
+        ("question too short", "e"),
+    ]
 
 
-texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), min_size=1, max_size=6)
+texts = st.lists(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=20), min_size=1, max_size=6
+)
 
 
 @settings(max_examples=40)
@@ -96,14 +108,18 @@ def test_vectorised_rules_agree_with_pythons_own(tmp_path_factory, responses):
     kept, dropped, _ = run(folder, responses, rules, [""] * len(responses))
 
     def longest(text):
-        return max(map(len, "".join(c if "!" <= c <= "~" else " " for c in text).split()), default=0)
+        return max(
+            map(len, "".join(c if "!" <= c <= "~" else " " for c in text).split()), default=0
+        )
 
     composed = [unicodedata.normalize("NFC", text).strip() for text in responses]
     assert kept == [text for text in composed if longest(text) <= 3]
     assert len(kept) + len(dropped) == len(responses)
 
 
-@pytest.mark.parametrize("bad", [{"mojibake": 2}, {"letters": -0.1}, {"longest_run": -1}, {"shortest_question": -5}])
+@pytest.mark.parametrize(
+    "bad", [{"mojibake": 2}, {"letters": -0.1}, {"longest_run": -1}, {"shortest_question": -5}]
+)
 def test_bad_settings_are_refused(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         CleanSettings(**bad)
@@ -111,10 +127,16 @@ def test_bad_settings_are_refused(bad):
 
 def test_a_response_that_loops_at_its_end_is_dropped(tmp_path):
     loops = ["We begin. " + "We add 3 and 4 to get 7. " * 80, "So we have $" + "\\right) " * 300]
-    steps = " ".join(f"Step {i}: {i} times {i + 7} is {i * (i + 7)}, so add {i * i} to it." for i in range(60))
+    steps = " ".join(
+        f"Step {i}: {i} times {i + 7} is {i * (i + 7)}, so add {i * i} to it." for i in range(60)
+    )
     short = "na " * 300
     kept, dropped, _ = run(tmp_path / "on", [*loops, steps, short])
-    assert (kept, {reason for reason, _ in dropped}, len(dropped)) == ([steps, short.strip()], {"looping text"}, 2)
+    assert (kept, {reason for reason, _ in dropped}, len(dropped)) == (
+        [steps, short.strip()],
+        {"looping text"},
+        2,
+    )
     assert run(tmp_path / "off", [*loops, steps, short], OFF)[0] == [*loops, steps, short]
 
 
@@ -135,7 +157,10 @@ def files(tmp_path: Path) -> list[Path]:
     paths = []
     for number in range(FILES):
         rows = [
-            {"q": f"question {number} {i}", "r": f"<think>so</think>\u200bIt is {i}." if i % 5 else ""}
+            {
+                "q": f"question {number} {i}",
+                "r": f"<think>so</think>\u200bIt is {i}." if i % 5 else "",
+            }
             for i in range(50)
         ]
         paths.append(tmp_path / f"train-{number}.jsonl")
@@ -154,7 +179,9 @@ def stage(name: str, files: list[Path], folder: Path) -> Callable[..., dict[str,
 
 
 @pytest.mark.parametrize("name", ["read", "traces", "clean"])
-def test_an_interrupted_stage_goes_on_where_it_was(name: str, files: list[Path], tmp_path: Path) -> None:
+def test_an_interrupted_stage_goes_on_where_it_was(
+    name: str, files: list[Path], tmp_path: Path
+) -> None:
     work = stage(name, files, tmp_path)
     whole = work(tmp_path / "whole")
 
@@ -165,12 +192,15 @@ def test_an_interrupted_stage_goes_on_where_it_was(name: str, files: list[Path],
     output = tmp_path / "half"
     with pytest.raises(Killed):
         work(output, progress=until_half)
-    first = sorted([*shards(output), *shards(output, "dropped")])[0]  # is complete, and stays the very file
+    # is complete, and stays the very file
+    first = sorted([*shards(output), *shards(output, "dropped")])[0]
     before = first.stat().st_ino
     assert work(output) == whole
     assert first.stat().st_ino == before
     assert written(output) == written(tmp_path / "whole")
-    names = [path.relative_to(tmp_path / "whole") for path in sorted((tmp_path / "whole").rglob("*"))]
+    names = [
+        path.relative_to(tmp_path / "whole") for path in sorted((tmp_path / "whole").rglob("*"))
+    ]
     assert names == [path.relative_to(output) for path in sorted(output.rglob("*"))]
 
 
@@ -187,7 +217,9 @@ def test_parts_of_other_files_are_not_used(files: list[Path], tmp_path: Path) ->
 
 
 ROOT = Path(dreamer_study.pipeline.__path__[0])
-MODULES = [path.relative_to(ROOT) for path in sorted(ROOT.rglob("*.py")) if "\n>>> " in path.read_text()]
+MODULES = [
+    path.relative_to(ROOT) for path in sorted(ROOT.rglob("*.py")) if "\n>>> " in path.read_text()
+]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=str)

@@ -21,9 +21,17 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.waiting import until
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 START = 60  # seconds
-ARGUMENTS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-port=0")
+ARGUMENTS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--hide-scrollbars",
+    "--remote-debugging-port=0",
+)
 
 
 class Browser:
@@ -35,7 +43,9 @@ class Browser:
         self.number = 0
         self.session: str | None = None
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.session = self.send("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.send(f"{domain}.enable")
         self.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(downloads))
@@ -44,7 +54,9 @@ class Browser:
         """Send a command and wait for its result."""
         self.number += 1
         command = {"id": self.number, "method": method, "params": parameters}
-        self.connection.send(json.dumps(command | ({"sessionId": self.session} if self.session else {})))
+        self.connection.send(
+            json.dumps(command | ({"sessionId": self.session} if self.session else {}))
+        )
         while True:
             message = json.loads(self.connection.recv(timeout=START))
             if message.get("id") != self.number:
@@ -56,9 +68,13 @@ class Browser:
 
     def run(self, expression: str) -> Any:
         """Evaluate JavaScript, wait for a promise, and return the value."""
-        result = self.send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        result = self.send(
+            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
+        )
         if "exceptionDetails" in result:
-            raise RuntimeError(result["exceptionDetails"].get("exception", {}).get("description", "failed"))
+            raise RuntimeError(
+                result["exceptionDetails"].get("exception", {}).get("description", "failed")
+            )
         return result["result"].get("value")
 
     def wait(self, expression: str, seconds: float = START) -> None:
@@ -72,22 +88,32 @@ class Browser:
     def size(self, width: int, height: int, *, phone: bool = False, ratio: float = 1) -> None:
         """Make the window so many CSS pixels large."""
         self.send(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=ratio, mobile=phone
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=ratio,
+            mobile=phone,
         )
 
     def colours(self, scheme: str) -> None:
         """Prefer `light` or `dark` colours."""
-        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.send(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
 
     def open(self, address: str) -> None:
         """Open a page, and wait until its drawings near the view are live."""
         self.events.clear()
         self.send("Page.navigate", url=address)
-        self.wait("document.readyState === 'complete' && !document.querySelector('.toolbar')?.hidden")
+        self.wait(
+            "document.readyState === 'complete' && !document.querySelector('.toolbar')?.hidden"
+        )
         self.settle()
 
     def settle(self) -> None:
-        """Wait until every figure near the view is drawn as chosen: the page learns in a frame what is near."""
+        """Wait until every figure near the view is drawn as chosen: the page learns in a frame what
+        is near."""
         self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         self.wait("document.documentElement.dataset.drawing === 'no'")
 
@@ -113,12 +139,16 @@ def browser() -> Iterator[Browser]:
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         profile, downloads = Path(folder, "profile"), Path(folder, "downloads")
         downloads.mkdir()
-        process = subprocess.Popen([CHROMIUM, *ARGUMENTS, f"--user-data-dir={profile}"], stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [CHROMIUM, *ARGUMENTS, f"--user-data-dir={profile}"], stderr=subprocess.DEVNULL
+        )
         try:
             told = profile / "DevToolsActivePort"  # with Chromium's port and address
             until(lambda: told.exists() and told.read_text().count("\n") == 1, process)
             port, path = told.read_text().split("\n")
-            with connect(f"ws://127.0.0.1:{port}{path}", max_size=None, compression=None) as connection:
+            with connect(
+                f"ws://127.0.0.1:{port}{path}", max_size=None, compression=None
+            ) as connection:
                 yield Browser(connection, downloads)
         finally:
             process.terminate()

@@ -13,8 +13,11 @@ from dreamer_study.sql import results
 PLACES = {"LA": 1, "DR": 2, "DR+DA": 3}  # LA is the baseline
 
 
-def enter(sql, curves, *, study="s", depth=4, metric="exact_match", items=None, chance=None, seed=None):
-    """Enter curves {variant: {task: {tokens: accuracy}}}, one model and one run for each variant."""
+def enter(
+    sql, curves, *, study="s", depth=4, metric="exact_match", items=None, chance=None, seed=None
+):
+    """Enter curves {variant: {task: {tokens: accuracy}}}, one model and one run for each
+    variant."""
     for variant, tasks in curves.items():
         run = f"{study}-{depth}-{variant}-{seed}"
         sql.execute(
@@ -25,10 +28,16 @@ def enter(sql, curves, *, study="s", depth=4, metric="exact_match", items=None, 
             "insert into runs (run_id, study_id, model_id, seed) values (?, ?, ?, ?)",
             [run, study, f"{variant}-{depth}", seed],
         )
-        rows = [(run, t, task, metric, v, items, chance) for task, curve in tasks.items() for t, v in curve.items()]
+        rows = [
+            (run, t, task, metric, v, items, chance)
+            for task, curve in tasks.items()
+            for t, v in curve.items()
+        ]
         if rows:
             columns = "run_id, tokens, task, metric, value, items, chance"
-            sql.executemany(f"insert into evaluations ({columns}) values (?, ?, ?, ?, ?, ?, ?)", rows)
+            sql.executemany(
+                f"insert into evaluations ({columns}) values (?, ?, ?, ?, ?, ?, ?)", rows
+            )
 
 
 def put(sql, table, rows):
@@ -38,7 +47,8 @@ def put(sql, table, rows):
 
 
 class Crossing(NamedTuple):
-    """A factor by the paper's rule: the baseline's best and its tokens, the variant's tokens, the factor, its bound."""
+    """A factor by the paper's rule: the baseline's best and its tokens, the variant's tokens, the
+    factor, its bound."""
 
     goal: float | None
     goal_tokens: int | None
@@ -62,20 +72,37 @@ def pair(sql, baseline, variant, **options):
 
 
 def enter_scores(path, curves, *, study="s", seed=0, chance=None, item_ids=None):
-    """Enter {variant: {task: {tokens: scores of the items}}} with every item, one run of depth 4 for each variant."""
+    """Enter {variant: {task: {tokens: scores of the items}}} with every item, one run of depth 4
+    for each variant."""
     tables = {"models": [], "runs": [], "evaluations": [], "items": []}
     for variant, tasks in curves.items():
         run = f"{study}-{variant}-{seed}"
-        model = {"study_id": study, "model_id": variant, "variant": variant, "depth": 4, "place": PLACES.get(variant)}
+        model = {
+            "study_id": study,
+            "model_id": variant,
+            "variant": variant,
+            "depth": 4,
+            "place": PLACES.get(variant),
+        }
         tables["models"].append(model)
         tables["runs"].append({"study_id": study, "run_id": run, "model_id": variant, "seed": seed})
         for task, checkpoints in tasks.items():
             for tokens, scores in checkpoints.items():
-                place = {"run_id": run, "tokens": tokens, "task": task, "metric": "acc", "filter": "none"}
+                place = {
+                    "run_id": run,
+                    "tokens": tokens,
+                    "task": task,
+                    "metric": "acc",
+                    "filter": "none",
+                }
                 value = {"value": float(np.mean(scores)), "items": len(scores), "chance": chance}
                 tables["evaluations"].append({**place, **value})
-                names = [f"{task}/{n}" for n in range(len(scores))] if item_ids is None else item_ids
-                frame = pd.DataFrame({**place, "item_id": names, "value": np.asarray(scores, float)})
+                names = (
+                    [f"{task}/{n}" for n in range(len(scores))] if item_ids is None else item_ids
+                )
+                frame = pd.DataFrame(
+                    {**place, "item_id": names, "value": np.asarray(scores, float)}
+                )
                 tables["items"].append(pa.Table.from_pandas(frame))
     items = tables.pop("items")
     entered = {name: pa.Table.from_pylist(rows) for name, rows in tables.items()}
@@ -90,7 +117,9 @@ def rows(*given):
 
 
 def items(count, value=1.0, **changed):
-    return rows(*({**ITEM, "item_id": f"leaf/{n}", "value": value, **changed} for n in range(count)))
+    return rows(
+        *({**ITEM, "item_id": f"leaf/{n}", "value": value, **changed} for n in range(count))
+    )
 
 
 def count(path, table):

@@ -1,4 +1,5 @@
-"""Results files for the tests: one for a module, emptied before each test, and one for each test."""
+"""Results files for the tests: one for a module, emptied before each test, and one for each
+test."""
 
 from __future__ import annotations
 

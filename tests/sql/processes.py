@@ -1,4 +1,5 @@
-"""Real processes for the tests: programs given as text, and a user's shell that holds a results file open."""
+"""Real processes for the tests: programs given as text, and a user's shell that holds a results
+file open."""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ from tests.waiting import until
 
 PROJECT = Path(__file__).resolve().parents[2]
 
-# A user's shell: it opens the results file, shows a table, and closes the file when told. A shell that writes also
-# enters a row. The prefix `duckdb:` keeps the rows of other processes, as `sql.connection._open` says.
+# A user's shell: it opens the results file, shows a table, and closes the file when told. A shell
+# that writes also enters a row. The prefix `duckdb:` keeps the rows of other processes, as
+# `sql.connection._open` says.
 SHELL = """
     import sys
     import duckdb
@@ -59,13 +61,18 @@ def shell(path: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @contextmanager
-def stopped_while_opening(path: Path, program: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """Start a process, stop the process where it first opens a file for writing, and continue it after the block.
+def stopped_while_opening(
+    path: Path, program: str, *arguments: object
+) -> Iterator[subprocess.Popen[str]]:
+    """Start a process, stop the process where it first opens a file for writing, and continue it
+    after the block.
 
-    Linux holds up a process that opens a file for writing while another has a lease on it, and signals the holder.
+    Linux holds up a process that opens a file for writing while another has a lease on it, and
+    signals the holder.
     """
     with path.open() as file:
-        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # which is ignored; the usual signal ends a process
+        # which is ignored; the usual signal ends a process
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)
         try:
             fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         except OSError as error:

@@ -20,19 +20,24 @@ from tests.full_disk import no_space
 from tests.sql.by_hand import count, items, one_line, rows
 from tests.sql.processes import shell
 
-# Opening --------------------------------------------------------------------------------------------------------------
+# Opening
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_writer_creates_the_file_for_older_shells_too(new_path):
     with results.connect(new_path) as connection:
-        version = connection.execute("select tags from duckdb_databases() where path is not null").fetchall()[0][0]
+        version = connection.execute(
+            "select tags from duckdb_databases() where path is not null"
+        ).fetchall()[0][0]
     assert version["storage_version"].startswith("v1.2")
 
 
 def test_views_are_stored_in_a_form_that_older_shells_read(path):
     with results.connect(path) as connection:
         stored = connection.execute("select sql from duckdb_views() where not internal").fetchall()
-        stored += connection.execute("select macro_definition from duckdb_functions() where not internal").fetchall()
+        stored += connection.execute(
+            "select macro_definition from duckdb_functions() where not internal"
+        ).fetchall()
     assert len(stored) >= len(views()) > 40
     assert not [
         text for (text,) in stored if re.search(r'\bif"?\(', text)
@@ -60,13 +65,19 @@ def test_a_corrupt_file_is_told_with_the_way_out_whatever_meets_the_damage(path)
     content, told = bytearray(path.read_bytes()), []
     for place in range(12_288 + 100, len(content), 262_144):  # in every block behind the headers
         path.write_bytes(bytes([*content[:place], content[place] ^ 1, *content[place + 1 :]]))
-        for meets in (lambda: results.query(path, "from items"), lambda: results.ingest(path, {"items": items(3)})):
+        for meets in (
+            lambda: results.query(path, "from items"),
+            lambda: results.ingest(path, {"items": items(3)}),
+        ):
             try:
                 meets()
             except InputError as error:
                 told.append(str(error))
     assert told
-    assert all("remove the study's results.duckdb" in line or "dreamer verify STUDY --repair" in line for line in told)
+    assert all(
+        "remove the study's results.duckdb" in line or "dreamer verify STUDY --repair" in line
+        for line in told
+    )
 
 
 def test_tables_that_are_not_ours_are_refused(new_path):
@@ -75,7 +86,9 @@ def test_tables_that_are_not_ours_are_refused(new_path):
         connection.execute("create table runs (name varchar)")
     before = new_path.read_bytes()
     for read_only in (True, False):
-        with pytest.raises(InputError, match="a database of other tables, not a results file") as error:
+        with pytest.raises(
+            InputError, match="a database of other tables, not a results file"
+        ) as error:
             results.connect(new_path, read_only=read_only)
         one_line(error)
     assert new_path.read_bytes() == before
@@ -89,13 +102,15 @@ def test_a_second_opening_keeps_rows_and_declarations(path):
         connection.execute("create or replace view data_efficiency as select 1 as old")
     with results.connect(path) as connection:
         assert "factor" in connection.table("data_efficiency").columns
-        assert connection.execute("select filter from benchmarks where task = 'gsm8k'").fetchall() == [
-            ("strict-match",)
-        ]
+        assert connection.execute(
+            "select filter from benchmarks where task = 'gsm8k'"
+        ).fetchall() == [("strict-match",)]
         assert connection.execute("select study_id from studies").fetchall() == [("s",)]
 
 
-def test_a_file_from_before_a_table_is_read_by_views_of_this_program_and_gets_the_table_from_a_writer(path):
+def test_a_file_from_before_a_table_is_read_by_views_of_this_program_and_gets_the_table_from_a_writer(
+    path,
+):
     with results.connect(path) as connection:
         connection.execute("update schema_version set digest = 'older views'")
         connection.execute("create or replace view funnel as select 1 as old")
@@ -166,13 +181,16 @@ def test_a_file_that_this_process_has_attached_is_no_damaged_one(path):
             results.connect(path)
 
 
-# Strangers ------------------------------------------------------------------------------------------------------------
+# Strangers
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_file_whose_first_writer_was_killed_is_opened(tmp_path, read_only):
     path = tmp_path / "it's.duckdb"
-    killed = "import os, sys; from sql.results import connect; made = connect(sys.argv[1]); os._exit(0)"
+    killed = (
+        "import os, sys; from sql.results import connect; made = connect(sys.argv[1]); os._exit(0)"
+    )
     subprocess.run([sys.executable, "-c", killed, path], check=True)
     assert path.with_name(f"{path.name}.wal").exists()
     with results.connect(path, read_only=read_only) as connection:
@@ -194,10 +212,14 @@ def test_the_sql_of_a_strangers_file_reaches_no_other_file(path, tmp_path, reach
     with duckdb.connect(str(path)) as connection:  # the digest of the views stays as it was
         if hidden_in == "view":
             connection.execute("alter table studies rename to kept")
-            connection.execute(f"create view studies as select study_id, ({reaches}) as name from kept")
+            connection.execute(
+                f"create view studies as select study_id, ({reaches}) as name from kept"
+            )
         else:  # in the place of a function that every opening calls
             tables = "select 'schema_version' as table_name, 'internal' as schema_name"
-            connection.execute(f"create macro duckdb_tables() as table {tables} union all select ({reaches}), 'main'")
+            connection.execute(
+                f"create macro duckdb_tables() as table {tables} union all select ({reaches}), 'main'"
+            )
 
     def ask_twice() -> pd.DataFrame:
         with results.connect(path, read_only=True) as connection:
@@ -218,7 +240,8 @@ def test_the_sql_of_a_strangers_file_reaches_no_other_file(path, tmp_path, reach
     assert (tmp_path / "mine.json").read_text() == "mine"
 
 
-# Other processes ------------------------------------------------------------------------------------------------------
+# Other processes
+# ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("mode", "read_only"), [("read-only", False), ("read-write", True)])

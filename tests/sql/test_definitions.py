@@ -1,4 +1,5 @@
-"""Tables, views and macros as SQL defines them; views that are kept; results files and who may not read them."""
+"""Tables, views and macros as SQL defines them; views that are kept; results files and who may not
+read them."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ from tests.sql.by_hand import one_line
 
 
 def test_a_query_that_is_refused_says_why_on_one_line(path):
-    for sql, said in (("selct 1", "syntax error"), ("from data_eficiency", 'Did you mean "data_efficiency"')):
+    for sql, said in (
+        ("selct 1", "syntax error"),
+        ("from data_eficiency", 'Did you mean "data_efficiency"'),
+    ):
         with pytest.raises(InputError, match=said) as error:
             results.query(path, sql)
         one_line(error)
@@ -69,7 +73,9 @@ def test_every_file_is_run_once_tables_first():
 
 
 def test_no_view_or_macro_names_a_variant():
-    named = [name for name in BUILT if re.search(r"'(LA|DR|DR\+DA)'", re.sub(r"--.*", "", TEXTS[name]))]
+    named = [
+        name for name in BUILT if re.search(r"'(LA|DR|DR\+DA)'", re.sub(r"--.*", "", TEXTS[name]))
+    ]
     assert named == []
 
 
@@ -98,7 +104,11 @@ def test_what_users_query_is_little_and_has_a_comment_on_every_column(sql):
 def test_a_name_that_means_several_things_is_said_in_each_table_and_view(sql):
     own = {(name, column) for _, name, column, _ in comments(TEXTS) if column}
     columns = "select table_name, column_name from duckdb_columns() where schema_name = 'main' and not internal"
-    places = [place for place in sql.execute(columns).fetchall() if place[1] in ("bound", "chance", "metric")]
+    places = [
+        place
+        for place in sql.execute(columns).fetchall()
+        if place[1] in ("bound", "chance", "metric")
+    ]
     assert len(places) > 20
     assert [place for place in places if place not in own] == []
 
@@ -106,7 +116,11 @@ def test_a_name_that_means_several_things_is_said_in_each_table_and_view(sql):
 def test_a_comment_is_what_is_said_beside_the_definition():
     text = "-- One row: a b.\ncreate or replace view b as\nwith c as (\n    select x -- not of b\n)\n\nselect\n"
     text += "    y, z,\n    c.x, -- a number\n    sum(y) as s -- of y\nfrom c;\n"
-    of_view = [("view", "b", None, "a b."), ("view", "b", "x", "a number"), ("view", "b", "s", "of y")]
+    of_view = [
+        ("view", "b", None, "a b."),
+        ("view", "b", "x", "a number"),
+        ("view", "b", "s", "of y"),
+    ]
     table = "create table if not exists t ( -- One row: a t.\n    u bigint check (u > 0), -- one\n    v date\n);\n"
     of_table = [("table", "t", None, "a t."), ("table", "t", "u", "one")]
     assert list(comments({"b": text, "t": table})) == [*of_view, *of_table]

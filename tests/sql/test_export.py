@@ -24,8 +24,18 @@ from tests.sql.empty import empty_file
 def path(tmp_path):
     file = empty_file(tmp_path / "results.duckdb")
     run = {"study_id": "s", "run_id": "r", "model_id": "LA"}
-    evaluation = {"run_id": "r", "tokens": 10, "task": "t", "metric": "acc", "filter": "none", "value": 0.5}
-    results.ingest(file, {"runs": pa.Table.from_pylist([run]), "evaluations": pa.Table.from_pylist([evaluation])})
+    evaluation = {
+        "run_id": "r",
+        "tokens": 10,
+        "task": "t",
+        "metric": "acc",
+        "filter": "none",
+        "value": 0.5,
+    }
+    results.ingest(
+        file,
+        {"runs": pa.Table.from_pylist([run]), "evaluations": pa.Table.from_pylist([evaluation])},
+    )
     return file
 
 
@@ -38,18 +48,28 @@ def test_every_table_and_view_is_written_and_reads_back(path, tmp_path, format):
     assert {file.stem for file in files} == set(results.query(path, shown)["table_name"])
     read = f"from read_{format}(?)"
     row = duckdb.execute(read, [str(folder / f"data_efficiency.{format}")]).df().iloc[0]
-    assert (row["variant"], row["task"], row["factor"], row["bound"]) == ("LA", "t", 1.0, "at least")
+    assert (row["variant"], row["task"], row["factor"], row["bound"]) == (
+        "LA",
+        "t",
+        1.0,
+        "at least",
+    )
     assert len(duckdb.execute(read, [str(folder / f"items.{format}")]).df()) == 0
 
 
 def test_no_cell_of_csv_is_run_by_a_spreadsheet(path, tmp_path):
     run, kept = ["=1+1", "+x", "-x", "@x", "\tx", "\r=x", "-1\n"], ["+1", "-.5", "-1e-3", "a=1", ""]
     with duckdb.connect(str(path)) as connection:
-        connection.from_arrow(pa.table({"a text": [*run, *kept], "number": [-1.5] * 12})).create("cells")
+        connection.from_arrow(pa.table({"a text": [*run, *kept], "number": [-1.5] * 12})).create(
+            "cells"
+        )
     export(path, tmp_path / "export", format="csv")
     with (tmp_path / "export" / "cells.csv").open(newline="") as file:
         rows = list(csv.reader(file))
-    assert rows == [["a text", "number"], *([text, "-1.5"] for text in [*(f"'{text}" for text in run), *kept])]
+    assert rows == [
+        ["a text", "number"],
+        *([text, "-1.5"] for text in [*(f"'{text}" for text in run), *kept]),
+    ]
 
 
 @pytest.mark.slow
@@ -72,7 +92,9 @@ def test_what_cannot_be_written_is_named_and_leaves_nothing(path, tmp_path):
         connection.execute('create view "my view" as select 1 as a')
     assert (tmp_path / "export" / "my view.parquet") in export(path, tmp_path / "export")
     with duckdb.connect(str(path)) as connection:
-        connection.execute(f"create or replace view \"my view\" as from read_csv('{tmp_path / 'mine.csv'}')")
+        connection.execute(
+            f"create or replace view \"my view\" as from read_csv('{tmp_path / 'mine.csv'}')"
+        )
     (tmp_path / "mine.csv").unlink()
     for folder in ("export", "new"):
         with pytest.raises(InputError, match="my view cannot be exported"):
@@ -85,7 +107,9 @@ def test_a_copy_afresh_holds_nothing_that_was_deleted(path, tmp_path):
     with results.connect(path) as connection:
         for study, config in (("old", "unpublished"), ("new", None)):
             connection.execute("delete from studies")
-            connection.execute("insert into studies (study_id, config) values (?, ?)", [study, config])
+            connection.execute(
+                "insert into studies (study_id, config) values (?, ?)", [study, config]
+            )
             connection.execute("checkpoint")
     assert b"unpublished" in path.read_bytes()
     copy_afresh(path, copy := tmp_path / "it's here.duckdb")
@@ -95,7 +119,9 @@ def test_a_copy_afresh_holds_nothing_that_was_deleted(path, tmp_path):
     for asks in ("from runs", "from token_accuracy", "from mean_factors", told, kept):
         assert results.query(copy, asks).equals(results.query(path, asks))
     with results.connect(copy) as connection:
-        version = connection.execute("select tags from duckdb_databases() where path is not null").fetchall()[0][0]
+        version = connection.execute(
+            "select tags from duckdb_databases() where path is not null"
+        ).fetchall()[0][0]
     assert version["storage_version"].startswith("v1.2")
 
 
@@ -108,7 +134,8 @@ def test_folders_with_other_files_are_left_alone(path, tmp_path):
     with pytest.raises(InputError, match="is a file"):
         export(path, folder / "thesis.txt")
     assert (folder / "thesis.txt").read_text() == "years of work"
-    (folder / "thesis.txt").rename(folder / "items.csv")  # a name that an export has too, but nobody's export
+    # a name that an export has too, but nobody's export
+    (folder / "thesis.txt").rename(folder / "items.csv")
     with pytest.raises(InputError, match=r"mine holds other files \(items.csv\)"):
         export(path, folder)
     (folder / "items.csv").unlink()
@@ -161,11 +188,14 @@ def test_every_question_has_an_answer(database):
 
 
 def answer(database, number):
-    return results.query(database, QUERY.findall(PAGE.read_text())[number])  # the first lists what there is
+    # the first lists what there is
+    return results.query(database, QUERY.findall(PAGE.read_text())[number])
 
 
 def test_items_that_one_model_solves_are_counted_over_all_pairs_of_seeds(database):
-    solved = results.query(database, f"from items join runs using (run_id) where items.tokens = {POINTS[-1]}")
+    solved = results.query(
+        database, f"from items join runs using (run_id) where items.tokens = {POINTS[-1]}"
+    )
     found = answer(database, 7)
     assert list(zip(found["variant"], found["task"], found["items"], strict=True)) == [
         ("DR", task, ITEMS) for task in TASKS
@@ -185,9 +215,16 @@ def test_items_that_one_model_solves_are_counted_over_all_pairs_of_seeds(databas
 
 def test_the_use_of_experts_has_a_row_for_each_model_and_depth(database):
     found = answer(database, 11)
-    assert list(zip(found["variant"], found["depth"], strict=True)) == [("DR", 1), ("DR", 2), ("LA", 1), ("LA", 2)]
+    assert list(zip(found["variant"], found["depth"], strict=True)) == [
+        ("DR", 1),
+        ("DR", 2),
+        ("LA", 1),
+        ("LA", 2),
+    ]
     layered = "select avg(gini) as mean from expert_gini where depth is null and variant = 'LA'"
-    assert found["gini_of_the_model"].iloc[-1] == pytest.approx(results.query(database, layered)["mean"][0])
+    assert found["gini_of_the_model"].iloc[-1] == pytest.approx(
+        results.query(database, layered)["mean"][0]
+    )
     assert found["gini_of_the_model"].iloc[0] == 0
 
 

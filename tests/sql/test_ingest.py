@@ -32,42 +32,66 @@ def test_entering_twice_changes_nothing(path, tmp_path):
         "studies": rows({"study_id": "s", "name": "first", "created_at": "2026-01-01 12:00:00"}),
         "evaluations": rows({**ITEM, "value": 0.5}),
         "items": [tmp_path / "items.parquet"],
-        "curation": rows({"study_id": "s", "source": "a", "stage": "clean", "reason": "kept", "tokens": None}),
+        "curation": rows(
+            {"study_id": "s", "source": "a", "stage": "clean", "reason": "kept", "tokens": None}
+        ),
     }
     for _ in range(2):
-        assert results.ingest(path, tables) == {"studies": 1, "evaluations": 1, "items": 5, "curation": 1}
+        assert results.ingest(path, tables) == {
+            "studies": 1,
+            "evaluations": 1,
+            "items": 5,
+            "curation": 1,
+        }
         assert [count(path, table) for table in tables] == [1, 1, 5, 1]
 
 
 def test_a_row_entered_again_replaces_only_the_columns_given(path):
-    results.ingest(path, {"runs": rows({"study_id": "s", "run_id": "r", "seed": 3, "status": "running"})})
+    results.ingest(
+        path, {"runs": rows({"study_id": "s", "run_id": "r", "seed": 3, "status": "running"})}
+    )
     results.ingest(path, {"runs": rows({"run_id": "r", "study_id": "s", "status": "complete"})})
     assert results.query(path, "select seed, status from runs").values.tolist() == [[3, "complete"]]
 
 
 def test_of_several_rows_with_one_key_the_last_counts(path, tmp_path):
     for name, loss in (("b", 2.0), ("a", 1.0)):
-        pq.write_table(rows({"run_id": "r", "step": 1, "tokens": 5, "loss": loss}), tmp_path / f"{name}.parquet")
+        pq.write_table(
+            rows({"run_id": "r", "step": 1, "tokens": 5, "loss": loss}),
+            tmp_path / f"{name}.parquet",
+        )
     results.ingest(path, {"steps": [tmp_path / "b.parquet", tmp_path / "a.parquet"]})
     assert results.query(path, "select loss from steps")["loss"].tolist() == [1.0]
 
 
 def test_items_replace_those_of_their_evaluation_and_no_others(path):
-    results.ingest(path, {"items": pa.concat_tables([items(5), items(4, tokens=20), items(3, metric="acc_norm")])})
+    results.ingest(
+        path,
+        {"items": pa.concat_tables([items(5), items(4, tokens=20), items(3, metric="acc_norm")])},
+    )
     results.ingest(path, {"items": items(2, 0.0)})
-    left = results.query(path, "select tokens, metric, count(*) as n from items group by all order by all")
+    left = results.query(
+        path, "select tokens, metric, count(*) as n from items group by all order by all"
+    )
     assert left.values.tolist() == [[10, "acc", 2], [10, "acc_norm", 3], [20, "acc", 4]]
 
 
 def test_nothing_to_enter_is_fine(path):
-    assert results.ingest(path, {"items": [], "studies": pa.Table.from_pylist([])}) == {"items": 0, "studies": 0}
+    assert results.ingest(path, {"items": [], "studies": pa.Table.from_pylist([])}) == {
+        "items": 0,
+        "studies": 0,
+    }
 
 
 @pytest.mark.parametrize(
     ("table", "given", "said"),
     [
         ("evaluation", {"run_id": "r"}, 'evaluation: rows refused: .*Did you mean "evaluations"'),
-        ("studies", {"study_id": "s", "nam": "x"}, 'studies: rows refused: .*"nam" not found.*"name"'),
+        (
+            "studies",
+            {"study_id": "s", "nam": "x"},
+            'studies: rows refused: .*"nam" not found.*"name"',
+        ),
         ("steps", {"run_id": "r", "loss": 1.0}, "steps: rows refused: .*column step not found"),
         ("studies", {"study_id": None, "name": "x"}, "studies: rows refused: .*NULL"),
         ("items", {**ITEM, "item_id": None, "value": 1.0}, "items: rows refused: .*NULL"),
@@ -82,7 +106,9 @@ def test_rows_that_do_not_fit_are_refused(path, table, given, said):
 
 
 def test_a_run_whose_tokens_go_back_is_refused(path):
-    steps = [{"run_id": "r", "step": n, "tokens": tokens} for n, tokens in ((1, 10), (2, 20), (3, 15))]
+    steps = [
+        {"run_id": "r", "step": n, "tokens": tokens} for n, tokens in ((1, 10), (2, 20), (3, 15))
+    ]
     results.ingest(path, {"steps": rows(*steps[:2])})
     with pytest.raises(InputError, match="run r goes back from 20 tokens to 15 at step 3"):
         results.ingest(path, {"steps": rows(*steps[2:])})
@@ -106,7 +132,10 @@ def test_files_that_cannot_be_read_are_named(path, tmp_path):
 
 def test_a_full_disk_is_told_and_nothing_is_changed(path):
     results.ingest(path, {"items": items(3)})
-    with no_space(), pytest.raises(InputError, match=r"results\.duckdb: rows could not be written") as error:
+    with (
+        no_space(),
+        pytest.raises(InputError, match=r"results\.duckdb: rows could not be written") as error,
+    ):
         results.ingest(path, {"items": items(4)})
     assert "make room" in one_line(error)
     assert count(path, "items") == 3
@@ -114,18 +143,28 @@ def test_a_full_disk_is_told_and_nothing_is_changed(path):
 
 
 def test_computed_rows_stay_where_the_disk_is_full(path):
-    place = {"study_id": "s", "variant": "DR", "baseline": "LA", "task": "t", "metric": "loss", "digest": ""}
+    place = {
+        "study_id": "s",
+        "variant": "DR",
+        "baseline": "LA",
+        "task": "t",
+        "metric": "loss",
+        "digest": "",
+    }
     with results.connect(path) as connection:
         replace_computed(connection, "computed_factors", "s", pd.DataFrame([place]))
-        with no_space(), pytest.raises(InputError, match=r"results\.duckdb: rows could not be written"):
+        with (
+            no_space(),
+            pytest.raises(InputError, match=r"results\.duckdb: rows could not be written"),
+        ):
             replace_computed(connection, "computed_factors", "s", pd.DataFrame([place]))
     assert count(path, "internal.computed_factors") == 1
 
 
 ITEMS = 2000
 
-# Enters one checkpoint after another, as evaluation does, and says so when each is in: arguments are the file, the run,
-# how many checkpoints, and how long to wait for the file.
+# Enters one checkpoint after another, as evaluation does, and says so when each is in: arguments
+# are the file, the run, how many checkpoints, and how long to wait for the file.
 ENTER = """
     import sys
     import pyarrow as pa
@@ -195,7 +234,10 @@ def test_kills_at_any_moment_lose_and_duplicate_nothing(path):
         output, _ = process.communicate()
         acknowledged = max([acknowledged, *map(int, output.split())])
         with duckdb.connect(str(path)) as connection:  # a user's own shell opens it, too
-            assert connection.execute("select count(*) from items").fetchall()[0][0] >= acknowledged * ITEMS
+            assert (
+                connection.execute("select count(*) from items").fetchall()[0][0]
+                >= acknowledged * ITEMS
+            )
         checkpoints = entered(path)["r"]
         assert checkpoints == list(range(1, len(checkpoints) + 1))
         assert len(checkpoints) >= acknowledged
@@ -203,18 +245,35 @@ def test_kills_at_any_moment_lose_and_duplicate_nothing(path):
 
 RUN = {"study_id": "s", "output": "runs/r", "run_id": "r"}
 STUDY = {"study_id": "s", "output": "study", "task": "study"}
-EVALUATION = {"study_id": "s", "output": "evaluations/a", "run_id": "r", "tokens": 5, "task": "t", "digest": "stored"}
+EVALUATION = {
+    "study_id": "s",
+    "output": "evaluations/a",
+    "run_id": "r",
+    "tokens": 5,
+    "task": "t",
+    "digest": "stored",
+}
 SEEN = {**EVALUATION, "output": "evaluations/b", "task": "introspection"}
 OUTPUTS = [STUDY, RUN, EVALUATION, SEEN]
-ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # the output and the place of a row of each table
+# the output and the place of a row of each table
+ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     **{table: (STUDY, {"study_id": "s"}) for table in ("studies", "curation", "sources", "models")},
     "runs": (RUN, {"study_id": "s", "run_id": "r"}),
     **{table: (RUN, {"run_id": "r"}) for table in ("run_details", "steps", "checkpoints")},
     **{
         table: (EVALUATION, {"run_id": "r", "tokens": 5, "task": "t"})
-        for table in ("evaluations", "evaluation_versions", "raw_evaluations", "depth_evaluations", "items", "answers")
+        for table in (
+            "evaluations",
+            "evaluation_versions",
+            "raw_evaluations",
+            "depth_evaluations",
+            "items",
+            "answers",
+        )
     },
-    **{table: (SEEN, {"run_id": "r", "tokens": 5}) for table in ("depth_attention", "expert_usage")},
+    **{
+        table: (SEEN, {"run_id": "r", "tokens": 5}) for table in ("depth_attention", "expert_usage")
+    },
 }
 CHANGED = (
     "value",
@@ -233,12 +292,17 @@ CHANGED = (
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A results file with a row in every table, of which every column has a value; not to be changed."""
+    """A results file with a row in every table, of which every column has a value; not to be
+    changed."""
     path, tables = empty_file(tmp_path_factory.mktemp("full") / "results.duckdb"), {}
     with connect(path) as connection:
         for table, (_, place) in ROWS.items():
             described = connection.execute(f"describe {table}").fetchall()
-            row = {column: "x" if kind == "VARCHAR" else 1 for column, kind, *_ in described if kind != "TIMESTAMP"}
+            row = {
+                column: "x" if kind == "VARCHAR" else 1
+                for column, kind, *_ in described
+                if kind != "TIMESTAMP"
+            }
             tables[table] = pa.Table.from_pylist([{**row, **place}])
     ingest(path, tables, outputs=OUTPUTS)
     return path
@@ -260,7 +324,9 @@ def test_every_table_with_rows_of_studies_and_runs_is_covered(output: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("table", ROWS)
-def test_a_row_that_is_changed_or_missing_is_found_and_its_output_forgotten(output: Path, table: str) -> None:
+def test_a_row_that_is_changed_or_missing_is_found_and_its_output_forgotten(
+    output: Path, table: str
+) -> None:
     assert differing(output, OUTPUTS) == []
     with connect(output) as connection:
         column = next(name for name in CHANGED if name in connection.table(table).columns)

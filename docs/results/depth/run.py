@@ -1,9 +1,10 @@
-"""Run the studies of depth, one for each world over one store, and collect their factors, rates and curves.
+"""Run the studies of depth, one for each world over one store, and collect their factors, rates and
+curves.
 
     python docs/results/depth/run.py FOLDER
 
-What is done is not done again, so the same command goes on with what was stopped. After each study the files beside
-this one are written anew.
+What is done is not done again, so the same command goes on with what was stopped. After each study
+the files beside this one are written anew.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ WORLDS = {  # problems, and training tokens of each run and of each training of 
     "expressions of up to 4": ({"families": ["expressions"]}, 1_200_000),
     "chain of two tables": ({"families": ["chain"]}, 1_200_000),
     "expressions of up to 6": ({"families": ["expressions"], "operations": 6}, 2_400_000),
-    "chain of three tables": ({"families": ["chain"], "chain_tables": 3, "chain_pairs": 3}, 1_600_000),
+    "chain of three tables": (
+        {"families": ["chain"], "chain_tables": 3, "chain_pairs": 3},
+        1_600_000,
+    ),
 }
 QUERIES = {
     "factors": """
@@ -48,7 +52,10 @@ def run(world: str, folder: Path) -> Path:
     file = folder / f"{name}.yaml"
     folder.mkdir(parents=True, exist_ok=True)
     file.write_text(yaml.safe_dump(study, sort_keys=False))
-    subprocess.run([sys.executable, "-m", "dreamer_study.flows.commands.cli", "run", file, "--plain"], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "dreamer_study.flows.commands.cli", "run", file, "--plain"],
+        check=True,
+    )
     return folder / name
 
 
@@ -62,18 +69,32 @@ def collect(folders: dict[str, Path]) -> None:
 
 
 def figure(curves: pd.DataFrame) -> dict:
-    """Draw the accuracy over training tokens in each world: means of the seeds, and faint lines for the seeds."""
-    number = curves.groupby(["world", "variant", "seed"]).cumcount()  # of the checkpoint, whose tokens differ a little
-    means = curves.groupby(["world", "variant", number], as_index=False)[["tokens", "accuracy"]].mean()
+    """Draw the accuracy over training tokens in each world: means of the seeds, and faint lines for
+    the seeds."""
+    # of the checkpoint, whose tokens differ a little
+    number = curves.groupby(["world", "variant", "seed"]).cumcount()
+    means = curves.groupby(["world", "variant", number], as_index=False)[
+        ["tokens", "accuracy"]
+    ].mean()
     rows = pd.concat([curves, means.assign(seed=-1)])
     spec = {
         "mark": {"type": "line"},
         "width": 320,
         "height": 220,
         "encoding": {
-            "x": {"field": "tokens", "type": "quantitative", "title": "training tokens", "axis": {"format": "~s"}},
+            "x": {
+                "field": "tokens",
+                "type": "quantitative",
+                "title": "training tokens",
+                "axis": {"format": "~s"},
+            },
             "y": {"field": "accuracy", "type": "quantitative", "scale": {"zero": False}},
-            "color": {"field": "variant", "type": "nominal", "title": None, "sort": ["LA", "DR", "DR+DA"]},
+            "color": {
+                "field": "variant",
+                "type": "nominal",
+                "title": None,
+                "sort": ["LA", "DR", "DR+DA"],
+            },
             "detail": {"field": "seed"},
             "opacity": {"condition": {"test": "datum.seed < 0", "value": 1}, "value": 0.2},
             "strokeWidth": {"condition": {"test": "datum.seed < 0", "value": 3}, "value": 1},

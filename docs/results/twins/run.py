@@ -2,8 +2,9 @@
 
     python docs/results/twins/run.py docs/results/twins/slow.yaml FOLDER
 
-Every B is A's twin, the model of the same number with other seeds, and every S is A at a quarter of the learning rate.
-A part has the models of four numbers: else the factors of every two of ninety models would be computed.
+Every B is A's twin, the model of the same number with other seeds, and every S is A at a quarter of
+the learning rate. A part has the models of four numbers: else the factors of every two of ninety
+models would be computed.
 """
 
 from __future__ import annotations
@@ -23,20 +24,45 @@ MEASURES = {
     ("loss", "average"): "right answers",
     ("accuracy", "average"): "accuracy",
 }
-COLUMNS = ["kind", "variant", "metric", "task", "factor", "low", "high", "covered", "bound", "bound_low", "bound_high"]
+COLUMNS = [
+    "kind",
+    "variant",
+    "metric",
+    "task",
+    "factor",
+    "low",
+    "high",
+    "covered",
+    "bound",
+    "bound_low",
+    "bound_high",
+]
 
 
 def factors(study: dict, models: dict[str, dict], place: Path, store: Path) -> pd.DataFrame:
-    """Run the study with these models alone; return the factors of every model against the A of its number."""
+    """Run the study with these models alone; return the factors of every model against the A of its
+    number."""
     part = {**study, "name": place.name, "root": str(place), "store": str(store)}
     part["models"] = {**study["models"], "variants": list(models.values())}
     file = place.with_suffix(".yaml")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(yaml.safe_dump(part))
-    command = [sys.executable, "-m", "dreamer_study.flows.commands.cli", "run", file, "--plain", "--until", "evaluate"]
+    command = [
+        sys.executable,
+        "-m",
+        "dreamer_study.flows.commands.cli",
+        "run",
+        file,
+        "--plain",
+        "--until",
+        "evaluate",
+    ]
     subprocess.run(command, check=True)
     return pd.concat(
-        query(place / "results.duckdb", f"from mean_factors_against('A{name[1:]}') where variant = '{name}'")
+        query(
+            place / "results.duckdb",
+            f"from mean_factors_against('A{name[1:]}') where variant = '{name}'",
+        )
         for name in models
         if name[0] in KINDS
     )

@@ -1,1 +1,2 @@
-"""Fetch data sets and look at what became of the rows: `dreamer sources`, `download`, `dropped`, `preview`."""
+"""Fetch data sets and look at what became of the rows: `dreamer sources`, `download`, `dropped`,
+`preview`."""

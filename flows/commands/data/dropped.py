@@ -1,4 +1,5 @@
-"""`dreamer dropped`: show what curation dropped, why, and what caused it, in the terminal or as files."""
+"""`dreamer dropped`: show what curation dropped, why, and what caused it, in the terminal or as
+files."""
 
 from __future__ import annotations
 
@@ -28,10 +29,11 @@ FILTERS = ("stage", "source", "reason")
 
 
 def dropped(options: argparse.Namespace) -> None:
-    """Show how many documents each stage dropped, by source and reason, and documents that fit the filters.
+    """Show how many documents each stage dropped, by source and reason, and documents that fit the
+    filters.
 
-    Without --sample one document of each reason is shown. Raises InputError for a study without data, and where nothing
-    was dropped by what is asked for, naming what was.
+    Without --sample one document of each reason is shown. Raises InputError for a study without
+    data, and where nothing was dropped by what is asked for, naming what was.
     """
     if options.sample is not None and options.sample < 1:
         raise InputError(f"--sample is {options.sample}: it must be at least 1")
@@ -41,19 +43,30 @@ def dropped(options: argparse.Namespace) -> None:
     data = Plan(study).data
     outputs = [output for output in [*data.counted, data.packed] if output.done]
     if not outputs:
-        raise InputError(f"{study.folder}: no data yet; `dreamer run {study.arguments}` prepares them")
+        raise InputError(
+            f"{study.folder}: no data yet; `dreamer run {study.arguments}` prepares them"
+        )
     each = options.sample is None and options.id is None
     asked = {key: getattr(options, key) or None for key in (*FILTERS, "grade", "id")}
-    removals = read_removals(_files(data), each=each, sample=options.sample or sys.maxsize, seed=options.seed, **asked)
+    removals = read_removals(
+        _files(data), each=each, sample=options.sample or sys.maxsize, seed=options.seed, **asked
+    )
     wanted, counts = {key: asked[key] for key in FILTERS if asked[key]}, _counts(outputs)
     if removals.empty:
         known = ", ".join(dict.fromkeys(row[key] for key in wanted for row in counts))
-        words = " and ".join(f"{key} {value!r}" for key, value in asked.items() if value) or "the finished stages"
-        raise InputError(f"{study.study_id}: nothing was dropped by {words}{f'; there is {known}' * bool(known)}")
+        words = (
+            " and ".join(f"{key} {value!r}" for key, value in asked.items() if value)
+            or "the finished stages"
+        )
+        raise InputError(
+            f"{study.study_id}: nothing was dropped by {words}{f'; there is {known}' * bool(known)}"
+        )
     one = f"with the id {options.id}" if options.id else f"sampled with seed {options.seed}"
     chosen = "one of each reason" if each else one
     if options.html:
-        write_text_atomically(options.html, audit_page(removals, study_id=study.study_id, chosen=chosen))
+        write_text_atomically(
+            options.html, audit_page(removals, study_id=study.study_id, chosen=chosen)
+        )
         console.print(f"{len(removals)} documents: {options.html.resolve()}")
     elif options.format == "csv":
         plain_cells(removals).to_csv(sys.stdout, index=False)
@@ -62,7 +75,10 @@ def dropped(options: argparse.Namespace) -> None:
     else:
         console.print(f"{study.study_id}\n")
         print_table(pd.DataFrame(row for row in counts if wanted.items() <= row.items()))
-        console.print(f"\n{len(removals)} documents, {chosen}; --html shows each beside its cause, differences marked")
+        console.print(
+            f"\n{len(removals)} documents, {chosen}; --html shows each beside its cause,"
+            " differences marked"
+        )
         for row in removals.astype(object).where(removals.notna(), None).to_dict("records"):
             _print_document(row)
 
@@ -86,7 +102,10 @@ def _files(data: DataPlan) -> dict[str, list[Path]]:
 def _counts(outputs: Sequence[Output]) -> list[dict[str, Any]]:
     """Count the documents that each stage dropped, by source and reason."""
     return [
-        {"stage": output.stage, **{key: row[key] for key in ("source", "reason", "documents", "characters")}}
+        {
+            "stage": output.stage,
+            **{key: row[key] for key in ("source", "reason", "documents", "characters")},
+        }
         for output in outputs
         for row in output.results["counts"]
         if row["reason"] != KEPT
@@ -97,7 +116,9 @@ def _print_document(row: Mapping[str, Any]) -> None:
     done = "kept" if row["reason"] in GRADES else "dropped"
     console.print(f"\n── {row['id']} · {row['source']} · {done} by {row['stage']}: {row['reason']}")
     if row["because"]:
-        score = "" if row["score"] is None else f", {row['grade'] or 'similarity'} {row['score']:.2f}"
+        score = (
+            "" if row["score"] is None else f", {row['grade'] or 'similarity'} {row['score']:.2f}"
+        )
         console.print(f"because         {row['because']}{score}")
     for name in ("question", "response", "cause_question", "cause_response"):
         if text := printable(row[name] or ""):

@@ -1,4 +1,5 @@
-"""`dreamer sources` and `dreamer download`: list the known data sets, and fetch them into a mirror folder."""
+"""`dreamer sources` and `dreamer download`: list the known data sets, and fetch them into a mirror
+folder."""
 
 from __future__ import annotations
 
@@ -23,9 +24,11 @@ from dreamer_study.pipeline.sources.table import SOURCES, resolve_source
 
 
 def sources(options: argparse.Namespace) -> None:
-    """Print the training sources with licences and gates, and the benchmarks with their lm-eval tasks.
+    """Print the training sources with licences and gates, and the benchmarks with their lm-eval
+    tasks.
 
-    With --check print instead the commit of each on the hub. Raises InputError where the hub gives none of them.
+    With --check print instead the commit of each on the hub. Raises InputError where the hub gives
+    none of them.
     """
     if options.check is not None:
         _check(options.check)
@@ -56,15 +59,31 @@ def sources(options: argparse.Namespace) -> None:
 
 
 def _check(names: Sequence[str]) -> None:
-    """Ask the hub for the commits of sources and benchmarks, and print the lines that pin those without a revision."""
-    named = [entry for name in names for entry in _entries(name)] or [*SOURCES.values(), *BENCHMARKS.values()]
-    entries = list({(entry.name, entry.repository): entry for entry in named if entry.repository}.values())
+    """Ask the hub for the commits of sources and benchmarks, and print the lines that pin those
+    without a revision."""
+    named = [entry for name in names for entry in _entries(name)] or [
+        *SOURCES.values(),
+        *BENCHMARKS.values(),
+    ]
+    entries = list(
+        {(entry.name, entry.repository): entry for entry in named if entry.repository}.values()
+    )
     with ThreadPoolExecutor() as threads:
         found = list(threads.map(_commit, entries))
     if not any(commit for commit, _ in found):
-        raise InputError(next((problem for _, problem in found), "nothing to check: no data set of the hub is named"))
+        raise InputError(
+            next(
+                (problem for _, problem in found),
+                "nothing to check: no data set of the hub is named",
+            )
+        )
     rows = [
-        {"name": entry.name, "repository": entry.repository, "pinned": entry.revision or "-", "hub": commit or problem}
+        {
+            "name": entry.name,
+            "repository": entry.repository,
+            "pinned": entry.revision or "-",
+            "hub": commit or problem,
+        }
         for entry, (commit, problem) in zip(entries, found, strict=True)
     ]
     print_table(pd.DataFrame(rows))
@@ -83,14 +102,17 @@ def _commit(entry: Source | Benchmark) -> tuple[str, str]:
 
 
 def download(options: argparse.Namespace) -> None:
-    """Fetch every named source or benchmark, or all that a study names; print the folders of their repositories.
+    """Fetch every named source or benchmark, or all that a study names; print the folders of their
+    repositories.
 
     Raises InputError for an unknown name, or a repository that cannot be fetched.
     """
     entries = [entry for name in options.names for entry in _entries(name)]
     print_notices(entry for entry in entries if isinstance(entry, Source))
     with reports.listening(reports.Lines()):
-        found = folders.download(entries, options.mirror, progress=partial(reports.report, "download"))
+        found = folders.download(
+            entries, options.mirror, progress=partial(reports.report, "download")
+        )
     print(*found, sep="\n")
 
 

@@ -1,6 +1,8 @@
-"""Estimate what a study's data need, stage by stage: documents, downloads, disk, memory and core-hours.
+"""Estimate what a study's data need, stage by stage: documents, downloads, disk, memory and
+core-hours.
 
-Sizes come from `pipeline.sources.sizes`. Sums leave out sources of unknown size, and are then "at least".
+Sizes come from `pipeline.sources.sizes`. Sums leave out sources of unknown size, and are then "at
+least".
 """
 
 from __future__ import annotations
@@ -22,21 +24,31 @@ from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.storage.parallel import memory_bytes
 from dreamer_study.pipeline.worlds.tasks import REPOSITORY
 
-# Megabytes of text that one core processes per second, as measured on rows of reasoning-gym, deduplication on a million
-# documents of 830 bytes, decontamination on 500,000 against 23,000 items (docs/log.md).
-RATES = {"documents": 34, "traces": 34, "clean": 26, "deduplicate": 16.7, "decontaminate": 36, "tokens": 8.2}
+# Megabytes of text that one core processes per second, as measured on rows of reasoning-gym,
+# deduplication on a million documents of 830 bytes, decontamination on 500,000 against 23,000 items
+# (docs/log.md).
+RATES = {
+    "documents": 34,
+    "traces": 34,
+    "clean": 26,
+    "deduplicate": 16.7,
+    "decontaminate": 36,
+    "tokens": 8.2,
+}
 AFTER_TRACES = ("clean", "deduplicate", "decontaminate", "tokens")
 PACKED_ON_DISK = 3  # of Parquet with zstd: text of 1.2 GB takes about 0.4 GB
 KEY_BYTES = 50  # of a document's keys on disk: 31 were measured, 49 with keys of questions
-WORLD_BYTES = {"world": (300, 105, 3.3), "sheets": (140, 135, 2.2)}  # of a document; after curation; of a token
+# of a document; after curation; of a token
+WORLD_BYTES = {"world": (300, 105, 3.3), "sheets": (140, 135, 2.2)}
 SIGNED = 0.24  # of the documents get band hashes: the most of any real source so far, reasoning-gym
 
 
 def data_sizes(study: Study) -> tuple[pd.DataFrame, dict[str, str], float]:
-    """Build the table of sources with their sizes, and lines about totals, stages, epochs and memory.
+    """Build the table of sources with their sizes, and lines about totals, stages, epochs and
+    memory.
 
-    Returns also the bytes that the data stages write where nothing is dropped; sources of unknown size count as none.
-    Raises InputError for a file in the mirror that is damaged.
+    Returns also the bytes that the data stages write where nothing is dropped; sources of unknown
+    size count as none. Raises InputError for a file in the mirror that is damaged.
     """
     sources = [_sized(study, source) for source in study.data.resolved]
     rows = [
@@ -50,26 +62,37 @@ def data_sizes(study: Study) -> tuple[pd.DataFrame, dict[str, str], float]:
         for source, size, left in sources
     ]
     amounts = _amounts(study, sources)
-    hours = sum(read / rate / 1e6 / 3600 for rate, (read, _) in zip(RATES.values(), amounts, strict=True))
+    hours = sum(
+        read / rate / 1e6 / 3600 for rate, (read, _) in zip(RATES.values(), amounts, strict=True)
+    )
     sizes, written = [size for _, size, _ in sources], sum(disk for _, disk in amounts)
     memory, needed = memory_bytes(study.data.memory), cores() * PROCESS_MEMORY
     lines = {
-        "data": f"{_total([s.documents for s in sizes], '{:,.0f}'.format)} documents, "
-        f"{_total([s.download for s in sizes])} to download, "
-        f"{_total([s.text for s in sizes])} of text",
-        "stages": f"{hours:,.3g} core-hours, {amount(written)} of disk"
-        f"{' or more' if any(s.text is None for s in sizes) else ''}; nothing is counted as dropped",
+        "data": (
+            f"{_total([s.documents for s in sizes], '{:,.0f}'.format)} documents, "
+            f"{_total([s.download for s in sizes])} to download, "
+            f"{_total([s.text for s in sizes])} of text"
+        ),
+        "stages": (
+            f"{hours:,.3g} core-hours, {amount(written)} of"
+            f" disk{' or more' if any(s.text is None for s in sizes) else ''}; nothing is counted"
+            " as dropped"
+        ),
         "epochs": _epochs(study, sources),
-        "memory": f"at most data.memory = {study.data.memory} at once; "
-        f"{amount(min(memory, needed))} with a process on each of {cores()} cores, as here",
+        "memory": (
+            f"at most data.memory = {study.data.memory} at once; "
+            f"{amount(min(memory, needed))} with a process on each of {cores()} cores, as here"
+        ),
     }
     return pd.DataFrame(rows), lines, written
 
 
 def _epochs(study: Study, sources: list[tuple[Source, Size, float]]) -> str:
-    """Say how often the training reads its data: by the packed tokens where they are there, else estimated.
+    """Say how often the training reads its data: by the packed tokens where they are there, else
+    estimated.
 
-    An epoch is all rows once. Tokens count without padding, in the rows as in the training, and with any `loss_on`.
+    An epoch is all rows once. Tokens count without padding, in the rows as in the training, and
+    with any `loss_on`.
     """
     tokens = study.training.tokens
     try:
@@ -81,20 +104,33 @@ def _epochs(study: Study, sources: list[tuple[Source, Size, float]]) -> str:
         pass
     built_in = {name: rate for name, (_, _, rate) in WORLD_BYTES.items()}
     rates = [built_in.get(source.name, BYTES_PER_TOKEN) for source, _, _ in sources]
-    found = sum(source.weight * left / rate for (source, _, left), rate in zip(sources, rates, strict=True))
-    known = f"about {found:,.3g} tokens, at {' and '.join(f'{rate:g}' for rate in sorted(set(rates)))} bytes each"
+    found = sum(
+        source.weight * left / rate for (source, _, left), rate in zip(sources, rates, strict=True)
+    )
+    known = (
+        f"about {found:,.3g} tokens, at {' and '.join(f'{rate:g}' for rate in sorted(set(rates)))}"
+        " bytes each"
+    )
     if any(size.text is None for _, size, _ in sources):
         return f"at most {tokens / max(found, 1):,.3g} over at least {known}"
-    return "; WARNING: ".join([f"about {tokens / max(found, 1):,.3g} over {known}", *repetition(tokens, found)])
+    return "; WARNING: ".join(
+        [f"about {tokens / max(found, 1):,.3g} over {known}", *repetition(tokens, found)]
+    )
 
 
 def _amounts(study: Study, sources: list[tuple[Source, Size, float]]) -> list[tuple[float, float]]:
-    """List the bytes that each stage of RATES reads, and those it writes; signatures belong to deduplication."""
-    text, stripped = sum(size.text or 0 for _, size, _ in sources), sum(left for _, _, left in sources)
+    """List the bytes that each stage of RATES reads, and those it writes; signatures belong to
+    deduplication."""
+    text, stripped = (
+        sum(size.text or 0 for _, size, _ in sources),
+        sum(left for _, _, left in sources),
+    )
     each = 2 if (study.data.tokenizer.vocabulary_size or 0) <= 2**16 else 4
     signing, found = study.data.deduplicate.signing, []
     signed = (SIGNED if signing.numbers else 1) if signing.near else 0
-    signatures = sum(size.documents or 0 for _, size, _ in sources) * (KEY_BYTES + signed * 8 * (1 + signing.bands))
+    signatures = sum(size.documents or 0 for _, size, _ in sources) * (
+        KEY_BYTES + signed * 8 * (1 + signing.bands)
+    )
     for stage in RATES:
         read = stripped if stage in AFTER_TRACES else text
         written = text if stage == "documents" else stripped
@@ -104,7 +140,8 @@ def _amounts(study: Study, sources: list[tuple[Source, Size, float]]) -> list[tu
 
 
 def _sized(study: Study, source: Source) -> tuple[Source, Size, float]:
-    """Find a source's size, after the row limits of the source and of the study, and its bytes without traces.
+    """Find a source's size, after the row limits of the source and of the study, and its bytes
+    without traces.
 
     For the built-in world the bytes without traces are those that curation keeps.
     """

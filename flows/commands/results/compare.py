@@ -17,10 +17,13 @@ from dreamer_study.sql.statistics.comparison import Comparison, compare, study_o
 def compare_studies(options: argparse.Namespace) -> None:
     """Compare the two studies that the command names, and print the tables.
 
-    Without `all` the rows are those that changed, and the mean factors of the average and of held-out losses. Raises
-    InputError where there is nothing to compare, or a file holds several studies and none is named.
+    Without `all` the rows are those that changed, and the mean factors of the average and of
+    held-out losses. Raises InputError where there is nothing to compare, or a file holds several
+    studies and none is named.
     """
-    (first, one), (second, other) = (find_results(name, None) for name in (options.first, options.second))
+    (first, one), (second, other) = (
+        find_results(name, None) for name in (options.first, options.second)
+    )
     names = options.first_study or one, options.second_study or other
     found = compare(first, second, first_study=names[0], second_study=names[1])
     console.print(f"\n{found.verdict[0].upper()}{found.verdict[1:]}.\n")
@@ -33,15 +36,21 @@ def compare_studies(options: argparse.Namespace) -> None:
             print_part(table)
     for note in found.notes:
         console.print(note)
-    accuracies, factors = (len(getattr(found, name)) - len(getattr(shown, name)) for name in ("accuracies", "factors"))
+    accuracies, factors = (
+        len(getattr(found, name)) - len(getattr(shown, name)) for name in ("accuracies", "factors")
+    )
     if accuracies or factors:
         left_out = f"{accuracies} rows of accuracies, {factors} of factors"
         console.print(f"Not shown, because unchanged: {left_out}; --all prints them.")
-    console.print("Noise of accuracies is that of seeds and items; with one seed on either side there is no test.")
+    console.print(
+        "Noise of accuracies is that of seeds and items; with one seed on either side there is no"
+        " test."
+    )
 
 
 def _told(found: Comparison) -> Comparison:
-    """Keep what changed beyond noise, and the mean factors on the average and on held-out documents."""
+    """Keep what changed beyond noise, and the mean factors on the average and on held-out
+    documents."""
     mean, held_out = found.factors["rule"].astype(str).str.startswith("mean"), found.losses["task"]
     rules = mean & found.factors["task"].isin([AVERAGE, *held_out])
     return replace(

@@ -11,21 +11,31 @@ from dreamer_study.flows.commands.results.printing import print_answer
 from dreamer_study.flows.commands.tables import console, print_table
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import naming, write_text_atomically
-from dreamer_study.reports.curves.entering import EXAMPLE, STUDY, enter_curves, read, within_intervals
+from dreamer_study.reports.curves.entering import (
+    EXAMPLE,
+    STUDY,
+    enter_curves,
+    read,
+    within_intervals,
+)
 from dreamer_study.sql.results import ask, connect, query
 
 
 def factors(options: argparse.Namespace) -> None:
-    """Print the factors of curves as at the end of a study; with `report`, write the report as one HTML file."""
+    """Print the factors of curves as at the end of a study; with `report`, write the report as one
+    HTML file."""
     path = EXAMPLE if options.curves == "example" else Path(options.curves)
-    if options.report and options.report.resolve() in [given.resolve() for given in (path, options.items) if given]:
+    if options.report and options.report.resolve() in [
+        given.resolve() for given in (path, options.items) if given
+    ]:
         raise InputError(f"--report: {options.report} holds the curves; name another file")
     if options.report and (options.report.is_dir() or not options.report.parent.is_dir()):
         raise InputError(f"--report: {options.report} must be a file in a folder that is there")
     curves = read(path, items=options.items, pattern=options.pattern)
     with tempfile.TemporaryDirectory(prefix="dreamer-factors-") as folder:
         database = Path(folder) / "results.duckdb"
-        with closing(connect(database)):  # all the time: to open a file again takes as long as a query
+        # all the time: to open a file again takes as long as a query
+        with closing(connect(database)):
             enter_curves(database, curves, baseline=options.baseline)
             if options.report:  # before the reader of what is printed may leave
                 from dreamer_study.reports.page.report import (

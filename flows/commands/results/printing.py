@@ -1,4 +1,5 @@
-"""Print paragraphs and tables of the report's page, and the answer at the end of a run, in a terminal or a pipe."""
+"""Print paragraphs and tables of the report's page, and the answer at the end of a run, in a
+terminal or a pipe."""
 
 from __future__ import annotations
 
@@ -19,14 +20,23 @@ MARKS = {"strong": "bold", "best": "bold", "second": "underline"}  # of the kind
 
 
 def print_answer(database: Path, study_id: str, baseline: str) -> None:
-    """Print the sentences of a study's answer, the warnings beside the answer, and the table of mean factors."""
+    """Print the sentences of a study's answer, the warnings beside the answer, and the table of
+    mean factors."""
     means = ask(database, "outcome_means", study=study_id)
     sentences, warnings = read_answer(database, study_id)
     weak = ["\n".join(f"! {warning}" for warning in warnings)] * bool(warnings)
-    for text in ("", *sentences, *weak, f"A factor is {baseline}’s tokens over the variant’s: one over the ratio."):
+    for text in (
+        "",
+        *sentences,
+        *weak,
+        f"A factor is {baseline}’s tokens over the variant’s: one over the ratio.",
+    ):
         print_part(text)
     if means["outdated"].any():
-        print_part("Results changed after mean factors were computed: `dreamer intervals` computes them again.")
+        print_part(
+            "Results changed after mean factors were computed: `dreamer intervals` computes them"
+            " again."
+        )
     print_table(means.loc[~means["outdated"], :"bound"])
 
 
@@ -36,10 +46,17 @@ def print_part(part: str | Table) -> None:
 
 
 def _print_text(text: str) -> None:
-    """Print lines of text, folded where they are wider than is read well, and an empty line; points of a list hang."""
+    """Print lines of text, folded where they are wider than is read well, and an empty line; points
+    of a list hang."""
     for line in printable(text).split("\n"):
         hanging = "  " if line[:2] in ("- ", "! ") else ""
-        folded = wrap(line, _width(), subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
+        folded = wrap(
+            line,
+            _width(),
+            subsequent_indent=hanging,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
         console.print("\n".join(folded))
     console.print()
 
@@ -72,6 +89,7 @@ def _heads(table: Table) -> list[Cell]:
 
 
 def _words(cell: Cell) -> Text:
-    """Join text and note of a cell; what the page marks has the same mark here, where the terminal can show one."""
+    """Join text and note of a cell; what the page marks has the same mark here, where the terminal
+    can show one."""
     words = f"{cell.text} ({cell.note})" if cell.note else cell.text
     return Text(printable(words), style=MARKS.get(cell.kind, ""))

@@ -1,4 +1,5 @@
-"""`dreamer sql`, `export` and `intervals`: query a results file, write its tables as files, compute its intervals."""
+"""`dreamer sql`, `export` and `intervals`: query a results file, write its tables as files, compute
+its intervals."""
 
 from __future__ import annotations
 
@@ -29,13 +30,17 @@ def export(options: argparse.Namespace) -> None:
 
 
 def intervals(options: argparse.Namespace) -> None:
-    """Compute the mean factors, with their intervals, of a study or of every study that a results file holds."""
+    """Compute the mean factors, with their intervals, of a study or of every study that a results
+    file holds."""
     database, wanted = find_results(options.study, options.root)
     asked = ask(database, "replicates").set_index("study_id")["replicates"]
-    chosen = {study: int(replicates) for study, replicates in asked.items() if wanted in (None, study)}
+    chosen = {
+        study: int(replicates) for study, replicates in asked.items() if wanted in (None, study)
+    }
     if not chosen:
         raise InputError(f"{database}: holds no models of {wanted or 'any study'}")
-    from dreamer_study.sql.statistics.compute import compute_statistics  # with scipy, for which a query need not wait
+    # with scipy, for which a query need not wait
+    from dreamer_study.sql.statistics.compute import compute_statistics
 
     with closing(connect(database)) as connection:
         for study, replicates in chosen.items():
@@ -46,17 +51,21 @@ def intervals(options: argparse.Namespace) -> None:
 def find_results(name: str, root: Path | None) -> tuple[Path, str | None]:
     """Find the results file of a study or a published folder, or take its own path.
 
-    Returns the study's id too, if a study is named. Raises InputError where the file does not exist.
+    Returns the study's id too, if a study is named. Raises InputError where the file does not
+    exist.
     """
     if Path(name).suffix == ".duckdb":
         if not Path(name).exists():
             raise InputError(f"{name}: no such results file")
         return Path(name), None
-    from dreamer_study.flows.study.loading import load_study, presets  # takes longer to be imported than a query
+    # takes longer to be imported than a query
+    from dreamer_study.flows.study.loading import load_study, presets
 
     if name not in presets() and (published := Path(name) / "results.duckdb").exists():
         return published, None
     study = load_study(name, root=root)
     if not study.database.exists():
-        raise InputError(f"{study.database}: no results yet; `dreamer run {study.arguments}` makes them")
+        raise InputError(
+            f"{study.database}: no results yet; `dreamer run {study.arguments}` makes them"
+        )
     return study.database, study.study_id

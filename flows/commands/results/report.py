@@ -1,4 +1,5 @@
-"""`dreamer report`: write the report of a study, print its text and tables, or serve the page while results change."""
+"""`dreamer report`: write the report of a study, print its text and tables, or serve the page while
+results change."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from dreamer_study.sql.results import query
 
 
 def report(options: argparse.Namespace) -> None:
-    """Write the report of a study, or of the newest study that a results file holds; with `text`, print instead."""
+    """Write the report of a study, or of the newest study that a results file holds; with `text`,
+    print instead."""
     database, wanted = find_results(options.study, options.root)
     study_id = _study_id(database, wanted)
     if options.text:
@@ -24,9 +26,11 @@ def report(options: argparse.Namespace) -> None:
         for part in plain_report(database, study_id):
             print_part(part)
         return
-    from dreamer_study.reports.page.report import write_report  # takes a second, which a query need not wait for
+    # takes a second, which a query need not wait for
+    from dreamer_study.reports.page.report import write_report
 
-    drawn = database.stat().st_mtime_ns  # before reading: rows that enter meanwhile are shown by the next page
+    # before reading: rows that enter meanwhile are shown by the next page
+    drawn = database.stat().st_mtime_ns
     with naming(database.parent / "report"):
         page = write_report(database, study_id, database.parent / "report")
     print(page)
@@ -45,5 +49,8 @@ def _study_id(database: Path, wanted: str | None) -> str:
     if wanted in known:
         return wanted
     if wanted:
-        write_line(f"{database}: holds no results of {wanted} (the study file has changed); showing {known[0]}")
+        write_line(
+            f"{database}: holds no results of {wanted} (the study file has changed); showing"
+            f" {known[0]}"
+        )
     return known[0]

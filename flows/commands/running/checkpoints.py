@@ -1,4 +1,5 @@
-"""`dreamer checkpoints`: print the folders of a study's trained models, for lm-eval and for Python."""
+"""`dreamer checkpoints`: print the folders of a study's trained models, for lm-eval and for
+Python."""
 
 from __future__ import annotations
 
@@ -11,22 +12,36 @@ from dreamer_study.pipeline.errors import InputError
 
 
 def checkpoints(options: argparse.Namespace) -> None:
-    """Print model, seed, tokens and folder of the last checkpoint of each run here, or with `all` of every checkpoint.
+    """Print model, seed, tokens and folder of the last checkpoint of each run here, or with `all`
+    of every checkpoint.
 
-    Raises InputError where data sets are not here, where there are no trained models, or none of those asked for.
+    Raises InputError where data sets are not here, where there are no trained models, or none of
+    those asked for.
     """
     study = load_study(options.study, root=options.root)
     plan = Plan(study)
-    if not (plan.data and plan.described) or plan.tuning_runs:  # `data` raises where data sets are not here
-        raise InputError(f"{study.folder}: no trained models yet; `dreamer run {study.arguments}` trains them")
+    # `data` raises where data sets are not here
+    if not (plan.data and plan.described) or plan.tuning_runs:
+        raise InputError(
+            f"{study.folder}: no trained models yet; `dreamer run {study.arguments}` trains them"
+        )
     runs = plan.runs
-    chosen = [run for run in runs if options.model in (None, run.model.model_id) and options.seed in (None, run.seed)]
+    chosen = [
+        run
+        for run in runs
+        if options.model in (None, run.model.model_id) and options.seed in (None, run.seed)
+    ]
     if not chosen:
-        raise InputError(f"{study.name} has no such run; it has {', '.join(run.name for run in runs)}")
+        raise InputError(
+            f"{study.name} has no such run; it has {', '.join(run.name for run in runs)}"
+        )
     for run in chosen:
         found, status = run.written, status_of(plan, run)
         words = "" if status in (COMPLETE, EVALUATING) else f"  ({status})"
         for one in found if options.all else found[-1:]:
-            print(f"{run.model.model_id:<12} seed {run.seed:<4} {one.tokens:>15,} tokens  {one.folder}{words}")
+            print(
+                f"{run.model.model_id:<12} seed {run.seed:<4} {one.tokens:>15,} tokens "
+                f" {one.folder}{words}"
+            )
         if not found:
             print(f"{run.model.model_id:<12} seed {run.seed:<4} has no checkpoint{words}")

@@ -34,15 +34,17 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import naming
 from dreamer_study.sql.statistics.expectations import check_expectations
 
-STAGES = (*DATA_STAGES, "tune ", "screen ", "train ", "evaluate ", "write ")  # their reports begin so
+# their reports begin so
+STAGES = (*DATA_STAGES, "tune ", "screen ", "train ", "evaluate ", "write ")
 PARAMETERS = ("study", "mirror", "root", "accept_code_change", "trust_code", "until")  # of the flow
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a study to its report unless it is complete, then print its answer, the factors behind it, and the paths.
+    """Run a study to its report unless it is complete, then print its answer, the factors behind
+    it, and the paths.
 
-    Returns the exit status: 1 where an effect that the study expects is missed, else 0. Where Prefect's server was lost
-    this process ends here, since its threads would wait.
+    Returns the exit status: 1 where an effect that the study expects is missed, else 0. Where
+    Prefect's server was lost this process ends here, since its threads would wait.
     """
     study = load_study(options.study, mirror=options.mirror, root=options.root)
     options.trust_code |= study.trusted
@@ -55,22 +57,32 @@ def run(options: argparse.Namespace) -> int:
         say(study_warnings(study))
     else:
         screen = Console(stderr=True, force_terminal=sys.stderr.isatty())
-        page = Live(Watch(study), console=screen, refresh_per_second=A_SECOND, transient=True)  # in a pipe nothing
-        told = reports.Lines(without=STAGES if page.console.is_terminal else ())  # the page shows stages
+        # in a pipe nothing
+        page = Live(Watch(study), console=screen, refresh_per_second=A_SECOND, transient=True)
+        # the page shows stages
+        told = reports.Lines(without=STAGES if page.console.is_terminal else ())
         with page, reports.listening(told), only_run(study):
             check_study(study, trust_code=options.trust_code)
             say(study_warnings(study))
             print_notices(study.own_sources)
             # A server that outlives this process finds the study by these, from another folder.
             lasting = {"study": lasting_name(study), "root": str(study.folder)}
-            shown = None if options.plain else {name: getattr(options, name) for name in PARAMETERS} | lasting
+            shown = (
+                None
+                if options.plain
+                else {name: getattr(options, name) for name in PARAMETERS} | lasting
+            )
             with _staying(study.folder), naming(study.folder):
                 lost = _run(study, wanted, shown)
     if options.until == "report":
         with reports.listening(reports.Lines()):
-            patiently(lambda: print_answer(study.database, study.study_id, study.models.compared_with))
+            patiently(
+                lambda: print_answer(study.database, study.study_id, study.models.compared_with)
+            )
         if study.expect:
-            effects = patiently(lambda: check_expectations(study.database, study.study_id, study.expect))
+            effects = patiently(
+                lambda: check_expectations(study.database, study.study_id, study.expect)
+            )
             status = 0 if effects["held"].all() else 1
             console.print("\nwhat the study expects\n")
             print_table(effects)
@@ -81,7 +93,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(study: Study, options: Options, parameters: Mapping[str, Any] | None) -> bool:
-    """Run a study, with parameters as a flow of Prefect; returns whether its server was lost, or none was there."""
+    """Run a study, with parameters as a flow of Prefect; returns whether its server was lost, or
+    none was there."""
     if parameters:
         from dreamer_study.flows.commands.run_here import run_in_process
         from dreamer_study.flows.prefect.server import NoServer
@@ -97,16 +110,18 @@ def _run(study: Study, options: Options, parameters: Mapping[str, Any] | None) -
 
 @contextmanager
 def _staying(folder: Path) -> Iterator[None]:
-    """Say what to do where a folder is moved or removed during the block, whatever fails first. Raises InputError."""
+    """Say what to do where a folder is moved or removed during the block, whatever fails first.
+    Raises InputError."""
     before = folder.stat()
     try:
         yield
     except Exception:
         if folder.exists() and os.path.samestat(before, folder.stat()):
             raise
-        if folder.exists() and os.listdir(folder) == [".prefect"]:  # where Prefect has kept how the flow failed
+        # where Prefect has kept how the flow failed
+        if folder.exists() and os.listdir(folder) == [".prefect"]:
             shutil.rmtree(folder)
         raise InputError(
-            f"{folder} was moved or removed while the study ran; move it back, in the place of what may be there now, "
-            "and run the same command again, or give its new place by --root"
+            f"{folder} was moved or removed while the study ran; move it back, in the place of what"
+            " may be there now, and run the same command again, or give its new place by --root"
         ) from None

@@ -1,4 +1,5 @@
-"""`dreamer status`: show how far every stage, model and seed of a study is, here or on another machine; reads only."""
+"""`dreamer status`: show how far every stage, model and seed of a study is, here or on another
+machine; reads only."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from dreamer_study.reports.text.numbers import duration
 A_SECOND = 1 / 3  # looks: one at a hundred models and seeds takes a hundredth of its time
 AROUND = 11  # lines of a page besides its rows, at most
 BAR = 40  # columns
-STYLES = {"running": "bold", "failed": "bold red", "stopped": "yellow", "waiting": "dim"}  # the most urgent first
+# the most urgent first
+STYLES = {"running": "bold", "failed": "bold red", "stopped": "yellow", "waiting": "dim"}
 COLUMNS = ("stage", "model", "seed", "state", "done", "left", "")
 NUMBERS = ("seed", "done", "left")
 
@@ -37,7 +39,8 @@ def status(options: argparse.Namespace) -> int:
     """
     watch = Watch(load_study(options.study, root=options.root))
     watch.look()
-    with Live(watch, console=console, refresh_per_second=A_SECOND):  # in a pipe the page is printed once, at the end
+    # in a pipe the page is printed once, at the end
+    with Live(watch, console=console, refresh_per_second=A_SECOND):
         while options.watch and watch.state == RUNNING:
             time.sleep(1 / A_SECOND)
             watch.look()  # in a pipe nothing else does
@@ -46,14 +49,20 @@ def status(options: argparse.Namespace) -> int:
 
 
 class Watch:
-    """Look at a study each time it is shown; what was done since the first look tells the time left.
+    """Look at a study each time it is shown; what was done since the first look tells the time
+    left.
 
     On a terminal only urgent states have rows, as many as fit; the lines below count all states.
     """
 
     def __init__(self, study: Study) -> None:
         self._study, self._first = study, (0.0, math.inf)
-        self.state, self.states, self._title, self._speed = RUNNING, list[State](), study.study_id, 0.0
+        self.state, self.states, self._title, self._speed = (
+            RUNNING,
+            list[State](),
+            study.study_id,
+            0.0,
+        )
 
     def look(self) -> None:
         """Read the states of the study."""
@@ -71,8 +80,14 @@ class Watch:
         rows = max(1, screen.height - AROUND)
         yield line(self._title, "bold")
         yield line(bar(self.states, self._speed))
-        yield table(urgent(self.states)[:rows], fits=True) if screen.is_terminal else table(self.states)
-        yield from (line(text, "dim") for text in (*counts(self.states), str(self._study.folder.resolve())))
+        yield (
+            table(urgent(self.states)[:rows], fits=True)
+            if screen.is_terminal
+            else table(self.states)
+        )
+        yield from (
+            line(text, "dim") for text in (*counts(self.states), str(self._study.folder.resolve()))
+        )
 
 
 def line(text: str, style: str = "") -> Text:
@@ -81,7 +96,8 @@ def line(text: str, style: str = "") -> Text:
 
 
 def work(states: Sequence[State]) -> tuple[float, float]:
-    """Count the trainings and evaluations that are done, and those that are left, with parts of them."""
+    """Count the trainings and evaluations that are done, and those that are left, with parts of
+    them."""
     models = [one for one in states if one.model]
     left = sum(1 - one.progress for one in models if one.state in ("running", "stopped", "waiting"))
     return sum(one.progress for one in models), left
@@ -89,16 +105,22 @@ def work(states: Sequence[State]) -> tuple[float, float]:
 
 def urgent(states: Sequence[State]) -> list[State]:
     """List the states that run, have failed or were stopped, else the first that waits."""
-    found = sorted((one for one in states if one.state in STYLES), key=lambda one: [*STYLES].index(one.state))
+    found = sorted(
+        (one for one in states if one.state in STYLES), key=lambda one: [*STYLES].index(one.state)
+    )
     return [one for one in found if one.state != "waiting"] or found[:1]
 
 
 def counts(states: Sequence[State]) -> list[str]:
-    """Say in a line for each state how many trainings, evaluations and stages of the data are in it."""
+    """Say in a line for each state how many trainings, evaluations and stages of the data are in
+    it."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for one in states:
         found[one.state]["data" if one.stage in DATA_STAGES else one.stage] += 1
-    return [f"{state:<9} {', '.join(f'{stage} {count}' for stage, count in of.items())}" for state, of in found.items()]
+    return [
+        f"{state:<9} {', '.join(f'{stage} {count}' for stage, count in of.items())}"
+        for state, of in found.items()
+    ]
 
 
 def bar(states: Sequence[State], speed: float) -> str:
@@ -112,7 +134,8 @@ def bar(states: Sequence[State], speed: float) -> str:
 
 
 def table(states: Sequence[State], *, fits: bool = False) -> Table:
-    """Build a table with a row for each state; with `fits` long cells are cut to the width of the terminal."""
+    """Build a table with a row for each state; with `fits` long cells are cut to the width of the
+    terminal."""
     shown = empty_table(((column, column in NUMBERS) for column in COLUMNS), overflow="ellipsis")
     shown.expand, shown.columns[-1].ratio = fits, 1
     for one in states:
@@ -120,6 +143,7 @@ def table(states: Sequence[State], *, fits: bool = False) -> Table:
         done = f"{one.progress:.0%}" if one.progress else ""
         left = "" if one.left is None else duration(one.left)
         words = one.stage, one.model, seed, one.state, done, left, one.detail
-        cells = (Text(printable(word)) for word in words)  # a console may take brackets in a text for markup
+        # a console may take brackets in a text for markup
+        cells = (Text(printable(word)) for word in words)
         shown.add_row(*cells, style=STYLES.get(one.state))
     return shown

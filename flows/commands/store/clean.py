@@ -1,4 +1,5 @@
-"""`dreamer clean`: show what a store holds and which studies use it, and remove what nobody uses."""
+"""`dreamer clean`: show what a store holds and which studies use it, and remove what nobody
+uses."""
 
 from __future__ import annotations
 
@@ -24,10 +25,11 @@ from dreamer_study.pipeline.storage.files import PARTIAL
 
 
 def clean(options: argparse.Namespace) -> int:
-    """Print the store of a study, then remove what nobody uses, if confirmed; returns 1 where the answer was no.
+    """Print the store of a study, then remove what nobody uses, if confirmed; returns 1 where the
+    answer was no.
 
-    While a study of the store is unfinished nothing is removed: that study may go on with any output. Raises InputError
-    where a study of the store is running.
+    While a study of the store is unfinished nothing is removed: that study may go on with any
+    output. Raises InputError where a study of the store is running.
     """
     study = load_study(options.study, root=options.root)
     store = study.store_folder
@@ -45,15 +47,22 @@ def clean(options: argparse.Namespace) -> int:
     size = amount(sum(output.size for output in unused))
     if unfinished := [str(user.folder) for user in users if not user.finished]:
         names = ", ".join(unfinished)
-        console.print(f"\n{size} may be needed by unfinished studies: finish them, or remove their folders: {names}")
+        console.print(
+            f"\n{size} may be needed by unfinished studies: finish them, or remove their folders:"
+            f" {names}"
+        )
         return 0
-    if not (options.yes or _asked(f"\nRemove {len(unused)} outputs, {size}, that nobody uses? [y/N] ")):
+    if not (
+        options.yes or _asked(f"\nRemove {len(unused)} outputs, {size}, that nobody uses? [y/N] ")
+    ):
         return 1
     with ExitStack() as held:
         for user in users:
             held.enter_context(only_run(_in(study, user.folder)))
         if users_of(store) != users or stored(store, users) != found:
-            raise InputError(f"{store} has changed meanwhile, as a study has begun; nothing was removed")
+            raise InputError(
+                f"{store} has changed meanwhile, as a study has begun; nothing was removed"
+            )
         for output in unused:
             _remove(output.folder)
     console.print(f"removed {len(unused)} outputs, {size}")
@@ -68,7 +77,12 @@ def _table(found: list[Stored]) -> pd.DataFrame:
         name = f"{output.stage}{', unfinished' * output.folder.name.endswith(PARTIAL)}"
         groups[not output.users, name, users].append(output)
     rows = [
-        {"stage": stage, "outputs": len(outputs), "size": amount(sum(one.size for one in outputs)), "used by": users}
+        {
+            "stage": stage,
+            "outputs": len(outputs),
+            "size": amount(sum(one.size for one in outputs)),
+            "used by": users,
+        }
         for (_, stage, users), outputs in sorted(groups.items(), key=lambda item: item[0][0])
     ]
     return pd.DataFrame(rows, columns=["stage", "outputs", "size", "used by"])
@@ -90,7 +104,8 @@ def _in(study: Study, folder: Path) -> Study:
 
 
 def _remove(output: Path) -> None:
-    """Remove an output; a folder has another name meanwhile, so that a kill leaves nothing half in its place."""
+    """Remove an output; a folder has another name meanwhile, so that a kill leaves nothing half in
+    its place."""
     if output.is_file():
         output.unlink()
     else:

@@ -1,4 +1,5 @@
-"""`dreamer verify`: compare everything that a study has stored with its digests, and remove what is damaged."""
+"""`dreamer verify`: compare everything that a study has stored with its digests, and remove what is
+damaged."""
 
 from __future__ import annotations
 
@@ -30,17 +31,24 @@ from dreamer_study.sql.results import Damaged, read_all
 
 
 def verify(options: argparse.Namespace) -> int:
-    """Print what is damaged, and with `--repair` remove it; returns 1 where damage is left, else 0."""
+    """Print what is damaged, and with `--repair` remove it; returns 1 where damage is left, else
+    0."""
     study = load_study(options.study, root=options.root)
     if not study.store_folder.is_dir():
         raise InputError(f"{study.name}: not started; nothing in {study.store_folder}")
     with only_run(study) if options.repair else nullcontext(), reports.listening(reports.Lines()):
         outputs, damaged = find_damage(study.store_folder)
         broken = damaged_results(study.database)
-        rows = [(output / name, words) for output, wrong in damaged.items() for name, words in wrong.items()]
+        rows = [
+            (output / name, words)
+            for output, wrong in damaged.items()
+            for name, words in wrong.items()
+        ]
         rows += [(study.database, broken)] if broken else []
         differ = [] if rows else _wrong_rows(study)
-        wrong = rows or [(study.database, f"rows of {name} are missing or changed") for name in differ]
+        wrong = rows or [
+            (study.database, f"rows of {name} are missing or changed") for name in differ
+        ]
         if not wrong:
             console.print(f"{study.name}: {outputs} outputs and the results are whole")
             return 0
@@ -69,7 +77,8 @@ def find_damage(root: Path) -> tuple[int, dict[Path, dict[str, str]]]:
 
 
 def _damage_of(output: Path) -> dict[str, str]:
-    """Compare a decision, a run or an output of another stage with its digests; returns what is wrong, by file."""
+    """Compare a decision, a run or an output of another stage with its digests; returns what is
+    wrong, by file."""
     try:
         if output.parent.name == "decisions":
             read_sealed(output)
@@ -78,7 +87,9 @@ def _damage_of(output: Path) -> dict[str, str]:
             return damage(output)
         parts = sorted(output.glob("checkpoints/[0-9]*[0-9]"))
         wrong = {
-            f"{part.relative_to(output)}/{name}": said for part in parts for name, said in damaged_files(part).items()
+            f"{part.relative_to(output)}/{name}": said
+            for part in parts
+            for name, said in damaged_files(part).items()
         }
         wrong |= {f"state/{name}": said for name, said in damaged_state(output / "state").items()}
         if not wrong:
@@ -90,7 +101,8 @@ def _damage_of(output: Path) -> dict[str, str]:
 
 
 def damaged_results(database: Path) -> str:
-    """Say what is wrong with a results file; "" where nothing is, or no file is there. Raises InputError."""
+    """Say what is wrong with a results file; "" where nothing is, or no file is there. Raises
+    InputError."""
     if not database.exists():
         return ""
     if not os.access(database, os.R_OK):

@@ -1,4 +1,5 @@
-"""Define a GPT and an LSTM, the examples of docs/own-architecture.md, which the preset `control` measures."""
+"""Define a GPT and an LSTM, the examples of docs/own-architecture.md, which the preset `control`
+measures."""
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +19,9 @@ class Block(nn.Module):
     def forward(self, x, mask):
         heads = self.inward(self.norms[0](x)).unflatten(-1, (3, self.heads, -1)).movedim(1, 3)
         query, key, value = heads.unbind(1)
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=mask is None)
+        attended = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, is_causal=mask is None
+        )
         x = x + self.outward(attended.transpose(1, 2).flatten(2))
         return x + self.down(F.gelu(self.up(self.norms[1](x))))
 

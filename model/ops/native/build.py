@@ -1,6 +1,8 @@
-"""Compile the C sources below this folder into one shared library for each real type, at the first use.
+"""Compile the C sources below this folder into one shared library for each real type, at the first
+use.
 
-A wheel holds the sources alone and runs anywhere; what is compiled for this processor lies in the user's own cache.
+A wheel holds the sources alone and runs anywhere; what is compiled for this processor lies in the
+user's own cache.
 """
 
 from __future__ import annotations
@@ -22,32 +24,45 @@ FLAGS = (
     *("-std=gnu11", "-O3", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math"),
     *("-fno-signed-zeros", "-fassociative-math", "-freciprocal-math"),
 )
-# Not every compiler knows this processor. One that does leaves half of the widest registers empty unless told.
+# Not every compiler knows this processor. One that does leaves half of the widest registers empty
+# unless told.
 PROCESSOR_FLAGS = (("-march=native", "-mprefer-vector-width=512"), ("-march=native",), ())
 
 
 def library_path(real: str) -> Path:
-    """Return the place of the library for the real type "float" or "double": one for each source and processor."""
+    """Return the place of the library for the real type "float" or "double": one for each source
+    and processor."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     made_for = " ".join([source_digest(), platform.machine(), *sorted(processor_features())])
-    return cache / "dreamer-study" / f"native_{real}-{hashlib.blake2b(made_for.encode(), digest_size=8).hexdigest()}.so"
+    return (
+        cache
+        / "dreamer-study"
+        / f"native_{real}-{hashlib.blake2b(made_for.encode(), digest_size=8).hexdigest()}.so"
+    )
 
 
 def source_digest() -> str:
     """Hash the C sources and this file, which holds the compiler's flags."""
     sources = [Path(__file__), *sorted(SOURCE.glob("*.[ch]"))]
-    return hashlib.blake2b(b"".join(source.read_bytes() for source in sources), digest_size=8).hexdigest()
+    return hashlib.blake2b(
+        b"".join(source.read_bytes() for source in sources), digest_size=8
+    ).hexdigest()
 
 
 def processor_features() -> set[str]:
-    """Name the instruction sets of this processor as Linux lists them, such as avx2; none on other systems."""
+    """Name the instruction sets of this processor as Linux lists them, such as avx2; none on other
+    systems."""
     try:
         cpuinfo = Path("/proc/cpuinfo").read_text()
     except OSError:
         return set()
     features = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
     names = features[1].split() if features else ()
-    return {name for name in names if re.match(r"s*sse|avx|fma|bmi|abm|f16c|xop|tbm|movbe|popcnt|v?aes|gfni|amx", name)}
+    return {
+        name
+        for name in names
+        if re.match(r"s*sse|avx|fma|bmi|abm|f16c|xop|tbm|movbe|popcnt|v?aes|gfni|amx", name)
+    }
 
 
 def compile_library(real: str, path: Path) -> None:
@@ -60,7 +75,9 @@ def compile_library(real: str, path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         compiled = Path(folder) / path.name
         for flags in PROCESSOR_FLAGS:
-            result = subprocess.run([*command, *flags, "-o", str(compiled)], stderr=subprocess.PIPE, text=True)
+            result = subprocess.run(
+                [*command, *flags, "-o", str(compiled)], stderr=subprocess.PIPE, text=True
+            )
             if result.returncode == 0:
                 compiled.replace(path)  # at once: another process may be loading the library
                 return

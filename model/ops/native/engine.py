@@ -25,9 +25,17 @@ from dreamer_study.model.ops.native.library import available
 from dreamer_study.model.ops.native.shared_gradient import SharedWeights
 from dreamer_study.model.ops.torch_kernels import cross_entropy_sum, gradient_taps, swiglu_experts
 from dreamer_study.model.ops.torch_kernels.routing import dispatch
-from dreamer_study.model.ops.types import Attended, AttentionOperands, Documents, ExpertOperands, Routing, Visible
+from dreamer_study.model.ops.types import (
+    Attended,
+    AttentionOperands,
+    Documents,
+    ExpertOperands,
+    Routing,
+    Visible,
+)
 
-LONG = 1024  # tokens of a row without documents: torch's attention in blocks is faster on longer ones
+# tokens of a row without documents: torch's attention in blocks is faster on longer ones
+LONG = 1024
 
 
 def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
@@ -36,7 +44,12 @@ def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
 
 
 def split_heads(
-    projected: Tensor, query_gain: Tensor, key_gain: Tensor, heads: tuple[int, int], epsilon: float, code: Tensor
+    projected: Tensor,
+    query_gain: Tensor,
+    key_gain: Tensor,
+    heads: tuple[int, int],
+    epsilon: float,
+    code: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Split projections into heads, rotate and normalise them in one pass."""
     return NativeHeads.apply(projected, query_gain, key_gain, code, epsilon, *heads)
@@ -50,14 +63,21 @@ def routing_keys(
 
 
 def route(
-    x: Tensor, keys: tuple[Tensor, Tensor], bias: Tensor, active: int, normalised: bool, epsilon: float
+    x: Tensor,
+    keys: tuple[Tensor, Tensor],
+    bias: Tensor,
+    active: int,
+    normalised: bool,
+    epsilon: float,
 ) -> Routing:
     """Choose experts in C; torch sorts tokens by them."""
     scores, ids = NativeRoute.apply(x.to(bias.dtype), *keys, bias, active, normalised, epsilon)
     return Routing(ids, scores, dispatch(ids, len(bias)))
 
 
-def mixed_weights(weights: Tensor, shared: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+def mixed_weights(
+    weights: Tensor, shared: Tensor | None, dtype: torch.dtype
+) -> tuple[Tensor, Tensor | None]:
     """Merge the weights, and give them one gradient for all depths."""
     merged, shared = torch_kernels.mixed_weights(weights, shared, dtype)
     return _with_one_gradient(merged), shared
@@ -87,36 +107,62 @@ def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible)
     return NativeAttendSequence.apply(query, key.flatten(0, 1), value.flatten(0, 1), visible.starts)
 
 
-def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def attend_depth(
+    query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
     """Attend along the depth in C."""
     return NativeAttendDepth.apply(query, *keys, *values)
 
 
 def whole_attention(operands: ExpertOperands | AttentionOperands) -> Attended | None:
-    """Compute an attention in one call, from its norm to its output; None where a size rules that out."""
+    """Compute an attention in one call, from its norm to its output; None where a size rules that
+    out."""
     if isinstance(operands, ExpertOperands):
         x, gain, keys, bias, inward, outward, active, epsilon = operands
         if not _small(inward, outward):
             return None
-        return Attended(*NativeExperts.apply(x, gain, *keys, bias, inward, outward, active, epsilon))
+        return Attended(
+            *NativeExperts.apply(x, gain, *keys, bias, inward, outward, active, epsilon)
+        )
     x, gain, keys, bias, inward, outward, *gains, code, heads, epsilon, visible, history = operands
     if not _small(inward[0], outward[0]) or not (visible is None or _takes(visible)):
         return None
     output, ids, key, value, scores = NativeAttention.apply(
-        *(x, gain, *keys, bias, *inward, *outward, *gains, code, visible and visible.starts, epsilon, *heads),
+        *(
+            x,
+            gain,
+            *keys,
+            bias,
+            *inward,
+            *outward,
+            *gains,
+            code,
+            visible and visible.starts,
+            epsilon,
+            *heads,
+        ),
         *(part[index] for index in (0, 1) for part in history),
     )
-    return Attended(output, ids) if visible else Attended(output, ids, (*history, (key, value)), scores)
+    return (
+        Attended(output, ids)
+        if visible
+        else Attended(output, ids, (*history, (key, value)), scores)
+    )
 
 
 def _takes(visible: Visible) -> bool:
-    """Tell whether the C attention takes these keys: packed documents, or rows of at most LONG tokens."""
+    """Tell whether the C attention takes these keys: packed documents, or rows of at most LONG
+    tokens."""
     return isinstance(visible, Documents) and (visible.labels is not None or visible.length <= LONG)
 
 
 def _small(*weights: Tensor) -> bool:
-    """Tell whether matrices [..., I, O] fit into a cache: only these are multiplied at least as fast as by torch."""
-    return all(max(each.shape[-2:]) <= 1024 and each.shape[-2] * each.shape[-1] <= 2**18 for each in weights)
+    """Tell whether matrices [..., I, O] fit into a cache: only these are multiplied at least as
+    fast as by torch."""
+    return all(
+        max(each.shape[-2:]) <= 1024 and each.shape[-2] * each.shape[-1] <= 2**18
+        for each in weights
+    )
 
 
 __all__ = ["available", "cross_entropy_sum", "gradient_taps", "swiglu_experts"]

@@ -1,7 +1,8 @@
-"""Single operations in C with their gradients, as autograd functions; model/ops/reference.py states the mathematics.
+"""Single operations in C with their gradients, as autograd functions; model/ops/reference.py states
+the mathematics.
 
-Axes: T tokens, H hidden, E experts, A active experts, R routing size, N and M query and key/value heads, K head size,
-I and O inputs and outputs, L depths of a code, D visible depths.
+Axes: T tokens, H hidden, E experts, A active experts, R routing size, N and M query and key/value
+heads, K head size, I and O inputs and outputs, L depths of a code, D visible depths.
 """
 
 from __future__ import annotations
@@ -43,28 +44,50 @@ class NativeRMSNorm(torch.autograd.Function):
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         x, gain, scales = ctx.saved_tensors
         x_gradient, gain_gradient = empty_like(x, gain)
-        call("norm_backward", x, gain, scales, gradient.reshape(x.shape).contiguous(), x_gradient, gain_gradient)
+        call(
+            "norm_backward",
+            x,
+            gain,
+            scales,
+            gradient.reshape(x.shape).contiguous(),
+            x_gradient,
+            gain_gradient,
+        )
         return x_gradient.view(gradient.shape), gain_gradient, None
 
 
 def rotation_rows(code: Tensor, tokens: int) -> Tensor:
-    """Flatten a rotary code [T or 1, ..., K/2, 2] to rows [T or 1, K]. Raises ValueError for another number of rows."""
+    """Flatten a rotary code [T or 1, ..., K/2, 2] to rows [T or 1, K]. Raises ValueError for
+    another number of rows."""
     rows = code.flatten(-2).reshape(-1, 2 * code.shape[-2]).contiguous()
     if len(rows) not in (1, tokens):
-        raise ValueError(f"the rotary code {list(code.shape)} has {len(rows)} rows, but must have 1 or {tokens}")
+        raise ValueError(
+            f"the rotary code {list(code.shape)} has {len(rows)} rows, but must have 1 or {tokens}"
+        )
     return rows
 
 
 class NativeHeads(torch.autograd.Function):
-    """Split projections [T, (N+2M)K] into heads; rotate and normalise queries [T, N, K] and keys [T, M, K]."""
+    """Split projections [T, (N+2M)K] into heads; rotate and normalise queries [T, N, K] and keys
+    [T, M, K]."""
 
     @staticmethod
     def forward(
-        ctx, projected: Tensor, query_gain: Tensor, key_gain: Tensor, code: Tensor, epsilon: float, N: int, M: int
+        ctx,
+        projected: Tensor,
+        query_gain: Tensor,
+        key_gain: Tensor,
+        code: Tensor,
+        epsilon: float,
+        N: int,
+        M: int,
     ) -> tuple[Tensor, Tensor, Tensor]:
         T, K = len(projected), len(query_gain)
         inputs = *contiguous(projected, query_gain, key_gain), rotation_rows(code, T)
-        heads, scales = [projected.new_empty(T, count, K) for count in (N, M, M)], projected.new_empty(T, N + M)
+        heads, scales = (
+            [projected.new_empty(T, count, K) for count in (N, M, M)],
+            projected.new_empty(T, N + M),
+        )
         call("heads_forward", epsilon, *inputs, *heads, scales)
         ctx.save_for_backward(*inputs, scales)
         return tuple(heads)
@@ -79,12 +102,18 @@ class NativeHeads(torch.autograd.Function):
 
 
 class NativeKeys(torch.autograd.Function):
-    """Prepare routing keys [E, R] for each depth of a code [L, R/2, 2], or once without a code: L tensors [E, R]."""
+    """Prepare routing keys [E, R] for each depth of a code [L, R/2, 2], or once without a code: L
+    tensors [E, R]."""
 
     @staticmethod
-    def forward(ctx, keys: Tensor, gain: Tensor, code: Tensor | None, epsilon: float) -> tuple[Tensor, ...]:
+    def forward(
+        ctx, keys: Tensor, gain: Tensor, code: Tensor | None, epsilon: float
+    ) -> tuple[Tensor, ...]:
         keys, gain, code = contiguous(keys, gain, None if code is None else code.flatten(1))
-        prepared, scales = keys.new_empty(1 if code is None else len(code), *keys.shape), keys.new_empty(len(keys))
+        prepared, scales = (
+            keys.new_empty(1 if code is None else len(code), *keys.shape),
+            keys.new_empty(len(keys)),
+        )
         call("keys_forward", epsilon, keys, gain, code, prepared, scales)
         ctx.save_for_backward(keys, gain, code, scales)
         return prepared.unbind()
@@ -99,7 +128,8 @@ class NativeKeys(torch.autograd.Function):
 
 
 class SavedRouting(NamedTuple):
-    """What a routing returns and its gradient needs, in the order of the C function `route_forward`."""
+    """What a routing returns and its gradient needs, in the order of the C function
+    `route_forward`."""
 
     norms: Tensor | None  # [T]: scales of x, where its norm is computed with the routing
     queries: Tensor  # [T, R]
@@ -125,9 +155,18 @@ class SavedRouting(NamedTuple):
     def empty(cls, x: Tensor, keys: Tensor, active: int, *, norm: bool) -> SavedRouting:
         """Allocate the tensors for x [T, H]; with `norm` also those of its norm."""
         (T, A), (E, R) = (len(x), active), keys.shape
-        ids, tokens, order = (x.new_empty(shape, dtype=torch.long) for shape in ((T, A), T * A, T * A))
+        ids, tokens, order = (
+            x.new_empty(shape, dtype=torch.long) for shape in ((T, A), T * A, T * A)
+        )
         floats = [x.new_empty(shape) for shape in ((T, R), T, (T, A), (T, A))]
-        return cls(x.new_empty(T) if norm else None, *floats, ids, tokens, x.new_empty(E, dtype=torch.int32), order)
+        return cls(
+            x.new_empty(T) if norm else None,
+            *floats,
+            ids,
+            tokens,
+            x.new_empty(E, dtype=torch.int32),
+            order,
+        )
 
 
 class NativeRoute(torch.autograd.Function):
@@ -135,7 +174,14 @@ class NativeRoute(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx, x: Tensor, query: Tensor, keys: Tensor, bias: Tensor, active: int, normalised: bool, epsilon: float
+        ctx,
+        x: Tensor,
+        query: Tensor,
+        keys: Tensor,
+        bias: Tensor,
+        active: int,
+        normalised: bool,
+        epsilon: float,
     ) -> tuple[Tensor, Tensor]:
         x, query, keys, bias = contiguous(x, query, keys, bias)
         routing = SavedRouting.empty(x, keys, active, norm=False)
@@ -156,14 +202,21 @@ class NativeRoute(torch.autograd.Function):
 
 
 class NativeMixedProduct(torch.autograd.Function):
-    """Multiply x [T, I] by each token's expert: scores [T, 1], merged [E, I, O], shared [I, O] or None -> [T, O].
+    """Multiply x [T, I] by each token's expert: scores [T, 1], merged [E, I, O], shared [I, O] or
+    None -> [T, O].
 
     `tokens` [T] and `ends` [E] are the dispatch.
     """
 
     @staticmethod
     def forward(
-        ctx, x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | None, tokens: Tensor, ends: Tensor
+        ctx,
+        x: Tensor,
+        scores: Tensor,
+        merged: Tensor,
+        shared: Tensor | None,
+        tokens: Tensor,
+        ends: Tensor,
     ) -> Tensor:
         x, scores, merged, shared = contiguous(x, scores, merged, shared)
         y = x.new_empty(len(x), merged.shape[2])
@@ -182,7 +235,8 @@ class NativeMixedProduct(torch.autograd.Function):
 
 
 class NativeAttendSequence(torch.autograd.Function):
-    """Attend causally within documents: query [T, N, K], key and value [T, M, K], starts [T] -> [T, N, K]."""
+    """Attend causally within documents: query [T, N, K], key and value [T, M, K], starts [T] -> [T,
+    N, K]."""
 
     @staticmethod
     def forward(ctx, query: Tensor, key: Tensor, value: Tensor, starts: Tensor) -> Tensor:
@@ -202,7 +256,8 @@ class NativeAttendSequence(torch.autograd.Function):
 
 
 class NativeAttendDepth(torch.autograd.Function):
-    """Attend over depths: query [T, N, K], D keys, then D values [T, M, K] -> [T, N, K] and scores [T, N, D]."""
+    """Attend over depths: query [T, N, K], D keys, then D values [T, M, K] -> [T, N, K] and scores
+    [T, N, D]."""
 
     @staticmethod
     def forward(ctx, query: Tensor, *keys_and_values: Tensor) -> tuple[Tensor, Tensor]:

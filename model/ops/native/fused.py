@@ -1,7 +1,8 @@
-"""Whole attentions in C with their gradients, from the norm to the output: one call for each direction.
+"""Whole attentions in C with their gradients, from the norm to the output: one call for each
+direction.
 
-`NativeAttention` is a sequence or depth attention with mixed projections, `NativeExperts` an expert attention. Axes as
-in functions.py, and F expert size.
+`NativeAttention` is a sequence or depth attention with mixed projections, `NativeExperts` an expert
+attention. Axes as in functions.py, and F expert size.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dreamer_study.model.ops.native.functions import SavedRouting, contiguous, empty_like, rotation_rows
+from dreamer_study.model.ops.native.functions import (
+    SavedRouting,
+    contiguous,
+    empty_like,
+    rotation_rows,
+)
 from dreamer_study.model.ops.native.library import call
 from dreamer_study.model.ops.native.shared_gradient import gradient_of, transpose
 
@@ -60,17 +66,22 @@ def take(kind: type[Fields], tensors: Iterator[Tensor]) -> Fields:
     return kind(*islice(tensors, len(kind._fields)))
 
 
-def with_earlier(key: Tensor, value: Tensor, earlier: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """List the keys and the values of all visible depths, the own depth's last; `earlier` are keys, then values."""
+def with_earlier(
+    key: Tensor, value: Tensor, earlier: Sequence[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """List the keys and the values of all visible depths, the own depth's last; `earlier` are keys,
+    then values."""
     half = len(earlier) // 2
     return [*earlier[:half], key], [*earlier[half:], value]
 
 
 class NativeAttention(torch.autograd.Function):
-    """Compute an attention with mixed projections of x [T, H]: output [T, H], ids [T, 1], key, value and scores.
+    """Compute an attention with mixed projections of x [T, H]: output [T, H], ids [T, 1], key,
+    value and scores.
 
-    Along the sequence where there are `starts` [T]; else along the depth, over `earlier` keys, then values, [T, M, K]
-    each, and the own depth's: then `scores` are [T, N, D]. Merged weights inward [E, H, (N+2M)K] and outward
+    Along the sequence where there are `starts` [T]; else along the depth, over `earlier` keys, then
+    values, [T, M, K] each, and the own depth's: then `scores` are [T, N, D]. Merged weights inward
+    [E, H, (N+2M)K] and outward
     [E, NK, H]; shared weights have no E, or are None. The rotary code is [T or 1, ..., K/2, 2].
     """
 
@@ -97,30 +108,58 @@ class NativeAttention(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         T, K, D = len(x), len(query_gain), len(earlier) // 2 + 1
-        x, gain, query, keys, bias, inward, outward = contiguous(x, gain, query, keys, bias, inward, outward)
-        shared_inward, shared_outward, starts, *earlier = contiguous(shared_inward, shared_outward, starts, *earlier)
+        x, gain, query, keys, bias, inward, outward = contiguous(
+            x, gain, query, keys, bias, inward, outward
+        )
+        shared_inward, shared_outward, starts, *earlier = contiguous(
+            shared_inward, shared_outward, starts, *earlier
+        )
         query_gain, key_gain, code = *contiguous(query_gain, key_gain), rotation_rows(code, T)
         routing, heads = SavedRouting.empty(x, keys, 1, norm=True), SavedHeads.empty(x, N, M, K, D)
         key, value, output = x.new_empty(T, M, K), x.new_empty(T, M, K), torch.empty_like(x)
         call(
             "attention_forward",
-            *(epsilon, x, gain, query, keys, bias, inward, outward, query_gain, key_gain, code, starts),
+            *(
+                epsilon,
+                x,
+                gain,
+                query,
+                keys,
+                bias,
+                inward,
+                outward,
+                query_gain,
+                key_gain,
+                code,
+                starts,
+            ),
             *with_earlier(key, value, earlier),
             *(*routing, *heads, output),
         )
         shared_and_heads = shared_inward, shared_outward, query_gain, key_gain, code, starts
         given = Given(x, gain, query, keys, inward, outward, *shared_and_heads)
         ctx.save_for_backward(*given, *routing, *heads, key, value, *earlier)
-        ctx.mark_non_differentiable(routing.ids, heads.scores, *([] if starts is None else [key, value]))
+        ctx.mark_non_differentiable(
+            routing.ids, heads.scores, *([] if starts is None else [key, value])
+        )
         return output, routing.ids, key, value, heads.scores
 
     @staticmethod
     @once_differentiable
     def backward(
-        ctx, gradient: Tensor | None, _: None, later_key: Tensor | None, later_value: Tensor | None, __: None
+        ctx,
+        gradient: Tensor | None,
+        _: None,
+        later_key: Tensor | None,
+        later_value: Tensor | None,
+        __: None,
     ) -> tuple[Tensor | None, ...]:
         saved = iter(ctx.saved_tensors)
-        given, routing, heads = take(Given, saved), take(SavedRouting, saved), take(SavedHeads, saved)
+        given, routing, heads = (
+            take(Given, saved),
+            take(SavedRouting, saved),
+            take(SavedHeads, saved),
+        )
         key, value, *earlier = saved
         gradient = torch.zeros_like(given.x) if gradient is None else gradient.contiguous()
         keys_gradients, values_gradients = key.new_empty(2, len(earlier) // 2 + 1, *key.shape)
@@ -137,7 +176,16 @@ class NativeAttention(torch.autograd.Function):
             *(*router_gradients, *head_gradients),
         )
         return (
-            *(x_gradient, *router_gradients, None, inward_gradient, None, outward_gradient, None, *head_gradients),
+            *(
+                x_gradient,
+                *router_gradients,
+                None,
+                inward_gradient,
+                None,
+                outward_gradient,
+                None,
+                *head_gradients,
+            ),
             *(None, None, None, None, None),
             *(*keys_gradients[:-1], *values_gradients[:-1]),
         )
@@ -162,7 +210,9 @@ class NativeExperts(torch.autograd.Function):
         active: int,
         epsilon: float,
     ) -> tuple[Tensor, Tensor]:
-        x, gain, query, keys, bias, inward, outward = contiguous(x, gain, query, keys, bias, inward, outward)
+        x, gain, query, keys, bias, inward, outward = contiguous(
+            x, gain, query, keys, bias, inward, outward
+        )
         routing = SavedRouting.empty(x, keys, active, norm=True)
         call("route_forward", True, epsilon, x, gain, query, keys, bias, *routing)
         output, projected = torch.empty_like(x), x.new_empty(len(routing.order), inward.shape[2])
@@ -178,9 +228,25 @@ class NativeExperts(torch.autograd.Function):
         x, gain, query, keys, inward, outward, projected, *saved = ctx.saved_tensors
         routing = SavedRouting(*saved)
         x_gradient, scores_gradient, *gradients = empty_like(x, routing.scores, gain, query, keys)
-        (inward_sum, inward_gradient), (outward_sum, outward_gradient) = gradient_of(inward), gradient_of(outward)
+        (inward_sum, inward_gradient), (outward_sum, outward_gradient) = (
+            gradient_of(inward),
+            gradient_of(outward),
+        )
         given = x, gain, routing.norms, routing.scores, transpose(inward), transpose(outward)
         outputs = x_gradient, scores_gradient, inward_sum, outward_sum
-        call("swiglu_backward", *given, *routing.dispatch, projected, gradient.contiguous(), *outputs)
-        call("route_backward", True, x, gain, query, keys, *routing.choice, scores_gradient, x_gradient, *gradients)
+        call(
+            "swiglu_backward", *given, *routing.dispatch, projected, gradient.contiguous(), *outputs
+        )
+        call(
+            "route_backward",
+            True,
+            x,
+            gain,
+            query,
+            keys,
+            *routing.choice,
+            scores_gradient,
+            x_gradient,
+            *gradients,
+        )
         return x_gradient, *gradients, None, inward_gradient, outward_gradient, None, None

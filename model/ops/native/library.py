@@ -21,7 +21,8 @@ REALS = {torch.float32: "float", torch.float64: "double"}
 
 
 def available(dtype: torch.dtype) -> bool:
-    """Say whether the C library for `dtype` can be used. If not, the first call prints one line with the reason."""
+    """Say whether the C library for `dtype` can be used. If not, the first call prints one line
+    with the reason."""
     return dtype in REALS and library(dtype) is not None
 
 
@@ -29,8 +30,9 @@ def available(dtype: torch.dtype) -> bool:
 def library(dtype: torch.dtype) -> ctypes.CDLL | None:
     """Load the library for `dtype`, compiled at its first use.
 
-    Code is loaded from a folder of this user alone: nobody else can put a library there. Its name says the sources and
-    the processor that it was compiled for (`library_path`), so what is loaded fits both.
+    Code is loaded from a folder of this user alone: nobody else can put a library there. Its name
+    says the sources and the processor that it was compiled for (`library_path`), so what is loaded
+    fits both.
     """
     path = library_path(REALS[dtype])
     try:
@@ -56,11 +58,15 @@ def _function(name: str, dtype: torch.dtype) -> Callable[..., int]:
 
 
 def call(name: str, *arguments: Tensor | list[Tensor] | float | None) -> None:
-    """Call a C function with contiguous tensors, lists of tensors, numbers, and None for tensors that are optional.
+    """Call a C function with contiguous tensors, lists of tensors, numbers, and None for tensors
+    that are optional.
 
-    Raises TypeError or ValueError for arguments that do not fit the function's signature, and torch.OutOfMemoryError.
+    Raises TypeError or ValueError for arguments that do not fit the function's signature, and
+    torch.OutOfMemoryError.
     """
-    real = next(each.dtype for each in arguments if isinstance(each, Tensor) and each.is_floating_point())
+    real = next(
+        each.dtype for each in arguments if isinstance(each, Tensor) and each.is_floating_point()
+    )
     function = _function(name, real)
     if function(*signatures()[name].bind(name, real, arguments)):
         raise torch.OutOfMemoryError(f"{name}: no memory for its workspace")

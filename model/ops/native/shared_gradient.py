@@ -1,9 +1,10 @@
 """Sum the gradients of weights that several products of one forward multiply, in one array.
 
-Autograd would give each product a gradient of its own and add them: for experts that every depth uses, most of these
-passes over memory are avoidable. Two private functions of torch are needed, as nothing public tells a running backward
-pass from another, or whether it will come to a node: `torch._C._current_graph_task_id` and
-`torch._C._will_engine_execute_node`. Without them each product makes its own gradient: slower, the same result.
+Autograd would give each product a gradient of its own and add them: for experts that every depth
+uses, most of these passes over memory are avoidable. Two private functions of torch are needed, as
+nothing public tells a running backward pass from another, or whether it will come to a node:
+`torch._C._current_graph_task_id` and `torch._C._will_engine_execute_node`. Without them each
+product makes its own gradient: slower, the same result.
 """
 
 from __future__ import annotations
@@ -15,30 +16,36 @@ from dreamer_study.model.ops.native.library import call
 
 
 class SharedWeights(torch.autograd.Function):
-    """Pass weights [E, I, O] on unchanged; all products of the result add to one gradient for each backward pass.
+    """Pass weights [E, I, O] on unchanged; all products of the result add to one gradient for each
+    backward pass.
 
-    A product finds this node as the `grad_fn` of its weights (`gradient_of`). When all products have added their
-    part, autograd comes to `backward`, which hands the sum on: hooks on the result itself get None. Raises RuntimeError
-    for gradients of gradients.
+    A product finds this node as the `grad_fn` of its weights (`gradient_of`). When all products
+    have added their part, autograd comes to `backward`, which hands the sum on: hooks on the result
+    itself get None. Raises RuntimeError for gradients of gradients.
     """
 
     @staticmethod
     def forward(ctx, weights: Tensor) -> Tensor:
         ctx.set_materialize_grads(False)
-        ctx.transposed, ctx.gradients = None, {}  # gradients by backward pass: one may run within another
+        # gradients by backward pass: one may run within another
+        ctx.transposed, ctx.gradients = None, {}
         return weights.view_as(weights)
 
     @staticmethod
     def backward(ctx, gradient: Tensor | None) -> Tensor | None:
         if torch.is_grad_enabled():
-            raise RuntimeError("gradients of the C engine have none themselves: no create_graph, or DREAMER_NATIVE=0")
+            raise RuntimeError(
+                "gradients of the C engine have none themselves: no create_graph, or"
+                " DREAMER_NATIVE=0"
+            )
         task_id = getattr(torch._C, "_current_graph_task_id", lambda: None)
         ctx.transposed, total = None, ctx.gradients.pop(task_id(), None)
         return total if gradient is None else gradient if total is None else gradient + total
 
 
 def transpose(weights: Tensor) -> Tensor:
-    """Transpose weights [E, I, O] to contiguous [E, O, I], once for all products that share them."""
+    """Transpose weights [E, I, O] to contiguous [E, O, I], once for all products that share
+    them."""
     node = weights.grad_fn
     transposed = getattr(node, "transposed", None)
     if transposed is None:
@@ -50,14 +57,20 @@ def transpose(weights: Tensor) -> Tensor:
 
 
 def gradient_of(weights: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return (total, returned): `backward` adds the weights' gradient to `total` and returns `returned`.
+    """Return (total, returned): `backward` adds the weights' gradient to `total` and returns
+    `returned`.
 
     `returned` is None where SharedWeights hands the total on, else the total.
     """
     gradients = getattr(weights.grad_fn, "gradients", None)
     task_id = getattr(torch._C, "_current_graph_task_id", None)
     will_execute = getattr(torch._C, "_will_engine_execute_node", None)
-    if gradients is None or task_id is None or will_execute is None or not will_execute(weights.grad_fn):
+    if (
+        gradients is None
+        or task_id is None
+        or will_execute is None
+        or not will_execute(weights.grad_fn)
+    ):
         own = torch.zeros_like(weights)
         return own, own
     if task_id() not in gradients:

@@ -1,9 +1,10 @@
 """Read the C functions' signatures from the C sources, and check every call against them.
 
-C code declares each array with its shape: `int norm_forward(int64 T, int64 H, double epsilon, in(x, T, H), in(gain, H),
-out(y, T, H), out(scales, T))`. Callers pass numbers and arrays in this order, and no sizes (capital letters): these are
-found from the shapes. Example: x [3, 8] says T = 3 and H = 8; then a gain [7] raises ValueError, "norm_forward: gain is
-[7], but must be [H] with T = 3, H = 8".
+C code declares each array with its shape: `int norm_forward(int64 T, int64 H, double epsilon, in(x,
+T, H), in(gain, H), out(y, T, H), out(scales, T))`. Callers pass numbers and arrays in this order,
+and no sizes (capital letters): these are found from the shapes. Example: x [3, 8] says T = 3 and H
+= 8; then a gain [7] raises ValueError, "norm_forward: gain is [7], but must be [H] with T = 3, H =
+8".
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ INTEGERS = {"_int64": torch.int64, "_int32": torch.int32}
 
 
 class Array(NamedTuple):
-    """An array parameter. `dtype` None: the library's real type; `count`: the length of a list of arrays."""
+    """An array parameter. `dtype` None: the library's real type; `count`: the length of a list of
+    arrays."""
 
     name: str
     dtype: torch.dtype | None
@@ -43,13 +45,14 @@ class Signature(NamedTuple):
     parameters: list[Array | None]
     types: list[type]  # as ctypes takes them, sizes included
     computed: dict[str, CodeType]  # sizes such as N * K
-    known: dict[tuple, list[int]]  # the sizes of arguments that have been checked, by their shapes, types and layouts
+    # the sizes of arguments that have been checked, by their shapes, types and layouts
+    known: dict[tuple, list[int]]
 
     def bind(self, function: str, real: torch.dtype, arguments: tuple) -> list:
         """Turn arguments into the values that ctypes passes on: sizes, numbers and pointers.
 
-        Checks every combination of shapes, types and layouts once. Raises TypeError for a wrong dtype or device,
-        ValueError for a wrong shape or memory that is not contiguous.
+        Checks every combination of shapes, types and layouts once. Raises TypeError for a wrong
+        dtype or device, ValueError for a wrong shape or memory that is not contiguous.
         """
         kinds: list[Any] = [real]
         values: list[Any] = []
@@ -59,7 +62,9 @@ class Signature(NamedTuple):
                 values.append(argument.data_ptr())
             elif isinstance(argument, list):
                 kinds.append(tuple(map(_kind, argument)))
-                values.append((ctypes.c_void_p * len(argument))(*[tensor.data_ptr() for tensor in argument]))
+                values.append(
+                    (ctypes.c_void_p * len(argument))(*[tensor.data_ptr() for tensor in argument])
+                )
             else:
                 kinds.append(type(argument))
                 values.append(argument)
@@ -84,12 +89,18 @@ class Signature(NamedTuple):
                 _check(function, parameter, real, tensor, sizes)
             if not argument or sizes.setdefault(parameter.count, len(argument)) != len(argument):
                 wanted = sizes.get(parameter.count, "at least 1")
-                raise ValueError(f"{function}: {parameter.name} are {len(argument)}, but must be {wanted}")
+                raise ValueError(
+                    f"{function}: {parameter.name} are {len(argument)}, but must be {wanted}"
+                )
         for name, code in self.computed.items():
             if name in sizes and sizes[name] != eval(code, {}, sizes):
-                raise ValueError(f"{function}: {name} is {sizes[name]}, but must be {eval(code, {}, sizes)}")
+                raise ValueError(
+                    f"{function}: {name} is {sizes[name]}, but must be {eval(code, {}, sizes)}"
+                )
         if "M" in sizes and (not sizes["M"] or sizes["N"] % sizes["M"]):
-            raise ValueError(f"{function}: {sizes['N']} query heads are no multiple of {sizes['M']} key heads")
+            raise ValueError(
+                f"{function}: {sizes['N']} query heads are no multiple of {sizes['M']} key heads"
+            )
         return [sizes[name] for name in self.sizes]
 
 
@@ -97,18 +108,25 @@ def _kind(tensor: Tensor) -> tuple:
     return tensor.shape, tensor.dtype, tensor.is_cpu, tensor.is_contiguous()
 
 
-def _check(function: str, parameter: Array, real: torch.dtype, tensor: Tensor, sizes: dict[str, int]) -> None:
+def _check(
+    function: str, parameter: Array, real: torch.dtype, tensor: Tensor, sizes: dict[str, int]
+) -> None:
     dtype, shape, names = parameter.dtype or real, tensor.shape, parameter.shape
     if tensor.dtype is not dtype or not tensor.is_cpu:
         given = f"{tensor.dtype} on {tensor.device}"
         raise TypeError(f"{function}: {parameter.name} is {given}, but must be {dtype} on the CPU")
-    if len(shape) != len(names) or [sizes.setdefault(*pair) for pair in zip(names, shape, strict=True)] != [*shape]:
+    if len(shape) != len(names) or [
+        sizes.setdefault(*pair) for pair in zip(names, shape, strict=True)
+    ] != [*shape]:
         known = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         raise ValueError(
-            f"{function}: {parameter.name} is {list(shape)}, but must be [{', '.join(names)}] with {known}"
+            f"{function}: {parameter.name} is {list(shape)}, but must be [{', '.join(names)}] with"
+            f" {known}"
         )
     if not tensor.is_contiguous():
-        raise ValueError(f"{function}: {parameter.name} must be contiguous, but has strides {tensor.stride()}")
+        raise ValueError(
+            f"{function}: {parameter.name} must be contiguous, but has strides {tensor.stride()}"
+        )
 
 
 @functools.cache
@@ -130,6 +148,10 @@ def _signature(text: str) -> Signature:
             kind, optional = kind.removesuffix("_or_null"), kind.endswith("_or_null")
             dimensions = shape.split(", ")
             count = dimensions.pop(0) if kind == "_list" else None
-            signature.parameters.append(Array(name, INTEGERS.get(kind), tuple(dimensions), optional, count))
-            signature.computed.update((size, compile(size, name, "eval")) for size in dimensions if not size.isalpha())
+            signature.parameters.append(
+                Array(name, INTEGERS.get(kind), tuple(dimensions), optional, count)
+            )
+            signature.computed.update(
+                (size, compile(size, name, "eval")) for size in dimensions if not size.isalpha()
+            )
     return signature

@@ -1,4 +1,5 @@
-"""The engine "torch": the operations of model/ops in torch's own, on any device, with gradients written out.
+"""The engine "torch": the operations of model/ops in torch's own, on any device, with gradients
+written out.
 
 May import model.ops.types.
 """
@@ -6,7 +7,12 @@ May import model.ops.types.
 from dreamer_study.model.ops.torch_kernels.attention import attend_depth, attend_sequence
 from dreamer_study.model.ops.torch_kernels.loss import cross_entropy_sum
 from dreamer_study.model.ops.torch_kernels.norms import rms_norm, split_heads
-from dreamer_study.model.ops.torch_kernels.products import expert_weights, mixed_product, mixed_weights, swiglu_experts
+from dreamer_study.model.ops.torch_kernels.products import (
+    expert_weights,
+    mixed_product,
+    mixed_weights,
+    swiglu_experts,
+)
 from dreamer_study.model.ops.torch_kernels.recurrent_experts import gradient_taps
 from dreamer_study.model.ops.torch_kernels.routing import route, routing_keys
 

@@ -1,4 +1,5 @@
-"""Attention along the sequence and along the depth (Eq. 1) in torch's operations and fused kernels."""
+"""Attention along the sequence and along the depth (Eq. 1) in torch's operations and fused
+kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from dreamer_study.model.ops.types import Documents, Visible
 
 
 def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:
-    """Attend by a flash kernel for packed documents where there is one, else by torch's attention with a mask."""
+    """Attend by a flash kernel for packed documents where there is one, else by torch's attention
+    with a mask."""
     labelled = isinstance(visible, Documents) and visible.labels is not None
     if labelled and takes_packed(query.dtype, query.device, query.shape[-1]):
         return attend_packed(query, key.flatten(0, 1), value.flatten(0, 1), visible)
@@ -24,28 +26,39 @@ def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible)
     query = query.unflatten(0, (len(key), -1))
     query, key, value = (each.transpose(1, 2) for each in (query, key, value))
     groups = query.shape[1] // key.shape[1]
-    if groups > 1 and mask is not None and on_gpu(query):  # no fused kernel takes both a mask and shared heads
-        if query.shape[2] == 1:  # the heads that share a key as queries of one head, and no copy of the keys
-            attended = F.scaled_dot_product_attention(query.unflatten(1, (-1, groups)).squeeze(3), key, value, mask)
+    # no fused kernel takes both a mask and shared heads
+    if groups > 1 and mask is not None and on_gpu(query):
+        # the heads that share a key as queries of one head, and no copy of the keys
+        if query.shape[2] == 1:
+            attended = F.scaled_dot_product_attention(
+                query.unflatten(1, (-1, groups)).squeeze(3), key, value, mask
+            )
             return attended.flatten(1, 2)
         key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
     attended = F.scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, is_causal=mask is None, enable_gqa=query.shape[1] != key.shape[1]
+        query,
+        key,
+        value,
+        attn_mask=mask,
+        is_causal=mask is None,
+        enable_gqa=query.shape[1] != key.shape[1],
     )
     return attended.transpose(1, 2).flatten(0, 1)
 
 
 def takes_packed(dtype: torch.dtype, device: torch.device, head_size: int) -> bool:
-    """Tell whether `attend_packed` takes such tensors: flash attention needs compute capability 8 (A100) or more."""
+    """Tell whether `attend_packed` takes such tensors: flash attention needs compute capability 8
+    (A100) or more."""
     fits = dtype in (torch.bfloat16, torch.float16) and head_size % 8 == 0 and head_size <= 256
     return fits and on_gpu(device) and capability(device) >= (8, 0)
 
 
 def attend_packed(query: Tensor, key: Tensor, value: Tensor, documents: Documents) -> Tensor:
-    """Attend with the documents as the batch: query [T, N, K], key and value [T, M, K] -> [T, N, K].
+    """Attend with the documents as the batch: query [T, N, K], key and value [T, M, K] -> [T, N,
+    K].
 
-    With a mask torch has no flash kernel, and none at all that shares key heads: it would fall back to plain products
-    with scores of [B, N, S, S].
+    With a mask torch has no flash kernel, and none at all that shares key heads: it would fall back
+    to plain products with scores of [B, N, S, S].
     """
     attention, options = _packed_kernel()
     bounds, longest = documents.bounds, documents.longest
@@ -54,7 +67,8 @@ def attend_packed(query: Tensor, key: Tensor, value: Tensor, documents: Document
 
 @cache
 def _packed_kernel():
-    """Return the kernel, with its options for a causal mask and shared key heads: names vary with the version."""
+    """Return the kernel, with its options for a causal mask and shared key heads: names vary with
+    the version."""
     from torch.nn.attention.varlen import varlen_attn
 
     known = inspect.signature(varlen_attn).parameters
@@ -62,7 +76,9 @@ def _packed_kernel():
     return varlen_attn, options | ({"enable_gqa": True} if "enable_gqa" in known else {})
 
 
-def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def attend_depth(
+    query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
     """Attend along the depth without copying or concatenating keys and values.
 
     So memory for the backward pass grows with the depth, not with its square.
@@ -74,7 +90,8 @@ def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]
 
 
 class _AttendDepth(torch.autograd.Function):
-    """Query [T, M, G, K] with G = N / M queries per key; the depths are few, so they are simply gone through."""
+    """Query [T, M, G, K] with G = N / M queries per key; the depths are few, so they are simply
+    gone through."""
 
     @staticmethod
     def forward(ctx, query: Tensor, *entries: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,15 +108,22 @@ class _AttendDepth(torch.autograd.Function):
         query, scores, *entries = ctx.saved_tensors
         keys, values = entries[: len(entries) // 2], entries[len(entries) // 2 :]
         through = _stacked_products(gradient, values)
-        through = scores * (through - torch.linalg.vecdot(scores, through).unsqueeze(-1)) * query.shape[-1] ** -0.5
+        through = (
+            scores
+            * (through - torch.linalg.vecdot(scores, through).unsqueeze(-1))
+            * query.shape[-1] ** -0.5
+        )
         key_gradients = [_sum_queries(part.unsqueeze(-1) * query) for part in through.unbind(-1)]
-        value_gradients = [_sum_queries(part.unsqueeze(-1) * gradient) for part in scores.unbind(-1)]
+        value_gradients = [
+            _sum_queries(part.unsqueeze(-1) * gradient) for part in scores.unbind(-1)
+        ]
         gradients = (_weighted_sum(through, keys), *key_gradients, *value_gradients)
         return tuple(part.to(query.dtype) for part in gradients)
 
 
 def _stacked_products(query: Tensor, entries: list[Tensor]) -> Tensor:
-    """Multiply query [T, M, G, K] with each entry [T, M, K]: [T, M, G, depths], in float32 at least."""
+    """Multiply query [T, M, G, K] with each entry [T, M, K]: [T, M, G, depths], in float32 at
+    least."""
     dtype = torch.promote_types(query.dtype, torch.float32)
     products = [(query * entry.unsqueeze(2)).sum(dim=-1, dtype=dtype) for entry in entries]
     return torch.stack(products, dim=-1)

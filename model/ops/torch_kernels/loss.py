@@ -14,28 +14,38 @@ from dreamer_study.model.ops.gpu import compile_for_many_shapes, on_gpu
 CHUNK_ELEMENTS = 2**26
 """Logits held at a time: 256 MiB in float32."""
 GPU_CHUNK_BYTES = 3 * 2**29
-"""Logits, and their softmax in float32 where one is made, held at a time on a GPU: every chunk passes over the whole
-gradient of the head."""
+"""Logits, and their softmax in float32 where one is made, held at a time on a GPU: every chunk
+passes over the whole gradient of the head."""
 
 
 def cross_entropy_sum(
-    hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int | None = None, compiled: bool = False
+    hidden: Tensor,
+    head: Tensor,
+    targets: Tensor,
+    chunk_elements: int | None = None,
+    compiled: bool = False,
 ) -> Tensor:
     """Compute the loss and its gradient together, chunk by chunk: logits are made once and dropped.
 
-    The gradient of a sum of losses needs nothing from the backward pass but a factor. The softmax and the gradient of
+    The gradient of a sum of losses needs nothing from the backward pass but a factor. The softmax
+    and the gradient of
     `head` are accumulated in float32 (or wider).
     """
     compiled = compiled and on_gpu(hidden) and not torch.compiler.is_compiling()
     if chunk_elements is None:
-        held = hidden.element_size() + (0 if compiled and len(hidden) > 1 else 4)  # bytes for each logit
+        # bytes for each logit
+        held = hidden.element_size() + (0 if compiled and len(hidden) > 1 else 4)
         chunk_elements = GPU_CHUNK_BYTES // held if on_gpu(hidden) else CHUNK_ELEMENTS
-    return _CrossEntropySum.apply(hidden, head, targets, max(1, chunk_elements // head.shape[0]), compiled)
+    return _CrossEntropySum.apply(
+        hidden, head, targets, max(1, chunk_elements // head.shape[0]), compiled
+    )
 
 
 class _CrossEntropySum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, hidden: Tensor, head: Tensor, targets: Tensor, chunk: int, compiled: bool) -> Tensor:
+    def forward(
+        ctx, hidden: Tensor, head: Tensor, targets: Tensor, chunk: int, compiled: bool
+    ) -> Tensor:
         wide = torch.promote_types(hidden.dtype, torch.float32)
         loss = torch.zeros((), dtype=wide, device=hidden.device)
         hidden_gradient = torch.empty_like(hidden)
@@ -60,17 +70,26 @@ class _CrossEntropySum(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, factor: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         hidden_gradient, head_gradient = ctx.saved_tensors
-        return hidden_gradient * factor, (head_gradient * factor).to(ctx.head_dtype), None, None, None
+        return (
+            hidden_gradient * factor,
+            (head_gradient * factor).to(ctx.head_dtype),
+            None,
+            None,
+            None,
+        )
 
 
-# Each takes logits [T, V] and targets [T, 1], and returns the logarithms of the targets' probabilities [T, 1] and the
-# gradient of the losses' sum [T, V], which is the softmax, less one at the target. `wide` is the type of sums.
+# Each takes logits [T, V] and targets [T, 1], and returns the logarithms of the targets'
+# probabilities [T, 1] and the gradient of the losses' sum [T, V], which is the softmax, less one at
+# the target. `wide` is the type of sums.
 
 
 def _beside_logits(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor]:
     logs = torch.log_softmax(logits, dim=1, dtype=wide)
     own, gradient = logs.gather(1, wanted), logs.exp_()
-    return own, gradient.scatter_add_(1, wanted, gradient.new_full(wanted.shape, -1)).to(logits.dtype)
+    return own, gradient.scatter_add_(1, wanted, gradient.new_full(wanted.shape, -1)).to(
+        logits.dtype
+    )
 
 
 def _into_logits(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -81,7 +100,8 @@ def _into_logits(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[Ten
 
 
 def _in_one_kernel(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Compute the gradient into the logits by one kernel: a loop over a row for its sum, another for its gradient.
+    """Compute the gradient into the logits by one kernel: a loop over a row for its sum, another
+    for its gradient.
 
     The kernel moves 6 bytes a logit, of which the second loop may read 2 from a cache.
     """
@@ -93,15 +113,18 @@ def _in_one_kernel(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[T
 
 @cache
 def _compiled() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Compile `_gradient` at the first call, as the compiler takes seconds to load. Few rows make one kernel too."""
-    return compile_for_many_shapes(_gradient, fullgraph=True, dynamic=False, options={"split_reductions": False})
+    """Compile `_gradient` at the first call, as the compiler takes seconds to load. Few rows make
+    one kernel too."""
+    return compile_for_many_shapes(
+        _gradient, fullgraph=True, dynamic=False, options={"split_reductions": False}
+    )
 
 
 def _gradient(logits: Tensor, wanted: Tensor, chosen: Tensor) -> Tensor:
     """Write the gradient into the logits, and return the logarithms of the targets' probabilities.
 
-    `chosen` has the logits at the targets, which the gradient overwrites. In this form the compiler finds the largest
-    logit and the sum in one loop.
+    `chosen` has the logits at the targets, which the gradient overwrites. In this form the compiler
+    finds the largest logit and the sum in one loop.
     """
     values = logits.to(chosen.dtype)
     largest = values.amax(dim=1, keepdim=True)

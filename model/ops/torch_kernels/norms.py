@@ -30,7 +30,12 @@ def rotate(x: Tensor, code: Tensor, *, back: bool = False) -> Tensor:
 
 
 def split_heads(
-    projected: Tensor, query_gain: Tensor, key_gain: Tensor, heads: tuple[int, int], epsilon: float, code: Tensor
+    projected: Tensor,
+    query_gain: Tensor,
+    key_gain: Tensor,
+    heads: tuple[int, int],
+    epsilon: float,
+    code: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Rotate and normalise queries and keys together."""
     N, M = heads
@@ -44,7 +49,8 @@ def rotated_norm(x: Tensor, gain: Tensor, epsilon: float, code: Tensor | None) -
     dtype = x.dtype
     if dtype in (torch.float32, torch.float64) and not on_gpu(x):
         return _RotatedNorm.apply(x, gain, epsilon, code)
-    wide = torch.promote_types(x.dtype, torch.float32)  # a gain near 1 in bfloat16 would not show most of its updates
+    # a gain near 1 in bfloat16 would not show most of its updates
+    wide = torch.promote_types(x.dtype, torch.float32)
     x = (x if code is None else rotate(x, code)).to(wide)
     return (F.rms_norm(x, x.shape[-1:], eps=epsilon) * gain).to(dtype)
 
@@ -70,4 +76,9 @@ class _RotatedNorm(torch.autograd.Function):
         gradient = (gradient * gain).contiguous()
         along = torch.linalg.vecdot(gradient, z).unsqueeze(-1).div_(z.shape[-1])
         gradient = gradient.addcmul_(z, along, value=-1).mul_(scale)
-        return gradient if code is None else rotate(gradient, code, back=True), gain_gradient, None, None
+        return (
+            gradient if code is None else rotate(gradient, code, back=True),
+            gain_gradient,
+            None,
+            None,
+        )

@@ -1,8 +1,10 @@
-"""Products with many weight matrices in torch's operations: mixtures of projections (Eq. 7) and SwiGLU experts.
+"""Products with many weight matrices in torch's operations: mixtures of projections (Eq. 7) and
+SwiGLU experts.
 
-Tokens are sorted by expert, one grouped product multiplies the rows of each expert by its own matrix, and the results
-are put back in the order of the tokens. The gradients are written out: they keep less for the backward pass than
-derived ones would, and sum in a fixed order. On CUDA the host reads no count.
+Tokens are sorted by expert, one grouped product multiplies the rows of each expert by its own
+matrix, and the results are put back in the order of the tokens. The gradients are written out: they
+keep less for the backward pass than derived ones would, and sum in a fixed order. On CUDA the host
+reads no count.
 """
 
 from __future__ import annotations
@@ -19,8 +21,11 @@ GROUPS = 1023
 """The most matrices that torch's grouped product takes at once on CUDA."""
 
 
-def mixed_weights(weights: Tensor, shared: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """Merge the weights: W + W_shared [E, I, O], and W_shared [I, O] without a gradient of its own."""
+def mixed_weights(
+    weights: Tensor, shared: Tensor | None, dtype: torch.dtype
+) -> tuple[Tensor, Tensor | None]:
+    """Merge the weights: W + W_shared [E, I, O], and W_shared [I, O] without a gradient of its
+    own."""
     if shared is None:
         return weights.to(dtype), None
     return (weights + shared).to(dtype), shared.detach().to(dtype)
@@ -32,12 +37,16 @@ def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | N
 
 
 class _MixedProduct(torch.autograd.Function):
-    """The backward pass works in the order of the experts: only its inputs and outputs are reordered."""
+    """The backward pass works in the order of the experts: only its inputs and outputs are
+    reordered."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | None, pairs: Dispatch) -> Tensor:
+    def forward(
+        ctx, x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | None, pairs: Dispatch
+    ) -> Tensor:
         rows = x.index_select(0, pairs.tokens)
-        # On a GPU x, which others keep too: the rows can be gathered again, and there memory is short.
+        # On a GPU x, which others keep too: the rows can be gathered again, and there memory is
+        # short.
         ctx.save_for_backward(x if on_gpu(x) else rows, scores, merged, shared, *pairs)
         product = _grouped(rows, merged, pairs).index_select(0, pairs.places.flatten())
         if torch.compiler.is_compiling():  # torch 2.11 loses the gradients of a product in place
@@ -60,23 +69,36 @@ class _MixedProduct(torch.autograd.Function):
         return x_gradient, scores_gradient, merged_gradient, None, None
 
 
-def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor, taps: Factors | None) -> Tensor:
-    """Apply the scores before the down projection, so that their gradient does not need its output."""
+def swiglu_experts(
+    x: Tensor, routing: Routing, inward: Tensor, outward: Tensor, taps: Factors | None
+) -> Tensor:
+    """Apply the scores before the down projection, so that their gradient does not need its
+    output."""
     if taps is not None:
         inward, outward = inward.detach(), outward.detach()
-    return _SwiGLUExperts.apply(x, routing.scores.to(x.dtype), inward, outward, routing.dispatch, *(taps or ()))
+    return _SwiGLUExperts.apply(
+        x, routing.scores.to(x.dtype), inward, outward, routing.dispatch, *(taps or ())
+    )
 
 
 class _SwiGLUExperts(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx, x: Tensor, weights: Tensor, inward: Tensor, outward: Tensor, pairs: Dispatch, *taps: Tensor
+        ctx,
+        x: Tensor,
+        weights: Tensor,
+        inward: Tensor,
+        outward: Tensor,
+        pairs: Dispatch,
+        *taps: Tensor,
     ) -> Tensor:
         projected = _grouped(x.index_select(0, pairs.tokens), inward, pairs)
         ctx.save_for_backward(x, weights, inward, outward, projected, *pairs)
         ctx.tapped = len(taps) > 0  # torch 2.11 does not trace the truth of a tuple
         gate, up = projected.chunk(2, dim=-1)
-        hidden = F.silu(gate).mul_(up).mul_(weights.flatten().index_select(0, pairs.order).unsqueeze(-1))
+        hidden = (
+            F.silu(gate).mul_(up).mul_(weights.flatten().index_select(0, pairs.order).unsqueeze(-1))
+        )
         return _sum_rows(_grouped(hidden, outward, pairs), pairs.places)
 
     @staticmethod
@@ -91,7 +113,9 @@ class _SwiGLUExperts(torch.autograd.Function):
         hidden = silu * up
 
         hidden_gradient = _grouped(gradient, outward.transpose(1, 2), pairs)
-        weights_gradient = torch.linalg.vecdot(hidden_gradient, hidden).index_select(0, pairs.places.flatten())
+        weights_gradient = torch.linalg.vecdot(hidden_gradient, hidden).index_select(
+            0, pairs.places.flatten()
+        )
         hidden.mul_(sorted_weights)
         outward_gradient = None if ctx.tapped else grouped_outer(hidden, gradient, pairs)
 
@@ -101,12 +125,21 @@ class _SwiGLUExperts(torch.autograd.Function):
         projected_gradient = torch.cat((gate_gradient, up_gradient), dim=-1)
         rows = None if ctx.tapped else x.index_select(0, pairs.tokens)
         inward_gradient = None if ctx.tapped else grouped_outer(rows, projected_gradient, pairs)
-        x_gradient = _sum_rows(_grouped(projected_gradient, inward.transpose(1, 2), pairs), pairs.places)
+        x_gradient = _sum_rows(
+            _grouped(projected_gradient, inward.transpose(1, 2), pairs), pairs.places
+        )
         factors = ()
         if ctx.tapped:
             tokens, ends = pairs.tokens.double(), pairs.ends.double()
             factors = Factors(x, output_gradient, hidden, projected_gradient, tokens, ends)
-        return x_gradient, weights_gradient.view_as(weights), inward_gradient, outward_gradient, None, *factors
+        return (
+            x_gradient,
+            weights_gradient.view_as(weights),
+            inward_gradient,
+            outward_gradient,
+            None,
+            *factors,
+        )
 
 
 def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
@@ -124,7 +157,8 @@ def _sum_rows(rows: Tensor, places: Tensor) -> Tensor:
 
 
 def _grouped(rows: Tensor, weights: Tensor, pairs: Dispatch) -> Tensor:
-    """Multiply the rows [P, I] of each expert by its own matrix of the weights [E, I, O] (grouped GEMM): [P, O]."""
+    """Multiply the rows [P, I] of each expert by its own matrix of the weights [E, I, O] (grouped
+    GEMM): [P, O]."""
     if _fits_grouped_mm(rows, weights.shape[1:]):
         first, *others = _parts(pairs.ends)
         product = F.grouped_mm(rows, weights[first], offs=pairs.ends[first])
@@ -140,10 +174,17 @@ def _grouped(rows: Tensor, weights: Tensor, pairs: Dispatch) -> Tensor:
 
 
 def grouped_outer(rows: Tensor, gradient: Tensor, pairs: Dispatch) -> Tensor:
-    """Multiply the transposed rows [P, I] of each expert by its gradients [P, O]: the gradient of weights [E, I, O]."""
+    """Multiply the transposed rows [P, I] of each expert by its gradients [P, O]: the gradient of
+    weights [E, I, O]."""
     if _fits_grouped_mm(rows, (rows.shape[1], gradient.shape[1])):
-        products = [F.grouped_mm(rows.T, gradient, offs=pairs.ends[part]) for part in _parts(pairs.ends)]
-        product = torch.cat([products[0], *(own[1:] for own in products[1:])]) if len(products) > 1 else products[0]
+        products = [
+            F.grouped_mm(rows.T, gradient, offs=pairs.ends[part]) for part in _parts(pairs.ends)
+        ]
+        product = (
+            torch.cat([products[0], *(own[1:] for own in products[1:])])
+            if len(products) > 1
+            else products[0]
+        )
         if writes_empty_groups(rows.device):
             return product
         empty = pairs.ends == F.pad(pairs.ends[:-1], (1, 0))
@@ -155,10 +196,12 @@ def grouped_outer(rows: Tensor, gradient: Tensor, pairs: Dispatch) -> Tensor:
 
 
 def _parts(ends: Tensor) -> list[slice]:
-    """Split the experts into as few parts as a grouped product takes on a GPU, without reading where their rows are.
+    """Split the experts into as few parts as a grouped product takes on a GPU, without reading
+    where their rows are.
 
-    Parts overlap by an expert: the product of a part counts the rows of all experts before as those of its first one,
-    and is wrong there. So the earlier parts are small: the rows that are multiplied in vain are theirs.
+    Parts overlap by an expert: the product of a part counts the rows of all experts before as those
+    of its first one, and is wrong there. So the earlier parts are small: the rows that are
+    multiplied in vain are theirs.
     """
     if len(ends) <= GROUPS or not on_gpu(ends):
         return [slice(None)]
@@ -170,7 +213,8 @@ def _parts(ends: Tensor) -> list[slice]:
 
 
 def _fits_grouped_mm(rows: Tensor, sizes: tuple[int, ...]) -> bool:
-    """Tell whether torch's grouped product takes these types (its compiler bfloat16 only) and rows: whole 16 bytes."""
+    """Tell whether torch's grouped product takes these types (its compiler bfloat16 only) and rows:
+    whole 16 bytes."""
     taken = (torch.bfloat16,) if torch.compiler.is_compiling() else (torch.float32, torch.bfloat16)
     return rows.dtype in taken and all(size * rows.element_size() % 16 == 0 for size in sizes)
 

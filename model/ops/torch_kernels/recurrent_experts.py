@@ -1,8 +1,10 @@
-"""Make the gradients of experts that several depths use: in one product for many depths, not in one for each.
+"""Make the gradients of experts that several depths use: in one product for many depths, not in one
+for each.
 
-A gradient of all experts at each depth would be written, read and added up in bfloat16, rounded every time; the rows
-that it is made of are fewer bytes than the experts. The rows reach `_UsedExperts` as gradients of its outputs, so that
-autograd keeps them, waits for the last one, and does the same for compiled and for recomputed layers.
+A gradient of all experts at each depth would be written, read and added up in bfloat16, rounded
+every time; the rows that it is made of are fewer bytes than the experts. The rows reach
+`_UsedExperts` as gradients of its outputs, so that autograd keeps them, waits for the last one, and
+does the same for compiled and for recomputed layers.
 """
 
 from __future__ import annotations
@@ -19,15 +21,19 @@ from dreamer_study.model.ops.torch_kernels.routing import dispatch
 from dreamer_study.model.ops.types import Factors
 
 ELEMENTS = 2**29
-"""Elements of the rows that are multiplied at once: 1 GiB in bfloat16, and as much for the gradients."""
+"""Elements of the rows that are multiplied at once: 1 GiB in bfloat16, and as much for the
+gradients."""
 
 
-def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> Iterator[Factors | None]:
-    """Make the taps of each use, for as many uses together as `ELEMENTS` allows; none for a use alone.
+def gradient_taps(
+    inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int
+) -> Iterator[Factors | None]:
+    """Make the taps of each use, for as many uses together as `ELEMENTS` allows; none for a use
+    alone.
 
-    Taps are made when the first of their uses comes: autograd passes backwards through the newest node first, so that
-    the rows of these uses are multiplied and freed before those of earlier uses are made.
-    On a GPU only: on a CPU the C engine sums in place, and the rows would take memory.
+    Taps are made when the first of their uses comes: autograd passes backwards through the newest
+    node first, so that the rows of these uses are multiplied and freed before those of earlier uses
+    are made. On a GPU only: on a CPU the C engine sums in place, and the rows would take memory.
     """
     wanted = torch.is_grad_enabled() and inward.requires_grad and outward.requires_grad
     together = ELEMENTS // (tokens * active * max(inward.shape[1:]))
@@ -39,19 +45,31 @@ def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, activ
 
 
 class _UsedExperts(torch.autograd.Function):
-    """Zeros for each use of the experts; the gradients of these zeros are factors of the weights' gradients."""
+    """Zeros for each use of the experts; the gradients of these zeros are factors of the weights'
+    gradients."""
 
     @staticmethod
-    def forward(ctx, inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> tuple[Tensor, ...]:
+    def forward(
+        ctx, inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int
+    ) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         ctx.experts, hidden_size, projected = inward.shape
         ctx.tokens, ctx.pairs = tokens, tokens * active
-        rows = (tokens, hidden_size), (tokens, hidden_size), (ctx.pairs, projected // 2), (ctx.pairs, projected)
+        rows = (
+            (tokens, hidden_size),
+            (tokens, hidden_size),
+            (ctx.pairs, projected // 2),
+            (ctx.pairs, projected),
+        )
         zero, number = inward.new_zeros(()), inward.new_zeros((), dtype=torch.float64)
         return tuple(
             tap
             for _ in range(uses)
-            for tap in (*map(zero.expand, rows), number.expand(ctx.pairs), number.expand(ctx.experts))
+            for tap in (
+                *map(zero.expand, rows),
+                number.expand(ctx.pairs),
+                number.expand(ctx.experts),
+            )
         )
 
     @staticmethod
@@ -60,14 +78,25 @@ class _UsedExperts(torch.autograd.Function):
         uses = [use for use in _uses(gradients) if use.x is not None]
         if not uses:
             return (None,) * 5
-        # Rows of all uses one behind the other, each of one expert; a use has its own rows in the experts' order.
+        # Rows of all uses one behind the other, each of one expert; a use has its own rows in the
+        # experts' order.
         places = torch.arange(ctx.pairs, device=uses[0].x.device)
-        experts = torch.cat([torch.searchsorted(use.ends.long(), places, right=True) for use in uses])
+        experts = torch.cat(
+            [torch.searchsorted(use.ends.long(), places, right=True) for use in uses]
+        )
         rows = dispatch(experts.unsqueeze(1), ctx.experts)
-        tokens = torch.cat([use.tokens.long() + number * ctx.tokens for number, use in enumerate(uses)])[rows.order]
-        x, gradient = (torch.cat(parts) for parts in ([use.x for use in uses], [use.gradient for use in uses]))
-        inward = grouped_outer(x[tokens], _placed([use.projected for use in uses], rows.places), rows)
-        outward = grouped_outer(_placed([use.hidden for use in uses], rows.places), gradient[tokens], rows)
+        tokens = torch.cat(
+            [use.tokens.long() + number * ctx.tokens for number, use in enumerate(uses)]
+        )[rows.order]
+        x, gradient = (
+            torch.cat(parts) for parts in ([use.x for use in uses], [use.gradient for use in uses])
+        )
+        inward = grouped_outer(
+            x[tokens], _placed([use.projected for use in uses], rows.places), rows
+        )
+        outward = grouped_outer(
+            _placed([use.hidden for use in uses], rows.places), gradient[tokens], rows
+        )
         return inward, outward, None, None, None
 
 

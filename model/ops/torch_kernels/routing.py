@@ -11,25 +11,38 @@ from dreamer_study.model.ops.torch_kernels.norms import rms_norm, rotate
 from dreamer_study.model.ops.types import Dispatch, Routing
 
 MOST_ROUNDS = 16
-"""The most experts chosen by one maximum after the other; torch's topk finds the last value to be chosen by 2 of its 32
-bits at a time."""
+"""The most experts chosen by one maximum after the other; torch's topk finds the last value to be
+chosen by 2 of its 32 bits at a time."""
 
 
 def routing_keys(
     query: Tensor, query_gain: Tensor, keys: Tensor, epsilon: float, code: Tensor | None
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return the query projection, and per depth the keys [E, R] with everything else that the logits need.
+    """Return the query projection, and per depth the keys [E, R] with everything else that the
+    logits need.
 
-    A depth code rotates all queries of a depth alike, so the few keys are rotated backwards instead, which gives the
-    same logits. The gain of the queries and the 1/sqrt(R) of the logits are multiplied into the keys as well.
+    A depth code rotates all queries of a depth alike, so the few keys are rotated backwards
+    instead, which gives the same logits. The gain of the queries and the 1/sqrt(R) of the logits
+    are multiplied into the keys as well.
     """
-    keys = rms_norm(keys, torch.ones_like(query_gain), epsilon) * (query_gain * len(query_gain) ** -0.5)
-    rotated = (keys,) if code is None else rotate(keys.unsqueeze(0), code.unsqueeze(1), back=True).unbind()
+    keys = rms_norm(keys, torch.ones_like(query_gain), epsilon) * (
+        query_gain * len(query_gain) ** -0.5
+    )
+    rotated = (
+        (keys,)
+        if code is None
+        else rotate(keys.unsqueeze(0), code.unsqueeze(1), back=True).unbind()
+    )
     return [(query, each) for each in rotated]
 
 
 def route(
-    x: Tensor, keys: tuple[Tensor, Tensor], bias: Tensor, active: int, normalised: bool, epsilon: float
+    x: Tensor,
+    keys: tuple[Tensor, Tensor],
+    bias: Tensor,
+    active: int,
+    normalised: bool,
+    epsilon: float,
 ) -> Routing:
     """Choose experts, and sort tokens by them."""
     scores, ids = _Route.apply(x, *keys, bias, active, normalised, epsilon)
@@ -37,11 +50,19 @@ def route(
 
 
 class _Route(torch.autograd.Function):
-    """Choose experts: only the chosen logits pass a gradient on and are kept, beside x in its own precision."""
+    """Choose experts: only the chosen logits pass a gradient on and are kept, beside x in its own
+    precision."""
 
     @staticmethod
     def forward(
-        ctx, x: Tensor, query: Tensor, keys: Tensor, bias: Tensor, active: int, normalised: bool, epsilon: float
+        ctx,
+        x: Tensor,
+        query: Tensor,
+        keys: Tensor,
+        bias: Tensor,
+        active: int,
+        normalised: bool,
+        epsilon: float,
     ) -> tuple[Tensor, Tensor]:
         q = x.to(query.dtype) @ query
         square = torch.linalg.vector_norm(q, dim=-1, keepdim=True).square_()
@@ -65,12 +86,16 @@ class _Route(torch.autograd.Function):
         logits_gradient = gradient.new_zeros(len(x), len(keys)).scatter_(-1, ids, gradient)
         along = (gradient * chosen).sum(dim=-1, keepdim=True).mul_(scale).div_(q.shape[-1])
         q_gradient = (logits_gradient @ keys).addcmul_(q, along, value=-1)
-        x_gradient, query_gradient = (q_gradient @ query.T).to(x.dtype), x.to(q.dtype).T @ q_gradient
+        x_gradient, query_gradient = (
+            (q_gradient @ query.T).to(x.dtype),
+            x.to(q.dtype).T @ q_gradient,
+        )
         return x_gradient, query_gradient, logits_gradient.T @ q, None, None, None, None
 
 
 def _largest(values: Tensor, count: int) -> Tensor:
-    """Find the places of the `count` largest values of each row: compiled in one kernel with what makes the values."""
+    """Find the places of the `count` largest values of each row: compiled in one kernel with what
+    makes the values."""
     if count == 1:
         return values.argmax(dim=-1, keepdim=True)
     if count > MOST_ROUNDS or not torch.compiler.is_compiling():
@@ -84,7 +109,8 @@ def _largest(values: Tensor, count: int) -> Tensor:
 
 def dispatch(ids: Tensor, experts: int) -> Dispatch:
     """Sort the selections `ids` [T, A] by expert; within an expert tokens keep their order."""
-    keys = ids.to(torch.int16) if on_gpu(ids) and experts <= 2**15 else ids  # CUDA sorts byte by byte
+    # CUDA sorts byte by byte
+    keys = ids.to(torch.int16) if on_gpu(ids) and experts <= 2**15 else ids
     chosen, order = keys.flatten().sort(stable=True)
     numbers = torch.arange(max(len(order), experts), device=ids.device)
     places = torch.empty_like(order).scatter_(0, order, numbers[: len(order)]).view_as(ids)

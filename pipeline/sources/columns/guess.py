@@ -1,4 +1,5 @@
-"""Guess which columns of a data set are question and response, or its text, for a person to look at."""
+"""Guess which columns of a data set are question and response, or its text, for a person to look
+at."""
 
 from __future__ import annotations
 
@@ -12,27 +13,48 @@ from dreamer_study.pipeline.sources.columns.sql import parse, quoted
 # Names in public data sets, the most telling first; compared without case.
 _NAMES = {
     "question": ("question", "problem", "prompt", "instruction", "query", "input", "body", "q"),
-    "response": ("response", "solution", "completion", "generation", "output", "rationale", "answer", "r", "a"),
+    "response": (
+        "response",
+        "solution",
+        "completion",
+        "generation",
+        "output",
+        "rationale",
+        "answer",
+        "r",
+        "a",
+    ),
     "text": ("text", "content", "document"),
 }
-_NO_TEXT = r"(.*[_ ])?(id|index|idx|nr|no|number|url|source|split|subject|topic|type|level|date|licen[cs]e)"
+_NO_TEXT = (
+    r"(.*[_ ])?"
+    r"(id|index|idx|nr|no|number|url|source|split|subject|topic|type|level|date|licen[cs]e)"
+)
 _TURNS = (("role", "content", "user", "assistant"), ("from", "value", "human", "gpt"))
 
 
 def guess_columns(table: pa.Table) -> dict[str, str]:
-    """Guess the columns of a source from rows: `question` and `response`, or `text`; nothing where no column fits.
+    """Guess the columns of a source from rows: `question` and `response`, or `text`; nothing where
+    no column fits.
 
-    Turns of a conversation come first, then names, then what is longest: the two longest columns in their order.
+    Turns of a conversation come first, then names, then what is longest: the two longest columns in
+    their order.
     """
     for field in table.schema:
         turn = field.type.value_type if pa.types.is_list(field.type) else pa.null()
         for role, said, asks, responds in _TURNS if pa.types.is_struct(turn) else ():
             if {role, said} <= {part.name for part in turn}:
-                form = f"list_filter({_expression(field.name)}, lambda m: m.\"{role}\" = '%s')[%s].{said}"
+                form = (
+                    f'list_filter({_expression(field.name)}, lambda m: m."{role}" ='
+                    f" '%s')[%s].{said}"
+                )
                 return {"question": form % (asks, 1), "response": form % (responds, -1)}
     plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
     known = {name.lower(): name for name in reversed(plain)}
-    named = {kind: next((known[name] for name in names if name in known), "") for kind, names in _NAMES.items()}
+    named = {
+        kind: next((known[name] for name in names if name in known), "")
+        for kind, names in _NAMES.items()
+    }
     texts = [name for name in plain if not re.fullmatch(_NO_TEXT, name, re.IGNORECASE)]
     length = {name: sum(len(str(value)) for value in table[name].to_pylist()) for name in texts}
     longest = sorted(texts, key=lambda name: -length[name])[:2]

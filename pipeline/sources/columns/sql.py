@@ -12,8 +12,9 @@ r"""Evaluate column expressions: SQL of DuckDB over the columns of one file.
     lines(hints)                                a list of texts, also where the column holds it as JSON or Python text
     option(options, correct)                    in "a ) 38 , b ) 27.675" the text of the letter in `correct`
 
-A list that is left at the end becomes a text of one element on a line. Expressions see the columns and nothing else:
-DuckDB reads and writes no file here, loads no extension, and its settings are locked.
+A list that is left at the end becomes a text of one element on a line. Expressions see the columns
+and nothing else: DuckDB reads and writes no file here, loads no extension, and its settings are
+locked.
 """
 
 from __future__ import annotations
@@ -35,9 +36,12 @@ from dreamer_study.pipeline.errors import InputError
 _NAME = r'(?:"[^"]+"|[A-Za-z_]\w*)'
 _COALESCE = re.compile(rf"\bcoalesce\(\s*({_NAME}(?:\s*,\s*{_NAME})+)\s*\)", re.IGNORECASE)
 _UNNEST = re.compile(r"\bunnest\s*\(", re.IGNORECASE)
-_BY_PLACE = re.compile(rf"({_NAME})\s*\[\s*-?\d+\s*\]|\b(?:list|array)_extract\(\s*({_NAME})\s*,", re.IGNORECASE)
+_BY_PLACE = re.compile(
+    rf"({_NAME})\s*\[\s*-?\d+\s*\]|\b(?:list|array)_extract\(\s*({_NAME})\s*,", re.IGNORECASE
+)
 _ROLES = {"role": "content", "from": "value"}  # the fields of a turn: who says it, and what is said
-# Expressions of built-in sources and of the documentation in earlier versions, which had a small language of their own.
+# Expressions of built-in sources and of the documentation in earlier versions, which had a small
+# language of their own.
 _HINTS = 'coalesce("hints/solutions", hints, solutions, solution, answer)'
 FORMER = {
     "{Body} {Question}": "concat(Body, ' ', Question)",
@@ -62,7 +66,8 @@ _BRACE = re.compile(r"[{}]|\\.", re.DOTALL)  # what a backslash stands before is
 
 
 def as_list(text: str) -> list[str]:
-    """Convert a text to a list of texts: a list as JSON or Python writes it, without its empty elements, or the text.
+    """Convert a text to a list of texts: a list as JSON or Python writes it, without its empty
+    elements, or the text.
 
     Other text stays itself: "['a', 'b']" gives two elements, "a" one, "" none.
     """
@@ -79,13 +84,15 @@ def as_list(text: str) -> list[str]:
 
 
 def last_boxed(text: str) -> str:
-    r"""Return the content of the last \boxed{...} or \fbox{...} with balanced braces, trimmed; "\boxed 5" counts too.
+    r"""Return the content of the last \boxed{...} or \fbox{...} with balanced braces, trimmed;
+    "\boxed 5" counts too.
 
     Example: r"so \boxed{1} or \boxed{\frac{1}{2}}" gives r"\frac{1}{2}".
     """
     marks = [*_BOX.finditer(text)]
     ends, opened = dict[int, int](), list[int]()
-    for brace in _BRACE.finditer(text) if marks else ():  # once: a model that loops writes thousands of boxes
+    # once: a model that loops writes thousands of boxes
+    for brace in _BRACE.finditer(text) if marks else ():
         if brace[0] == "{":
             opened.append(brace.start())
         elif brace[0] == "}" and opened:
@@ -118,13 +125,20 @@ create macro option(options, letter) as regexp_extract(options, '(?s)(?:^|[\s,])
 def parse(text: Any) -> str:
     """Check that a text is one SQL expression, and return it.
 
-    Raises InputError for other texts; for one in the notation of earlier versions, with its form in SQL.
+    Raises InputError for other texts; for one in the notation of earlier versions, with its form in
+    SQL.
     """
     if not isinstance(text, str):
         raise InputError(f"column expression {text!r} is no text; write one SQL expression")
     if (former := FORMER.get(text) or _FORMER_PLACE.sub(_element, text)) != text:
-        first = " (places count from 1: the first element is list_extract(..., 1))" if "list_extract(" in former else ""
-        raise InputError(f"column expression {text!r} is of earlier versions: write the SQL  {former}{first}")
+        first = (
+            " (places count from 1: the first element is list_extract(..., 1))"
+            if "list_extract(" in former
+            else ""
+        )
+        raise InputError(
+            f"column expression {text!r} is of earlier versions: write the SQL  {former}{first}"
+        )
     _told(lambda: duckdb.SQLExpression(text), f"column expression {text!r} is no SQL expression: ")
     return text
 
@@ -143,19 +157,25 @@ def takes_elements(text: str) -> bool:
 
 
 def named_columns(texts: Iterable[str], columns: Sequence[str]) -> list[str]:
-    """List the columns whose names stand in the expressions: all that DuckDB may ask for, and perhaps a few more."""
+    """List the columns whose names stand in the expressions: all that DuckDB may ask for, and
+    perhaps a few more."""
     whole = " ".join(texts)
     if re.search(r"\bcolumns\s*\(", whole, re.IGNORECASE):
         return list(columns)
-    named = [name for name in columns if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", whole, re.IGNORECASE)]
+    named = [
+        name
+        for name in columns
+        if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", whole, re.IGNORECASE)
+    ]
     return named or list(columns[:1])
 
 
 def bind(text: str, schema: pa.Schema) -> str:
-    """Bind an expression to the columns of a file: returns SQL that gives one text, or null, for each row or element.
+    """Bind an expression to the columns of a file: returns SQL that gives one text, or null, for
+    each row or element.
 
-    Raises InputError, with DuckDB's reason, for columns and functions that do not exist and for objects, which are no
-    text.
+    Raises InputError, with DuckDB's reason, for columns and functions that do not exist and for
+    objects, which are no text.
     """
     there = {name.lower() for name in schema.names}
 
@@ -169,7 +189,9 @@ def bind(text: str, schema: pa.Schema) -> str:
         return quoted(text)
 
     def try_out() -> tuple[Any, Any]:
-        bound = _database().cursor().from_arrow(schema.empty_table()).select(duckdb.SQLExpression(text))
+        bound = (
+            _database().cursor().from_arrow(schema.empty_table()).select(duckdb.SQLExpression(text))
+        )
         return bound.types, bound.fetchall()
 
     (kind, *more), of_all = _told(try_out, f"{text}: ")
@@ -185,31 +207,43 @@ def bind(text: str, schema: pa.Schema) -> str:
 
 
 def check_turns(text: str, schema: pa.Schema) -> None:
-    """Raise InputError for a response that takes a turn of a conversation by its place: it may be the user's."""
+    """Raise InputError for a response that takes a turn of a conversation by its place: it may be
+    the user's."""
     for found in _BY_PLACE.finditer(text):
         name = (found[1] or found[2]).strip('"')
         turns = schema.field(name).type if name in schema.names else None
         fields = turns.value_type if turns and pa.types.is_list(turns) else None
-        roles = [role for role in _ROLES if fields and pa.types.is_struct(fields) and fields.get_field_index(role) >= 0]
+        roles = [
+            role
+            for role in _ROLES
+            if fields and pa.types.is_struct(fields) and fields.get_field_index(role) >= 0
+        ]
         if roles:
-            (role, *_) = roles
+            role, *_ = roles
             raise InputError(
-                f"{text}: a turn that is taken by its place may be the user's; take it by its role, "
-                f"list_filter({found[1] or found[2]}, lambda m: m.\"{role}\" = 'assistant')[-1].{_ROLES[role]}"
+                f"{text}: a turn that is taken by its place may be the user's; take it by its role,"
+                f' list_filter({found[1] or found[2]}, lambda m: m."{role}" ='
+                f" 'assistant')[-1].{_ROLES[role]}"
             )
 
 
 def evaluate(bound: Sequence[str], table: pa.Table, record: str | None = None) -> pa.Table:
-    """Evaluate bound expressions over a table, or over the one column `o` that the expression `record` gives.
+    """Evaluate bound expressions over a table, or over the one column `o` that the expression
+    `record` gives.
 
-    The columns of the result are named by their numbers. Raises InputError, with DuckDB's reason, where a value cannot
-    be cast as an expression says.
+    The columns of the result are named by their numbers. Raises InputError, with DuckDB's reason,
+    where a value cannot be cast as an expression says.
     """
     chosen = {str(number): text for number, text in enumerate(bound)}
-    whole = record is None and not any(map(takes_elements, bound))  # then plain columns stay as they are
+    # then plain columns stay as they are
+    whole = record is None and not any(map(takes_elements, bound))
     names = {quoted(name): name for name in table.column_names if whole}
     plain = {number: table[names[text]] for number, text in chosen.items() if text in names}
-    computed = [duckdb.SQLExpression(text).alias(number) for number, text in chosen.items() if number not in plain]
+    computed = [
+        duckdb.SQLExpression(text).alias(number)
+        for number, text in chosen.items()
+        if number not in plain
+    ]
 
     def compute() -> pa.Table:
         rows = _database().cursor().from_arrow(table)
@@ -245,19 +279,23 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def _close(database: duckdb.DuckDBPyConnection) -> None:
-    """Close the database before the interpreter ends, which complains of functions of Python that outlive it."""
+    """Close the database before the interpreter ends, which complains of functions of Python that
+    outlive it."""
     for name in _FUNCTIONS:
         database.remove_function(name)
     database.close()
     _database.cache_clear()
 
 
-def _by_column(function: Callable[[str], Any], kind: pa.DataType, texts: pa.ChunkedArray) -> pa.Array:
+def _by_column(
+    function: Callable[[str], Any], kind: pa.DataType, texts: pa.ChunkedArray
+) -> pa.Array:
     return pa.array([function(text or "") for text in texts.to_pylist()], kind)
 
 
 def _told(work: Callable[[], Any], where: str = "") -> Any:
-    """Return what `work` returns. Raises InputError for an error of DuckDB, and lets go of that error.
+    """Return what `work` returns. Raises InputError for an error of DuckDB, and lets go of that
+    error.
 
     One that outlives the interpreter makes DuckDB complain at the end.
     """
@@ -271,5 +309,7 @@ def _told(work: Callable[[], Any], where: str = "") -> Any:
 def _reason(error: Exception) -> str:
     """Return the first line of DuckDB's message, and its hint, without the kind of the error."""
     first, *rest = str(error).strip().splitlines()
-    hint = next((f"; {line[0].lower()}{line[1:]}" for line in rest if line.startswith("Did you mean")), "")
+    hint = next(
+        (f"; {line[0].lower()}{line[1:]}" for line in rest if line.startswith("Did you mean")), ""
+    )
     return f"{first.partition('Error: ')[2] or first}{hint}".replace(" in FROM clause!", "")

@@ -17,7 +17,8 @@ LONGEST_SHOWN = 10_000
 
 @dataclass(frozen=True)
 class Block:
-    """A block of rows: a table of columns, the rows' numbers in the file, malformed rows as (row, text).
+    """A block of rows: a table of columns, the rows' numbers in the file, malformed rows as (row,
+    text).
 
     `done` is the fraction of the file that has been read.
     """
@@ -29,13 +30,15 @@ class Block:
 
 
 def batches(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """Group records into lists of at most `BLOCK_RECORDS` records and about half of `BLOCK_BYTES`."""
+    """Group records into lists of at most `BLOCK_RECORDS` records and about half of
+    `BLOCK_BYTES`."""
     batch: list[Record] = []
     size = 0
     for record in records:
         batch.append(record)
         size += len(record) if isinstance(record, bytes) else sum(map(len, record))
-        if len(batch) == BLOCK_RECORDS or size >= BLOCK_BYTES // 2:  # texts are held twice, as they stand and parsed
+        # texts are held twice, as they stand and parsed
+        if len(batch) == BLOCK_RECORDS or size >= BLOCK_BYTES // 2:
             yield batch
             batch, size = [], 0
     if batch:

@@ -1,8 +1,8 @@
 """Read rows of JSON lines, and of JSON files of one array or of objects one after the other.
 
-Records are cut out of the file here, a block at a time, and parsed by DuckDB into texts, lists and objects. DuckDB's
-own `read_json` drops rows that hold a raw tab or a byte that is not UTF-8, and does not give the text of a broken line
-(docs/decisions.md).
+Records are cut out of the file here, a block at a time, and parsed by DuckDB into texts, lists and
+objects. DuckDB's own `read_json` drops rows that hold a raw tab or a byte that is not UTF-8, and
+does not give the text of a broken line (docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from dreamer_study.pipeline.sources.files.blocks import LONGEST_SHOWN, Block, ba
 from dreamer_study.pipeline.sources.files.text_files import TextFile
 
 # A raw tab inside a text is bad JSON and good data; NaN is what Python writes for a missing value.
-_DECODER = json.JSONDecoder(strict=False, parse_constant=lambda name: None if name == "NaN" else float(name))
+_DECODER = json.JSONDecoder(
+    strict=False, parse_constant=lambda name: None if name == "NaN" else float(name)
+)
 _NAN = re.compile(rb"[:\[,]\s*NaN\s*[,\]}]")
 _CHUNK = 2**16
 # JSON may write the integer 51 as 51.0: its text is 51, as that of an integer in Parquet.
 _NUMBER = r"regexp_replace({0}, '\.0$', '')"
-# A value as text: what is an object in some rows and a text in others is a text, or null where it is an object.
+# A value as text: what is an object in some rows and a text in others is a text, or null where it
+# is an object.
 _MIXED = f"""case json_type({{0}}) when 'ARRAY' then array_to_string(from_json({{0}}, '["VARCHAR"]'), chr(10))
     when 'OBJECT' then null when 'DOUBLE' then {_NUMBER.format("{0}->>'$'")} else {{0}} ->> '$' end"""
 _FORMS = {"JSON": _MIXED, "DOUBLE": _NUMBER}  # by kind; of other kinds values stay as they are
@@ -46,9 +49,14 @@ class JsonRows:
         first = next(texts, [])
         self._texts = chain([first] if first else [], texts)
         records = [record for text in first if (record := _record(text)) is not None]
-        self._kinds = {name: _kind(values, nested=False) for name, values in _columns(records).items()}
+        self._kinds = {
+            name: _kind(values, nested=False) for name, values in _columns(records).items()
+        }
         if first and not records:
-            raise InputError(f"{path}: none of the first {len(first)} rows is a record; is it what its name says?")
+            raise InputError(
+                f"{path}: none of the first {len(first)} rows is a record; is it what its name"
+                " says?"
+            )
         self.schema = _parsed(first[:1], self._kinds)[0].schema if self._kinds else pa.schema([])
 
     def count(self, limit: int | None = None) -> int:
@@ -66,17 +74,26 @@ class JsonRows:
             with placing(f"{self.path}: after row {row}"):
                 table, broken = _parsed(texts, kinds)
             if self._cut and whole - 1 in broken:
-                raise InputError(f"{self.path}: cut off in the middle of its last row; fetch it again")
-            malformed = [(row + n, texts[n].decode("utf-8", "replace")[:LONGEST_SHOWN]) for n in broken]
+                raise InputError(
+                    f"{self.path}: cut off in the middle of its last row; fetch it again"
+                )
+            malformed = [
+                (row + n, texts[n].decode("utf-8", "replace")[:LONGEST_SHOWN]) for n in broken
+            ]
             rows = np.delete(np.arange(row, row + len(texts)), broken)
             row += len(texts)
             yield Block(table, pa.array(rows), self.file.done, malformed)
 
     def _is_lines(self) -> bool:
-        """Tell JSON lines from arrays and from objects over several lines, whose first line ends with `{` or `,`."""
+        """Tell JSON lines from arrays and from objects over several lines, whose first line ends
+        with `{` or `,`."""
         head = self.file.head
         first, line_end, _ = head.partition(b"\n")
-        over_lines = line_end and ".json" in self.path.suffixes[-2:] and first.rstrip().endswith((b"{", b","))
+        over_lines = (
+            line_end
+            and ".json" in self.path.suffixes[-2:]
+            and first.rstrip().endswith((b"{", b","))
+        )
         return not head.startswith(b"[") and not (over_lines and first.startswith(b"{"))
 
     def _lines(self) -> Iterator[bytes]:
@@ -86,7 +103,8 @@ class JsonRows:
                 yield record
 
     def _values(self) -> Iterator[bytes]:
-        """Yield the elements of an array, or objects one after the other, cut out of a buffer one at a time."""
+        """Yield the elements of an array, or objects one after the other, cut out of a buffer one
+        at a time."""
         array = self.file.head.startswith(b"[")
         whole = "its array" if array else "its objects"
         row, position, chunk = 0, int(array), _CHUNK
@@ -110,12 +128,18 @@ class JsonRows:
                 more = self.file.read(chunk) if cut else ""
                 if not more:
                     what = "cut off in" if cut else "broken JSON in"
-                    raise InputError(f"{self.path}: {what} row {row} of {whole}; fetch it again") from error
-                chunk = min(chunk * 2, 2**24)  # a long element is not decoded again for every small chunk
+                    raise InputError(
+                        f"{self.path}: {what} row {row} of {whole}; fetch it again"
+                    ) from error
+                # a long element is not decoded again for every small chunk
+                chunk = min(chunk * 2, 2**24)
                 text, position = text[position:] + more, 0
                 continue
-            except (ValueError, RecursionError) as error:  # a number of thousands of digits; nested without end
-                raise InputError(f"{self.path}: row {row} of its array cannot be read ({error})") from error
+            # a number of thousands of digits; nested without end
+            except (ValueError, RecursionError) as error:
+                raise InputError(
+                    f"{self.path}: row {row} of its array cannot be read ({error})"
+                ) from error
             yield text[position:end].encode("utf-8", "surrogatepass")
             row, position, chunk = row + 1, end, _CHUNK
 
@@ -129,7 +153,8 @@ def _record(text: bytes) -> dict[str, Any] | None:
 
 
 def _mended(text: bytes) -> bytes:
-    """Write an object that Python alone can read as DuckDB reads it; any other text as the empty text."""
+    """Write an object that Python alone can read as DuckDB reads it; any other text as the empty
+    text."""
     if (record := _record(text)) is None:
         return b""
     # Half a surrogate pair, which JSON may escape and UTF-8 cannot hold, becomes U+FFFD.
@@ -146,8 +171,8 @@ def _columns(objects: list[dict[str, Any]]) -> dict[str, list[Any]]:
 def _kind(values: list[Any], *, nested: bool = True) -> Any:
     """Find what most values are, as DuckDB writes it: an object, a list, or else text.
 
-    A column of its own may also be "DOUBLE" or "JSON" (mixed). DuckDB's `json_group_structure` is not used: its
-    database is lost to an object of 129 levels.
+    A column of its own may also be "DOUBLE" or "JSON" (mixed). DuckDB's `json_group_structure` is
+    not used: its database is lost to an object of 129 levels.
     """
     values = [value for value in values if value is not None]
     objects = [value for value in values if isinstance(value, dict)]
@@ -158,15 +183,26 @@ def _kind(values: list[Any], *, nested: bool = True) -> Any:
         return [_kind([part for found in lists for part in found])]
     if nested:
         return "VARCHAR"
-    return "JSON" if objects or lists else "DOUBLE" if any(isinstance(value, float) for value in values) else "VARCHAR"
+    return (
+        "JSON"
+        if objects or lists
+        else "DOUBLE"
+        if any(isinstance(value, float) for value in values)
+        else "VARCHAR"
+    )
 
 
 def _parsed(texts: list[bytes], kinds: Mapping[str, Any]) -> tuple[pa.Table, list[int]]:
-    """Parse texts into a table with a column of each kind; returns also the numbers of those that are no objects."""
-    texts = [(_mended(text) or text) if b"NaN" in text and _NAN.search(text) else text for text in texts]
+    """Parse texts into a table with a column of each kind; returns also the numbers of those that
+    are no objects."""
+    texts = [
+        (_mended(text) or text) if b"NaN" in text and _NAN.search(text) else text for text in texts
+    ]
     structure = {name: "VARCHAR" if kind == "DOUBLE" else kind for name, kind in kinds.items()}
     record = "from_json(line, '" + json.dumps(structure).replace("'", "''") + "')"
-    forms = [_FORMS.get(str(kind), "{0}").format(f"o.{quoted(name)}") for name, kind in kinds.items()]
+    forms = [
+        _FORMS.get(str(kind), "{0}").format(f"o.{quoted(name)}") for name, kind in kinds.items()
+    ]
 
     def parse(lines: pa.Table, right: str) -> tuple[pa.Table, list[int]]:
         found = evaluate(["o is not null", *forms], lines, f"case when {right} then {record} end")

@@ -23,7 +23,9 @@ class ParquetRows:
         except (pa.ArrowInvalid, OSError) as error:
             raise _unreadable(path, error) from error
         names, kinds = self.file.schema_arrow.names, self.file.schema_arrow.types
-        as_text = [pa.string() if kind in (pa.binary(), pa.large_binary()) else kind for kind in kinds]
+        as_text = [
+            pa.string() if kind in (pa.binary(), pa.large_binary()) else kind for kind in kinds
+        ]
         self.schema = pa.schema(zip(names, as_text, strict=True))
 
     def count(self, limit: int | None = None) -> int:
@@ -44,7 +46,11 @@ class ParquetRows:
             batch_rows = min(max(BLOCK_BYTES // size, 1), 16_384, max(quota, 1))
             start = first_row
             try:
-                for batch in self.file.iter_batches(batch_rows, row_groups=[group], columns=columns) if quota else ():
+                for batch in (
+                    self.file.iter_batches(batch_rows, row_groups=[group], columns=columns)
+                    if quota
+                    else ()
+                ):
                     batch = batch.slice(0, min(len(batch), first_row + quota - start))
                     numbers = pa.array(range(start, start + len(batch)), pa.int64())
                     start += len(batch)
@@ -65,7 +71,9 @@ def _valid(array: pa.Array) -> pa.Array:
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        return pa.array([_decoded(value) for value in array.cast(_byte_type(kind)).to_pylist()], kind)
+        return pa.array(
+            [_decoded(value) for value in array.cast(_byte_type(kind)).to_pylist()], kind
+        )
     return array
 
 

@@ -1,7 +1,8 @@
 """Read rows of CSV files with any delimiter, and texts of one document a file.
 
-Python's reader of CSV is strict and tells records of another length; DuckDB's takes a quoted text of several lines for
-several rows where it does not guess the quotes, and says nothing of a file that ends inside a quoted text.
+Python's reader of CSV is strict and tells records of another length; DuckDB's takes a quoted text
+of several lines for several rows where it does not guess the quotes, and says nothing of a file
+that ends inside a quoted text.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _DELIMITERS = ",;\t|"
 
 
 class CsvRows:
-    """Read a CSV file in blocks; without a `delimiter`, the one that the first line has most often is taken."""
+    """Read a CSV file in blocks; without a `delimiter`, the one that the first line has most often
+    is taken."""
 
     def __init__(self, path: Path, longest: int, delimiter: str = "") -> None:
         self.path, self.file = path, TextFile(path, longest)
@@ -42,14 +44,21 @@ class CsvRows:
         row = 0
         places = {name: place for place, name in enumerate(self.names)}
         for batch in batches(islice(self._records(), limit)):
-            whole = [(row + n, record) for n, record in enumerate(batch) if len(record) == len(self.names)]
+            whole = [
+                (row + n, record)
+                for n, record in enumerate(batch)
+                if len(record) == len(self.names)
+            ]
             broken = [
                 (row + n, self.delimiter.join(record)[:LONGEST_SHOWN])
                 for n, record in enumerate(batch)
                 if len(record) != len(self.names)
             ]
             row += len(batch)
-            texts = [pa.array([record[places[name]] for _, record in whole], pa.string()) for name in columns]
+            texts = [
+                pa.array([record[places[name]] for _, record in whole], pa.string())
+                for name in columns
+            ]
             numbers = pa.array([number for number, _ in whole], pa.int64())
             yield Block(pa.table(texts, names=list(columns)), numbers, self.file.done, broken)
 

@@ -19,7 +19,8 @@ COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 
 
 class TextFile:
-    """A stream of the bytes of a file, decompressed. Raises InputError for gzip without the ending, and for UTF-16."""
+    """A stream of the bytes of a file, decompressed. Raises InputError for gzip without the ending,
+    and for UTF-16."""
 
     def __init__(self, path: Path, longest: int) -> None:
         self.path, self.longest = path, longest
@@ -40,7 +41,8 @@ class TextFile:
         return 1.0 if self._raw.closed else min(self._raw.tell() / self._size, 1.0)
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines with their ends. Raises InputError for a line longer than `longest` bytes."""
+        """Yield the lines with their ends. Raises InputError for a line longer than `longest`
+        bytes."""
         with self._told():
             number = 0
             while line := self._stream.readline(self.longest + 1):
@@ -57,8 +59,15 @@ class TextFile:
 
     def too_long(self, what: str) -> InputError:
         """Return the error for a row above the limit."""
-        limit = f"{self.longest / 2**20:,.0f} MB" if self.longest >= 2**20 else f"{self.longest:,} bytes"
-        return InputError(f"{self.path}: {what} is longer than {limit}; raise the source's `longest`, if it is right")
+        limit = (
+            f"{self.longest / 2**20:,.0f} MB"
+            if self.longest >= 2**20
+            else f"{self.longest:,} bytes"
+        )
+        return InputError(
+            f"{self.path}: {what} is longer than {limit}; raise the source's `longest`, if it is"
+            " right"
+        )
 
     def _open(self) -> BinaryIO:
         self._raw: BinaryIO = self.path.open("rb")
@@ -74,4 +83,6 @@ class TextFile:
         except OSError as error:
             if self.path.suffix not in COMPRESSIONS:
                 raise
-            raise InputError(f"{self.path}: the compressed file is cut off or damaged; fetch it again") from error
+            raise InputError(
+                f"{self.path}: the compressed file is cut off or damaged; fetch it again"
+            ) from error

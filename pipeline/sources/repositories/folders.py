@@ -1,8 +1,8 @@
 """Find the folder of a data set: in the mirror, in what was fetched before, or on the hub.
 
-The hub is asked with a short time limit: a machine without a network learns within seconds what to do. `download`
-fills a mirror for such machines. `datasets.load_dataset` is not used: its cache doubles the disk space and trusts
-modification times.
+The hub is asked with a short time limit: a machine without a network learns within seconds what to
+do. `download` fills a mirror for such machines. `datasets.load_dataset` is not used: its cache
+doubles the disk space and trusts modification times.
 """
 
 from __future__ import annotations
@@ -24,26 +24,34 @@ class Absent(InputError):
 
 
 def folder_of(
-    entry: Any, splits: Sequence[str], *, mirror: Path | str | None, cache: Path | str, beside: Path = Path()
+    entry: Any,
+    splits: Sequence[str],
+    *,
+    mirror: Path | str | None,
+    cache: Path | str,
+    beside: Path = Path(),
 ) -> Path | None:
-    """Find the folder with these splits of a source's or benchmark's data, without the hub; None where there is none.
+    """Find the folder with these splits of a source's or benchmark's data, without the hub; None
+    where there is none.
 
-    Looks in `<mirror>/<owner>/<name>`, in a hub cache inside the mirror (`datasets--owner--name/snapshots/...`) and in
-    `cache`; `files` lie `beside` the study file. Raises InputError when the mirror was fetched at another commit than
-    the entry's.
+    Looks in `<mirror>/<owner>/<name>`, in a hub cache inside the mirror
+    (`datasets--owner--name/snapshots/...`) and in
+    `cache`; `files` lie `beside` the study file. Raises InputError when the mirror was fetched at
+    another commit than the entry's.
     """
     if getattr(entry, "files", ()):
         return beside
     parts = _parts(entry, splits)
     *_, cached = looked = _places(entry, mirror, cache)
     for folder in looked:
-        # The record of a fetched folder tells what is complete; of a folder that a user filled, its files tell.
+        # The record of a fetched folder tells what is complete; of a folder that a user filled, its
+        # files tell.
         if record := hub.read_record(folder):
             if entry.revision and not record["revision"].startswith(entry.revision):
                 raise InputError(
-                    f"{folder} holds {entry.repository} at {record['revision'][:12]}, and {entry.revision[:12]} is "
-                    "pinned: fetch that commit into another mirror, or give the source of the study the `revision` of "
-                    "the mirror"
+                    f"{folder} holds {entry.repository} at {record['revision'][:12]}, and"
+                    f" {entry.revision[:12]} is pinned: fetch that commit into another mirror, or"
+                    " give the source of the study the `revision` of the mirror"
                 )
             found = hub.is_fetched(record, parts)
         else:
@@ -64,7 +72,8 @@ def found_or_fetched(
 ) -> Path:
     """Find the folder of an entry's data as `folder_of` does, or fetch them into `cache`.
 
-    Raises Absent within seconds when neither is possible, with the command that fetches all data sets of `study`.
+    Raises Absent within seconds when neither is possible, with the command that fetches all data
+    sets of `study`.
     """
     if found := folder_of(entry, splits, mirror=mirror, cache=cache):
         return found
@@ -76,14 +85,16 @@ def found_or_fetched(
         named = [f"{configuration}/{split}" for configuration, split in parts]
         words = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
         raise Absent(
-            f"{error}; nor is it, with {words}, in {' or '.join(map(str, looked))}: on a machine with a network run "
-            f"`dreamer download {study} --mirror <folder>`, and give that folder as the mirror here"
+            f"{error}; nor is it, with {words}, in {' or '.join(map(str, looked))}: on a machine"
+            f" with a network run `dreamer download {study} --mirror <folder>`, and give that"
+            " folder as the mirror here"
         ) from error
     return cached
 
 
 def resolved_revision(folder: Path | str) -> str | None:
-    """Return the commit of a repository's folder, from its record or the hub's cache; None for a user's own folder."""
+    """Return the commit of a repository's folder, from its record or the hub's cache; None for a
+    user's own folder."""
     folder = Path(folder)
     if record := hub.read_record(folder):
         return record["revision"]
@@ -91,15 +102,24 @@ def resolved_revision(folder: Path | str) -> str | None:
 
 
 def source_files(source: Source, folder: Path | str) -> list[Path]:
-    """Return all files of a source in its folder: configuration by configuration, or pattern by pattern of `files`.
+    """Return all files of a source in its folder: configuration by configuration, or pattern by
+    pattern of `files`.
 
     Raises InputError for a split that is not there, and a pattern that finds no file.
     """
     if not source.files:
-        return [path for name in source.configurations for path in find_split(folder, name, source.split)]
+        return [
+            path
+            for name in source.configurations
+            for path in find_split(folder, name, source.split)
+        ]
     found = []
     for pattern in source.files:
-        names = [pattern] if Path(folder, pattern).is_file() else glob(pattern, root_dir=folder, recursive=True)
+        names = (
+            [pattern]
+            if Path(folder, pattern).is_file()
+            else glob(pattern, root_dir=folder, recursive=True)
+        )
         paths = [Path(folder, name) for name in sorted(names, key=natural)]
         if not any(path.is_file() for path in paths):
             raise InputError(f"source {source.name!r}: no file {Path(folder, pattern)}")
@@ -107,18 +127,24 @@ def source_files(source: Source, folder: Path | str) -> list[Path]:
     return list(dict.fromkeys(found))  # patterns may overlap
 
 
-def download(wanted: Iterable[Any], folder: Path | str, *, progress: Progress = quiet) -> list[Path]:
-    """Fetch from the hub, into the mirror `folder`, every split that the sources and benchmarks `wanted` need.
+def download(
+    wanted: Iterable[Any], folder: Path | str, *, progress: Progress = quiet
+) -> list[Path]:
+    """Fetch from the hub, into the mirror `folder`, every split that the sources and benchmarks
+    `wanted` need.
 
-    Returns the repositories' folders; each repository is fetched once. Optional splits (`also` of a benchmark) are
-    fetched too. Raises InputError at the first repository that the hub refuses; a second call fetches only the rest.
+    Returns the repositories' folders; each repository is fetched once. Optional splits (`also` of a
+    benchmark) are fetched too. Raises InputError at the first repository that the hub refuses; a
+    second call fetches only the rest.
     """
     revisions: dict[str, str | None] = {}
     parts: dict[str, list[Part]] = {}
     for entry in (entry for entry in wanted if entry.repository):
         pinned = revisions.setdefault(entry.repository, entry.revision)
         if entry.revision and pinned and entry.revision != pinned:
-            raise InputError(f"{entry.repository}: wanted at two revisions, {pinned} and {entry.revision}")
+            raise InputError(
+                f"{entry.repository}: wanted at two revisions, {pinned} and {entry.revision}"
+            )
         revisions[entry.repository] = pinned or entry.revision
         parts.setdefault(entry.repository, []).extend(_parts(entry, entry.splits))
     folders = []
@@ -129,7 +155,9 @@ def download(wanted: Iterable[Any], folder: Path | str, *, progress: Progress = 
 
         folders.append(Path(folder) / repository)
         found = list(dict.fromkeys(parts[repository]))
-        hub.fetch(repository, folders[-1], revision=revisions[repository], parts=found, progress=report)
+        hub.fetch(
+            repository, folders[-1], revision=revisions[repository], parts=found, progress=report
+        )
     return folders
 
 
@@ -138,13 +166,20 @@ def _parts(entry: Any, splits: Sequence[str]) -> list[Part]:
 
 
 def _places(entry: Any, mirror: Path | str | None, cache: Path | str) -> list[Path]:
-    """List where a repository may be: in the mirror, as owner/name or as in the hub's cache, at the end in `cache`."""
+    """List where a repository may be: in the mirror, as owner/name or as in the hub's cache, at the
+    end in `cache`."""
     repository, revision = entry.repository, entry.revision
     places = [Path(cache) / (f"{repository}@{revision[:12]}" if revision else repository)]
     if mirror:
         snapshots = Path(mirror) / f"datasets--{repository.replace('/', '--')}"
         reference = snapshots / "refs" / "main"
-        commit = f"{revision}*" if revision else reference.read_text().strip() if reference.is_file() else ""
+        commit = (
+            f"{revision}*"
+            if revision
+            else reference.read_text().strip()
+            if reference.is_file()
+            else ""
+        )
         places[:0] = sorted((snapshots / "snapshots").glob(commit)) if commit else []
         places.insert(0, Path(mirror) / repository)
     return places

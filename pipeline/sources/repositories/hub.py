@@ -1,7 +1,8 @@
 """Fetch splits of a data set from the hub into a folder.
 
-This project, `datasets.load_dataset(<folder>, <configuration>)` and lm-eval can read that folder: it holds the data
-files, and a card whose header names exactly these files. Scripts of a repository are neither fetched nor run.
+This project, `datasets.load_dataset(<folder>, <configuration>)` and lm-eval can read that folder:
+it holds the data files, and a card whose header names exactly these files. Scripts of a repository
+are neither fetched nor run.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tenacity import Retrying, retry_if_not_exception_type, stop_after_attempt, wait_exponential_jitter
+from tenacity import (
+    Retrying,
+    retry_if_not_exception_type,
+    stop_after_attempt,
+    wait_exponential_jitter,
+)
 
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.repositories.splits import (
@@ -41,16 +47,23 @@ _TOKEN = re.compile(r"hf_\w+")
 
 
 def fetch(
-    repository: str, folder: Path, *, revision: str | None = None, parts: Sequence[Part], progress: Progress = quiet
+    repository: str,
+    folder: Path,
+    *,
+    revision: str | None = None,
+    parts: Sequence[Part],
+    progress: Progress = quiet,
 ) -> None:
     """Fetch the splits `parts` of a repository into `folder`.
 
-    Files that are there already are not fetched again; several are fetched at once, and a file is asked for again where
-    the hub fails for a moment. `revision` may be the beginning of a commit's hash. The record (`.download.json`) holds
-    the commit and the files of the completed parts. Raises InputError within seconds when the hub cannot be reached,
-    the repository or revision does not exist, its terms have not been accepted, or it lacks a part.
+    Files that are there already are not fetched again; several are fetched at once, and a file is
+    asked for again where the hub fails for a moment. `revision` may be the beginning of a commit's
+    hash. The record (`.download.json`) holds the commit and the files of the completed parts.
+    Raises InputError within seconds when the hub cannot be reached, the repository or revision does
+    not exist, its terms have not been accepted, or it lacks a part.
     """
-    revision = revision or read_record(folder).get("revision")  # of what is here: a folder holds one commit
+    # of what is here: a folder holds one commit
+    revision = revision or read_record(folder).get("revision")
     info = _described(repository, revision, files_metadata=True)
     commit = info.sha
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
@@ -60,38 +73,46 @@ def fetch(
         record = read_record(folder) or {"repository": repository, "revision": commit, "parts": []}
         if record["revision"] != commit:
             raise InputError(
-                f"{folder} holds {repository} at {record['revision'][:12]}, not {commit[:12]}; pin one `revision`, "
-                "or use another folder"
+                f"{folder} holds {repository} at {record['revision'][:12]}, not {commit[:12]}; pin"
+                " one `revision`, or use another folder"
             )
         # The hub's card is kept apart from ours, which names only what is here.
         text = ""
         if CARD in sizes:
             text = _download(repository, commit, folder / ".hub", CARD).read_text(errors="replace")
         card = card_configurations(text, f"{repository}/{CARD}")
-        wanted = {(entry["configuration"], entry["split"]): entry["files"] for entry in record["parts"]}
+        wanted = {
+            (entry["configuration"], entry["split"]): entry["files"] for entry in record["parts"]
+        }
         for configuration, split in parts:
             wanted[configuration, split] = select_files(sizes, configuration, split, card)
             if not wanted[configuration, split]:
                 raise InputError(
-                    f"{repository} at {commit[:12]} has no split {split!r} of configuration {configuration!r}; "
-                    f"it has {summary(sizes, card)}"
+                    f"{repository} at {commit[:12]} has no split {split!r} of configuration"
+                    f" {configuration!r}; it has {summary(sizes, card)}"
                 )
-        # From here on a killed download leaves a record, which names only complete splits as complete.
+        # From here on a killed download leaves a record, which names only complete splits as
+        # complete.
         write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
         files = data_files({name for part in parts for name in wanted[part]})
         total, done = sum(sizes[name] for name in files) or 1, 0
         with ThreadPoolExecutor(PARALLEL_FILES) as pool:
             fetched = pool.map(partial(_download, repository, commit, folder), files)
-            for name, _ in zip(files, fetched, strict=True):  # after an error, waiting files do not start
+            # after an error, waiting files do not start
+            for name, _ in zip(files, fetched, strict=True):
                 done += sizes[name]
                 progress(done / total, f"{repository}/{name}")
-        record["parts"] = [{"configuration": c, "split": s, "files": names} for (c, s), names in sorted(wanted.items())]
+        record["parts"] = [
+            {"configuration": c, "split": s, "files": names}
+            for (c, s), names in sorted(wanted.items())
+        ]
         write_text_atomically(folder / CARD, written_card(text, wanted, repository))
         write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
 
 
 def resolve_commit(repository: str, revision: str | None = None) -> str:
-    """Return the whole hash of a commit that `revision` begins, or of the newest one. Raises InputError as `fetch`."""
+    """Return the whole hash of a commit that `revision` begins, or of the newest one. Raises
+    InputError as `fetch`."""
     return _described(repository, revision).sha
 
 
@@ -103,15 +124,19 @@ def _described(repository: str, revision: str | None, **wanted: Any) -> Any:
     try:
         if revision and _BEGINNING.fullmatch(revision):
             ask()  # a listing of commits has no time limit, so ask first whether the hub answers
-            commits = HfApi().list_repo_commits(repository, repo_type="dataset")  # the hub takes no beginning of a hash
-            revision = next((one.commit_id for one in commits if one.commit_id.startswith(revision)), revision)
+            # the hub takes no beginning of a hash
+            commits = HfApi().list_repo_commits(repository, repo_type="dataset")
+            revision = next(
+                (one.commit_id for one in commits if one.commit_id.startswith(revision)), revision
+            )
         return ask(revision=revision, **wanted)
     except Exception as error:  # the hub client raises errors of several libraries
         raise InputError(f"{repository}: {_reason(error, repository, revision)}") from error
 
 
 def _download(repository: str, commit: str, folder: Path, name: str) -> Path:
-    """Fetch one file, unless it is there. Raises InputError where that still fails after `ATTEMPTS`."""
+    """Fetch one file, unless it is there. Raises InputError where that still fails after
+    `ATTEMPTS`."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import GatedRepoError, OfflineModeIsEnabled
     from huggingface_hub.utils import disable_progress_bars
@@ -142,7 +167,8 @@ def is_fetched(record: Mapping[str, Any], parts: Sequence[Part]) -> bool:
 
 
 def written_card(text: str, parts: Mapping[Part, Sequence[str]], repository: str) -> str:
-    """Return the card `text` with a header that names exactly these files by configuration and split."""
+    """Return the card `text` with a header that names exactly these files by configuration and
+    split."""
     header, body = parse_card(text)
     # The hub's `dataset_info` lists splits that may not be here.
     header = {key: value for key, value in header.items() if key not in ("configs", "dataset_info")}
@@ -150,7 +176,9 @@ def written_card(text: str, parts: Mapping[Part, Sequence[str]], repository: str
     for (configuration, split), names in sorted(parts.items()):
         path = names[0] if len(names) == 1 else list(names)
         configurations.setdefault(configuration, []).append({"split": split, "path": path})
-    header["configs"] = [{"config_name": name, "data_files": files} for name, files in configurations.items()]
+    header["configs"] = [
+        {"config_name": name, "data_files": files} for name, files in configurations.items()
+    ]
     body = body or f"Fetched from https://huggingface.co/datasets/{repository}.\n"
     return f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---\n{body}"
 
@@ -161,9 +189,15 @@ def _reason(error: Exception, repository: str, revision: str | None) -> str:
 
     name = type(error).__name__
     if isinstance(error, GatedRepoError):
-        return f"gated: accept its terms at https://huggingface.co/datasets/{repository} and set HF_TOKEN"
+        return (
+            f"gated: accept its terms at https://huggingface.co/datasets/{repository} and set"
+            " HF_TOKEN"
+        )
     if isinstance(error, RepositoryNotFoundError):
-        return "there is no such data set on the hub, or it is private: check the name, or set HF_TOKEN"
+        return (
+            "there is no such data set on the hub, or it is private: check the name, or set"
+            " HF_TOKEN"
+        )
     if name in ("RevisionNotFoundError", "RevisionResolutionError"):
         return f"it has no revision {revision!r}"
     if isinstance(error, OfflineModeIsEnabled):

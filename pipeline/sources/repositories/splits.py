@@ -1,4 +1,5 @@
-"""Find the files of a split: in a listing of the hub, or in a folder, by file names and the card's `configs:` alone."""
+"""Find the files of a split: in a listing of the hub, or in a folder, by file names and the card's
+`configs:` alone."""
 
 from __future__ import annotations
 
@@ -17,12 +18,21 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.files.readers import SUFFIXES
 
 CARD = "README.md"
-METADATA = ("config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
+METADATA = (
+    "config.json",
+    "dataset_info.json",
+    "dataset_infos.json",
+    "dataset_dict.json",
+    "state.json",
+)
 
 Part = tuple[str, str]  # a configuration and a split
-Card = Mapping[str, Mapping[str, Sequence[str]]]  # patterns of file names by configuration and split
+# patterns of file names by configuration and split
+Card = Mapping[str, Mapping[str, Sequence[str]]]
 
-_SPLIT_WORD = re.compile(r"(^|[^a-z])(train|training|test|testing|val|valid|validation|dev|eval)([^a-z]|$)")
+_SPLIT_WORD = re.compile(
+    r"(^|[^a-z])(train|training|test|testing|val|valid|validation|dev|eval)([^a-z]|$)"
+)
 
 
 class _Files(BaseModel):
@@ -46,18 +56,23 @@ _CONFIGURATIONS = TypeAdapter(list[_Configuration] | None)
 
 
 def card_configurations(text: str, where: object = CARD) -> dict[str, dict[str, list[str]]]:
-    """Read the `configs:` of a data set card: file patterns by configuration and split; empty without `configs:`.
+    """Read the `configs:` of a data set card: file patterns by configuration and split; empty
+    without `configs:`.
 
-    Raises InputError, naming the card as `where`, when its header is not YAML, its `configs:` have another form, or a
-    path leads out of the data set's folder (absolute, with `..`, a URL).
+    Raises InputError, naming the card as `where`, when its header is not YAML, its `configs:` have
+    another form, or a path leads out of the data set's folder (absolute, with `..`, a URL).
     """
     try:
         entries = _CONFIGURATIONS.validate_python(parse_card(text, where)[0].get("configs"))
     except ValidationError as error:
-        place = next((f" (entry {part + 1})" for part in error.errors()[0]["loc"] if isinstance(part, int)), "")
+        place = next(
+            (f" (entry {part + 1})" for part in error.errors()[0]["loc"] if isinstance(part, int)),
+            "",
+        )
         raise InputError(
-            f"{where}: its `configs:` must be a list of entries with `config_name` and `data_files`: a text, or a list "
-            f"of texts or of entries with `split` and `path`{place}"
+            f"{where}: its `configs:` must be a list of entries with `config_name` and"
+            " `data_files`: a text, or a list of texts or of entries with `split` and"
+            f" `path`{place}"
         ) from None
     found: dict[str, dict[str, list[str]]] = {}
     for entry in entries or []:
@@ -73,20 +88,30 @@ def card_configurations(text: str, where: object = CARD) -> dict[str, dict[str, 
 
 
 def select_files(names: Iterable[str], configuration: str, split: str, card: Card) -> list[str]:
-    """Select a split's files among the file `names` of a repository, in reading order; empty without such a split.
+    """Select a split's files among the file `names` of a repository, in reading order; empty
+    without such a split.
 
-    A card that names the split decides. Else the first of these that matches: `<configuration>/<split>.*`,
-    `<configuration>/<split>/**`, `<configuration>/<split>-*`; for the configuration "default", these patterns in
-    `data/` and at the top. Then, for the split "train", all data files of these folders, if none has a split in its
-    name. Of several formats only the first in `SUFFIXES` is taken, so that no row is read twice.
+    A card that names the split decides. Else the first of these that matches:
+    `<configuration>/<split>.*`,
+    `<configuration>/<split>/**`, `<configuration>/<split>-*`; for the configuration "default",
+    these patterns in
+    `data/` and at the top. Then, for the split "train", all data files of these folders, if none
+    has a split in its name. Of several formats only the first in `SUFFIXES` is taken, so that no
+    row is read twice.
     """
     data = data_files(names)
-    return _in_card(data, configuration, split, card) or _one_format(_by_name(data, configuration, split))
+    return _in_card(data, configuration, split, card) or _one_format(
+        _by_name(data, configuration, split)
+    )
 
 
 def _in_card(data: Sequence[str], configuration: str, split: str, card: Card) -> list[str]:
     """Select the files that the card makes a split."""
-    found = {name for pattern in card.get(configuration, {}).get(split, []) for name in _matching(data, pattern)}
+    found = {
+        name
+        for pattern in card.get(configuration, {}).get(split, [])
+        for name in _matching(data, pattern)
+    }
     return [name for name in data if name in found]
 
 
@@ -113,11 +138,11 @@ def data_files(names: Iterable[str]) -> list[str]:
 def find_split(folder: Path | str, configuration: str, split: str) -> list[Path]:
     """Return the files of a split of the data set in `folder`, as `select_files` orders them.
 
-    Training, decontamination and evaluation read this list. Links are followed wherever they lead, as the hub's cache
-    needs: who fills a mirror makes them, a card cannot.
+    Training, decontamination and evaluation read this list. Links are followed wherever they lead,
+    as the hub's cache needs: who fills a mirror makes them, a card cannot.
 
-    Raises InputError, naming the splits there are, when the folder has no such split, and when the split has files of
-    several formats: perhaps the rows of one are those of another.
+    Raises InputError, naming the splits there are, when the folder has no such split, and when the
+    split has files of several formats: perhaps the rows of one are those of another.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -130,12 +155,14 @@ def find_split(folder: Path | str, configuration: str, split: str) -> list[Path]
     found = _one_format(named)
     if other := [name for name in named if name not in found]:
         raise InputError(
-            f"{folder}: split {split!r} of configuration {configuration!r} has files of several formats, such as "
-            f"{found[0]} and {other[0]}; remove one format, or name the files of the split in the card's `configs:`"
+            f"{folder}: split {split!r} of configuration {configuration!r} has files of several"
+            f" formats, such as {found[0]} and {other[0]}; remove one format, or name the files of"
+            " the split in the card's `configs:`"
         )
     if not found:
         raise InputError(
-            f"{folder} has no split {split!r} of configuration {configuration!r}; it has {summary(names, card)}"
+            f"{folder} has no split {split!r} of configuration {configuration!r}; it has"
+            f" {summary(names, card)}"
         )
     return [folder / name for name in found]
 
@@ -149,10 +176,15 @@ def has_splits(folder: Path | str, parts: Iterable[Part]) -> bool:
 def summary(names: Iterable[str], card: Card) -> str:
     """List at most 20 splits that the card names, or else data files, for an error message."""
     if card:
-        found = [f"{configuration}/{split}" for configuration, splits in card.items() for split in splits]
+        found = [
+            f"{configuration}/{split}" for configuration, splits in card.items() for split in splits
+        ]
     else:
         found = data_files(names)
-    return ", ".join(found[:20]) + (f" and {len(found) - 20} more" if len(found) > 20 else "") or "no data files"
+    return (
+        ", ".join(found[:20]) + (f" and {len(found) - 20} more" if len(found) > 20 else "")
+        or "no data files"
+    )
 
 
 def _listing(folder: Path) -> tuple[list[str], Card]:
@@ -166,19 +198,27 @@ def _listing(folder: Path) -> tuple[list[str], Card]:
         for name in files:
             path = Path(place, name)
             if not path.exists() and name.endswith(SUFFIXES):
-                raise InputError(f"{path}: a link to {os.readlink(path)}, which is not there; fetch the file again")
+                raise InputError(
+                    f"{path}: a link to {os.readlink(path)}, which is not there; fetch the file"
+                    " again"
+                )
             names.append(path.relative_to(folder).as_posix())
     card = folder / CARD
-    return names, card_configurations(card.read_text(errors="replace"), card) if card.is_file() else {}
+    return names, (
+        card_configurations(card.read_text(errors="replace"), card) if card.is_file() else {}
+    )
 
 
 def parse_card(text: str, where: object = CARD) -> tuple[dict[str, Any], str]:
-    """Split a card into its YAML header, between two lines of three dashes, and the rest; {} without a header."""
+    """Split a card into its YAML header, between two lines of three dashes, and the rest; {}
+    without a header."""
     found = re.match(r"\ufeff?---\s*\n(.*?)^---\s*$\n?(.*)", text, re.DOTALL | re.MULTILINE)
     try:
         header = yaml.safe_load(found[1] if found else "")
     except yaml.YAMLError as error:
-        raise InputError(f"{where}: its header is not YAML ({str(error).splitlines()[0]})") from error
+        raise InputError(
+            f"{where}: its header is not YAML ({str(error).splitlines()[0]})"
+        ) from error
     return header if isinstance(header, dict) else {}, found[2] if found else ""
 
 
@@ -191,11 +231,14 @@ def _one_format(names: list[str]) -> list[str]:
 
 def natural(name: str) -> list[tuple[bool, int, str]]:
     """Return a sorting key under which part_2 comes before part_10."""
-    return [(not p.isdigit(), int(p) if p.isdigit() else 0, p) for p in re.split(r"(\d+)", name) if p]
+    return [
+        (not p.isdigit(), int(p) if p.isdigit() else 0, p) for p in re.split(r"(\d+)", name) if p
+    ]
 
 
 def _matching(names: Sequence[str], pattern: str) -> list[str]:
-    """Select the names that match a file pattern, in which `*` and `?` stay within a folder and `**` does not.
+    """Select the names that match a file pattern, in which `*` and `?` stay within a folder and
+    `**` does not.
 
     RE2 takes time in proportion to the names, however many stars a pattern has.
     """
@@ -207,7 +250,10 @@ def _matching(names: Sequence[str], pattern: str) -> list[str]:
 
 
 def _inside(path: str, where: object) -> str:
-    """Return a path of a card. Raises InputError for one that leads out of the data set's folder."""
+    """Return a path of a card. Raises InputError for one that leads out of the data set's
+    folder."""
     if path.startswith("/") or "://" in path or ".." in path.split("/"):
-        raise InputError(f"{where}: its `configs:` name {path!r}, which is not in the data set's folder")
+        raise InputError(
+            f"{where}: its `configs:` name {path!r}, which is not in the data set's folder"
+        )
     return path

@@ -35,7 +35,8 @@ def test_what_there_is_no_time_for_is_said(tmp_path):
 
 @pytest.mark.slow
 def test_a_part_that_crashes_is_said_and_the_others_run(tmp_path):
-    (tmp_path / "facts.jsonl").symlink_to(tmp_path / "nowhere" / "facts.jsonl")  # so that this part cannot write
+    # so that this part cannot write
+    (tmp_path / "facts.jsonl").symlink_to(tmp_path / "nowhere" / "facts.jsonl")
     done = run("--tiny", "--parts", "facts", "attention", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "failed with status 1: see log.txt" in done.stdout
@@ -62,7 +63,11 @@ def test_every_part_runs_at_toy_sizes(tmp_path):
     for path in tmp_path.glob("steps-*.jsonl"):
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         assert all(row["tokens_per_second"] > 0 for row in rows if "variant" in row)
-        assert {(row["compiled"], row["recomputed"], row["documents"]) for row in rows if "variant" in row} == {
+        assert {
+            (row["compiled"], row["recomputed"], row["documents"])
+            for row in rows
+            if "variant" in row
+        } == {
             (True, False, "whole rows"),
             (True, False, "packed"),
             (True, True, "whole rows"),

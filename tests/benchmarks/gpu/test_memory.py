@@ -14,19 +14,26 @@ from benchmarks.gpu.memory import PRESETS, TORCH, count_step, device, pretended_
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        not torch.__version__.startswith(f"{TORCH}."), reason=f"the pretended GPU uses private functions of {TORCH}"
+        not torch.__version__.startswith(f"{TORCH}."),
+        reason=f"the pretended GPU uses private functions of {TORCH}",
     ),
 ]
 
-HELD = 78e9  # bytes that tensors may take of a GPU with 80 GiB: the remainder is the driver's and lost between tensors
+# bytes that tensors may take of a GPU with 80 GiB: the remainder is the driver's and lost between
+# tensors
+HELD = 78e9
 MODELS = [  # DR holds no more weights than LA and no more activations than DR+DA
-    (preset, name) for preset in PRESETS for name in read_preset(preset)[0] if not name.startswith("DR-")
+    (preset, name)
+    for preset in PRESETS
+    for name in read_preset(preset)[0]
+    if not name.startswith("DR-")
 ]
 
 
 @pytest.fixture(scope="module")
 def apart():
-    """Call a function in a process of its own: torch must know the device before its first backward pass."""
+    """Call a function in a process of its own: torch must know the device before its first backward
+    pass."""
     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
 
         def call(function: Callable, *arguments: object) -> None:

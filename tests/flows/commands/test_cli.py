@@ -18,7 +18,12 @@ from dreamer_study.flows.commands import cli
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.parser import GROUPS, parser
 from dreamer_study.flows.commands.planning.data_plan import data_sizes
-from dreamer_study.flows.commands.planning.time_plan import Device, estimate_times, scored_by, unknown_benchmarks
+from dreamer_study.flows.commands.planning.time_plan import (
+    Device,
+    estimate_times,
+    scored_by,
+    unknown_benchmarks,
+)
 from dreamer_study.flows.plan.model_plan import PlannedModel, plan_models
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.running.curation import prepare_data
@@ -40,12 +45,16 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     """Run the command, which must refuse; its one line."""
     capsys.readouterr()
     assert main([str(argument) for argument in arguments]) == 2
-    (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("dreamer: ")]
+    (said,) = [
+        line for line in capsys.readouterr().err.splitlines() if line.startswith("dreamer: ")
+    ]
     return said
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])
-def test_a_study_file_that_is_wrong(capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str) -> None:
+def test_a_study_file_that_is_wrong(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
     (tmp_path / "study.yaml").write_bytes(b"name: \xff\xfe")
     assert "study.yaml: not valid" in refusal(capsys, command, tmp_path / "study.yaml")
 
@@ -59,7 +68,9 @@ def test_a_study_file_that_is_wrong(capsys: pytest.CaptureFixture[str], tmp_path
         ("SELECT nothing_such FROM data_efficiency", "nothing_such"),
     ],
 )
-def test_a_query_that_is_wrong(capsys: pytest.CaptureFixture[str], results: Path, query: str, words: str) -> None:
+def test_a_query_that_is_wrong(
+    capsys: pytest.CaptureFixture[str], results: Path, query: str, words: str
+) -> None:
     assert words in refusal(capsys, "sql", results, query)
 
 
@@ -68,10 +79,18 @@ def test_sql_shows_texts_as_they_are(capsys: pytest.CaptureFixture[str], results
     assert "ends [/think], [b]so[/b]" in capsys.readouterr().out
 
 
-def test_sql_prints_no_cell_that_a_spreadsheet_runs(capsys: pytest.CaptureFixture[str], results: Path) -> None:
+def test_sql_prints_no_cell_that_a_spreadsheet_runs(
+    capsys: pytest.CaptureFixture[str], results: Path
+) -> None:
     cells = "select unnest(['=1', '-x', '-1e3', null]) as \"@a\", -1.5 as b"
     assert main(["sql", str(results), cells, "--csv"]) == 0
-    assert capsys.readouterr().out.split() == ["'@a,b", "'=1,-1.5", "'-x,-1.5", "-1e3,-1.5", ",-1.5"]
+    assert capsys.readouterr().out.split() == [
+        "'@a,b",
+        "'=1,-1.5",
+        "'-x,-1.5",
+        "-1e3,-1.5",
+        ",-1.5",
+    ]
 
 
 def test_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], results: Path) -> None:
@@ -79,7 +98,12 @@ def test_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], results:
 
 
 def test_no_results_yet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    for command in (["sql", TINY, "SELECT 1"], ["report", TINY], ["preview", TINY], ["dropped", TINY]):
+    for command in (
+        ["sql", TINY, "SELECT 1"],
+        ["report", TINY],
+        ["preview", TINY],
+        ["dropped", TINY],
+    ):
         said = refusal(capsys, *command, "--root", tmp_path)
         assert " yet; " in said
         assert f"`dreamer run {TINY} --root {tmp_path}`" in said  # which would work as it stands
@@ -87,11 +111,10 @@ def test_no_results_yet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("given", ["sources", "schema", "factors example --report {}/page.html"])  # schema: at the end
+# schema: at the end
+@pytest.mark.parametrize("given", ["sources", "schema", "factors example --report {}/page.html"])
 def test_a_reader_that_leaves_early_is_no_failure(given: str, tmp_path: Path) -> None:
-    command = (
-        f"set -o pipefail; '{sys.executable}' -m dreamer_study.flows.commands.cli {given.format(tmp_path)} | head -c 0"
-    )
+    command = f"set -o pipefail; '{sys.executable}' -m dreamer_study.flows.commands.cli {given.format(tmp_path)} | head -c 0"
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert (tmp_path / "page.html").exists() == ("--report" in given)
@@ -108,8 +131,12 @@ def test_work_that_a_broken_pipe_ends_is_not_done(
     assert ("Broken pipe" in capfd.readouterr().err) == bool(status)
 
 
-@pytest.mark.parametrize("command", ["run", "plan", "status", "verify", "clean", "report", "preview"])
-def test_a_file_as_root_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize(
+    "command", ["run", "plan", "status", "verify", "clean", "report", "preview"]
+)
+def test_a_file_as_root_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
     file = tmp_path / "LICENSE"
     file.touch()
     for root in (file, file / "below"):
@@ -117,7 +144,9 @@ def test_a_file_as_root_is_refused(capsys: pytest.CaptureFixture[str], tmp_path:
 
 
 @pytest.mark.parametrize("given", [("--price", "-1"), ("--price", "nan"), ("--gpus", "0")])
-def test_a_plan_refuses_numbers_without_sense(capsys: pytest.CaptureFixture[str], given: tuple[str, str]) -> None:
+def test_a_plan_refuses_numbers_without_sense(
+    capsys: pytest.CaptureFixture[str], given: tuple[str, str]
+) -> None:
     assert f"{given[0]} " in refusal(capsys, "plan", "demo", *given)
 
 
@@ -131,7 +160,9 @@ def test_a_plan_refuses_numbers_without_sense(capsys: pytest.CaptureFixture[str]
         ("plan --price x", "argument --price: invalid float value: 'x'; `dreamer plan --help`"),
     ],
 )
-def test_a_usage_error_is_one_line(capsys: pytest.CaptureFixture[str], given: str, said: str) -> None:
+def test_a_usage_error_is_one_line(
+    capsys: pytest.CaptureFixture[str], given: str, said: str
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(given.split())
     (line,) = capsys.readouterr().err.splitlines()
@@ -139,7 +170,9 @@ def test_a_usage_error_is_one_line(capsys: pytest.CaptureFixture[str], given: st
     assert said in line
 
 
-def test_every_command_is_in_the_help_and_has_an_example_in_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_is_in_the_help_and_has_an_example_in_the_readme(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     words, readme = parser().format_help(), (Path(__file__).parents[3] / "README.md").read_text()
     for name in (name for names in GROUPS.values() for name in names):
         assert f"\n  {name} " in words
@@ -160,13 +193,17 @@ def test_every_source_of_the_table_has_a_size_or_is_said_to_be_unknown() -> None
     assert set(SIZES) == set(SOURCES)
 
 
-def test_the_paper_study_prints_totals_and_what_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_paper_study_prints_totals_and_what_is_unknown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["plan", "paper-16", "--gpus", "8", "--price", "2.5"]) == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
     assert "at least 135,914,853 (2 of 15 sources unknown) documents" in lines["data"]
     assert "core-hours" in lines["stages"]
     assert lines["nemotron-sft-math"].split()[1:] == ["unknown"] * 4
-    assert {"517", "504"} < set(lines["DR-16"].split()), "expert size and count of the paper's Table 3"
+    assert {"517", "504"} < set(lines["DR-16"].split()), (
+        "expert size and count of the paper's Table 3"
+    )
     assert {"537", "480"} < set(lines["DR+DA-16"].split())
     assert "+0.24 %" in lines["DR+DA-16"]
     assert "8 x GPU at 198 TFLOP/s" in lines["time"]
@@ -178,7 +215,8 @@ def test_the_paper_study_prints_totals_and_what_is_unknown(capsys: pytest.Captur
 @pytest.mark.parametrize(
     "preset",
     [
-        pytest.param(name, marks=pytest.mark.slow if name == "control" else ())  # which counts models by running them
+        # which counts models by running them
+        pytest.param(name, marks=pytest.mark.slow if name == "control" else ())
         for name in presets()
         if name != "paper-16"
     ],
@@ -187,25 +225,36 @@ def test_plan_of_every_preset(capsys: pytest.CaptureFixture[str], preset: str) -
     assert main(["plan", preset]) == 0
     out = capsys.readouterr().out
     assert "\ntime  " in out
-    told = "from 1 in four of five such studies, with" in out and "one more seed would detect" in out
+    told = (
+        "from 1 in four of five such studies, with" in out and "one more seed would detect" in out
+    )
     assert told == (not preset.startswith("paper"))
 
 
 def test_files_at_hand_are_measured(tmp_path: Path) -> None:
     folder = tmp_path / "owner" / "set" / "data"
     folder.mkdir(parents=True)
-    pq.write_table(pa.table({"q": ["question"] * 100, "r": ["response"] * 100}), folder / "train-00000.parquet")
+    pq.write_table(
+        pa.table({"q": ["question"] * 100, "r": ["response"] * 100}), folder / "train-00000.parquet"
+    )
     source = {"name": "set", "repository": "owner/set", "question": "q", "response": "r"}
-    sources, lines, _ = data_sizes(tiny(tmp_path, data={"sources": [source], "mirror": str(tmp_path)}))
+    sources, lines, _ = data_sizes(
+        tiny(tmp_path, data={"sources": [source], "mirror": str(tmp_path)})
+    )
     assert sources.to_dict("records")[0]["documents"] == "100"
     assert sources.to_dict("records")[0]["to download"] == "at hand"
     assert lines["data"].startswith("100 documents, 0 B to download")
     assert "core-hours" in lines["stages"]
 
 
-def test_a_mirror_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mirror_that_is_not_there_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["plan", "demo", "--mirror", str(tmp_path / "nowhere")]) == 2
-    assert capsys.readouterr().err == f"dreamer: data.mirror: there is no folder {tmp_path / 'nowhere'}\n"
+    assert (
+        capsys.readouterr().err
+        == f"dreamer: data.mirror: there is no folder {tmp_path / 'nowhere'}\n"
+    )
 
 
 def test_bytes_of_data_grow_with_the_documents_and_their_signatures(tmp_path: Path) -> None:
@@ -215,21 +264,26 @@ def test_bytes_of_data_grow_with_the_documents_and_their_signatures(tmp_path: Pa
 
     assert needed(1000) > 1000 * 100
     assert needed(2000) == pytest.approx(2 * needed(1000))
-    hashes = 1000 * 26 * 8  # 25 band hashes and a place, 8 bytes each, for every document that is signed
+    # 25 band hashes and a place, 8 bytes each, for every document that is signed
+    hashes = 1000 * 26 * 8
     assert needed(1000, guards=[]) - needed(1000, near=False) == pytest.approx(hashes)
     assert needed(1000) - needed(1000, near=False) == pytest.approx(0.24 * hashes)
 
 
 def study(root: Path, per_gpu: int = 1, **training: object) -> Study:
     recipe = {"tokens": 1000, "checkpoints": 2, "warmup_steps": 1, "seeds": [0, 1], **training}
-    return tiny(root, training=recipe, evaluation={"depths": [1, 2, 4]}, compute={"per_gpu": per_gpu})
+    return tiny(
+        root, training=recipe, evaluation={"depths": [1, 2, 4]}, compute={"per_gpu": per_gpu}
+    )
 
 
 def scored_tokens(chosen: Study) -> float:
     return sum(one.items * one.tokens for one in scored_by(chosen))
 
 
-def times(on: int = 2, least: tuple[float, ...] = (0, 0, 0), **changed: object) -> tuple[float, float, float]:
+def times(
+    on: int = 2, least: tuple[float, ...] = (0, 0, 0), **changed: object
+) -> tuple[float, float, float]:
     """Seconds of training, of evaluation and of work where every model trains as fast."""
     chosen = study(Path("run"), **changed)
     with pytest.MonkeyPatch.context() as patched:  # 10 tokens are trained in a second, 30 evaluated
@@ -239,7 +293,8 @@ def times(on: int = 2, least: tuple[float, ...] = (0, 0, 0), **changed: object) 
 
 
 def test_runs_in_turn_on_the_devices() -> None:
-    # 3 models of 2 seeds take 100 s each; of 2 recurrent ones the last of 2 checkpoints is read at 2 more depths.
+    # 3 models of 2 seeds take 100 s each; of 2 recurrent ones the last of 2 checkpoints is read at
+    # 2 more depths.
     evaluated = (3 * 2 * 2 + 2 * 2 * 2) * scored_tokens(study(Path("run"))) / 30
     assert times() == (300.0, evaluated / 2, 600 + evaluated)
     assert times(seeds=[0])[0] == 200.0  # three runs on two devices
@@ -247,13 +302,17 @@ def test_runs_in_turn_on_the_devices() -> None:
 
 
 def test_a_small_model_waits_for_the_host() -> None:
-    # Depth 2, micro-batches of 512 tokens, 12 evaluations and 8 at other depths; each of six trainings starts.
+    # Depth 2, micro-batches of 512 tokens, 12 evaluations and 8 at other depths; each of six
+    # trainings starts.
     assert times(on=1, least=(51.2, 7, 1e6))[:2] == (6 * 1000 * 2 / 10 + 6 * 7, 20e6)
-    assert times(seeds=[0], on=7, least=(0, 7, 0))[0] == pytest.approx(50.0 + 7)  # on two devices none sooner
+    # on two devices none sooner
+    assert times(seeds=[0], on=7, least=(0, 7, 0))[0] == pytest.approx(50.0 + 7)
 
 
 def test_trainings_that_share_a_gpu_share_its_flops_and_wait_for_the_host_side_by_side() -> None:
-    assert times(per_gpu=3) == times(), "three at a time on each of two devices, each a third as fast"
+    assert times(per_gpu=3) == times(), (
+        "three at a time on each of two devices, each a third as fast"
+    )
     slow = (51.2, 0, 0)  # 200 s for the host, of which three trainings wait for each other 100 s
     assert (times(least=slow)[0], times(least=slow, per_gpu=3)[0]) == (600.0, 300.0)
     busy = (*slow, 102.4)  # the device is at work for two times as long as the host
@@ -269,7 +328,9 @@ def test_evaluations_count_items_of_known_benchmarks(tmp_path: Path) -> None:
     chosen = tiny(tmp_path, evaluation={"benchmarks": ["gsm8k", mine], "limit": None})
     assert unknown_benchmarks(chosen) == ["mine"]
     assert scored_tokens(chosen) == pytest.approx(1319 * 393, rel=0.01)
-    few = chosen.model_copy(update={"evaluation": chosen.evaluation.model_copy(update={"limit": 10})})
+    few = chosen.model_copy(
+        update={"evaluation": chosen.evaluation.model_copy(update={"limit": 10})}
+    )
     assert scored_tokens(few) == pytest.approx(10 * 393, rel=0.01)
 
 
@@ -282,5 +343,7 @@ def test_epochs_are_those_of_the_packed_tokens_and_the_estimate_is_near(tmp_path
     plan = Plan(chosen)
     prepare_data(plan, at_once)
     packed = plan.data.packed.results["tokens"]
-    assert data_sizes(chosen)[1]["epochs"].startswith(f"{1000 / packed:,.3g} over {packed:,} packed tokens")
+    assert data_sizes(chosen)[1]["epochs"].startswith(
+        f"{1000 / packed:,.3g} over {packed:,} packed tokens"
+    )
     assert estimate == pytest.approx(1000 / packed, rel=0.15)

@@ -1,4 +1,5 @@
-"""`dreamer new` writes studies that `dreamer plan` accepts, and `dreamer schema` says what a study may hold."""
+"""`dreamer new` writes studies that `dreamer plan` accepts, and `dreamer schema` says what a study
+may hold."""
 
 from __future__ import annotations
 
@@ -18,11 +19,16 @@ from tests.docs.test_own_architecture import write
 from tests.flows.small_study import PROJECT
 
 STUDIES = [*PROJECT.glob("flows/study/presets/*.yaml"), *PROJECT.glob("tests/studies/*.yaml")]
-QUESTIONS = [{"id": n, "question": f"What is {n} plus {n}?", "answer": f"It is {2 * n}."} for n in range(20)]
+QUESTIONS = [
+    {"id": n, "question": f"What is {n} plus {n}?", "answer": f"It is {2 * n}."} for n in range(20)
+]
 
 
 def errors(study: Any) -> list[str]:
-    return [error.message for error in jsonschema.Draft202012Validator(study_schema()).iter_errors(study)]
+    return [
+        error.message
+        for error in jsonschema.Draft202012Validator(study_schema()).iter_errors(study)
+    ]
 
 
 @pytest.fixture
@@ -59,7 +65,11 @@ def test_every_study_fits_the_schema(path: Path) -> None:
     ],
 )
 def test_the_schema_refuses_what_loading_refuses(change: dict[str, Any]) -> None:
-    right = {"data": {"sources": ["builtin"]}, "training": {"tokens": 9}, "evaluation": {"benchmarks": ["builtin"]}}
+    right = {
+        "data": {"sources": ["builtin"]},
+        "training": {"tokens": 9},
+        "evaluation": {"benchmarks": ["builtin"]},
+    }
     assert errors({"name": "x", **right}) == []
     assert errors({"name": "x", **right, **change})
 
@@ -69,7 +79,9 @@ def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(study_schema()))
 
 
-def test_json_lines_with_a_question_and_an_answer(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_lines_with_a_question_and_an_answer(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in QUESTIONS))
     assert main(["new", "my.yaml", "--data", "qa.jsonl"]) == 0
     said = capsys.readouterr().out
@@ -100,9 +112,16 @@ def test_texts_are_one_source_and_a_conversation_another(here: Path) -> None:
         Path(f"text-{n}.txt").write_text("Two and three are five. " * 9)
     turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
     pq.write_table(pa.table({"messages": [turns]}), "chats.parquet")
-    assert main(["new", "my.yaml", "--data", *(f"text-{n}.txt" for n in range(3)), "chats.parquet"]) == 0
+    assert (
+        main(["new", "my.yaml", "--data", *(f"text-{n}.txt" for n in range(3)), "chats.parquet"])
+        == 0
+    )
     texts, chats = written("my.yaml")["data"]["sources"]
-    assert texts == {"name": "text-0", "files": ["text-0.txt", "text-1.txt", "text-2.txt"], "text": "text"}
+    assert texts == {
+        "name": "text-0",
+        "files": ["text-0.txt", "text-1.txt", "text-2.txt"],
+        "text": "text",
+    }
     assert "'assistant')[-1].content" in chats["response"]
     assert main(["plan", "my.yaml"]) == 0
 
@@ -118,13 +137,18 @@ def test_a_module_that_no_study_in_the_folder_can_name_is_refused(
 
 
 @pytest.mark.slow
-def test_classes_of_a_module_are_variants_and_are_not_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_classes_of_a_module_are_variants_and_are_not_run(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(here)
     assert main(["new", "my.yaml", "--module", "my_models.py"]) == 0
     *_, gpt, lstm = written("my.yaml")["models"]["variants"]
     assert (gpt["module"], gpt["match"]) == ("my_models.py:GPT", {"flops": "feed_forward"})
     assert lstm == {"name": "LSTM", "module": "my_models.py:LSTM", "config": {"hidden_size": 96}}
-    assert "FLOPs and parameters, a class of yours where it says `match`" in Path("my.yaml").read_text()
+    assert (
+        "FLOPs and parameters, a class of yours where it says `match`"
+        in Path("my.yaml").read_text()
+    )
     assert main(["plan", "my.yaml", "--trust-code"]) == 0
     Path("my_models.py").write_text("raise SystemExit\nclass Other: ...\n")
     assert main(["new", "other.yaml", "--module", "my_models.py"]) == 2
@@ -142,7 +166,9 @@ def test_classes_of_a_module_are_variants_and_are_not_run(here: Path, capsys: py
         (["there.yaml"], "there.yaml: it is there already"),
     ],
 )
-def test_what_is_wrong_is_one_line(here: Path, capsys: pytest.CaptureFixture[str], given: list[str], said: str) -> None:
+def test_what_is_wrong_is_one_line(
+    here: Path, capsys: pytest.CaptureFixture[str], given: list[str], said: str
+) -> None:
     Path("numbers.csv").write_text("id,split\n1,a\n")
     for name in ("empty.jsonl", "there.yaml"):
         Path(name).touch()

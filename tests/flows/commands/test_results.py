@@ -28,7 +28,15 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.tables.cells import left, table
 from tests.flows.small_study import PROJECT, small_study
 from tests.full_disk import no_space
-from tests.reports.small_results import RIGHT, STUDY, curation, entered, evaluations, models_and_runs, study
+from tests.reports.small_results import (
+    RIGHT,
+    STUDY,
+    curation,
+    entered,
+    evaluations,
+    models_and_runs,
+    study,
+)
 from tests.sql.empty import empty_file
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -40,7 +48,9 @@ def test_the_report_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     database = entered(tmp_path / "results.duckdb", made, replicates=1)
     assert main(["report", str(database), "--text"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert said.startswith("At depth 4, for equal average accuracy, DR needed 0.40 times as many training tokens as LA")
+    assert said.startswith(
+        "At depth 4, for equal average accuracy, DR needed 0.40 times as many training tokens as LA"
+    )
     assert "! One seed" in said
     assert "Compared Depth What it is Layers" in said
     assert "Model Depth GSM8K Acc ↑" in said
@@ -60,25 +70,33 @@ def test_rows_that_enter_while_the_first_page_is_written_are_drawn_again(
         return tmp_path / "report" / "index.html"
 
     monkeypatch.setattr("dreamer_study.reports.page.report.write_report", rows_enter)
-    monkeypatch.setattr("dreamer_study.reports.page.serving.watch", lambda *given: watched.append(given))
+    monkeypatch.setattr(
+        "dreamer_study.reports.page.serving.watch", lambda *given: watched.append(given)
+    )
     assert main(["report", str(database), "--watch"]) == 0
     assert watched[0][2] == before < database.stat().st_mtime_ns
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_one_line_with_the_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_full_disk_is_one_line_with_the_place(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     database = entered(tmp_path / "results.duckdb", {"studies": [study()]})
     with no_space():
         assert main(["report", str(database)]) == 1
     assert capsys.readouterr().err == f"dreamer: {tmp_path / 'report'}: File too large\n"
 
 
-def test_the_report_of_another_study_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_report_of_another_study_is_said(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     database = entered(tmp_path / "results.duckdb", {"studies": [study()]})
     assert command._study_id(database, "small-changed") == STUDY
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert f"holds no results of small-changed (the study file has changed); showing {STUDY}" in said
+    assert (
+        f"holds no results of small-changed (the study file has changed); showing {STUDY}" in said
+    )
     assert command._study_id(database, STUDY) == STUDY
     assert not capsys.readouterr().err
 
@@ -104,15 +122,20 @@ def test_numbers_have_no_exponents_and_texts_steer_no_terminal(value: object, te
 
 
 def printed(monkeypatch: pytest.MonkeyPatch, table: pd.DataFrame, width: int) -> list[str]:
-    """The lines in which a table is printed on a terminal of so many columns; in a pipe for a width of 0."""
-    shown = Console(width=width or 1_000_000, force_terminal=bool(width), color_system=None, highlight=False)
+    """The lines in which a table is printed on a terminal of so many columns; in a pipe for a width
+    of 0."""
+    shown = Console(
+        width=width or 1_000_000, force_terminal=bool(width), color_system=None, highlight=False
+    )
     monkeypatch.setattr(tables, "console", shown)
     with shown.capture() as captured:
         tables.print_table(table)
     return captured.get().splitlines()
 
 
-WIDE = pd.DataFrame({f"a_column_{number}": ["x" * 500, "y"] for number in range(6)} | {"twice": [1.5, 2.5]})
+WIDE = pd.DataFrame(
+    {f"a_column_{number}": ["x" * 500, "y"] for number in range(6)} | {"twice": [1.5, 2.5]}
+)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +149,9 @@ WIDE = pd.DataFrame({f"a_column_{number}": ["x" * 500, "y"] for number in range(
         lambda text: tables.console.print(states([State("train", detail=text)])),
     ],
 )
-def test_no_name_of_a_stranger_steers_the_terminal(say: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_name_of_a_stranger_steers_the_terminal(
+    say: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     say("LA\x1b]0;mine\x07\x1b[2J\u202e took 3\u202fs")
     said = "".join(capsys.readouterr())
     assert r"LA\x1b]0;mine\x07\x1b[2J\u202e took 3" in said
@@ -142,7 +167,9 @@ def test_an_error_steers_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "\x1b" not in said
 
 
-def test_a_table_fits_the_terminal_and_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_fits_the_terminal_and_says_what_it_leaves_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lines = printed(monkeypatch, WIDE, 80)
     assert max(map(len, lines)) <= 80
     assert lines[0].split() == ["a_column_0", "a_column_1", "a_column_2"]
@@ -166,13 +193,21 @@ ENDLESS = "select count(*) from range(1000000000000) as numbers where (range * r
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_duckdb_works_is_one_line(tmp_path: Path, number: signal.Signals) -> None:
     database = empty_file(tmp_path / "results.duckdb")
-    command = [sys.executable, "-m", "dreamer_study.flows.commands.cli", "sql", str(database), ENDLESS]
+    command = [
+        sys.executable,
+        "-m",
+        "dreamer_study.flows.commands.cli",
+        "sql",
+        str(database),
+        ENDLESS,
+    ]
     process = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True)
     looked_at = psutil.Process(process.pid)
     try:
         until(lambda: str(database) in {file.path for file in looked_at.open_files()}, process)
         opened = looked_at.cpu_times().user
-        until(lambda: looked_at.cpu_times().user > opened + 1, process)  # seconds: the query has begun
+        # seconds: the query has begun
+        until(lambda: looked_at.cpu_times().user > opened + 1, process)
         process.send_signal(number)
         _, said = process.communicate(timeout=PATIENCE_SECONDS)
     finally:
@@ -181,10 +216,16 @@ def test_a_signal_while_duckdb_works_is_one_line(tmp_path: Path, number: signal.
     assert process.returncode == 128 + number
 
 
-@pytest.mark.parametrize("error", [InputError("a shard is gone"), duckdb.IOException("a shard"), OSError(2, "")])
+@pytest.mark.parametrize(
+    "error", [InputError("a shard is gone"), duckdb.IOException("a shard"), OSError(2, "")]
+)
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_folder_that_was_moved_is_said_whatever_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, anew: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    anew: bool,
 ) -> None:
     def moves(plan: Plan, *_: object) -> None:
         chosen = plan.study
@@ -208,5 +249,7 @@ def test_an_error_in_a_folder_that_stays_is_said_as_it_is(
         raise InputError("a shard is gone")
 
     monkeypatch.setattr(dreamer_study.flows.commands.running.run, "run_study", fails)
-    assert main(["run", str(small_study(tmp_path)), "--root", str(tmp_path / "run"), "--plain"]) == 2
+    assert (
+        main(["run", str(small_study(tmp_path)), "--root", str(tmp_path / "run"), "--plain"]) == 2
+    )
     assert "dreamer: a shard is gone\n" in capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""The states of a study's stages, models and seeds, told from what a study has written, and by its lock."""
+"""The states of a study's stages, models and seeds, told from what a study has written, and by its
+lock."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ from tests.waiting import PATIENCE_SECONDS, until
 def states(study: Study) -> dict[str, State]:
     """The states by stage, model and seed; data stages that are complete are left out."""
     return {
-        " ".join(str(part) for part in (one.stage, one.model, one.seed) if part not in ("", None)): one
+        " ".join(
+            str(part) for part in (one.stage, one.model, one.seed) if part not in ("", None)
+        ): one
         for one in read_states(Plan(study))
         if one.model or one.stage == "report" or one.state != "complete"
     }
@@ -43,19 +46,28 @@ def states(study: Study) -> dict[str, State]:
 def study(prepared: Planned) -> Study:
     """One model, two seeds, a race; the data are prepared."""
     race = {"seeds": [0, 1], "screening": 0.25}
-    return prepared(models={"variants": ["LA"]}, training=race, evaluation={"introspect": False}).study
+    return prepared(
+        models={"variants": ["LA"]}, training=race, evaluation={"introspect": False}
+    ).study
 
 
 def begin_training(study: Study, seed: int) -> None:
     """Write what the trainer of a run writes."""
     folder = next(run.folder for run in Plan(study).runs if run.seed == seed)
     folder.mkdir(parents=True)
-    told = {"tokens": 12_000, "target": 24_000, "loss": 2.5, "tokens_per_second": 1000.0, "seconds_left": 12.0}
+    told = {
+        "tokens": 12_000,
+        "target": 24_000,
+        "loss": 2.5,
+        "tokens_per_second": 1000.0,
+        "seconds_left": 12.0,
+    }
     (folder / "progress.json").write_text(json.dumps(told))
 
 
 def choose(study: Study, evaluated: int = 0) -> None:
-    """Hold the race, which the first seed wins, train the first seed to its end and evaluate so many checkpoints."""
+    """Hold the race, which the first seed wins, train the first seed to its end and evaluate so
+    many checkpoints."""
     plan = Plan(study)
     for run in plan.runs:
         train(run, run.points[0])
@@ -99,7 +111,9 @@ def test_a_training_runs_while_the_lock_is_held_and_is_stopped_after(study: Stud
         reports.report("screen LA-2 seed 0", 0.5, words)
     time.sleep(0.05)
     with only_run(study):
-        assert states(study)["train LA-2 0"].state == "waiting", "what was reported is of an earlier start"
+        assert states(study)["train LA-2 0"].state == "waiting", (
+            "what was reported is of an earlier start"
+        )
         with recorded(study):
             reports.report("screen LA-2 seed 0", 0.5, words)
         found = states(study)
@@ -149,19 +163,25 @@ def test_failures_are_named(study: Study) -> None:
         Followed(plan).tell(Event(evaluation, "failed", Failed("no memory")))
     found = states(study)
     training, evaluation = found["train LA-2 1"], found["evaluate LA-2 0"]
-    assert (training.state, training.detail.split(" (see")[0]) == ("failed", "the loss is not a number")
+    assert (training.state, training.detail.split(" (see")[0]) == (
+        "failed",
+        "the loss is not a number",
+    )
     assert (evaluation.state, evaluation.detail) == ("failed", "failed: no memory")
     assert overall(read_states(plan), runs=False) == "failed"
 
 
 @pytest.mark.slow
-def test_a_real_study_runs_is_killed_and_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_real_study_runs_is_killed_and_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = small_study(tmp_path, tokens=300_000, save_every_seconds=1)
     study, training = load_study(path, root=tmp_path / "root"), []
     first = start(path, tmp_path / "root", tmp_path / "log", "--plain")
 
     def under_way() -> bool:
-        training.append(states(study)["train LA-2 0"])  # one look: another one may come when the run has ended
+        # one look: another one may come when the run has ended
+        training.append(states(study)["train LA-2 0"])
         return training[-1].progress >= 0.02 and "tokens/s" in training[-1].detail
 
     try:

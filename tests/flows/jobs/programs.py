@@ -79,7 +79,11 @@ def use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start = dreamer_study.flows.jobs.local.Child
 
     def started(module: str, *arguments: str, **options: Any) -> Any:
-        return start("staying_for_tests" if module == "dreamer_study.model.worker" else module, *arguments, **options)
+        return start(
+            "staying_for_tests" if module == "dreamer_study.model.worker" else module,
+            *arguments,
+            **options,
+        )
 
     monkeypatch.setattr(dreamer_study.flows.jobs.local, "Child", started)
 
@@ -96,10 +100,13 @@ def local(folder: Path, workers: int | None = 2, **settings: Any) -> Iterator[Lo
 
 
 def job(folder: Path, name: str, what: str = "say", *, waits: bool = False, **options: Any) -> Job:
-    """A job of the program; one that `waits` writes its process to the file `folder/name`, and ends after `go`."""
+    """A job of the program; one that `waits` writes its process to the file `folder/name`, and ends
+    after `go`."""
     arguments = (what, str(folder / name)) if waits else (what,)
     given = {"kind": "training", "folder": folder / f"{name}.checkpoints"} | options
-    return Job(name=name, program="a_program", arguments=arguments, log=folder / f"{name}.log", **given)
+    return Job(
+        name=name, program="a_program", arguments=arguments, log=folder / f"{name}.log", **given
+    )
 
 
 def go(folder: Path, *names: str) -> None:
@@ -108,8 +115,11 @@ def go(folder: Path, *names: str) -> None:
         (folder / f"{name}.go").touch()
 
 
-def events(jobs: Jobs, *submitted: Job, hear: Callable[[Event], object] = lambda event: None) -> dict[str, list[Event]]:
-    """Submit jobs and wait for their end; returns the events of each job, without those of progress."""
+def events(
+    jobs: Jobs, *submitted: Job, hear: Callable[[Event], object] = lambda event: None
+) -> dict[str, list[Event]]:
+    """Submit jobs and wait for their end; returns the events of each job, without those of
+    progress."""
     for one in submitted:
         jobs.submit(one)
     found: dict[str, list[Event]] = {one.name: [] for one in submitted}

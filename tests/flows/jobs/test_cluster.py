@@ -1,4 +1,5 @@
-"""Jobs on a Dask cluster of pretended GPUs: which start, on which devices, and what is refused at once."""
+"""Jobs on a Dask cluster of pretended GPUs: which start, on which devices, and what is refused at
+once."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ Cluster = Callable[..., str]
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """Starts a scheduler and its workers, and returns the address. Locks of devices are those of the test."""
+    """Starts a scheduler and its workers, and returns the address. Locks of devices are those of
+    the test."""
     use(tmp_path, monkeypatch)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -94,15 +96,26 @@ def test_small_trainings_share_the_gpu_of_a_worker(tmp_path: Path, cluster: Clus
 @pytest.mark.parametrize(
     ("resources", "training", "words"),
     [
-        ({"GPU": 8}, {"ranks": 16}, "training.ranks is 16, but no machine of the study has more than 8 GPUs"),
+        (
+            {"GPU": 8},
+            {"ranks": 16},
+            "training.ranks is 16, but no machine of the study has more than 8 GPUs",
+        ),
         ({}, {"device": "cuda"}, "no worker of .* offers GPUs; start workers with"),
     ],
 )
 def test_what_no_worker_can_do_is_refused(
-    tmp_path: Path, cluster: Cluster, resources: dict[str, int], training: dict[str, Any], words: str
+    tmp_path: Path,
+    cluster: Cluster,
+    resources: dict[str, int],
+    training: dict[str, Any],
+    words: str,
 ) -> None:
     address = cluster(resources=resources)
-    with pytest.raises(InputError, match=words), opened(tmp_path, address, **{"device": "auto"} | training):
+    with (
+        pytest.raises(InputError, match=words),
+        opened(tmp_path, address, **{"device": "auto"} | training),
+    ):
         pass
     assert not list(tmp_path.rglob(".jobs-*"))
 
@@ -116,10 +129,18 @@ def test_a_store_that_workers_do_not_see_is_refused(
         pass
 
 
-def test_a_failure_is_the_same_failure_and_ends_no_other_job(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_failure_is_the_same_failure_and_ends_no_other_job(
+    tmp_path: Path, cluster: Cluster
+) -> None:
     with opened(tmp_path, cluster()) as jobs:
-        found = events(jobs, job(tmp_path, "a"), job(tmp_path, "b", "fail"), job(tmp_path, "c", "bad"))
-        assert {name: found[name][-1].kind for name in "abc"} == {"a": "finished", "b": "failed", "c": "failed"}
+        found = events(
+            jobs, job(tmp_path, "a"), job(tmp_path, "b", "fail"), job(tmp_path, "c", "bad")
+        )
+        assert {name: found[name][-1].kind for name in "abc"} == {
+            "a": "finished",
+            "b": "failed",
+            "c": "failed",
+        }
         assert isinstance(found["b"][-1].error, Failed)
         assert found["b"][-1].error.reason == "RuntimeError: broken"
         assert str(found["c"][-1].error) == "field x: must be 1"
@@ -134,5 +155,7 @@ def test_a_stop_ends_what_runs_and_starts_nothing_more(tmp_path: Path, cluster: 
         jobs.stop()
         assert (tmp_path / "saves.saved").exists()
         assert not alive(process(tmp_path, "saves"))
-        assert [type(event.error).__name__ for event in jobs.events() if event.ends] == ["Stopped"] * 2
+        assert [type(event.error).__name__ for event in jobs.events() if event.ends] == [
+            "Stopped"
+        ] * 2
     assert not (tmp_path / "later.log").exists()

@@ -34,7 +34,10 @@ def study(**training: object) -> Study:
 @pytest.mark.parametrize(
     ("training", "runs", "machines", "ranks"),
     [
-        *(({}, len(ranks), [8], ranks) for ranks in ([8], [4, 4], [2, 3, 3], [1, 1, 2, 2, 2], [1] * 20)),
+        *(
+            ({}, len(ranks), [8], ranks)
+            for ranks in ([8], [4, 4], [2, 3, 3], [1, 1, 2, 2, 2], [1] * 20)
+        ),
         ({"ranks": 3}, 5, [8], [3] * 5),
         ({"batch_tokens": 3 * 1024}, 2, [8], [3, 3]),  # a rank has a row at least
         ({"device": "cpu"}, 2, [], [1, 1]),
@@ -45,11 +48,15 @@ def test_no_gpu_is_idle_where_there_are_fewer_runs(
     training: dict[str, Any], runs: int, machines: list[int], ranks: list[int]
 ) -> None:
     assert share_ranks(study(**training), runs, machines) == ranks
-    assert share_ranks(study(**training).model_copy(update={"workers": 16}), runs, machines) == ranks
+    assert (
+        share_ranks(study(**training).model_copy(update={"workers": 16}), runs, machines) == ranks
+    )
 
 
 def test_more_gpus_than_there_are_is_bad_input() -> None:
-    with pytest.raises(InputError, match=r"training\.ranks is 9, but no machine of the study has more than 8 GPUs"):
+    with pytest.raises(
+        InputError, match=r"training\.ranks is 9, but no machine of the study has more than 8 GPUs"
+    ):
         share_ranks(study(ranks=9), 1, [8])
 
 
@@ -59,7 +66,11 @@ def test_cuda_where_there_is_none_is_refused_before_any_work(
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     path = tmp_path / "study.yaml"
     training = {"tokens": 1000, "device": "cuda", "sequence_length": 64, "batch_tokens": 128}
-    path.write_text(yaml.dump({"name": "small", "root": str(tmp_path / "root"), **BUILTIN, "training": training}))
+    path.write_text(
+        yaml.dump(
+            {"name": "small", "root": str(tmp_path / "root"), **BUILTIN, "training": training}
+        )
+    )
     assert main(["run", str(path)]) == 2
     assert capsys.readouterr().err == (
         "dreamer: training.device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'\n"
@@ -98,7 +109,11 @@ def test_who_shares_a_gpu_fills_each_in_turn_and_excludes_who_wants_it_whole() -
         for whole in ({"wanted": 1}, {"wanted": 2, "per_gpu": 2}, {"wanted": 1, "per_gpu": 2}):
             with pytest.raises(Waited), lock_gpus(names, wait=wait, **whole):
                 pass
-    with lock_gpus(names, 2, wait, per_gpu=2) as both, pytest.raises(Waited), lock_gpus(names, 1, wait, per_gpu=2):
+    with (
+        lock_gpus(names, 2, wait, per_gpu=2) as both,
+        pytest.raises(Waited),
+        lock_gpus(names, 1, wait, per_gpu=2),
+    ):
         pytest.fail(f"{both} are held")
 
 
@@ -139,7 +154,9 @@ def test_a_folder_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     private_folder("devices")
     name = os.getuid()
     monkeypatch.setattr(
-        private_files.Path, "lstat", lambda path: os.stat_result((0o40700, 1, 1, 1, name + 1, 0, 0, 0, 0, 0))
+        private_files.Path,
+        "lstat",
+        lambda path: os.stat_result((0o40700, 1, 1, 1, name + 1, 0, 0, 0, 0, 0)),
     )
     with pytest.raises(InputError, match="is not a folder of this user"):
         private_folder("devices")
@@ -161,7 +178,9 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("what", "error"), [("bad-rank", InputError), ("killed-rank", Failed)])
-def test_where_one_rank_fails_the_others_are_ended(tmp_path: Path, what: str, error: type[Exception]) -> None:
+def test_where_one_rank_fails_the_others_are_ended(
+    tmp_path: Path, what: str, error: type[Exception]
+) -> None:
     before = time.monotonic()
     with local(tmp_path) as jobs:
         found = events(jobs, job(tmp_path, "a", what, waits=True, devices=2))
@@ -170,7 +189,9 @@ def test_where_one_rank_fails_the_others_are_ended(tmp_path: Path, what: str, er
     assert not alive(int((tmp_path / "a").read_text()))
 
 
-def test_no_process_takes_modules_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_takes_modules_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = tmp_path / "somebody's"
     here.mkdir()
     (here / "ctypes.py").write_text("open('marker', 'w')")

@@ -1,4 +1,5 @@
-"""Jobs of this machine: who starts next, which processes stay, what is told of a failure, and that nothing is left."""
+"""Jobs of this machine: who starts next, which processes stay, what is told of a failure, and that
+nothing is left."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """GPUs as far as numbers go; the locks are the whole machine's, where the same test may run a second time."""
+    """GPUs as far as numbers go; the locks are the whole machine's, where the same test may run a
+    second time."""
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     for module in (dreamer_study.flows.jobs.devices, dreamer_study.flows.jobs.local):
@@ -47,7 +49,9 @@ def test_a_process_stays_for_the_next_job_and_each_job_has_its_log(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_the_most_urgent_starts_next_and_nobody_overtakes_who_waits_for_several(tmp_path: Path) -> None:
+def test_the_most_urgent_starts_next_and_nobody_overtakes_who_waits_for_several(
+    tmp_path: Path,
+) -> None:
     started: list[str] = []
     with local(tmp_path, workers=2) as jobs:
         waiting = [
@@ -60,7 +64,9 @@ def test_the_most_urgent_starts_next_and_nobody_overtakes_who_waits_for_several(
         def hear(event: Event) -> None:
             started.extend([event.job.name] if event.kind == "started" else [])
             if event.kind == "finished" and event.job.name == "evaluation":
-                assert started == ["first", "second", "evaluation"], "one place is free, and large wants two"
+                assert started == ["first", "second", "evaluation"], (
+                    "one place is free, and large wants two"
+                )
                 go(tmp_path, "second")
 
         for name in ("first", "second"):
@@ -95,7 +101,10 @@ def test_evaluations_are_fewer_where_memory_is_short_and_trainings_go_past_them(
                 assert set(started) == {"first", "training"}
                 go(tmp_path, "first")
 
-        evaluations = [job(tmp_path, name, waits=name == "first", kind="evaluation") for name in ("first", "second")]
+        evaluations = [
+            job(tmp_path, name, waits=name == "first", kind="evaluation")
+            for name in ("first", "second")
+        ]
         events(jobs, *evaluations, job(tmp_path, "training", priority=(1,)), hear=hear)
     assert sorted(started) == ["first", "second", "training"]
 
@@ -108,7 +117,8 @@ def test_checkpoints_and_progress_are_told_while_a_training_runs(tmp_path: Path)
         if event.kind == "checkpoint":
             go(tmp_path, "a")
 
-    (tmp_path / "a.checkpoints" / "checkpoints" / "000000000003000").mkdir(parents=True)  # of an earlier start
+    # of an earlier start
+    (tmp_path / "a.checkpoints" / "checkpoints" / "000000000003000").mkdir(parents=True)
     with local(tmp_path) as jobs:
         events(jobs, job(tmp_path, "a", "trains", waits=True), hear=hear)
     assert "progress" in told
@@ -118,7 +128,11 @@ def test_checkpoints_and_progress_are_told_while_a_training_runs(tmp_path: Path)
 def test_jobs_may_be_submitted_while_events_are_read(tmp_path: Path) -> None:
     with local(tmp_path) as jobs:
         more = [job(tmp_path, "b"), job(tmp_path, "c")]
-        found = events(jobs, job(tmp_path, "a"), hear=lambda event: event.ends and more and jobs.submit(more.pop()))
+        found = events(
+            jobs,
+            job(tmp_path, "a"),
+            hear=lambda event: event.ends and more and jobs.submit(more.pop()),
+        )
     assert {name: found[name][-1].kind for name in found} == dict.fromkeys("abc", "finished")
 
 
@@ -129,7 +143,9 @@ def test_a_failure_is_told_by_the_last_line_of_its_log_and_ends_no_other_job(
 ) -> None:
     words = {"bad": "field x: must be 1", "fail": "RuntimeError: broken"}[what]
     with local(tmp_path) as jobs:
-        found = events(jobs, job(tmp_path, "a"), job(tmp_path, "b", what, devices=devices), job(tmp_path, "c"))
+        found = events(
+            jobs, job(tmp_path, "a"), job(tmp_path, "b", what, devices=devices), job(tmp_path, "c")
+        )
     (_, last) = found["b"]
     assert (last.kind, type(last.error)) == ("failed", error)
     assert str(last.error).endswith(words)
@@ -140,7 +156,9 @@ def test_a_failure_is_told_by_the_last_line_of_its_log_and_ends_no_other_job(
 
 
 @pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_killed_process_is_told_at_once_with_what_it_said_last(tmp_path: Path, devices: int) -> None:
+def test_a_killed_process_is_told_at_once_with_what_it_said_last(
+    tmp_path: Path, devices: int
+) -> None:
     def hear(event: Event) -> None:
         if event.kind == "progress" and not killed and (tmp_path / "a").exists():
             killed.append(int((tmp_path / "a").read_text()))
@@ -175,7 +193,9 @@ def test_after_a_failure_the_next_job_gets_a_new_process(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_stop_ends_work_idle_processes_and_what_they_started_within_seconds(tmp_path: Path, devices: int) -> None:
+def test_a_stop_ends_work_idle_processes_and_what_they_started_within_seconds(
+    tmp_path: Path, devices: int
+) -> None:
     with local(tmp_path, workers=3) as jobs:
         events(jobs, job(tmp_path, "idle"))
         at_work = [
@@ -189,7 +209,10 @@ def test_a_stop_ends_work_idle_processes_and_what_they_started_within_seconds(tm
         jobs.stop()
         assert time.monotonic() - before < 15, "no grace is waited for in vain"
         assert (tmp_path / "saves.saved").exists()
-        ended = [process(tmp_path, "idle"), *(int((tmp_path / name).read_text()) for name in ("saves", "parent"))]
+        ended = [
+            process(tmp_path, "idle"),
+            *(int((tmp_path / name).read_text()) for name in ("saves", "parent")),
+        ]
         ended.append(int((tmp_path / "parent.grandchild").read_text()))
         until(lambda: not any(map(alive, ended)))
         ends = (event for event in jobs.events() if event.ends)
@@ -256,7 +279,10 @@ def test_jobs_see_the_gpus_that_they_hold_and_their_processes_end(tmp_path: Path
             go(tmp_path, *names)
 
     with local(tmp_path, workers=None) as jobs:
-        both, *single = job(tmp_path, "both", devices=2, priority=(9,)), *(job(tmp_path, n, waits=True) for n in names)
+        both, *single = (
+            job(tmp_path, "both", devices=2, priority=(9,)),
+            *(job(tmp_path, n, waits=True) for n in names),
+        )
         events(jobs, *single, both, hear=hear)
         assert not any(alive(process(tmp_path, name)) for name in (*names, "both"))
     assert {said(tmp_path, name)[0][1] for name in "ab"} == {"0", "1"}
@@ -290,7 +316,8 @@ def test_an_evaluator_stays_for_the_next_evaluation_on_its_gpu(tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.usefixtures("two_gpus")
 def test_studies_side_by_side_share_the_gpus_of_a_machine(tmp_path: Path) -> None:
-    """No job of one study starts before enough GPUs are free, and one that waits for two holds none."""
+    """No job of one study starts before enough GPUs are free, and one that waits for two holds
+    none."""
     with local(tmp_path, workers=None) as here, local(tmp_path, workers=None) as there:
         here.submit(job(tmp_path, "first", waits=True))
         until((tmp_path / "first").exists)

@@ -1,4 +1,5 @@
-"""A study that grows trains what is new and nothing else, and ends in the weights and tables of a fresh study."""
+"""A study that grows trains what is new and nothing else, and ends in the weights and tables of a
+fresh study."""
 
 from __future__ import annotations
 
@@ -26,7 +27,13 @@ def spaced(folder: Path, **changes: Any) -> Path:
     """A study of two models and one seed, with a checkpoint every 6,000 tokens."""
     training = {"tokens": 12_000, "checkpoint_every": 6000, **changes.pop("training", {})}
     evaluation = {"limit": 5, "depths": [1, 2, 3], **changes.pop("evaluation", {})}
-    return study_file(folder, models={"variants": ["LA", "DR"]}, training=training, evaluation=evaluation, **changes)
+    return study_file(
+        folder,
+        models={"variants": ["LA", "DR"]},
+        training=training,
+        evaluation=evaluation,
+        **changes,
+    )
 
 
 def run(folder: Path, root: Path, *options: str, **changes: Any) -> Plan:
@@ -38,7 +45,8 @@ def run(folder: Path, root: Path, *options: str, **changes: Any) -> Plan:
 def weights(root: Path) -> dict[str, bytes]:
     """The tensors of every checkpoint of a study's store, by run and tokens."""
     return {
-        "/".join(path.parts[-4:]): path.read_bytes() for path in root.glob("store/runs/*/checkpoints/*/*.safetensors")
+        "/".join(path.parts[-4:]): path.read_bytes()
+        for path in root.glob("store/runs/*/checkpoints/*/*.safetensors")
     }
 
 
@@ -57,7 +65,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def grown(first: Path, tmp_path: Path, **changes: Any) -> tuple[Plan, dict[Path, int]]:
-    """Grow a copy of the first study; returns its plan, and what was written before and is unchanged."""
+    """Grow a copy of the first study; returns its plan, and what was written before and is
+    unchanged."""
     root = Path(shutil.copytree(first, tmp_path / f"{first.name}-grown"))
     before = written(root)
     plan = run(tmp_path, root, **changes)
@@ -86,11 +95,19 @@ def test_another_seed_trains_only_its_runs_and_more_tokens_go_on_from_the_last_s
     first: Path, tmp_path: Path
 ) -> None:
     plan, before = grown(first, tmp_path, training={"seeds": [0, 1]})
-    new = {path.parts[-4] for path in written(plan.study.folder) if "checkpoints" in path.parts and path not in before}
+    new = {
+        path.parts[-4]
+        for path in written(plan.study.folder)
+        if "checkpoints" in path.parts and path not in before
+    }
     assert new == {one.run_id for one in plan.runs if one.seed == 1}
     larger = {"training": {"seeds": [0, 1], "tokens": 18_000}}
     plan, before = grown(plan.study.folder, tmp_path, **larger)
-    new = {path.parent for path in written(plan.study.folder) if path.suffix == ".safetensors" and path not in before}
+    new = {
+        path.parent
+        for path in written(plan.study.folder)
+        if path.suffix == ".safetensors" and path not in before
+    }
     assert len(new) == 4, "the checkpoint beyond the old end, of four runs"
     assert_like_fresh(plan, tmp_path, **larger)
 
@@ -105,10 +122,19 @@ def test_code_that_has_changed_is_refused_unless_accepted(
         rewrite(values, saved)
     path = spaced(tmp_path, training={"tokens": 18_000})
     assert main(["run", str(path), "--root", str(root), "--plain"]) == 2
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("dreamer: ")]
-    for words in ("-2-s0-", "was started with code", "model/dreamer.py changed", "--accept-code-change"):
+    (line,) = [
+        line for line in capsys.readouterr().err.splitlines() if line.startswith("dreamer: ")
+    ]
+    for words in (
+        "-2-s0-",
+        "was started with code",
+        "model/dreamer.py changed",
+        "--accept-code-change",
+    ):
         assert words in line
-    plan = run(tmp_path, root, "--accept-code-change", "--until", "train", training={"tokens": 18_000})
+    plan = run(
+        tmp_path, root, "--accept-code-change", "--until", "train", training={"tokens": 18_000}
+    )
     for one in plan.runs:
         (change,) = json.loads((one.folder / "code_changes.json").read_text())
         assert change["changed"] == ["model/dreamer.py changed"]
@@ -121,22 +147,41 @@ def test_a_late_benchmark_trains_nothing_and_leaves_out_what_stands_in_the_corpu
     (curated,) = first.glob("store/decontaminate/*")
     document = next(row for row in read(curated) if len(row["question"]) > 60)
     items = [{"q": document["question"], "a": document["answer"] or "1"}]
-    items += [{"q": f"Which river of the {name} hills runs to the sea by the old town?", "a": "5"} for name in "abcde"]
+    items += [
+        {"q": f"Which river of the {name} hills runs to the sea by the old town?", "a": "5"}
+        for name in "abcde"
+    ]
     lines(tmp_path / "mirror/me/mine/default/test.jsonl", items)
     (tmp_path / "mine.yaml").write_text(
         "task: mine\ndataset_path: me/mine\ntest_split: test\noutput_type: generate_until\n"
         "doc_to_text: 'Question: {{q}}\\nAnswer:'\ndoc_to_target: '{{a}}'\n"
         'generation_kwargs: {until: ["\\n"], max_gen_toks: 4}\nmetric_list: [{metric: exact_match}]\n'
     )
-    mine = {"name": "mine", "repository": "me/mine", "yaml": "mine.yaml", "metric": "exact_match", "late": True}
+    mine = {
+        "name": "mine",
+        "repository": "me/mine",
+        "yaml": "mine.yaml",
+        "metric": "exact_match",
+        "late": True,
+    }
     mine |= {"question": "q", "answer": "a"}
-    changes = {"data": {"mirror": str(tmp_path / "mirror")}, "evaluation": {"benchmarks": ["builtin", mine]}}
+    changes = {
+        "data": {"mirror": str(tmp_path / "mirror")},
+        "evaluation": {"benchmarks": ["builtin", mine]},
+    }
     capsys.readouterr()
     plan, before = grown(first, tmp_path, **changes)
-    assert "benchmark 'mine' is late: 1 of its 6 items stand in the data, and are left out" in capsys.readouterr().err
+    assert (
+        "benchmark 'mine' is late: 1 of its 6 items stand in the data, and are left out"
+        in capsys.readouterr().err
+    )
     new = [path for path in written(plan.study.folder) if path not in before]
-    assert not [path for path in new if path.parts[-2] == "checkpoints" or path.suffix == ".safetensors"]
+    assert not [
+        path for path in new if path.parts[-2] == "checkpoints" or path.suffix == ".safetensors"
+    ]
     made = {path.parent for path in new if path.parent.parent.name == "evaluations"}
     assert len(made) == 2 * 2, "two checkpoints of two runs, on the new benchmark"
     for folder in made:
-        assert set(pq.read_table(folder / "evaluations.parquet")["items"].to_pylist()) == {4}, "one of the first five"
+        assert set(pq.read_table(folder / "evaluations.parquet")["items"].to_pylist()) == {4}, (
+            "one of the first five"
+        )

@@ -1,4 +1,5 @@
-"""Plans: the key of an output, a run or an evaluation changes with what decides it, and what is done is known."""
+"""Plans: the key of an output, a run or an evaluation changes with what decides it, and what is
+done is known."""
 
 from __future__ import annotations
 
@@ -13,7 +14,15 @@ from dreamer_study.flows.plan.study_plan import Checkpoint, Plan
 from dreamer_study.flows.progress.study_lock import LOCK
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.storage.integrity import sealed
-from tests.flows.by_hand import BENCHMARK, Planned, study_file, tiny, train, write_checkpoint, write_own_rows
+from tests.flows.by_hand import (
+    BENCHMARK,
+    Planned,
+    study_file,
+    tiny,
+    train,
+    write_checkpoint,
+    write_own_rows,
+)
 from tests.flows.small_study import TINY
 from tests.model.saved_files import write_values
 
@@ -58,15 +67,23 @@ ITEMS = [{"q": "What is 2 + 3?", "a": "5"}]
         ({"data": {"validation": 7}}, AFTER_CURATION),
         ({"data": {"tuning": 7}}, AFTER_CURATION),
         ({"data": {"tokenizer": {"vocabulary_size": 300}}}, {"tokenizer", *AFTER_CURATION}),
-        ({"data": {"deduplicate": {"near": False}}}, EVERYTHING - {"world", "documents", "traces", "clean", "items"}),
+        (
+            {"data": {"deduplicate": {"near": False}}},
+            EVERYTHING - {"world", "documents", "traces", "clean", "items"},
+        ),
         ({"data": {"limit": 100}}, EVERYTHING - {"world", "items"}),
         ({"data": {"world": {"documents": 100}}}, EVERYTHING),
     ],
 )
-def test_data_are_made_again_by_what_decides_them(tmp_path: Path, changes: dict[str, Any], changed: set[str]) -> None:
+def test_data_are_made_again_by_what_decides_them(
+    tmp_path: Path, changes: dict[str, Any], changed: set[str]
+) -> None:
     write_own_rows(tmp_path / "mirror", "mine", ITEMS)
     here = {"data": {"mirror": str(tmp_path / "mirror"), **changes.get("data", {})}}
-    before, after = data_keys(Plan(tiny(tmp_path))), data_keys(Plan(tiny(tmp_path, **{**changes, **here})))
+    before, after = (
+        data_keys(Plan(tiny(tmp_path))),
+        data_keys(Plan(tiny(tmp_path, **{**changes, **here}))),
+    )
     assert set(before) - kept(before, after) == changed
 
 
@@ -81,7 +98,8 @@ def test_data_are_made_again_by_what_decides_them(tmp_path: Path, changes: dict[
         ({"evaluation": {"batch_tokens": 4096}}, True, True),
         ({"evaluation": {"limit": 7}}, True, False),
         ({"evaluation": {"max_new_tokens": 7}}, True, False),
-        ({"evaluation": {"weights": "both"}}, False, False),  # whose checkpoints hold the raw weights too
+        # whose checkpoints hold the raw weights too
+        ({"evaluation": {"weights": "both"}}, False, False),
         ({"training": {"learning_rate": 1e-3}}, False, False),
         ({"training": {"schedule": "linear"}}, False, False),
         ({"models": {"variants": [OWN_KEEP, "DR", "DR+DA"]}}, True, True),
@@ -98,12 +116,15 @@ def test_runs_and_evaluations_are_made_again_by_what_decides_them(
     assert len(set(second.values())) == len(second)
     assert kept(first, second) == (set(first) if runs else set())
     first, second = evaluation_keys(before), evaluation_keys(after)
-    decided = {key for key in first if key[2] != "introspection"}  # which no setting of the scores decides
+    # which no setting of the scores decides
+    decided = {key for key in first if key[2] != "introspection"}
     assert kept(first, second) & decided == (decided if evaluations else set())
 
 
 @pytest.mark.parametrize("tokens", [48_000, 36_000])
-def test_a_longer_study_keeps_its_runs_and_the_evaluations_on_the_way(prepared: Planned, tokens: int) -> None:
+def test_a_longer_study_keeps_its_runs_and_the_evaluations_on_the_way(
+    prepared: Planned, tokens: int
+) -> None:
     spacing = {"checkpoint_every": 6000}
     before, after = (prepared(training={"tokens": one, **spacing}) for one in (24_000, tokens))
     assert [run.run_id for run in before.runs] == [run.run_id for run in after.runs]
@@ -113,15 +134,22 @@ def test_a_longer_study_keeps_its_runs_and_the_evaluations_on_the_way(prepared: 
     assert on_the_way <= kept(first, second)
 
 
-def test_other_depths_decide_the_last_evaluation_of_recurrent_models_alone(prepared: Planned) -> None:
+def test_other_depths_decide_the_last_evaluation_of_recurrent_models_alone(
+    prepared: Planned,
+) -> None:
     before, after = (prepared(evaluation={"depths": depths}) for depths in ([], [1, 2]))
     first, second = evaluation_keys(before), evaluation_keys(after)
     changed = set(first) - kept(first, second)
-    assert {(name.split("-")[0], point) for name, point, _ in changed} == {("DR", 24_000), ("DR+DA", 24_000)}
+    assert {(name.split("-")[0], point) for name, point, _ in changed} == {
+        ("DR", 24_000),
+        ("DR+DA", 24_000),
+    }
     assert "introspection" not in {benchmark for *_, benchmark in changed}
 
 
-@pytest.mark.parametrize("changed", ["mine.yaml", "base.yaml", "lists/more.yaml", "lists/prompts/ask.py"])
+@pytest.mark.parametrize(
+    "changed", ["mine.yaml", "base.yaml", "lists/more.yaml", "lists/prompts/ask.py"]
+)
 def test_a_task_is_asked_again_where_a_file_that_defines_it_has_changed(
     prepared: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
@@ -173,7 +201,9 @@ def test_what_is_done_is_known(prepared: Planned) -> None:
     assert [one.point for one in run.checkpoints] == [6000, 12_000]
     for point in (18_000, 24_000):
         write_checkpoint(run.folder, point + 7)
-    assert not run.done, "killed between the last checkpoint and its state, which is still that of 12,000"
+    assert not run.done, (
+        "killed between the last checkpoint and its state, which is still that of 12,000"
+    )
     write_values(run.folder, [(1, 24_007, 1.0)])
     assert run.done
     assert plan.trained
@@ -192,13 +222,16 @@ def test_what_is_done_is_known(prepared: Planned) -> None:
 def test_checkpoints_are_the_first_at_or_above_their_points(prepared: Planned) -> None:
     plan = prepared(models={"variants": ["LA"]})
     (run,) = plan.runs
-    for tokens in (5999, 6511, 9000, 12_000, 18_513):  # the last is of another study: a step has 512 tokens
+    # the last is of another study: a step has 512 tokens
+    for tokens in (5999, 6511, 9000, 12_000, 18_513):
         write_checkpoint(run.folder, tokens)
     (run.folder / "checkpoints" / "000000000024000.partial").mkdir()
     assert [(one.point, one.tokens) for one in run.checkpoints] == [(6000, 6511), (12_000, 12_000)]
 
 
-def test_points_within_one_step_share_a_checkpoint_that_is_evaluated_once(prepared: Planned) -> None:
+def test_points_within_one_step_share_a_checkpoint_that_is_evaluated_once(
+    prepared: Planned,
+) -> None:
     plan = prepared(models={"variants": ["DR"]}, training={"checkpoints": [6000, 6001, 23_999]})
     (run,) = plan.runs
     for tokens in (6007, 24_007):
@@ -229,7 +262,9 @@ def test_a_race_is_decided_once_all_its_seeds_have_ended(prepared: Planned) -> N
     assert not plan.evaluations(plan.runs[0])
     assert plan.evaluations(plan.runs[1])
     assert f"decisions/{path.stem}" in set(plan.names())
-    longer = prepared(models={"variants": ["LA"]}, training={"seeds": [0, 1], "screening": 0.25, "tokens": 48_000})
+    longer = prepared(
+        models={"variants": ["LA"]}, training={"seeds": [0, 1], "screening": 0.25, "tokens": 48_000}
+    )
     assert [run.run_id for run in longer.runs] == [run.run_id for run in plan.runs]
     assert {run.status for run in longer.runs} == {"racing"}, "the race is held at another point"
 
@@ -243,17 +278,27 @@ def test_a_late_benchmark_leaves_data_and_trainings_done(
     (plan.study.folder / LOCK).touch()
     for changed, words, state in (
         ({"late": True}, "0 of 1 trainings, ", "complete"),
-        ({"late": True, "repository": "me/absent"}, "not known before all data sets are here: mine", "waiting"),
+        (
+            {"late": True, "repository": "me/absent"},
+            "not known before all data sets are here: mine",
+            "waiting",
+        ),
         ({}, "data, then every training and every evaluation", "waiting"),
     ):
         more = {"data": {"mirror": str(tmp_path / "mirror")}, "models": {"variants": ["LA"]}}
         more["evaluation"] = {"introspect": False, "benchmarks": ["builtin", {**MINE, **changed}]}
         path = study_file(tmp_path, **more)
-        status, _ = (main([one, str(path), "--root", str(plan.study.folder)]) for one in ("plan", "checkpoints"))
+        status, _ = (
+            main([one, str(path), "--root", str(plan.study.folder)])
+            for one in ("plan", "checkpoints")
+        )
         assert status == 0
         said = capsys.readouterr()
         assert f"left      {words}" in said.out
         assert ("not fetched yet: mine" in said.err) == ("repository" in changed)
-        states = {one.stage: one.state for one in read_states(Plan(load_study(path, root=plan.study.folder)))}
+        states = {
+            one.stage: one.state
+            for one in read_states(Plan(load_study(path, root=plan.study.folder)))
+        }
         assert states["tokens"] == states["train"] == state
         assert states.get("late") == ("waiting" if changed else None)

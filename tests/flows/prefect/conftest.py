@@ -1,4 +1,5 @@
-"""One Prefect server for the tests of this folder that need one: that of Prefect's own test harness."""
+"""One Prefect server for the tests of this folder that need one: that of Prefect's own test
+harness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The documented way through Prefect, with its real commands on loopback: server, pool, deploy, worker, run."""
+"""The documented way through Prefect, with its real commands on loopback: server, pool, deploy,
+worker, run."""
 
 import json
 import os
@@ -26,17 +27,28 @@ from tests.waiting import until
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Return environment variables that give Prefect a home of its own and a server that ends with the tests."""
-    home = {"PREFECT_HOME": str(tmp_path_factory.mktemp("prefect")), "NO_PROXY": "127.0.0.1,localhost"}
+    """Return environment variables that give Prefect a home of its own and a server that ends with
+    the tests."""
+    home = {
+        "PREFECT_HOME": str(tmp_path_factory.mktemp("prefect")),
+        "NO_PROXY": "127.0.0.1,localhost",
+    }
     with process_environment(home), own_server() as (server, address):
         await_server(server, address)
         # Of which `prefect deploy` imports the flow.
         yield clean_environment(**home, PREFECT_API_URL=address, PYTHONPATH=str(PROJECT))
 
 
-def prefect(environment: dict[str, str], *arguments: str, seconds: float = 300) -> subprocess.CompletedProcess[str]:
+def prefect(
+    environment: dict[str, str], *arguments: str, seconds: float = 300
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [PREFECT, *arguments], env=environment, cwd=PROJECT, capture_output=True, text=True, timeout=seconds
+        [PREFECT, *arguments],
+        env=environment,
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
     )
 
 
@@ -81,7 +93,8 @@ def worker(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
     try:
         yield place
     finally:
-        process.kill()  # idle now; asked to end, Prefect's worker sometimes goes on waiting for an event of its own
+        # idle now; asked to end, Prefect's worker sometimes goes on waiting for an event of its own
+        process.kill()
         process.wait()
 
 
@@ -92,7 +105,9 @@ def test_a_deployment_without_a_server_is_one_line(tmp_path: Path, name: str) ->
     variables = clean_environment(PREFECT_API_URL=address, PREFECT_HOME=str(tmp_path))
     ran = prefect(variables, "deployment", "run", name)
     assert ran.returncode == 1
-    assert ran.stdout + ran.stderr == f"no Prefect server answers at {address}; `make up` starts one\n"
+    assert (
+        ran.stdout + ran.stderr == f"no Prefect server answers at {address}; `make up` starts one\n"
+    )
 
 
 @pytest.mark.slow
@@ -100,11 +115,15 @@ def test_studies_of_two_deployments_run_one_after_the_other_and_a_failed_one_is_
     environment: dict[str, str], worker: Path, tmp_path: Path
 ) -> None:
     webhook = Webhook()
-    (snippet,) = re.findall(r"```python\n(.*?)```", (PROJECT / "docs" / "deployments.md").read_text(), re.DOTALL)
+    (snippet,) = re.findall(
+        r"```python\n(.*?)```", (PROJECT / "docs" / "deployments.md").read_text(), re.DOTALL
+    )
     told = {**environment, "NOTIFY_URL": webhook.address}
     subprocess.run([sys.executable, "-c", snippet], env=told, cwd=PROJECT, check=True, timeout=120)
     values = {**yaml.safe_load(small_study(tmp_path).read_text()), "root": str(tmp_path / "run")}
-    started = prefect(environment, "deployment", "run", "full-study", "--params", json.dumps({"study": values}))
+    started = prefect(
+        environment, "deployment", "run", "full-study", "--params", json.dumps({"study": values})
+    )
     assert started.returncode == 0, started.stdout + started.stderr
     nowhere = {"study": str(tmp_path / "nowhere.yaml")}
     started = prefect(environment, "deployment", "run", "demo", "--params", json.dumps(nowhere))
@@ -125,7 +144,9 @@ def test_studies_of_two_deployments_run_one_after_the_other_and_a_failed_one_is_
 
 
 @pytest.mark.slow
-def test_a_killed_worker_ends_no_study(environment: dict[str, str], worker: Path, tmp_path: Path) -> None:
+def test_a_killed_worker_ends_no_study(
+    environment: dict[str, str], worker: Path, tmp_path: Path
+) -> None:
     study, root = small_study(tmp_path, tokens=60_000, save_every_seconds=0), tmp_path / "run"
     parameters = json.dumps({"study": str(study), "root": str(root)})
     started = prefect(environment, "deployment", "run", "full-study", "--params", parameters)

@@ -1,4 +1,5 @@
-"""What Prefect is told and what it shows: steps and jobs, logs, links, a lost server, the served flow."""
+"""What Prefect is told and what it shows: steps and jobs, logs, links, a lost server, the served
+flow."""
 
 from __future__ import annotations
 
@@ -17,7 +18,12 @@ import pytest
 import yaml
 from prefect import flow, runtime
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey, FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterKey,
+    FlowRunFilter,
+    FlowRunFilterId,
+)
 from prefect.logging.handlers import PrefectConsoleHandler
 from prefect.states import Cancelling, Pending, Running
 from prefect.task_runners import ThreadPoolTaskRunner
@@ -61,7 +67,9 @@ def test_reports_open_from_a_page_of_a_server_also_two_of_one_name(
         monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "dreamer-0" / "runner"))
         for link, words in zip(links[:2], (b"Tokens", b"Others"), strict=True):
             assert link.startswith(f"{other}/tiny-")
-            assert digest(str(first.report.resolve()))[:8] not in link, "who knows the folder does not know the link"
+            assert digest(str(first.report.resolve()))[:8] not in link, (
+                "who knows the folder does not know the link"
+            )
             with urllib.request.urlopen(link) as answer:
                 assert words in answer.read()
         for name in ("tiny", "..", "../reports", ""):
@@ -76,7 +84,13 @@ def test_a_run_is_lost_where_no_process_runs_its_study(tmp_path: Path) -> None:
         assert not is_lost(run)
     assert is_lost(run)
     assert not is_lost({**run, "root": str(tmp_path / "of another machine")})
-    odd = [{"study": "nowhere.yaml"}, {"study": "n" * 5000}, {"study": {"name": 1}}, {"study": None}, {}]
+    odd = [
+        {"study": "nowhere.yaml"},
+        {"study": "n" * 5000},
+        {"study": {"name": 1}},
+        {"study": None},
+        {},
+    ]
     assert not any(map(is_lost, odd))
 
 
@@ -96,11 +110,15 @@ def test_a_study_of_a_relative_path_is_found_from_another_folder(
 def any_flow(study: str, root: str) -> None: ...
 
 
-def test_a_lost_run_is_crashed_and_one_whose_study_goes_on_runs(client: SyncPrefectClient, tmp_path: Path) -> None:
+def test_a_lost_run_is_crashed_and_one_whose_study_goes_on_runs(
+    client: SyncPrefectClient, tmp_path: Path
+) -> None:
     path, lost, alive = small_study(tmp_path), tmp_path / "lost", tmp_path / "alive"
     lost.mkdir()
     runs = [
-        client.create_flow_run(any_flow, parameters={"study": str(path), "root": str(root)}, state=state)
+        client.create_flow_run(
+            any_flow, parameters={"study": str(path), "root": str(root)}, state=state
+        )
         for root, state in ((lost, Running()), (alive, Running()), (lost, Pending()))
     ]
 
@@ -120,7 +138,8 @@ def logger() -> Iterator[logging.Logger]:
     reader, writer = os.pipe()
     os.close(reader)
     logger = logging.getLogger("prefect.flow_runs.unread")
-    with suppress(BrokenPipeError), os.fdopen(writer, "w") as stream:  # which a stream tells again when it is closed
+    # which a stream tells again when it is closed
+    with suppress(BrokenPipeError), os.fdopen(writer, "w") as stream:
         handler = PrefectConsoleHandler(stream)
         logger.addHandler(handler)
         logger.propagate = False
@@ -142,7 +161,11 @@ def test_an_error_of_a_user_is_logged_without_a_traceback(
     logger = logging.getLogger(name)
     monkeypatch.setattr(logger, "propagate", True)
     monkeypatch.setattr(logger, "handlers", [])  # one of which asks for a flow run
-    for error in (InputError("no such study"), Stopped("train LA-2 seed 0"), KeyError("of the program")):
+    for error in (
+        InputError("no such study"),
+        Stopped("train LA-2 seed 0"),
+        KeyError("of the program"),
+    ):
         try:
             raise error
         except Exception as raised:
@@ -153,7 +176,9 @@ def test_an_error_of_a_user_is_logged_without_a_traceback(
 
 def test_the_list_has_full_study_and_every_preset() -> None:
     listed = deployments(PROJECT / "prefect.yaml")
-    assert {one.name: one.parameters["study"] for one in listed} == {"full-study": "demo"} | {n: n for n in presets()}
+    assert {one.name: one.parameters["study"] for one in listed} == {"full-study": "demo"} | {
+        n: n for n in presets()
+    }
     assert all(one.description for one in listed)
 
 
@@ -170,9 +195,14 @@ def test_the_form_offers_presets_a_file_or_the_values_of_a_study() -> None:
             assert "description" in field or "$ref" in field, f"{section}.{name}"
 
 
-@pytest.mark.parametrize("path", [*PROJECT.glob("flows/study/presets/*.yaml"), *PROJECT.glob("tests/studies/*.yaml")])
+@pytest.mark.parametrize(
+    "path", [*PROJECT.glob("flows/study/presets/*.yaml"), *PROJECT.glob("tests/studies/*.yaml")]
+)
 def test_the_server_accepts_what_a_study_file_may_say(path: Path) -> None:
-    values, schema = yaml.safe_load(path.read_text()), full_study.parameters.model_dump_for_openapi()
+    values, schema = (
+        yaml.safe_load(path.read_text()),
+        full_study.parameters.model_dump_for_openapi(),
+    )
     validate({"study": values}, schema, raise_on_error=True)
     with pytest.raises(ValidationError):
         validate({"study": {**values, "models": {"variants": ["XX"]}}}, schema, raise_on_error=True)
@@ -192,10 +222,16 @@ STUDY = load_study(TINY)
 
 
 def in_flow(script: Callable[[InPrefect], Any]) -> str:
-    """Call a script with what shows a study in a flow run; returns the id of the run, whatever becomes of it."""
+    """Call a script with what shows a study in a flow run; returns the id of the run, whatever
+    becomes of it."""
     runs: list[str] = []
 
-    @flow(name="full-study", flow_run_name="tiny", task_runner=ThreadPoolTaskRunner(), persist_result=False)
+    @flow(
+        name="full-study",
+        flow_run_name="tiny",
+        task_runner=ThreadPoolTaskRunner(),
+        persist_result=False,
+    )
     def shows() -> None:
         runs.append(runtime.flow_run.id)
         shown = InPrefect(STUDY)
@@ -214,7 +250,13 @@ def states(client: SyncPrefectClient, run: str, expected: int) -> dict[str, str]
 
     def ended() -> bool:
         tasks = client.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run])))
-        found.update({task.name: task.state_name or "" for task in tasks if task.state and task.state.is_final()})
+        found.update(
+            {
+                task.name: task.state_name or ""
+                for task in tasks
+                if task.state and task.state.is_final()
+            }
+        )
         return len(found) == expected
 
     until(ended)
@@ -230,8 +272,13 @@ def test_steps_and_jobs_are_tasks_by_name_with_their_states(
     client: SyncPrefectClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dreamer_study.flows.prefect.tasks, "TELL_SECONDS", 0.0)
-    good, bad = job(tmp_path / "a", "training", "train LA-2 seed 0"), job(tmp_path / "b", "evaluation", "evaluate LA-2")
-    failure = Failed("train LA-2 seed 1: python -m dreamer_study.model.train ended with status 1; see its log")
+    good, bad = (
+        job(tmp_path / "a", "training", "train LA-2 seed 0"),
+        job(tmp_path / "b", "evaluation", "evaluate LA-2"),
+    )
+    failure = Failed(
+        "train LA-2 seed 1: python -m dreamer_study.model.train ended with status 1; see its log"
+    )
 
     def script(shown: InPrefect) -> None:
         assert shown.call("data", "clean world", lambda: 42) == 42
@@ -239,7 +286,9 @@ def test_steps_and_jobs_are_tasks_by_name_with_their_states(
             shown.call("match", "match models", lambda: _raise(InputError("no such item")))
         for one in (good, bad):
             shown.tell(Event(one, "started"))
-        (good.folder / "progress.json").write_text(json.dumps({"tokens": 500, "tokens_per_second": 10}))
+        (good.folder / "progress.json").write_text(
+            json.dumps({"tokens": 500, "tokens_per_second": 10})
+        )
         good.log.write_text("step 10, loss 2.5\n")
         shown.tell(Event(good, "progress"))
         shown.tell(Event(good, "checkpoint"))
@@ -258,7 +307,9 @@ def test_steps_and_jobs_are_tasks_by_name_with_their_states(
     assert (shown.name, shown.state_name, shown.tags) == ("tiny", "Failed", ["tiny"])
     assert "train LA-2 seed 1" in (shown.state.message or "")
     key = artifact_key("tiny", good.name)
-    (artifact,) = client.read_artifacts(artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[key])))
+    (artifact,) = client.read_artifacts(
+        artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[key]))
+    )
     assert artifact.data == 100.0
     assert "500 tokens" in (artifact.description or "")
     until(lambda: "step 10, loss 2.5" in {log.message for log in client.read_logs()})
@@ -268,7 +319,9 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-def test_tasks_of_jobs_that_never_ended_end_with_the_study(client: SyncPrefectClient, tmp_path: Path) -> None:
+def test_tasks_of_jobs_that_never_ended_end_with_the_study(
+    client: SyncPrefectClient, tmp_path: Path
+) -> None:
     one = job(tmp_path / "a", "training", "train DR-2 seed 0")
     run = in_flow(lambda shown: shown.tell(Event(one, "started")))
     assert states(client, run, 1) == {one.name: "Failed"}
@@ -331,7 +384,9 @@ def test_a_lost_server_is_said_once_and_every_body_runs_once(
     def body(name: str) -> str:
         if name == "amid":
             methods = [
-                part for part in dir(SyncPrefectClient) if part.startswith(("read_", "create_", "update_", "set_"))
+                part
+                for part in dir(SyncPrefectClient)
+                if part.startswith(("read_", "create_", "update_", "set_"))
             ]
             for method in methods if seen_by == "the study" else ["read_flow_run"]:
                 monkeypatch.setattr(SyncPrefectClient, method, refuse)
@@ -348,7 +403,8 @@ def test_a_lost_server_is_said_once_and_every_body_runs_once(
         with pytest.raises(InputError, match="no such item"):
             shown.call("statistics", "fails", lambda: _raise(InputError("no such item")))
         shown.tell(Event(one, "finished"))
-        until(lambda: shown._lost.is_set())  # the study need not ask the server for anything before its end
+        # the study need not ask the server for anything before its end
+        until(lambda: shown._lost.is_set())
         done.append(True)
 
     with suppress(httpx.ConnectError):  # the end of the flow run, of which no server hears

@@ -33,7 +33,14 @@ from dreamer_study.flows.commands.make_up import only_one
 from dreamer_study.flows.commands.run_here import environment, run_in_process
 from dreamer_study.flows.jobs.private_files import private_folder
 from dreamer_study.flows.prefect.lost_runs import say_lost_runs
-from dreamer_study.flows.prefect.server import NoServer, await_server, check_port, healthy, own_server, secret
+from dreamer_study.flows.prefect.server import (
+    NoServer,
+    await_server,
+    check_port,
+    healthy,
+    own_server,
+    secret,
+)
 from dreamer_study.flows.progress import reports
 from dreamer_study.flows.running.study import Options
 from dreamer_study.flows.study.configuration import Study
@@ -58,15 +65,24 @@ def test_a_port_of_another_program_is_one_line() -> None:
 def test_a_second_make_up_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"http://127.0.0.1:{other.getsockname()[1]}/api"
-    variables = {**os.environ, "PREFECT_API_URL": address, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+    variables = {
+        **os.environ,
+        "PREFECT_API_URL": address,
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    }
     with only_one(address):
         command = [sys.executable, "-m", "dreamer_study.flows.commands.make_up"]
         second = subprocess.run(command, cwd=PROJECT, env=variables, capture_output=True, text=True)
-    assert second.stderr == f"make up: it is running already and serves the deployments at {address}; stop it first\n"
+    assert (
+        second.stderr
+        == f"make up: it is running already and serves the deployments at {address}; stop it first\n"
+    )
     assert second.returncode == 2
 
 
-def test_a_stop_that_is_lost_while_make_up_starts_ends_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_stop_that_is_lost_while_make_up_starts_ends_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def lose() -> list[object]:
         with suppress(SystemExit):  # as a callback of Prefect's client does
             os.kill(os.getpid(), signal.SIGTERM)
@@ -95,7 +111,10 @@ def test_lost_runs_that_cannot_be_found_are_one_line(
 
     monkeypatch.setattr(dreamer_study.flows.prefect.lost_runs, "end_lost_runs", fail)
     say_lost_runs()
-    assert capsys.readouterr().err == "which flow runs have ended meanwhile is not known (the server)\n"
+    assert (
+        capsys.readouterr().err
+        == "which flow runs have ended meanwhile is not known (the server)\n"
+    )
 
 
 @pytest.mark.slow
@@ -105,13 +124,17 @@ def test_the_server_of_a_run_answers_nobody_without_the_secret(tmp_path: Path) -
         refuses_strangers(address)
 
 
-def test_the_secret_is_in_a_file_of_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_secret_is_in_a_file_of_this_user_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     path, made = private_folder("prefect") / "secret", secret.__wrapped__()
     assert made == path.read_text() == secret.__wrapped__()
     assert made.startswith("dreamer:")
     assert len(made) > 20
-    assert [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent, path.parent.parent)] == [
+    assert [
+        stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent, path.parent.parent)
+    ] == [
         0o600,
         0o700,
         0o700,
@@ -185,9 +208,7 @@ def test_whoever_takes_the_port_of_our_server_gets_no_secret(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str
 ) -> None:
     def listens(user: int) -> None:
-        row = (
-            f"0: 0100007F:{urlsplit(address).port:04X} 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {user} 0"
-        )
+        row = f"0: 0100007F:{urlsplit(address).port:04X} 00000000:0000 0A 00000000:00000000 00:00000000 00000000 {user} 0"
         (tmp_path / "tcp").write_text(f"sl local_address\n{row}\n")
 
     monkeypatch.setattr(dreamer_study.flows.prefect.server, "SOCKETS", (tmp_path / "tcp",))
@@ -212,7 +233,9 @@ def test_whoever_takes_the_port_of_our_server_gets_no_secret(
         dreamer_study.flows.commands.make_up.up()
 
 
-def test_a_server_that_takes_no_flow_run_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+def test_a_server_that_takes_no_flow_run_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
     monkeypatch.setenv("PREFECT_API_URL", address)
     with pytest.raises(NoServer, match="takes no flow run"):
         run_in_process(load_study(TINY, root=tmp_path), Options(), {"study": "tiny"})
@@ -227,11 +250,20 @@ def test_a_study_runs_where_no_server_starts(
 
     ran: list[Study] = []
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    monkeypatch.setattr(dreamer_study.flows.commands.run_here, "own_server", lambda: nullcontext((None, "")))
+    monkeypatch.setattr(
+        dreamer_study.flows.commands.run_here, "own_server", lambda: nullcontext((None, ""))
+    )
     monkeypatch.setattr(dreamer_study.flows.commands.run_here, "await_server", fails)
-    monkeypatch.setattr(dreamer_study.flows.commands.running.run, "run_study", lambda plan, *_: ran.append(plan.study))
+    monkeypatch.setattr(
+        dreamer_study.flows.commands.running.run,
+        "run_study",
+        lambda plan, *_: ran.append(plan.study),
+    )
     monkeypatch.setattr(reports, "end_now", lambda status: None)
     assert main(["run", str(TINY), "--root", str(tmp_path), "--until", "train"]) == 0
     assert seen == []
     assert [study.folder for study in ran] == [tmp_path]
-    assert capsys.readouterr().err.count("no memory for a server; the study goes on without Prefect") == 1
+    assert (
+        capsys.readouterr().err.count("no memory for a server; the study goes on without Prefect")
+        == 1
+    )

@@ -36,13 +36,17 @@ def test_what_has_vanished_has_no_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC, errno.EIO])
-def test_a_standard_error_that_fails_ends_no_work(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_standard_error_that_fails_ends_no_work(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     """Its reader has gone (`2>&1 | tee` that was killed), or the disk is full."""
 
     def fail(*_: str) -> None:
         raise OSError(number, "no")
 
-    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=fail, flush=fail, isatty=lambda: False))
+    monkeypatch.setattr(
+        sys, "stderr", SimpleNamespace(write=fail, flush=fail, isatty=lambda: False)
+    )
     with reports.listening(reports.Lines()), reports.listening(Heard()) as heard:
         reports.report("train", 0.5, "half")
         say(["a stage lost much"])
@@ -69,7 +73,9 @@ def test_a_listener_that_cannot_write_ends_no_work() -> None:
     assert heard.reports == [("train", 1.0, "")]
 
 
-@pytest.mark.parametrize(("fraction", "shown"), [(-1, 0), (0.5, 0.5), (0.999, 0.99), (1, 1), (1.2, 1)])
+@pytest.mark.parametrize(
+    ("fraction", "shown"), [(-1, 0), (0.5, 0.5), (0.999, 0.99), (1, 1), (1.2, 1)]
+)
 def test_what_goes_on_is_never_shown_as_done(fraction: float, shown: float) -> None:
     with reports.listening(Heard()) as heard:
         reports.report("evaluate", fraction)
@@ -113,12 +119,14 @@ def test_a_minute_without_progress_is_silence_and_an_evaluation_may_rest_longer(
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
     assert silence(path, kind, 0.0) == f"stalled since {at}, process 4711 on gpu07"
     assert silence(path, kind, clock.now - rest + 10) == ""
-    assert silence(path, kind, clock.now - rest - 5).endswith("process unknown")  # the file is of an earlier process
+    # the file is of an earlier process
+    assert silence(path, kind, clock.now - rest - 5).endswith("process unknown")
 
 
 def test_a_job_is_watched_from_its_start_to_its_end(tmp_path: Path, clock: Clock) -> None:
     (tmp_path / "run").mkdir()
-    clock.write(tmp_path / "run" / "progress.json", age=3600)  # what was written an hour ago says nothing
+    # what was written an hour ago says nothing
+    clock.write(tmp_path / "run" / "progress.json", age=3600)
     job = Job(
         "training",
         "train LA-2 seed 0",
@@ -156,7 +164,10 @@ with only_run(load_study(sys.argv[1], root=sys.argv[2])):
 
 @pytest.mark.slow
 def test_a_second_start_names_the_first_which_frees_the_study_when_killed(tmp_path: Path) -> None:
-    study, command = load_study(TINY, root=tmp_path), [sys.executable, "-c", HOLD, str(TINY), str(tmp_path)]
+    study, command = (
+        load_study(TINY, root=tmp_path),
+        [sys.executable, "-c", HOLD, str(TINY), str(tmp_path)],
+    )
     first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROJECT)
     assert first.stdout.readline() == "holds\n"
     words = rf"tiny is running already \(process {first.pid} on .*, since \d{{4}}-.*\); `dreamer status .*--watch"

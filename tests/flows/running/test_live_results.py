@@ -1,4 +1,5 @@
-"""Results of a study under way: rows and reports are written while models train, and end no study."""
+"""Results of a study under way: rows and reports are written while models train, and end no
+study."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ class Looks(Shown):
 
     def tell(self, event: Event) -> None:
         if self.study.database.exists():
-            found = query(self.study.database, "select status from runs order by run_id desc")["status"]
+            found = query(self.study.database, "select status from runs order by run_id desc")[
+                "status"
+            ]
             self.statuses.append(tuple(found))
 
     def drawn(self, data: Any) -> None:
@@ -61,30 +64,45 @@ def test_rows_are_entered_and_the_report_is_written_while_models_train(prepared:
     assert "Not complete: 2 runs of 2." in first
     assert "Not complete" not in last
     assert looks.statuses[0] == ("waiting", "waiting")
-    assert ("complete", "evaluating") in looks.statuses or ("evaluating", "complete") in looks.statuses
+    assert ("complete", "evaluating") in looks.statuses or (
+        "evaluating",
+        "complete",
+    ) in looks.statuses
     assert set(query(plan.study.database, "select status from runs")["status"]) == {"complete"}
     assert report_mark(plan.study).exists()
 
 
 @pytest.mark.slow
-def test_an_error_in_showing_results_ends_no_study(prepared: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_showing_results_ends_no_study(
+    prepared: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken: list[int] = []
-    monkeypatch.setattr("dreamer_study.reports.page.report.write_data", lambda *_, **__: broken.append(1) or 1 / 0)
+    monkeypatch.setattr(
+        "dreamer_study.reports.page.report.write_data", lambda *_, **__: broken.append(1) or 1 / 0
+    )
     plan = prepared(**TWO)
     run_study(plan, JobsByHand(), Shown(), Options(until="evaluate"))
     assert broken
     assert plan.evaluated
 
 
-def test_a_signal_in_a_query_is_not_swallowed(prepared: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Results, "enter", lambda _: duckdb.sql("select sum(range) from range(10_000_000_000)").show())
+def test_a_signal_in_a_query_is_not_swallowed(
+    prepared: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        Results,
+        "enter",
+        lambda _: duckdb.sql("select sum(range) from range(10_000_000_000)").show(),
+    )
     results = Results(prepared(**TWO))
     Timer(0.5, interrupt_main).start()
     with pytest.raises(KeyboardInterrupt):
         results.update(changed=True)
 
 
-def test_rows_wait_for_a_reader_and_the_study_goes_on(prepared: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_wait_for_a_reader_and_the_study_goes_on(
+    prepared: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = prepared(**TWO)
     connect(plan.study.database).close()
     monkeypatch.setattr(result_rows, "PATIENCE", 0.1)

@@ -1,4 +1,5 @@
-"""Evaluation within a study: all places are used, and everything found becomes rows of the results database."""
+"""Evaluation within a study: all places are used, and everything found becomes rows of the results
+database."""
 
 from __future__ import annotations
 
@@ -52,20 +53,29 @@ def test_every_step_is_done_once(heard: Heard) -> None:
 
 def test_all_that_evaluation_finds_is_entered_once(evaluated: Plan) -> None:
     study, runs = evaluated.study, evaluated.runs
-    points = {run.run_id: sorted(int(p.name) for p in (run.folder / "checkpoints").iterdir()) for run in runs}
+    points = {
+        run.run_id: sorted(int(p.name) for p in (run.folder / "checkpoints").iterdir())
+        for run in runs
+    }
     layered, recurrent = (run.run_id for run in runs)
     with duckdb.connect(str(study.database), read_only=True) as connection:
 
         def ask(query: str) -> list[tuple]:
             return connection.execute(query).fetchall()
 
-        said = ask("select run_id, tokens, step, epoch, loss, seconds, stream_hash from checkpoints order by all")
+        said = ask(
+            "select run_id, tokens, step, epoch, loss, seconds, stream_hash from checkpoints order by all"
+        )
         for run_id, tokens, *values in said:
             folder = next(run.folder for run in runs if run.run_id == run_id)
-            written = json.loads((folder / "checkpoints" / f"{tokens:015d}" / "checkpoint.json").read_text())
+            written = json.loads(
+                (folder / "checkpoints" / f"{tokens:015d}" / "checkpoint.json").read_text()
+            )
             names = ("step", "epoch", "loss", "seconds", "stream_hash")
             assert values == [written[name] for name in names]
-        assert [row[:2] for row in said] == sorted((run, tokens) for run, own in points.items() for tokens in own)
+        assert [row[:2] for row in said] == sorted(
+            (run, tokens) for run, own in points.items() for tokens in own
+        )
         assert ask("select * from internal.stream_mismatches") == []
 
         benchmarks = {name for (name,) in ask("select distinct task from evaluations")}
@@ -82,7 +92,8 @@ def test_all_that_evaluation_finds_is_entered_once(evaluated: Plan) -> None:
         assert ask(f"select count(*), min(value) > 0 {validation}") == [(2 * 3 * 5, True)]
         assert ask("from benchmarks where task = 'validation'") == []
 
-        # Recurrent models run at other depths, at their last checkpoint; where it is their own it is the evaluation.
+        # Recurrent models run at other depths, at their last checkpoint; where it is their own it
+        # is the evaluation.
         depths = ask("select distinct run_id, tokens, depth from depth_evaluations order by all")
         assert depths == [(recurrent, points[recurrent][-1], depth) for depth in (1, 2, 3)]
         assert ask("select count(*) from depth_evaluations where depth = 2") == ask(
@@ -102,9 +113,14 @@ def test_all_that_evaluation_finds_is_entered_once(evaluated: Plan) -> None:
             f"select {keys} from evaluations order by all"
         )
 
-        usage = ask("select run_id, tokens, depth, sum(selections) from expert_usage group by all order by all")
+        usage = ask(
+            "select run_id, tokens, depth, sum(selections) from expert_usage group by all order by all"
+        )
         assert [row[:3] for row in usage] == [
-            (run, tokens, depth) for run in sorted(points) for tokens in points[run] for depth in (1, 2)
+            (run, tokens, depth)
+            for run in sorted(points)
+            for tokens in points[run]
+            for depth in (1, 2)
         ]
         assert len({row[3] for row in usage}) == 1  # the same tokens for every model
         assert ask("select count(*), min(run_id) from depth_attention") == [(3 * 3, recurrent)]

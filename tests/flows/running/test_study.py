@@ -1,4 +1,5 @@
-"""A study from top to bottom, with jobs made by hand: what starts when, what fails alone, what is done only once."""
+"""A study from top to bottom, with jobs made by hand: what starts when, what fails alone, what is
+done only once."""
 
 from __future__ import annotations
 
@@ -53,17 +54,26 @@ def run(plan: Plan, jobs: JobsByHand, options: Options = EVALUATED) -> Seen:
     return seen
 
 
-def test_a_study_goes_from_its_data_to_its_report_and_nothing_is_done_twice(prepared: Planned) -> None:
+def test_a_study_goes_from_its_data_to_its_report_and_nothing_is_done_twice(
+    prepared: Planned,
+) -> None:
     plan, jobs = prepared(models={"variants": ["LA", "DR"]}), JobsByHand()
     assert not is_complete(plan)
     seen = run(plan, jobs, Options())
     assert seen.steps == ["match match models", "statistics", "report"], "the data are there"
     trainings = [name for name in jobs.names if name.startswith("train ")]
     assert trainings == ["train LA-2 seed 0", "train DR-2 seed 0"]
-    evaluations = [f"evaluate {run.name} at {one.tokens:,} tokens" for run in plan.runs for one in run.checkpoints]
+    evaluations = [
+        f"evaluate {run.name} at {one.tokens:,} tokens"
+        for run in plan.runs
+        for one in run.checkpoints
+    ]
     assert sorted(jobs.names) == sorted([*trainings, *evaluations])
     for name in jobs.names:
-        assert [kind for kind, job in seen.events if job == name and kind != "checkpoint"] == ["started", "finished"]
+        assert [kind for kind, job in seen.events if job == name and kind != "checkpoint"] == [
+            "started",
+            "finished",
+        ]
     assert plan.evaluated
     assert is_complete(plan)
     study = plan.study
@@ -79,7 +89,9 @@ def test_a_study_goes_from_its_data_to_its_report_and_nothing_is_done_twice(prep
 
 DAMAGES: dict[str, Callable[[Study], object]] = {
     "rows removed": lambda study: change(study, "delete from evaluations where tokens < 9000"),
-    "a row changed": lambda study: change(study, "update evaluations set value = 0.75 where tokens < 9000"),
+    "a row changed": lambda study: change(
+        study, "update evaluations set value = 0.75 where tokens < 9000"
+    ),
     "a row added": lambda study: change(
         study, "insert into models by name select study_id, 'X' as model_id from studies"
     ),
@@ -87,7 +99,10 @@ DAMAGES: dict[str, Callable[[Study], object]] = {
     "an older file": lambda study: shutil.copy(study.folder / "older.duckdb", study.database),
     "report cut": lambda study: study.report.write_bytes(study.report.read_bytes()[:-100]),
     "figure removed": lambda study: next((study.report.parent / "figures").glob("*.svg")).unlink(),
-    "older report": lambda study: (study.report.write_text("of other results"), change(study, "delete from claims")),
+    "older report": lambda study: (
+        study.report.write_text("of other results"),
+        change(study, "delete from claims"),
+    ),
 }
 
 
@@ -104,9 +119,18 @@ def test_results_and_reports_that_are_not_whole_are_made_whole(prepared: Planned
     enter_study(plan)
     shutil.copy(study.database, study.folder / "older.duckdb")
     run(plan, JobsByHand(), Options())
-    tables = ("evaluations", "models", "internal.claims", "checkpoints", "steps", "mean_factors", "ingested")
+    tables = (
+        "evaluations",
+        "models",
+        "internal.claims",
+        "checkpoints",
+        "steps",
+        "mean_factors",
+        "ingested",
+    )
     wanted = {table: query(study.database, f"from {table} order by all") for table in tables}
-    write_report(study.database, study.study_id, study.report.parent)  # as by `dreamer report`: the same report
+    # as by `dreamer report`: the same report
+    write_report(study.database, study.study_id, study.report.parent)
     for damage, damaging in DAMAGES.items():
         assert is_complete(plan), damage
         damaging(study)
@@ -114,14 +138,18 @@ def test_results_and_reports_that_are_not_whole_are_made_whole(prepared: Planned
         run(Plan(study), jobs := JobsByHand(), Options())
         assert jobs.submitted == []
         for table in tables:
-            columns = "* exclude (digest)" if table == "ingested" else "*"  # the study's row holds a time
+            # the study's row holds a time
+            columns = "* exclude (digest)" if table == "ingested" else "*"
             found = query(study.database, f"select {columns} from {table} order by all")
             assert found.equals(wanted[table][found.columns]), (damage, table)
 
 
 @pytest.mark.slow
 def test_a_complete_study_says_who_holds_its_results(
-    prepared: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    prepared: Planned,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     plan, held = prepared(), [Busy("in use by a shell")]
     run(plan, JobsByHand(), Options())
@@ -132,7 +160,9 @@ def test_a_complete_study_says_who_holds_its_results(
         return []
 
     monkeypatch.setattr("dreamer_study.flows.running.study.differing", busy_once)
-    assert main(["run", str(study_file(tmp_path)), "--root", str(plan.study.folder), "--plain"]) == 0
+    assert (
+        main(["run", str(study_file(tmp_path)), "--root", str(plan.study.folder), "--plain"]) == 0
+    )
     said = capsys.readouterr().err
     assert "in use by a shell" in said
     assert "Nothing to do" in said
@@ -171,7 +201,11 @@ def test_a_study_is_known_to_its_store_before_its_first_output(prepared: Planned
     ],
 )
 def test_a_study_ends_after_a_stage_and_says_what_comes_next(
-    prepared: Planned, capsys: pytest.CaptureFixture[str], until: Any, kinds: set[str], following: str
+    prepared: Planned,
+    capsys: pytest.CaptureFixture[str],
+    until: Any,
+    kinds: set[str],
+    following: str,
 ) -> None:
     plan, jobs, trusting = prepared(**ONE), JobsByHand(), until == "train"
     run(plan, jobs, Options(until=until, trust_code=trusting))
@@ -194,10 +228,14 @@ def test_a_checkpoint_is_evaluated_when_it_comes(prepared: Planned) -> None:
     jobs = JobsByHand()
     run(prepared(**ONE), jobs)
     asked = f"evaluate LA-2 seed 0 at {6007:,} tokens"
-    first, second, *_ = (place for place, what in enumerate(jobs.told) if what == "checkpoint: train LA-2 seed 0")
+    first, second, *_ = (
+        place for place, what in enumerate(jobs.told) if what == "checkpoint: train LA-2 seed 0"
+    )
     assert jobs.told[first : second + 1].count(f"submitted: {asked}") == 1
     (job,) = [job for job in jobs.submitted if job.name == asked]
-    assert job.priority < jobs.submitted[0].priority, "an evaluation starts before the trainings that wait"
+    assert job.priority < jobs.submitted[0].priority, (
+        "an evaluation starts before the trainings that wait"
+    )
 
 
 @pytest.mark.slow
@@ -205,13 +243,20 @@ def test_a_failed_training_ends_no_other_and_is_tried_again(prepared: Planned) -
     plan = prepared()
     failing = next(run for run in plan.runs if run.name == "DR-2 seed 0")
     reason = f"{failing.folder}: step 3: the loss is not a number"
-    jobs = JobsByHand({"train DR-2 seed 0": Failed(f"train DR-2 seed 0: ended with status 1: {reason}", reason)})
-    with pytest.raises(Failed, match=r"train DR-2 seed 0: .*the loss is not a number; `dreamer run .*` tries again"):
+    jobs = JobsByHand(
+        {"train DR-2 seed 0": Failed(f"train DR-2 seed 0: ended with status 1: {reason}", reason)}
+    )
+    with pytest.raises(
+        Failed, match=r"train DR-2 seed 0: .*the loss is not a number; `dreamer run .*` tries again"
+    ):
         run(plan, jobs)
     assert not jobs.stopped
     assert failing.failure == "step 3: the loss is not a number"
     assert {run.name for run in plan.runs if run.done} == {"LA-2 seed 0", "DR+DA-2 seed 0"}
-    found = query(plan.study.database, "from runs join internal.run_details using (run_id) where status = 'failed'")
+    found = query(
+        plan.study.database,
+        "from runs join internal.run_details using (run_id) where status = 'failed'",
+    )
     assert found[["run_id", "failure"]].values.tolist() == [[failing.run_id, failing.failure]]
     assert len(query(plan.study.database, "from internal.run_details where devices = 2")) == 2
     assert not plan.trained
@@ -226,15 +271,23 @@ def test_a_failed_training_ends_no_other_and_is_tried_again(prepared: Planned) -
 
 
 @pytest.mark.slow
-def test_the_report_of_the_others_is_written_and_all_that_failed_is_counted(prepared: Planned) -> None:
+def test_the_report_of_the_others_is_written_and_all_that_failed_is_counted(
+    prepared: Planned,
+) -> None:
     plan, one, other = (
         prepared(models={"variants": ["LA", "DR"]}),
         "train DR-2 seed 0",
         "evaluate LA-2 seed 0 at 6,007 tokens",
     )
     with pytest.raises(Failed) as error:
-        run(plan, JobsByHand({one: Failed(f"{one}: no"), other: Failed(f"{other}: no memory")}), Options())
-    assert f"; and 1 more; the report of everything else is {plan.study.report}; " in str(error.value)
+        run(
+            plan,
+            JobsByHand({one: Failed(f"{one}: no"), other: Failed(f"{other}: no memory")}),
+            Options(),
+        )
+    assert f"; and 1 more; the report of everything else is {plan.study.report}; " in str(
+        error.value
+    )
     assert plan.study.report.exists()
     assert not is_complete(plan)
     assert len(query(plan.study.database, "select distinct tokens from evaluations")) == 3
@@ -253,9 +306,12 @@ def test_a_failed_evaluation_is_tried_again_alone(prepared: Planned) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [InputError("no such task"), Stopped("the study is being stopped"), ZeroDivisionError()]
+    "error",
+    [InputError("no such task"), Stopped("the study is being stopped"), ZeroDivisionError()],
 )
-def test_bad_input_of_a_job_and_what_is_no_failure_of_it_stops_all(prepared: Planned, error: Exception) -> None:
+def test_bad_input_of_a_job_and_what_is_no_failure_of_it_stops_all(
+    prepared: Planned, error: Exception
+) -> None:
     plan, jobs = prepared(), JobsByHand({"evaluate DR+DA-2 seed 0 at 6,007 tokens": error})
     with pytest.raises(type(error)):
         run(plan, jobs)
@@ -272,18 +328,24 @@ def test_a_race_is_decided_when_all_seeds_have_ended(prepared: Planned) -> None:
         "screen LA-2 seed 1",
         "train LA-2 seed 1",
     ]
-    assert jobs.told.index("submitted: train LA-2 seed 1") > jobs.told.index("finished: screen LA-2 seed 0")
+    assert jobs.told.index("submitted: train LA-2 seed 1") > jobs.told.index(
+        "finished: screen LA-2 seed 0"
+    )
     assert [run.status for run in plan.runs] == ["screened", "chosen"]
     assert [run.tokens for run in plan.runs] == [6007, 24_007]
     evaluated = [name for name in jobs.names if name.startswith("evaluate")]
     assert len(evaluated) == 4, "of the seed that goes on every checkpoint, of the other none"
     assert all("seed 1" in name for name in evaluated)
-    statuses = query(plan.study.database, "select seed, status from runs order by seed").values.tolist()
+    statuses = query(
+        plan.study.database, "select seed, status from runs order by seed"
+    ).values.tolist()
     assert statuses == [[0, "screened"], [1, "complete"]]
 
 
 @pytest.mark.slow
-def test_a_seed_that_had_gone_further_before_it_lost_counts_as_far_as_its_race(prepared: Planned) -> None:
+def test_a_seed_that_had_gone_further_before_it_lost_counts_as_far_as_its_race(
+    prepared: Planned,
+) -> None:
     both = prepared(training={"seeds": [0, 1]}, **ONE)
     run(both, JobsByHand())
     for one, loss in zip(both.runs, (2.0, 1.0), strict=True):
@@ -297,8 +359,12 @@ def test_a_seed_that_had_gone_further_before_it_lost_counts_as_far_as_its_race(p
 
 
 @pytest.mark.slow
-def test_seeds_that_fail_in_a_race_have_lost_and_are_not_tried_again_in_vain(prepared: Planned) -> None:
-    plan = prepared(training=RACE, models={"variants": ["LA", "DR"]}, evaluation={"introspect": False})
+def test_seeds_that_fail_in_a_race_have_lost_and_are_not_tried_again_in_vain(
+    prepared: Planned,
+) -> None:
+    plan = prepared(
+        training=RACE, models={"variants": ["LA", "DR"]}, evaluation={"introspect": False}
+    )
     failing = ["screen LA-2 seed 0", "screen DR-2 seed 0", "screen DR-2 seed 1"]
     with pytest.raises(Failed, match="and 2 more"):
         run(plan, JobsByHand({name: Failed("no number") for name in failing}))
@@ -315,22 +381,30 @@ def test_seeds_that_fail_in_a_race_have_lost_and_are_not_tried_again_in_vain(pre
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("spread", "seeds"), [(0.001, 4), (0.02, 8), (0.1, 10)])
-def test_seeds_are_added_until_the_intervals_are_narrow(prepared: Planned, spread: float, seeds: int) -> None:
-    """Curves that rise in a straight line of the logarithm of the tokens; only the first four seeds differ."""
+def test_seeds_are_added_until_the_intervals_are_narrow(
+    prepared: Planned, spread: float, seeds: int
+) -> None:
+    """Curves that rise in a straight line of the logarithm of the tokens; only the first four seeds
+    differ."""
 
     def scores(run: dict[str, Any], tokens: int) -> float:
         own = spread * (-1) ** run["seed"] if run["seed"] < 4 else 0
         return 0.3 + 0.2 * math.log(tokens / 6000) + own
 
     until = {"high_over_low": 1.25, "most": 10}
-    plan, jobs = prepared(models={"variants": ["LA", "DR"]}, training={"seeds_until": until}), JobsByHand(scores=scores)
+    plan, jobs = (
+        prepared(models={"variants": ["LA", "DR"]}, training={"seeds_until": until}),
+        JobsByHand(scores=scores),
+    )
     seen = run(plan, jobs)
     assert [len(plan.runs), plan.look, plan.evaluated] == [2 * seeds, seeds, True]
     assert seen.steps.count("statistics") == 1 + (seeds > 4) + (seeds > 8)
     again = JobsByHand(scores=scores)
     run(Plan(plan.study), again)
     assert not again.submitted
-    factor = query(plan.study.database, "select * from mean_factors where variant = 'DR' and task = 'average'")
+    factor = query(
+        plan.study.database, "select * from mean_factors where variant = 'DR' and task = 'average'"
+    )
     ((low, high, freedom, error),) = query(
         plan.study.database,
         "select low, high, degrees_of_freedom, seed_error from internal.computed_factors where variant = 'DR'"
@@ -341,10 +415,15 @@ def test_seeds_are_added_until_the_intervals_are_narrow(prepared: Planned, sprea
 
 
 @pytest.mark.slow
-def test_a_race_at_another_point_is_said_in_one_line(prepared: Planned, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_race_at_another_point_is_said_in_one_line(
+    prepared: Planned, capsys: pytest.CaptureFixture[str]
+) -> None:
     run(prepared(training=RACE, **ONE), JobsByHand())
     capsys.readouterr()
-    plan, jobs = prepared(training={**RACE, "tokens": 48_000, "checkpoints": [6000]}, **ONE), JobsByHand()
+    plan, jobs = (
+        prepared(training={**RACE, "tokens": 48_000, "checkpoints": [6000]}, **ONE),
+        JobsByHand(),
+    )
     run(plan, jobs)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "race" in line]
     assert line == "LA-2: the race of its seeds is held again, at 12,000 tokens"
@@ -356,7 +435,10 @@ def test_a_shorter_study_takes_what_a_longer_one_has_trained(prepared: Planned) 
     spaced = {"checkpoints": [6000, 12_000, 18_000]}
     longer = prepared(training={**spaced, "tokens": 24_000}, **ONE)
     run(longer, JobsByHand())
-    shorter, jobs = prepared(training={"checkpoints": [6000], "tokens": 12_000}, **ONE), JobsByHand()
+    shorter, jobs = (
+        prepared(training={"checkpoints": [6000], "tokens": 12_000}, **ONE),
+        JobsByHand(),
+    )
     run(shorter, jobs)
     assert jobs.submitted == []
     assert shorter.evaluated
@@ -376,14 +458,18 @@ def test_a_run_that_has_gone_past_a_checkpoint_of_the_study_is_refused(prepared:
     longer = prepared(training={"checkpoints": [12_000]}, **ONE)
     run(longer, JobsByHand())
     plan, jobs = prepared(training={"checkpoints": [6000, 12_000, 18_000]}, **ONE), JobsByHand()
-    with pytest.raises(InputError, match=r"LA-2 seed 0 was trained further .* none at 6,000, 18,000 tokens; name"):
+    with pytest.raises(
+        InputError, match=r"LA-2 seed 0 was trained further .* none at 6,000, 18,000 tokens; name"
+    ):
         run(plan, jobs)
     assert jobs.submitted == []
     (described,) = plan.study.store_folder.glob("runs/*/run.json")
     assert json.loads(described.read_text())["training"]["checkpoints"] == [12_000, 24_000]
 
 
-def test_two_studies_of_a_store_may_describe_a_run_at_once(prepared: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_studies_of_a_store_may_describe_a_run_at_once(
+    prepared: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plans = [prepared(training={"checkpoints": [point]}, **ONE) for point in (6000, 12_000)]
     ((one,), (other,)), threads = [plan.runs for plan in plans], list[Thread]()
 
@@ -397,21 +483,37 @@ def test_two_studies_of_a_store_may_describe_a_run_at_once(prepared: Planned, mo
     write_run(plans[0], one)
     threads[0].join()
     assert one.folder == other.folder
-    assert json.loads((one.folder / "run.json").read_text())["training"]["checkpoints"] == [6000, 12_000, 24_000]
+    assert json.loads((one.folder / "run.json").read_text())["training"]["checkpoints"] == [
+        6000,
+        12_000,
+        24_000,
+    ]
 
 
 @pytest.mark.slow
 def test_runs_from_before_a_change_of_the_data_leave_the_results(prepared: Planned) -> None:
     plan = prepared(**ONE)
     run(plan, JobsByHand())
-    change(plan.study, "insert into runs select * replace ('gone' as run_id, 'training' as status) from runs")
-    change(plan.study, "insert into ingested select * replace ('runs/gone' as output) from ingested limit 1")
-    change(plan.study, "insert into curation select * replace ('gone' as reason) from curation limit 1")
+    change(
+        plan.study,
+        "insert into runs select * replace ('gone' as run_id, 'training' as status) from runs",
+    )
+    change(
+        plan.study,
+        "insert into ingested select * replace ('runs/gone' as output) from ingested limit 1",
+    )
+    change(
+        plan.study, "insert into curation select * replace ('gone' as reason) from curation limit 1"
+    )
     run(Plan(plan.study), JobsByHand())
-    assert query(plan.study.database, "select run_id from runs")["run_id"].tolist() == [plan.runs[0].run_id]
+    assert query(plan.study.database, "select run_id from runs")["run_id"].tolist() == [
+        plan.runs[0].run_id
+    ]
     for table, column in {"ingested": "output", "curation": "reason"}.items():
         assert (
-            not query(plan.study.database, f"select {column} as found from {table}")["found"].str.contains("gone").any()
+            not query(plan.study.database, f"select {column} as found from {table}")["found"]
+            .str.contains("gone")
+            .any()
         )
 
 

@@ -1,4 +1,5 @@
-"""Log studies to experiment trackers, and compare what each tracker has stored with the results file."""
+"""Log studies to experiment trackers, and compare what each tracker has stored with the results
+file."""
 
 from __future__ import annotations
 
@@ -32,7 +33,11 @@ POINTS = """
 
 
 def results(plan: Plan) -> list[Point]:
-    return sorted(query(plan.study.database, POINTS, {"study": plan.study.study_id}).itertuples(index=False, name=None))
+    return sorted(
+        query(plan.study.database, POINTS, {"study": plan.study.study_id}).itertuples(
+            index=False, name=None
+        )
+    )
 
 
 def of_tensorboard(folder: Path) -> Iterator[Point]:
@@ -41,11 +46,22 @@ def of_tensorboard(folder: Path) -> Iterator[Point]:
     for of_run in (folder / "tensorboard").iterdir():
         events = EventAccumulator(str(of_run)).Reload()
         for name in events.Tags()["tensors"]:
-            yield from ((of_run.name, one.step, name, one.tensor_proto.float_val[0]) for one in events.Tensors(name))
+            yield from (
+                (of_run.name, one.step, name, one.tensor_proto.float_val[0])
+                for one in events.Tensors(name)
+            )
 
 
 def of_trackio(folder: Path) -> Iterator[Point]:
-    asked = ["query", "project", "--project", "study", "--sql", "select run_name, metrics from metrics", "--json"]
+    asked = [
+        "query",
+        "project",
+        "--project",
+        "study",
+        "--sql",
+        "select run_name, metrics from metrics",
+        "--json",
+    ]
     command = [str(Path(sys.executable).with_name("trackio")), *asked]
     for row in json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["rows"]:
         yield from _points(row["run_name"], json.loads(row["metrics"]))
@@ -56,16 +72,27 @@ def of_wandb(folder: Path) -> Iterator[Point]:
 
     for path in (folder / "wandb").glob("offline-run-*/run-*.wandb"):
         for record in map(Record.FromString, _wandb_records(path.read_bytes())):
-            values = {(one.key or one.nested_key[0]): json.loads(one.value_json) for one in record.history.item}
-            yield from _points(path.stem.removeprefix("run-"), {key: values[key] for key in values if key[0] != "_"})
+            values = {
+                (one.key or one.nested_key[0]): json.loads(one.value_json)
+                for one in record.history.item
+            }
+            yield from _points(
+                path.stem.removeprefix("run-"),
+                {key: values[key] for key in values if key[0] != "_"},
+            )
 
 
 def _points(run_id: str, values: dict[str, Any]) -> list[Point]:
-    return [(run_id, values["tokens"], name, value) for name, value in values.items() if name != "tokens"]
+    return [
+        (run_id, values["tokens"], name, value)
+        for name, value in values.items()
+        if name != "tokens"
+    ]
 
 
 def _wandb_records(content: bytes) -> Iterator[bytes]:
-    """Read the records of a W&B file: each part of a record, in blocks of 32 KiB, follows a header of seven bytes."""
+    """Read the records of a W&B file: each part of a record, in blocks of 32 KiB, follows a header
+    of seven bytes."""
     place, record = 7, b""
     while place + 7 <= len(content):
         if (left := -place % 32768) and left < 7:
@@ -81,10 +108,14 @@ def _wandb_records(content: bytes) -> Iterator[bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("tracker", "read"), [("tensorboard", of_tensorboard), ("trackio", of_trackio), ("wandb", of_wandb)]
+    ("tracker", "read"),
+    [("tensorboard", of_tensorboard), ("trackio", of_trackio), ("wandb", of_wandb)],
 )
 def test_every_point_is_logged_once_also_of_a_study_that_goes_on(
-    prepared: Planned, monkeypatch: pytest.MonkeyPatch, tracker: str, read: Callable[[Path], Iterator[Point]]
+    prepared: Planned,
+    monkeypatch: pytest.MonkeyPatch,
+    tracker: str,
+    read: Callable[[Path], Iterator[Point]],
 ) -> None:
     plan = prepared(name="study", tracking=tracker, **ONE)
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -95,7 +126,9 @@ def test_every_point_is_logged_once_also_of_a_study_that_goes_on(
     run_study(further, JobsByHand(), Shown())
     found, wanted = sorted(read(plan.study.folder)), results(further)
     assert [key for *key, _ in found] == [key for *key, _ in wanted]
-    assert [value for *_, value in found] == pytest.approx([value for *_, value in wanted], rel=1e-6)
+    assert [value for *_, value in found] == pytest.approx(
+        [value for *_, value in wanted], rel=1e-6
+    )
 
 
 @pytest.mark.slow
@@ -112,7 +145,9 @@ def test_a_tracker_that_fails_is_named_once_and_the_study_goes_on(
 
 
 @pytest.mark.slow
-def test_a_results_file_in_use_is_waited_for(prepared: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_results_file_in_use_is_waited_for(
+    prepared: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("tensorboard")
     plan, tries = prepared(tracking="tensorboard", **ONE), []
 

@@ -1,4 +1,5 @@
-"""The search for learning rates: the same for every variant, on documents of its own, and made once."""
+"""The search for learning rates: the same for every variant, on documents of its own, and made
+once."""
 
 from __future__ import annotations
 
@@ -16,7 +17,14 @@ from dreamer_study.flows.commands.states import read_states
 from dreamer_study.flows.jobs import Failed
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.running.curation import prepare_data
-from dreamer_study.flows.running.study import Options, Shown, choose_rates, run_study, work_left, write_runs
+from dreamer_study.flows.running.study import (
+    Options,
+    Shown,
+    choose_rates,
+    run_study,
+    work_left,
+    write_runs,
+)
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.results import query
 from tests.flows.by_hand import ONE, JobsByHand, Planned, at_once, evaluate, study_file, tiny, train
@@ -25,7 +33,12 @@ GRID = [1e-3, 2e-3, 4e-3]
 TUNE = {"learning_rate": GRID, "seeds": [900, 901], "tokens": 6000}
 TRAINING = {"tune": TUNE, "seeds": [0]}
 SLOW = {"name": "slow", "family": "LA", "training": {"learning_rate": {"times": 0.25, "of": "LA"}}}
-OWN = {"name": "own", "family": "DR", "training": {"learning_rate": 7e-4, "weight_decay": 0.1}, "seeds": [5, 6]}
+OWN = {
+    "name": "own",
+    "family": "DR",
+    "training": {"learning_rate": 7e-4, "weight_decay": 0.1},
+    "seeds": [5, 6],
+}
 MODELS = {"variants": ["LA", "DR", SLOW, OWN]}
 
 
@@ -40,7 +53,8 @@ def with_split(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture
 def planned(with_split: Path, tmp_path: Path) -> Planned:
-    """A function that plans a changed tiny study that searches, with its data, in a folder of this test."""
+    """A function that plans a changed tiny study that searches, with its data, in a folder of this
+    test."""
     shutil.copytree(with_split, tmp_path / "run/store")
     return lambda **changes: Plan(tiny(tmp_path / "run", **changes))
 
@@ -61,12 +75,16 @@ def run(plan: Plan, jobs: JobsByHand, **options: Any) -> None:
 
 def searched(plan: Plan) -> dict[str, list[float]]:
     """The rates that were tried, by variant."""
-    rows = query(plan.study.database, "from tuning where seed = 900 order by variant, learning_rate")
+    rows = query(
+        plan.study.database, "from tuning where seed = 900 order by variant, learning_rate"
+    )
     return {variant: list(part["learning_rate"]) for variant, part in rows.groupby("variant")}
 
 
 def chosen(plan: Plan) -> dict[str, float]:
-    rows = query(plan.study.database, "select distinct variant, learning_rate from tuning where chosen")
+    rows = query(
+        plan.study.database, "select distinct variant, learning_rate from tuning where chosen"
+    )
     return dict(rows.itertuples(index=False))
 
 
@@ -77,21 +95,36 @@ def trained(jobs: JobsByHand) -> list[str]:
 def test_every_variant_without_a_rate_of_its_own_is_searched_alike_and_trained_at_what_was_chosen(
     planned: Planned,
 ) -> None:
-    plan, jobs = planned(models=MODELS, training=TRAINING), JobsByHand(tuning=bowl(LA=2e-3, DR=2e-3))
+    plan, jobs = (
+        planned(models=MODELS, training=TRAINING),
+        JobsByHand(tuning=bowl(LA=2e-3, DR=2e-3)),
+    )
     assert not plan.runs
     run(plan, jobs)
     searches = [name for name in trained(jobs) if name.startswith("tune ")]
     wanted = [
-        f"tune {model}-2 seed {seed} rate {rate:g}" for model in ("LA", "DR") for rate in GRID for seed in (900, 901)
+        f"tune {model}-2 seed {seed} rate {rate:g}"
+        for model in ("LA", "DR")
+        for rate in GRID
+        for seed in (900, 901)
     ]
     assert sorted(searches) == sorted(wanted)
-    assert trained(jobs)[: len(searches)] == searches, "nothing else is trained before the rates are chosen"
+    assert trained(jobs)[: len(searches)] == searches, (
+        "nothing else is trained before the rates are chosen"
+    )
     rows = query(plan.study.database, "from tuning")
     assert set(rows["tokens"]) == {6000}
     assert rows.groupby("variant").size().tolist() == [6, 6]
     assert chosen(plan) == {"LA": 2e-3, "DR": 2e-3}
-    found = query(plan.study.database, "select distinct model_id, learning_rate from runs order by all")
-    assert dict(found.itertuples(index=False)) == {"DR-2": 2e-3, "LA-2": 2e-3, "own-2": 7e-4, "slow-2": 5e-4}
+    found = query(
+        plan.study.database, "select distinct model_id, learning_rate from runs order by all"
+    )
+    assert dict(found.itertuples(index=False)) == {
+        "DR-2": 2e-3,
+        "LA-2": 2e-3,
+        "own-2": 7e-4,
+        "slow-2": 5e-4,
+    }
     described = [json.loads((one.folder / "run.json").read_text())["training"] for one in plan.runs]
     assert [one["learning_rate"] for one in described] == [2e-3, 2e-3, 5e-4, 7e-4, 7e-4]
     assert [one["weight_decay"] for one in described] == [1e-3, 1e-3, 1e-3, 0.1, 0.1]
@@ -99,25 +132,35 @@ def test_every_variant_without_a_rate_of_its_own_is_searched_alike_and_trained_a
 
 
 @pytest.mark.slow
-def test_the_search_is_measured_on_documents_of_its_own_and_in_no_other_table(planned: Planned) -> None:
+def test_the_search_is_measured_on_documents_of_its_own_and_in_no_other_table(
+    planned: Planned,
+) -> None:
     plan = planned(training=TRAINING, **ONE)
     train(plan.tuning_runs[0])
-    describe = dict(work_left(plan, Options(), ()))["evaluate LA-2 seed 900 rate 0.001 at 6,007 tokens"]
+    describe = dict(work_left(plan, Options(), ()))[
+        "evaluate LA-2 seed 900 rate 0.001 at 6,007 tokens"
+    ]
     asked = json.loads(Path(describe().arguments[0]).read_text())
     run(plan, JobsByHand(tuning=bowl(LA=2e-3)))
     assert plan.data.packed.results["tuning"] > 0
     assert [task["benchmark"] for task in asked["tasks"]] == ["tuning"]
     assert {name for one in asked["checkpoints"] for name in one["outputs"]} == {"tuning"}
     for table in ("runs", "steps", "checkpoints", "evaluations", "internal.claims"):
-        assert set(query(plan.study.database, f"from {table}")["run_id"]) == {one.run_id for one in plan.runs}, table
+        assert set(query(plan.study.database, f"from {table}")["run_id"]) == {
+            one.run_id for one in plan.runs
+        }, table
 
 
 @pytest.mark.slow
-def test_a_second_start_searches_nothing_also_after_the_search_was_cleaned_away(planned: Planned) -> None:
+def test_a_second_start_searches_nothing_also_after_the_search_was_cleaned_away(
+    planned: Planned,
+) -> None:
     plan = planned(training=TRAINING, **ONE)
     run(plan, JobsByHand(tuning=bowl(LA=2e-3)))
     used = set(plan.names())
-    searched = {path.name for path in (plan.store.root / "runs").iterdir()} - {one.run_id for one in plan.runs}
+    searched = {path.name for path in (plan.store.root / "runs").iterdir()} - {
+        one.run_id for one in plan.runs
+    }
     assert len(searched) == 6
     assert not used & {f"runs/{name}" for name in searched}, "dreamer clean removes them"
     assert f"decisions/{plan.rates_decision.stem}" in used
@@ -139,19 +182,31 @@ def test_a_second_start_searches_nothing_also_after_the_search_was_cleaned_away(
     ],
 )
 def test_a_grid_whose_edge_is_best_grows_once_for_all_variants_and_says_where_that_is_not_enough(
-    planned: Planned, capsys: pytest.CaptureFixture[str], best: dict[str, float], tried: list[float], rates: Any
+    planned: Planned,
+    capsys: pytest.CaptureFixture[str],
+    best: dict[str, float],
+    tried: list[float],
+    rates: Any,
 ) -> None:
-    plan = planned(models={"variants": ["LA", "DR"]}, training=TRAINING, evaluation={"introspect": False})
+    plan = planned(
+        models={"variants": ["LA", "DR"]}, training=TRAINING, evaluation={"introspect": False}
+    )
     run(plan, JobsByHand(tuning=bowl(**best)))
     assert searched(plan) == {"LA": pytest.approx(tried), "DR": pytest.approx(tried)}
     assert chosen(plan) == {"LA": pytest.approx(rates[0]), "DR": pytest.approx(rates[1])}
     said = capsys.readouterr().err
     for model, rate in zip(("LA-2", "DR-2"), rates, strict=True):
-        (line,) = [line for line in said.splitlines() if line.startswith(f"{model}: learning rate {rate:g}; ")]
+        (line,) = [
+            line
+            for line in said.splitlines()
+            if line.startswith(f"{model}: learning rate {rate:g}; ")
+        ]
         assert ("at the edge" in line) == (rate in (tried[0], tried[-1]))
 
 
-def test_nothing_is_chosen_from_a_grid_that_has_grown_since_it_was_looked_at(planned: Planned) -> None:
+def test_nothing_is_chosen_from_a_grid_that_has_grown_since_it_was_looked_at(
+    planned: Planned,
+) -> None:
     plan = planned(training=TRAINING, **ONE)
     grid = plan.tuning_runs
     write_runs(plan)
@@ -169,16 +224,18 @@ def test_nothing_is_chosen_from_a_grid_that_has_grown_since_it_was_looked_at(pla
 
 
 @pytest.mark.slow
-def test_a_rate_at_which_a_training_failed_is_not_chosen_and_the_study_names_it(planned: Planned) -> None:
+def test_a_rate_at_which_a_training_failed_is_not_chosen_and_the_study_names_it(
+    planned: Planned,
+) -> None:
     plan = planned(training=TRAINING, **ONE)
     name = "tune LA-2 seed 901 rate 0.002"
     jobs = JobsByHand({name: Failed(f"{name}: the loss is not a number")}, tuning=bowl(LA=2.1e-3))
     with pytest.raises(Failed, match=r"tune LA-2 seed 901 rate 0\.002"):
         run(plan, jobs)
     assert chosen(plan) == {"LA": 4e-3}
-    assert query(plan.study.database, "from tuning where loss is null")[["learning_rate", "seed"]].values.tolist() == [
-        [0.002, 901]
-    ]
+    assert query(plan.study.database, "from tuning where loss is null")[
+        ["learning_rate", "seed"]
+    ].values.tolist() == [[0.002, 901]]
     assert plan.trained
     run(Plan(plan.study), again := JobsByHand())
     assert again.submitted == []
@@ -217,12 +274,15 @@ def test_a_decay_knows_its_end_so_the_study_is_not_extended(prepared: Planned) -
 
 
 def test_the_plan_counts_the_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Three rates and two seeds of 6,000 tokens are 36,000 for a model that is trained on 24,000."""
+    """Three rates and two seeds of 6,000 tokens are 36,000 for a model that is trained on
+    24,000."""
 
     def flops(**training: Any) -> float:
         file = study_file(tmp_path, training=training, **ONE)
         assert main(["plan", str(file), "--root", str(tmp_path / "run")]) == 0
-        (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("compute")]
+        (line,) = [
+            line for line in capsys.readouterr().out.splitlines() if line.startswith("compute")
+        ]
         return float(line.split()[1])
 
     assert flops(**TRAINING) / flops(seeds=[0]) == pytest.approx(60 / 24, rel=0.01)
@@ -231,7 +291,9 @@ def test_the_plan_counts_the_search(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.slow
 def test_a_study_tunes_from_its_data_to_its_report(tmp_path: Path) -> None:
     training = {"tokens": 6000, "checkpoints": 2, "tune": {**TUNE, "seeds": [900], "tokens": 2000}}
-    file = study_file(tmp_path, models={"variants": ["LA", "DR"]}, training=training, evaluation={"limit": 5})
+    file = study_file(
+        tmp_path, models={"variants": ["LA", "DR"]}, training=training, evaluation={"limit": 5}
+    )
     root = tmp_path / "run"
     assert main(["run", str(file), "--root", str(root), "--plain"]) == 0
     rows = query(root / "results.duckdb", "from tuning")

@@ -36,13 +36,28 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("warmup_steps", "warmup_stepz"), "training: unknown key 'warmup_stepz'; did you mean 'warmup_steps'?"),
-        (("documents: 1500", "documnets: 1500"), "unknown key 'documnets'; did you mean 'documents'"),
+        (
+            ("warmup_steps", "warmup_stepz"),
+            "training: unknown key 'warmup_stepz'; did you mean 'warmup_steps'?",
+        ),
+        (
+            ("documents: 1500", "documnets: 1500"),
+            "unknown key 'documnets'; did you mean 'documents'",
+        ),
         (("sources: [builtin]", "sources: [gsm8q]"), "gsm8k"),
         (("tokens: 24_000", "tokens: 0"), "training.tokens"),
-        (("name: tiny", "name: 'my study'"), "name: 'my study' must be letters, digits and (not first) . - _"),
-        (("depths: [2]", "depths: [2]\n  variants: [{name: a, module: my.py}]"), "'my.py' must be a class: <file>"),
-        (("depths: [2]", "depths: [2]\n  variants: [{name: a, transformers: a/b}]"), "'a/b' must be a model type"),
+        (
+            ("name: tiny", "name: 'my study'"),
+            "name: 'my study' must be letters, digits and (not first) . - _",
+        ),
+        (
+            ("depths: [2]", "depths: [2]\n  variants: [{name: a, module: my.py}]"),
+            "'my.py' must be a class: <file>",
+        ),
+        (
+            ("depths: [2]", "depths: [2]\n  variants: [{name: a, transformers: a/b}]"),
+            "'a/b' must be a model type",
+        ),
         (("loss_on: responses", "loss_on: all of it"), "training.loss_on"),
         (("name: tiny", "name: [tiny"), "not valid YAML"),
         (("name: tiny", f"name: {'[' * 5000}"), "not valid YAML"),
@@ -52,32 +67,77 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
         (("depths: [2]", "depths: [2]\n  variants: [LA, LA]"), "variant names must differ"),
         (("depths: [2]", "depths: [2, 2]"), "depths: these values must differ, got 2, 2"),
         (("seeds: [0, 1]", "seeds: [1, 1]"), "seeds: these values must differ, got 1, 1"),
-        (("seeds: [0, 1]", "seeds: [-1]"), "training.seeds.0: Input should be greater than or equal to 0"),
-        (("checkpoints: 4", "checkpoints: 0"), "0 checkpoints: give 1 to 10,000"),
-        (("checkpoints: 4", "checkpoints: 1000000000000"), "1000000000000 checkpoints: give 1 to 10,000"),
-        (("device: cpu", "device: tpu"), "training.device: "),
-        (("device: cpu", "device: cpu\n  averaging: .inf"), "training.averaging: Input should be a finite number"),
-        (("device: cpu", "device: cpu\n  averaging: 0"), "evaluation.weights is 'both', but training.averaging is 0"),
-        (("weights: both", "weights: mean"), "evaluation.weights: "),
-        (("device: cpu", "device: cpu\n  beta1: .nan"), "training.beta1: Input should be less than 1"),
-        (("device: cpu", "device: cpu\n  clip: -1"), "training.clip: Input should be greater than 0"),
-        (("device: cpu", "device: cpu\n  micro_batch_tokens: -1"), "micro_batch_tokens: Input should be greater"),
-        (("sources: [builtin]", "sources: [builtin]\n  validation: -1"), "data.validation"),
-        (("benchmarks: [builtin]", "benchmarks: [gsm8k, builtin, gsm8k]"), "names of benchmarks must differ"),
-        (("  dreamer:\n", "  dreamer:\n    depth: 4\n"), "models.dreamer: depth is said by models.depths"),
         (
-            ("  depths: [2]\n", "  variants: [{name: X, family: DR, overrides: {vocabulary_size: 8}}]\n"),
+            ("seeds: [0, 1]", "seeds: [-1]"),
+            "training.seeds.0: Input should be greater than or equal to 0",
+        ),
+        (("checkpoints: 4", "checkpoints: 0"), "0 checkpoints: give 1 to 10,000"),
+        (
+            ("checkpoints: 4", "checkpoints: 1000000000000"),
+            "1000000000000 checkpoints: give 1 to 10,000",
+        ),
+        (("device: cpu", "device: tpu"), "training.device: "),
+        (
+            ("device: cpu", "device: cpu\n  averaging: .inf"),
+            "training.averaging: Input should be a finite number",
+        ),
+        (
+            ("device: cpu", "device: cpu\n  averaging: 0"),
+            "evaluation.weights is 'both', but training.averaging is 0",
+        ),
+        (("weights: both", "weights: mean"), "evaluation.weights: "),
+        (
+            ("device: cpu", "device: cpu\n  beta1: .nan"),
+            "training.beta1: Input should be less than 1",
+        ),
+        (
+            ("device: cpu", "device: cpu\n  clip: -1"),
+            "training.clip: Input should be greater than 0",
+        ),
+        (
+            ("device: cpu", "device: cpu\n  micro_batch_tokens: -1"),
+            "micro_batch_tokens: Input should be greater",
+        ),
+        (("sources: [builtin]", "sources: [builtin]\n  validation: -1"), "data.validation"),
+        (
+            ("benchmarks: [builtin]", "benchmarks: [gsm8k, builtin, gsm8k]"),
+            "names of benchmarks must differ",
+        ),
+        (
+            ("  dreamer:\n", "  dreamer:\n    depth: 4\n"),
+            "models.dreamer: depth is said by models.depths",
+        ),
+        (
+            (
+                "  depths: [2]\n",
+                "  variants: [{name: X, family: DR, overrides: {vocabulary_size: 8}}]\n",
+            ),
             "models.variants.0: X: vocabulary_size is said by data.tokenizer; leave it out of overrides",
         ),
-        (("name: tiny", "name: tiny\nexpect: [{variant: DR, belw: 1}]"), "unknown key 'belw'; did you mean 'below'?"),
-        (("name: tiny", "name: tiny\nexpect: [{variant: LA, below: 1}]"), "expect: LA is compared with itself"),
-        (("name: tiny", "name: tiny\nexpect: [{variant: DR, below: 1, task: gsm8k}]"), "gsm8k is none of the benchm"),
         (
-            ("benchmarks: [builtin]", "benchmarks: [{name: validation, task: gsm8k, repository: a/b, metric: acc}]"),
+            ("name: tiny", "name: tiny\nexpect: [{variant: DR, belw: 1}]"),
+            "unknown key 'belw'; did you mean 'below'?",
+        ),
+        (
+            ("name: tiny", "name: tiny\nexpect: [{variant: LA, below: 1}]"),
+            "expect: LA is compared with itself",
+        ),
+        (
+            ("name: tiny", "name: tiny\nexpect: [{variant: DR, below: 1, task: gsm8k}]"),
+            "gsm8k is none of the benchm",
+        ),
+        (
+            (
+                "benchmarks: [builtin]",
+                "benchmarks: [{name: validation, task: gsm8k, repository: a/b, metric: acc}]",
+            ),
             "'validation' is the name of the documents held out of training",
         ),
         (
-            ("sources: [builtin]", "sources: [builtin, {name: world, repository: a/b, question: q, response: r}]"),
+            (
+                "sources: [builtin]",
+                "sources: [builtin, {name: world, repository: a/b, question: q, response: r}]",
+            ),
             "the name 'world' is given twice",
         ),
     ],
@@ -95,7 +155,10 @@ def test_numbers_are_numbers(tmp_path: Path, written: str) -> None:
 
 
 def test_without_an_average_raw_weights_are_evaluated() -> None:
-    assert tiny(Path(), training={"averaging": 0}, evaluation={"weights": "raw"}).evaluation.weights == "raw"
+    assert (
+        tiny(Path(), training={"averaging": 0}, evaluation={"weights": "raw"}).evaluation.weights
+        == "raw"
+    )
 
 
 def test_every_seed_goes_to_the_end_unless_a_race_is_asked_for(tmp_path: Path) -> None:
@@ -120,7 +183,11 @@ def test_identity_follows_what_decides_results(tmp_path: Path) -> None:
     assert study.study_id == load_study(TINY, root=tmp_path, mirror=tmp_path).study_id
     for change in ("remark: found beforehand", "tracking: wandb"):
         assert study.study_id == changed(tmp_path, "data:", f"{change}\ndata:").study_id
-    for change in (("24_000", "24_001"), ("weights: both", "weights: raw"), ("seeds:", "averaging: 9\n  seeds:")):
+    for change in (
+        ("24_000", "24_001"),
+        ("weights: both", "weights: raw"),
+        ("seeds:", "averaging: 9\n  seeds:"),
+    ):
         assert changed(tmp_path, *change).study_id != study.study_id
 
 
@@ -138,20 +205,28 @@ def test_what_a_study_writes_of_itself_is_the_same_study(training: dict, unset: 
 
 
 def test_a_mistake_in_seeds_until_is_told_at_its_place() -> None:
-    for until in ({"most": 8}, {"high_over_low": 1.5, "most": "many"}, {"high_over_low": 1.5, "most": 40}):
+    for until in (
+        {"most": 8},
+        {"high_over_low": 1.5, "most": "many"},
+        {"high_over_low": 1.5, "most": 40},
+    ):
         with pytest.raises(InputError, match=r"training\.seeds_until"):
             load_study(tiny_settings(training={"seeds_until": until}))
 
 
 @pytest.mark.parametrize("data", ["builtin", ["builtin"]])
-def test_data_that_are_no_mapping_are_one_line_with_a_mirror_too(tmp_path: Path, data: object) -> None:
+def test_data_that_are_no_mapping_are_one_line_with_a_mirror_too(
+    tmp_path: Path, data: object
+) -> None:
     with pytest.raises(InputError, match="data"):
         load_study({"name": "s", "data": data}, mirror=tmp_path)
 
 
 def test_checkpoints_by_number_or_by_list(tmp_path: Path) -> None:
     assert load_study(TINY).training.points == (6000, 12000, 18000, 24000)
-    assert changed(tmp_path, "checkpoints: 4", "checkpoints: [9000, 100, 99999]").training.points == (100, 9000, 24000)
+    assert changed(
+        tmp_path, "checkpoints: 4", "checkpoints: [9000, 100, 99999]"
+    ).training.points == (100, 9000, 24000)
 
 
 def test_a_study_file_is_a_file(tmp_path: Path) -> None:
@@ -184,8 +259,12 @@ def test_only_the_models_that_come_with_a_preset_are_trusted(tmp_path: Path) -> 
     assert not load_study(copy).trusted
 
 
-@pytest.mark.parametrize(("of_all", "own", "read"), [(None, None, None), (None, 5, 5), (9, 5, 5), (3, 5, 3)])
-def test_the_fewer_rows_of_two_limits_are_read(of_all: int | None, own: int | None, read: int | None) -> None:
+@pytest.mark.parametrize(
+    ("of_all", "own", "read"), [(None, None, None), (None, 5, 5), (9, 5, 5), (3, 5, 3)]
+)
+def test_the_fewer_rows_of_two_limits_are_read(
+    of_all: int | None, own: int | None, read: int | None
+) -> None:
     source = {"name": "mine", "files": "a.csv", "text": "t", "limit": own}
     data = tiny(Path(), data={"limit": of_all, "sources": [source]}).data
     assert data.limit_of(resolve_source(source)) == read

@@ -1,4 +1,5 @@
-"""Architectures as users write them, each with something that not all have. A file that models are loaded from."""
+"""Architectures as users write them, each with something that not all have. A file that models are
+loaded from."""
 
 import functools
 
@@ -8,9 +9,12 @@ from torch import nn
 
 
 class Mean(nn.Module):
-    """Predict from the mean of the tokens so far, with what modules may have: dropout, tied weights, a mask."""
+    """Predict from the mean of the tokens so far, with what modules may have: dropout, tied
+    weights, a mask."""
 
-    def __init__(self, vocabulary_size, sequence_length, hidden_size=16, dropout=0.1, dtype="float32"):
+    def __init__(
+        self, vocabulary_size, sequence_length, hidden_size=16, dropout=0.1, dtype="float32"
+    ):
         super().__init__()
         self.tokens = nn.Embedding(vocabulary_size, hidden_size)
         self.dropout = nn.Dropout(dropout)
@@ -27,7 +31,8 @@ class Mean(nn.Module):
 
 
 class Rare(Mean):
-    """Send some rows through weights of their own: a batch without such a row leaves these without gradients."""
+    """Send some rows through weights of their own: a batch without such a row leaves these without
+    gradients."""
 
     def __init__(self, vocabulary_size, sequence_length):
         super().__init__(vocabulary_size, sequence_length, dropout=0.0)
@@ -35,11 +40,16 @@ class Rare(Mean):
 
     def forward(self, tokens):
         logits = super().forward(tokens)
-        return torch.where(tokens[:, :1, None] < 4, self.rare(logits), logits) if (tokens[:, 0] < 4).any() else logits
+        return (
+            torch.where(tokens[:, :1, None] < 4, self.rare(logits), logits)
+            if (tokens[:, 0] < 4).any()
+            else logits
+        )
 
 
 class Attention(nn.Module):
-    """Attend within a document, with positions, by torch's fused attention; a longest length of its own."""
+    """Attend within a document, with positions, by torch's fused attention; a longest length of its
+    own."""
 
     def __init__(self, vocabulary_size, sequence_length, hidden_size=16, longest=None):
         super().__init__()
@@ -49,12 +59,21 @@ class Attention(nn.Module):
         self.head = nn.Linear(hidden_size, vocabulary_size)
 
     def forward(self, tokens, documents=None, positions=None):
-        mask = None if documents is None else (documents[:, :, None] == documents[:, None, :]).tril()[:, None]
+        mask = (
+            None
+            if documents is None
+            else (documents[:, :, None] == documents[:, None, :]).tril()[:, None]
+        )
         if positions is None:
             positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.tokens(tokens) + self.positions(positions)
         query, key, value = (part[:, None] for part in self.projections(x).chunk(3, -1))
-        x = x + F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=mask is None)[:, 0]
+        x = (
+            x
+            + F.scaled_dot_product_attention(
+                query, key, value, attn_mask=mask, is_causal=mask is None
+            )[:, 0]
+        )
         return self.head(x)
 
 
@@ -112,7 +131,8 @@ class Short(Mean):
 
 
 class Whole(nn.Module):
-    """Define every method of the contract: a running mean with a head of its own, a cache, a counter and its FLOPs."""
+    """Define every method of the contract: a running mean with a head of its own, a cache, a
+    counter and its FLOPs."""
 
     def __init__(self, vocabulary_size, sequence_length, hidden_size=16):
         super().__init__()

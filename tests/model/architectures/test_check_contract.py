@@ -1,4 +1,5 @@
-"""What breaks the contract of an architecture is refused before anything is trained; what keeps it is not."""
+"""What breaks the contract of an architecture is refused before anything is trained; what keeps it
+is not."""
 
 from __future__ import annotations
 

@@ -38,16 +38,28 @@ def test_a_mixture_counts_the_experts_that_are_active() -> None:
 
 
 def test_tied_weights_count_once_and_the_dtype_does_not_matter() -> None:
-    assert counted("Mean", {}).parameters == counted("Mean", {"dtype": "bfloat16"}).parameters == 16 * 32
+    assert (
+        counted("Mean", {}).parameters
+        == counted("Mean", {"dtype": "bfloat16"}).parameters
+        == 16 * 32
+    )
 
 
 def test_an_operation_that_nobody_can_count_is_named_and_stops_a_match() -> None:
     found = counted("Kernel", {})
     assert any("own.product" in remark for remark in found.remarks)
     target = Resources(10_000, 50_000.0, 0)
-    with pytest.raises(InputError, match=r"models\.variants: Kernel: cannot be matched: .*own\.product"):
+    with pytest.raises(
+        InputError, match=r"models\.variants: Kernel: cannot be matched: .*own\.product"
+    ):
         size(
-            Sizing("Kernel", described("Kernel", {"hidden_size": 16}), LENGTH, {"flops": "hidden_size"}, target),
+            Sizing(
+                "Kernel",
+                described("Kernel", {"hidden_size": 16}),
+                LENGTH,
+                {"flops": "hidden_size"},
+                target,
+            ),
             **TRUSTED,
         )
     assert counted("Declared", {}).flops_per_token == 100 * LENGTH
@@ -76,7 +88,13 @@ def test_sizes_are_searched_in_the_fields_that_are_named() -> None:
 
 
 def test_a_field_that_is_no_size_is_one_line() -> None:
-    sizing = Sizing("own", described("Mean", {"dtype": "float32"}), LENGTH, {"flops": "dtype"}, Resources(1, 1.0, 1))
+    sizing = Sizing(
+        "own",
+        described("Mean", {"dtype": "float32"}),
+        LENGTH,
+        {"flops": "dtype"},
+        Resources(1, 1.0, 1),
+    )
     with pytest.raises(InputError, match=r"config\.dtype is 'float32'"):
         size(sizing, **TRUSTED)
 
@@ -84,9 +102,16 @@ def test_a_field_that_is_no_size_is_one_line() -> None:
 @pytest.mark.slow
 def test_a_llama_of_transformers_counts_as_by_hand() -> None:
     pytest.importorskip("transformers")
-    sizes = {"hidden_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4}
+    sizes = {
+        "hidden_size": 96,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+    }
     values = {**sizes, "intermediate_size": 192}
-    config = ModuleConfig(module="transformers:llama", config=values, vocabulary_size=300, sequence_length=128)
+    config = ModuleConfig(
+        module="transformers:llama", config=values, vocabulary_size=300, sequence_length=128
+    )
     found = count(config, 128)
     products = 4 * (4 * 96 * 96 + 3 * 96 * 192 + 2 * 96 * 64.5) + 96 * 300
     assert found.flops_per_token == pytest.approx(2 * products, rel=1e-3)

@@ -17,7 +17,14 @@ from dreamer_study.model.checkpoints.checksums import (
     read_checkpoint,
     write_checksums,
 )
-from dreamer_study.model.checkpoints.models import State, load_model, load_tensors, newest_state, save_state, weights_in
+from dreamer_study.model.checkpoints.models import (
+    State,
+    load_model,
+    load_tensors,
+    newest_state,
+    save_state,
+    weights_in,
+)
 from dreamer_study.model.config import DreamerConfig
 from dreamer_study.model.dreamer import Dreamer
 from dreamer_study.pipeline.errors import InputError
@@ -55,13 +62,20 @@ def test_a_model_comes_back_to_the_bit(model, tmp_path):
 
 def averaged(model):
     """Another set of weights for the same model."""
-    return {name: 0.5 * tensor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+    return {
+        name: 0.5 * tensor
+        for name, tensor in model.state_dict().items()
+        if tensor.is_floating_point()
+    }
 
 
 def test_averaged_weights_are_loaded_unless_raw_ones_are_asked_for(model, tmp_path):
     save_model(tmp_path / "both", model, averaged=averaged(model))
     save_model(tmp_path / "one", model)
-    assert [weights_in(tmp_path / "both", wanted) for wanted in ("averaged", "raw")] == ["averaged", "raw"]
+    assert [weights_in(tmp_path / "both", wanted) for wanted in ("averaged", "raw")] == [
+        "averaged",
+        "raw",
+    ]
     assert weights_in(tmp_path / "one") == "raw"
     half, raw, only = (
         load_model(tmp_path / name, weights=weights)
@@ -83,12 +97,16 @@ def test_what_does_not_fit_is_named(model, tmp_path):
     save_model(tmp_path / "one", model)
     config = tmp_path / "one" / "config.json"
     rewrite(config, dataclasses.replace(model.config, experts=6).to_dict())
-    with pytest.raises(InputError, match=r"size mismatch for \S+: copying a param with shape torch\.Size\(\[5"):
+    with pytest.raises(
+        InputError, match=r"size mismatch for \S+: copying a param with shape torch\.Size\(\[5"
+    ):
         load_model(tmp_path / "one")
     rewrite(config, dataclasses.replace(model.config, depth_attention=False).to_dict())
     with pytest.raises(InputError, match=r"Unexpected key\(s\) in state_dict: .*depth\.gain"):
         load_model(tmp_path / "one")
-    save_model(tmp_path / "plain", Dreamer(dataclasses.replace(model.config, depth_attention=False)))
+    save_model(
+        tmp_path / "plain", Dreamer(dataclasses.replace(model.config, depth_attention=False))
+    )
     rewrite(tmp_path / "plain" / "config.json", model.config.to_dict())
     with pytest.raises(InputError, match=r"Missing key\(s\) in state_dict: .*depth\.gain"):
         load_model(tmp_path / "plain")
@@ -167,7 +185,10 @@ def test_a_damaged_state_is_bad_input_and_other_folders_are_none(tmp_path):
     names = {"000000004", "000000005", "notes", ".nfs0001", "000000009.backup"}
     assert {path.name for path in tmp_path.iterdir()} == names
     (tmp_path / "000000005" / "values.json").write_text("[]")
-    with pytest.raises(InputError, match=r"values\.json holds \[\], but it must be .*; remove .*5 to go on from 0+4"):
+    with pytest.raises(
+        InputError,
+        match=r"values\.json holds \[\], but it must be .*; remove .*5 to go on from 0+4",
+    ):
         newest_state(tmp_path)
     for step in (4, 5):
         shutil.rmtree(tmp_path / f"{step:09d}")
@@ -175,13 +196,19 @@ def test_a_damaged_state_is_bad_input_and_other_folders_are_none(tmp_path):
     assert newest_state(tmp_path).values == {"step": 3}
     values = tmp_path / "000000003" / "values.json"
     values.write_text("{")
-    with pytest.raises(InputError, match=r"values\.json: not valid JSON .*; remove the run to start over"):
+    with pytest.raises(
+        InputError, match=r"values\.json: not valid JSON .*; remove the run to start over"
+    ):
         newest_state(tmp_path)
     rewrite(values, {"step": 3})
-    with pytest.raises(InputError, match=r"values\.json: loss is missing; remove the run to start over"):
+    with pytest.raises(
+        InputError, match=r"values\.json: loss is missing; remove the run to start over"
+    ):
         newest_state(tmp_path, "step", "loss")
     values.unlink()
-    with pytest.raises(InputError, match=r"No such file.*values\.json'; remove the run to start over"):
+    with pytest.raises(
+        InputError, match=r"No such file.*values\.json'; remove the run to start over"
+    ):
         newest_state(tmp_path)
 
 
@@ -195,9 +222,14 @@ def test_a_full_disk_leaves_the_older_state(tmp_path):
 
 def test_narrow_numbers_become_the_models_own(model):
     state = model.state_dict()
-    narrow = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
+    narrow = {
+        name: tensor.half() if tensor.is_floating_point() else tensor
+        for name, tensor in state.items()
+    }
     load_tensors(model, narrow, Path("here"))
-    assert {name: tensor.dtype for name, tensor in model.state_dict().items()} == {n: t.dtype for n, t in state.items()}
+    assert {name: tensor.dtype for name, tensor in model.state_dict().items()} == {
+        n: t.dtype for n, t in state.items()
+    }
 
 
 @pytest.mark.parametrize(

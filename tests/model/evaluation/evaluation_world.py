@@ -1,4 +1,5 @@
-"""What the tests of evaluation share: a small tokenizer, small models, and the same questions answered one by one."""
+"""What the tests of evaluation share: a small tokenizer, small models, and the same questions
+answered one by one."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ SENTENCES = (
 
 def write_tokenizer(folder: Path) -> Tokenizer:
     """A tokenizer of the pipeline's."""
-    documents = write_documents(folder.with_name("documents"), table((text, "") for text in SENTENCES))
+    documents = write_documents(
+        folder.with_name("documents"), table((text, "") for text in SENTENCES)
+    )
     train_tokenizer(documents, folder, 320)
     return load_tokenizer(folder)
 
@@ -96,7 +99,9 @@ def plain_log_likelihood(
     whole = [*context, *continuation][-(model.config.sequence_length + 1) :]
     values = plain_logits(model, whole[:-1], depth)[-len(continuation) :].log_softmax(-1)
     wanted = torch.tensor(list(continuation))
-    return float(values.gather(-1, wanted[:, None]).sum()), bool((values.argmax(-1) == wanted).all())
+    return float(values.gather(-1, wanted[:, None]).sum()), bool(
+        (values.argmax(-1) == wanted).all()
+    )
 
 
 def plain_generation(
@@ -115,7 +120,9 @@ def plain_generation(
 def write_place(place: Path) -> Path:
     """A world, a tokenizer and two checkpoints."""
     write_world(place / "world", WorldSettings(documents=300, items=ITEMS))
-    write_world(place / "sheets", WorldSettings(documents=100, items=ITEMS, families=("recall", "tracking")))
+    write_world(
+        place / "sheets", WorldSettings(documents=100, items=ITEMS, families=("recall", "tracking"))
+    )
     write_tokenizer(place / "tokenizer")
     for seed in range(2):
         save_small_model(place / f"checkpoint-{seed}", seed, sequence_length=256)
@@ -128,7 +135,8 @@ def checkpoint(number: int, path: str | None = None, run_id: str = "run") -> dic
 
 
 def write_job(place: Path, output: str, **changes: Any) -> Path:
-    """A job over what lies in `place`; outputs are `<output>/<run_id>/<tokens>/<benchmark>`, unless named."""
+    """A job over what lies in `place`; outputs are `<output>/<run_id>/<tokens>/<benchmark>`, unless
+    named."""
     job = {
         "checkpoints": [checkpoint(0), checkpoint(1)],
         "tokenizer": "tokenizer",
@@ -137,8 +145,13 @@ def write_job(place: Path, output: str, **changes: Any) -> Path:
         "output": output,
         **changes,
     }
-    job |= {name: str(place / job[name]) for name in ("tokenizer", "output", "observe") if name in job}
-    benchmarks = [*(task["benchmark"] for task in job["tasks"]), *([INTROSPECTION] if "observe" in job else [])]
+    job |= {
+        name: str(place / job[name]) for name in ("tokenizer", "output", "observe") if name in job
+    }
+    benchmarks = [
+        *(task["benchmark"] for task in job["tasks"]),
+        *([INTROSPECTION] if "observe" in job else []),
+    ]
 
     def with_outputs(one: dict[str, Any]) -> dict[str, Any]:
         folder = Path(job["output"], one["run_id"], str(one.get("tokens")))
@@ -157,15 +170,25 @@ def prompts_of(*lengths: int, seed: int = 0) -> list[list[int]]:
 
 
 def plain_specifications(place: Path) -> list[dict[str, Any]]:
-    """Specifications of the world's tasks without their definitions for lm-eval: files of plain items alone."""
-    return [{**task, "yaml": None, "dataset_path": None} for task in world_specifications(place / "world")]
+    """Specifications of the world's tasks without their definitions for lm-eval: files of plain
+    items alone."""
+    return [
+        {**task, "yaml": None, "dataset_path": None}
+        for task in world_specifications(place / "world")
+    ]
 
 
 def evaluated(path: Path) -> list[Path]:
-    """Evaluate the job of a file; return a folder for each checkpoint, which holds one for each benchmark."""
+    """Evaluate the job of a file; return a folder for each checkpoint, which holds one for each
+    benchmark."""
     return list(dict.fromkeys(folder.parent for folder in evaluate(read_job(path))))
 
 
 def rows(folder: Path, name: str) -> list[dict[str, Any]]:
-    """Read a table from the folders of all benchmarks of a checkpoint, in the order of their names."""
-    return [row for file in sorted(folder.glob(f"*/{name}.parquet")) for row in pq.read_table(file).to_pylist()]
+    """Read a table from the folders of all benchmarks of a checkpoint, in the order of their
+    names."""
+    return [
+        row
+        for file in sorted(folder.glob(f"*/{name}.parquet"))
+        for row in pq.read_table(file).to_pylist()
+    ]

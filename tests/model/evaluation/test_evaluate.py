@@ -1,4 +1,5 @@
-"""The evaluation process: rows as the tables want them, with and without lm-eval, whole or not at all, each once."""
+"""The evaluation process: rows as the tables want them, with and without lm-eval, whole or not at
+all, each once."""
 
 from __future__ import annotations
 
@@ -23,7 +24,13 @@ from dreamer_study.model.evaluation.held_out import PlainTask, read_items
 from dreamer_study.model.evaluation.job import read_job
 from dreamer_study.model.evaluation.language_model import LanguageModel, load_language_model
 from dreamer_study.model.evaluation.lm_eval_tasks import HarnessTask
-from dreamer_study.model.evaluation.metrics import MetricValues, TaskScores, bits_per_unit, perplexity, tables
+from dreamer_study.model.evaluation.metrics import (
+    MetricValues,
+    TaskScores,
+    bits_per_unit,
+    perplexity,
+    tables,
+)
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.integrity import damage, read_manifest
 from dreamer_study.pipeline.worlds.tasks import world_specifications
@@ -61,14 +68,21 @@ def test_rows_are_those_of_the_tables(place: Path) -> None:
     assert folders == [place / "rows" / "run" / str(tokens) for tokens in (500, 1000)]
     for folder, tokens in zip(folders, (500, 1000), strict=True):
         assert pq.read_schema(folder / "world_short" / "evaluations.parquet").names == EVALUATIONS
-        assert pq.read_schema(folder / "world_short" / "items.parquet").names == [*KEYS, "item_id", "value"]
+        assert pq.read_schema(folder / "world_short" / "items.parquet").names == [
+            *KEYS,
+            "item_id",
+            "value",
+        ]
         evaluations, items = rows(folder, "evaluations"), rows(folder, "items")
         assert {(row["run_id"], row["tokens"]) for row in evaluations + items} == {("run", tokens)}
         assert {(row["task"], row["metric"], row["filter"]) for row in evaluations} == {
             ("world_short", "exact_match", "strip"),
             ("world_long", "exact_match", "strip"),
             ("world_choice", "acc", "none"),
-            *((f"world_{kind}", "gold_bits_per_byte", "none") for kind in ("short", "long", "choice")),
+            *(
+                (f"world_{kind}", "gold_bits_per_byte", "none")
+                for kind in ("short", "long", "choice")
+            ),
             *(("world_text", f"{unit}_perplexity", "none") for unit in ("word", "byte", "token")),
             ("world_text", "bits_per_byte", "none"),
         }
@@ -76,14 +90,20 @@ def test_rows_are_those_of_the_tables(place: Path) -> None:
             assert (row["items"], row["task_version"]) == (ITEMS, "1.0")
             chance = {"world_short": 0.1, "world_long": 0.1, "world_choice": 0.25}.get(row["task"])
             assert row["chance"] == (None if row["metric"] == "gold_bits_per_byte" else chance)
-            own = [i for i in items if all(i[key] == row[key] for key in ("task", "metric", "filter"))]
-            assert [item["item_id"] for item in own] == [f"{row['task']}/{number}" for number in range(ITEMS)]
+            own = [
+                i for i in items if all(i[key] == row[key] for key in ("task", "metric", "filter"))
+            ]
+            assert [item["item_id"] for item in own] == [
+                f"{row['task']}/{number}" for number in range(ITEMS)
+            ]
             if row["task"] != "world_text":
                 assert row["value"] == pytest.approx(sum(item["value"] for item in own) / ITEMS)
     assert not [*(place / "rows").rglob("*.partial"), *(place / "rows").rglob("*.lock")]
 
 
-def test_progress_counts_the_requests_of_the_checkpoint_in_hand(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_counts_the_requests_of_the_checkpoint_in_hand(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[tuple[int, int]] = []
 
     def write(_: Path, text: str, **options: bool) -> None:
@@ -94,7 +114,8 @@ def test_progress_counts_the_requests_of_the_checkpoint_in_hand(place: Path, mon
     monkeypatch.setattr("dreamer_study.model.evaluate.write_text_atomically", write)
     tasks = plain_specifications(place)
     evaluated(write_job(place, "told", tasks=tasks, depths=[2]))
-    asked = 2 * sum(len(found) for task in tasks for found in PlainTask(task).requests.values())  # at another depth too
+    # at another depth too
+    asked = 2 * sum(len(found) for task in tasks for found in PlainTask(task).requests.values())
     assert max(told) == (asked, asked)
     assert told[-1] == (0, 0)
     assert all(done <= total for done, total in told)
@@ -105,15 +126,21 @@ def test_lm_eval_and_plain_items_ask_and_score_alike(place: Path, world: str) ->
     for described in world_specifications(place / world):
         ours, plain = HarnessTask(described, cache=place), PlainTask(described)
         assert ours.requests == plain.requests
-        answers = {kind: [(-1.0 - n, n + 1) for n in range(len(asked))] for kind, asked in plain.requests.items()}
+        answers = {
+            kind: [(-1.0 - n, n + 1) for n in range(len(asked))]
+            for kind, asked in plain.requests.items()
+        }
         # White space around an answer is removed; every second answer is wrong.
         answers["generate_until"] = [
-            f" {item['target'] * (1 + n % 2)} \n" for n, item in enumerate(read_items(Path(described["plain"])))
+            f" {item['target'] * (1 + n % 2)} \n"
+            for n, item in enumerate(read_items(Path(described["plain"])))
         ]
         found = [tables("run", 5, [task.score(answers)]) for task in (ours, plain)]
         for name in ("evaluations", "items"):
             pd.testing.assert_frame_equal(*(one[name].to_pandas() for one in found))
-        values = {row["value"] for row in found[0]["items"].to_pylist() if row["metric"] == "exact_match"}
+        values = {
+            row["value"] for row in found[0]["items"].to_pylist() if row["metric"] == "exact_match"
+        }
         assert values in (set(), {0.0, 1.0})
 
 
@@ -128,31 +155,47 @@ def test_answers_are_kept_where_the_job_asks_for_them_and_are_what_was_scored(pl
     assert found[0] == found[1], "lm-eval and plain items agree"
     assert {row["task"] for row in found[0]} == {"world_short", "world_long", "world_choice"}
     names = ("exact_match", "acc")
-    scored = {row["item_id"]: row["value"] for row in rows(folders[1], "items") if row["metric"] in names}
+    scored = {
+        row["item_id"]: row["value"] for row in rows(folders[1], "items") if row["metric"] in names
+    }
     assert {row["item_id"]: float(row["text"] == row["gold"]) for row in found[0]} == scored
     assert sum(scored.values()) > 0
-    assert all(row["question"].startswith("Question: ") and row["run_id"] == "run" for row in found[0])
+    assert all(
+        row["question"].startswith("Question: ") and row["run_id"] == "run" for row in found[0]
+    )
     left_out = [{**task, "left_out": [f"{task['benchmark']}/0"]} for task in kinds[1]]
-    late = evaluated(write_job(place, "answers-late", tasks=left_out, checkpoints=[checkpoint(1) | {"answers": True}]))
-    assert rows(late[0], "answers") == [row for row in found[0] if not row["item_id"].endswith("/0")]
+    late = evaluated(
+        write_job(
+            place, "answers-late", tasks=left_out, checkpoints=[checkpoint(1) | {"answers": True}]
+        )
+    )
+    assert rows(late[0], "answers") == [
+        row for row in found[0] if not row["item_id"].endswith("/0")
+    ]
 
 
 def test_plain_scores(tmp_path: Path) -> None:
-    """Exact match after white space is removed; of choices the likeliest, by length where the metric says so; of the
-    gold answer, the bits per byte."""
+    """Exact match after white space is removed; of choices the likeliest, by length where the
+    metric says so; of the gold answer, the bits per byte."""
 
     def scores(lines: list[dict[str, Any]], metric: str, answers: dict[str, Any]) -> dict[str, Any]:
         path = tmp_path / "items.jsonl"
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        task = PlainTask({"benchmark": "b", "task": "t", "metric": metric, "filter": "none", "plain": str(path)})
+        task = PlainTask(
+            {"benchmark": "b", "task": "t", "metric": metric, "filter": "none", "plain": str(path)}
+        )
         return {measure.metric: measure.findings for measure in task.score(answers).measures}
 
     line = {"id": "a", "prompt": "?", "target": "7", "until": ["\n"]}
     lines = [line, line | {"id": "b", "target": "naïve"}, line | {"id": "c", "target": " "}]
-    answers = {"generate_until": [" 7 ", "7 8", "7"], "loglikelihood": [(-math.log(8), True), (-math.log(8), False)]}
+    answers = {
+        "generate_until": [" 7 ", "7 8", "7"],
+        "loglikelihood": [(-math.log(8), True), (-math.log(8), False)],
+    }
     assert scores(lines, "exact_match", answers) == {
         "exact_match": {"a": 1.0, "b": 0.0, "c": 0.0},
-        "gold_bits_per_byte": {"a": pytest.approx(3), "b": pytest.approx(3 / 6)},  # two bytes for ï; c has no answer
+        # two bytes for ï; c has no answer
+        "gold_bits_per_byte": {"a": pytest.approx(3), "b": pytest.approx(3 / 6)},
     }
     line = {"id": "a", "prompt": "?", "target": "seven", "choices": ["eight", "seven", "9"]}
     answers = {"loglikelihood": [(-9.0, False), (-4.0, False), (-3.0, False)]}
@@ -166,15 +209,26 @@ def test_plain_scores(tmp_path: Path) -> None:
     assert found["token_perplexity"] == {"a": (-3.0, 4)}
     asked = {"id": "b", "prompt": "?", "target": "three"}
     answers = {"loglikelihood": [(-2.0, False)], "loglikelihood_rolling": [(-3.0, 4)]}
-    assert scores([line, asked], "bits_per_byte", answers) == {"bits_per_byte": {"a": (-3.0, 7), "b": (-2.0, 5)}}
+    assert scores([line, asked], "bits_per_byte", answers) == {
+        "bits_per_byte": {"a": (-3.0, 7), "b": (-2.0, 5)}
+    }
 
 
 def test_bits_per_byte_are_those_of_a_plain_pass(place: Path, tmp_path: Path) -> None:
-    """Of gold answers, of texts after a prompt and of whole texts, each passed through the network alone."""
-    ann, ben = ("Question: Ann has 3 coins.\nAnswer:", "Ann has naïve coins."), ("", "Ben has 4 pens.")
+    """Of gold answers, of texts after a prompt and of whole texts, each passed through the network
+    alone."""
+    ann, ben = (
+        ("Question: Ann has 3 coins.\nAnswer:", "Ann has naïve coins."),
+        ("", "Ben has 4 pens."),
+    )
     lines = [{"id": prompt, "prompt": prompt, "target": target} for prompt, target in (ann, ben)]
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    texts = {"benchmark": "validation", "task": "validation", "metric": "bits_per_byte", "filter": "none"}
+    texts = {
+        "benchmark": "validation",
+        "task": "validation",
+        "metric": "bits_per_byte",
+        "filter": "none",
+    }
     tasks = [*plain_specifications(place)[:3], {**texts, "plain": str(tmp_path / "texts.jsonl")}]
     (folder, _) = evaluated(write_job(place, "plain-pass", tasks=tasks))
     model = load_language_model(place / "checkpoint-0", place / "tokenizer", "cpu")
@@ -185,7 +239,9 @@ def test_bits_per_byte_are_those_of_a_plain_pass(place: Path, tmp_path: Path) ->
         return -plain_log_likelihood(model.model, context, continuation)[0] / math.log(2)
 
     asked = [item for task in tasks[:3] for item in read_items(Path(task["plain"]))]
-    expected = {item["id"]: bits(item["prompt"], item["target"]) / len(item["target"]) for item in asked}
+    expected = {
+        item["id"]: bits(item["prompt"], item["target"]) / len(item["target"]) for item in asked
+    }
     items, evaluations = rows(folder, "items"), rows(folder, "evaluations")
     found = {row["item_id"]: row["value"] for row in items if row["metric"] == "gold_bits_per_byte"}
     assert found == pytest.approx(expected, rel=1e-4)
@@ -198,7 +254,9 @@ def test_bits_per_byte_are_those_of_a_plain_pass(place: Path, tmp_path: Path) ->
 
 
 def test_items_of_all_tasks_of_a_benchmark_are_one_pool() -> None:
-    first = TaskScores("math", "1.0", 0.0, [MetricValues("exact_match", "none", {"a/0": 1, "a/1": 0, "a/2": 0})])
+    first = TaskScores(
+        "math", "1.0", 0.0, [MetricValues("exact_match", "none", {"a/0": 1, "a/1": 0, "a/2": 0})]
+    )
     second = TaskScores("math", "2.0", 0.0, [MetricValues("exact_match", "none", {"b/0": True})])
     (row,) = tables("r", 5, [first, second])["evaluations"].to_pylist()
     assert (row["value"], row["items"], row["task_version"]) == (0.5, 4, "1.0, 2.0")
@@ -209,12 +267,15 @@ def test_items_of_all_tasks_of_a_benchmark_are_one_pool() -> None:
 
 def test_items_of_two_tasks_of_a_benchmark_must_not_have_one_id() -> None:
     one, other = (
-        TaskScores("math", None, 0.0, [MetricValues("acc", "none", {"1": value})], data_version=version)
+        TaskScores(
+            "math", None, 0.0, [MetricValues("acc", "none", {"1": value})], data_version=version
+        )
         for value, version in ((1, "a"), (0, "b"))
     )
     with pytest.raises(InputError, match=r"benchmark math: .*'1'"):
         tables("r", 5, [one, other])
-    (row,) = tables("r", 5, [one, one])["evaluations"].to_pylist()  # one file of items, named by two tasks
+    # one file of items, named by two tasks
+    (row,) = tables("r", 5, [one, one])["evaluations"].to_pylist()
     assert row["items"] == 1
 
 
@@ -256,17 +317,25 @@ def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
     assert evaluate(read_job(path)) == folders
     assert [folder.stat().st_ino for folder in folders[:3]] == before[:3]
     assert rows(folders[3].parent, "items") == kept
-    assert sorted(found.name for found in folders[3].parent.iterdir()) == ["world_long", "world_short"]
+    assert sorted(found.name for found in folders[3].parent.iterdir()) == [
+        "world_long",
+        "world_short",
+    ]
 
 
 def test_a_task_that_was_edited_is_read_again(place: Path) -> None:
     """Its file, the module of its functions, and its data."""
     seen, task = [], {"benchmark": "edited", "task": "shapes", "yaml": str(place / "task.yaml")}
     for word in ("one", "two"):
-        text = USERS_TASK.replace('"{{question}}"', "!function words.prompt").replace("{{answer}}", word)
+        text = USERS_TASK.replace('"{{question}}"', "!function words.prompt").replace(
+            "{{answer}}", word
+        )
         (place / "task.yaml").write_text(text)
         (place / "words.py").write_text(f"def prompt(item): return '{word} ' + item['question']")
-        asked = {**task, "dataset_path": str(write_data(place / "edited", "default", test=[{"question": word}]))}
+        asked = {
+            **task,
+            "dataset_path": str(write_data(place / "edited", "default", test=[{"question": word}])),
+        }
         one = {**checkpoint(0), "answers": True}
         path = write_job(place, f"edited-{word}", tasks=[asked], checkpoints=[one], trust_code=True)
         seen += [(row["question"], row["gold"]) for row in rows(evaluated(path)[0], "answers")]
@@ -276,29 +345,52 @@ def test_a_task_that_was_edited_is_read_again(place: Path) -> None:
 def test_a_job_makes_the_outputs_that_it_names(place: Path) -> None:
     output = {"folder": str(place / "kept" / "elsewhere"), "configuration": {"limit": 2}}
     one = {**checkpoint(0), "outputs": {"world_long": output}}
-    evaluated(write_job(place, "by-name", checkpoints=[one], tasks=plain_specifications(place), limit=2))
+    evaluated(
+        write_job(place, "by-name", checkpoints=[one], tasks=plain_specifications(place), limit=2)
+    )
     manifest = read_manifest(place / "kept" / "elsewhere")
     assert manifest["configuration"] == output["configuration"]
-    assert manifest["files"].keys() == {"evaluations.parquet", "evaluation_versions.parquet", "items.parquet"}
+    assert manifest["files"].keys() == {
+        "evaluations.parquet",
+        "evaluation_versions.parquet",
+        "items.parquet",
+    }
     assert damage(place / "kept" / "elsewhere") == {}
-    assert {(row["task"], row["items"]) for row in rows(place / "kept", "evaluations")} == {("world_long", 2)}
+    assert {(row["task"], row["items"]) for row in rows(place / "kept", "evaluations")} == {
+        ("world_long", 2)
+    }
     assert [path.name for path in (place / "by-name").iterdir()] == ["progress.json"]
 
 
 def test_items_of_a_late_benchmark_that_stand_in_the_data_are_left_out(place: Path) -> None:
-    """With lm-eval and without, from the items and from the value; nothing is said of a benchmark that is all there."""
-    ids, tasks = [f"world_choice/{number}" for number in range(ITEMS)], world_specifications(place / "world")
+    """With lm-eval and without, from the items and from the value; nothing is said of a benchmark
+    that is all there."""
+    ids, tasks = (
+        [f"world_choice/{number}" for number in range(ITEMS)],
+        world_specifications(place / "world"),
+    )
     for name, choices in (("late", tasks[2]), ("late-plain", plain_specifications(place)[2])):
         for number, left_out in enumerate((ids[1:4], ids)):
             asked = [{**choices, "left_out": left_out}, plain_specifications(place)[0]]
-            (folder,) = evaluated(write_job(place, f"{name}-{number}", tasks=asked, checkpoints=[checkpoint(0)]))
+            (folder,) = evaluated(
+                write_job(place, f"{name}-{number}", tasks=asked, checkpoints=[checkpoint(0)])
+            )
             items, found = rows(folder, "items"), rows(folder, "evaluations")
             kept = [row for row in items if (row["task"], row["metric"]) == ("world_choice", "acc")]
-            assert [row["item_id"] for row in kept] == [item for item in ids if item not in left_out]
-            values = {row["metric"]: (row["value"], row["items"]) for row in found if row["task"] == "world_choice"}
+            assert [row["item_id"] for row in kept] == [
+                item for item in ids if item not in left_out
+            ]
+            values = {
+                row["metric"]: (row["value"], row["items"])
+                for row in found
+                if row["task"] == "world_choice"
+            }
             assert values.keys() == ({"acc", "gold_bits_per_byte"} if kept else set())
             if kept:
-                assert values["acc"] == (pytest.approx(sum(row["value"] for row in kept) / len(kept)), len(kept))
+                assert values["acc"] == (
+                    pytest.approx(sum(row["value"] for row in kept) / len(kept)),
+                    len(kept),
+                )
             assert len([row for row in items if row["task"] == "world_short"]) == 2 * ITEMS
 
 
@@ -315,14 +407,17 @@ def test_what_models_attend_to_is_observed(place: Path) -> None:
         assert len(attention) == 1 + 2 + 3
         assert len(usage) == 3 * 5  # depths and experts
         for depth in (1, 2, 3):
-            assert sum(row["score"] for row in attention if row["query_depth"] == depth) == pytest.approx(1)
+            assert sum(
+                row["score"] for row in attention if row["query_depth"] == depth
+            ) == pytest.approx(1)
         # 80 rows with 48 or 50 real tokens each, every one choosing 2 experts at each depth.
         assert sum(row["selections"] for row in usage) == 3 * 2 * 40 * (57 + 55)
     assert not rows(evaluated(write_job(place, "unobserved", tasks=tasks))[0], "expert_usage")
 
 
 def test_other_depths(place: Path) -> None:
-    """A recurrent model is also run at other depths; the trained one is there to compare with. Layered ones are not."""
+    """A recurrent model is also run at other depths; the trained one is there to compare with.
+    Layered ones are not."""
     save_small_model(place / "layered", recurrent=False, depth_attention=False, sequence_length=256)
     checkpoints = [checkpoint(1), checkpoint(1, "layered", run_id="layered")]
     tasks = plain_specifications(place)
@@ -346,13 +441,16 @@ def test_other_depths(place: Path) -> None:
         for item in items:
             prompt = model.tokenizer.encode(item["prompt"])
             options = [model.tokenizer.encode(f" {choice}") for choice in item["choices"]]
-            likely = [plain_log_likelihood(model.model, prompt, option, depth)[0] for option in options]
+            likely = [
+                plain_log_likelihood(model.model, prompt, option, depth)[0] for option in options
+            ]
             right += item["choices"][likely.index(max(likely))] == item["target"]
         assert values[depth] == pytest.approx(right / len(items))
 
 
 def test_averaged_weights_are_evaluated_and_raw_ones_beside_them(place: Path) -> None:
-    """Rows of the averaged weights are those of a model that has nothing else, and so are the raw ones."""
+    """Rows of the averaged weights are those of a model that has nothing else, and so are the raw
+    ones."""
     averaged, raw = (small_model(seed, sequence_length=256) for seed in (1, 0))
     save_model(place / "averaging", raw, {}, averaged.state_dict())
     found, tasks = {}, plain_specifications(place)
@@ -363,30 +461,56 @@ def test_averaged_weights_are_evaluated_and_raw_ones_beside_them(place: Path) ->
         ("raw-alone", "checkpoint-0", {"weights": "both"}),
         ("averaged-alone", "checkpoint-1", {}),
     ):
-        (folder,) = evaluated(write_job(place, name, tasks=tasks, checkpoints=[checkpoint(0, path)], **settings))
+        (folder,) = evaluated(
+            write_job(place, name, tasks=tasks, checkpoints=[checkpoint(0, path)], **settings)
+        )
         found[name] = {table.stem: rows(folder, table.stem) for table in folder.glob("*/*.parquet")}
     averages = {"both", "only-averaged"}
     for name, written in found.items():
-        assert {row["weights"] for row in written["evaluation_versions"]} == {"averaged" if name in averages else "raw"}
+        assert {row["weights"] for row in written["evaluation_versions"]} == {
+            "averaged" if name in averages else "raw"
+        }
     assert {name for name, written in found.items() if "raw_evaluations" in written} == {"both"}
-    for name, alone in (("both", "averaged-alone"), ("only-averaged", "averaged-alone"), ("only-raw", "raw-alone")):
+    for name, alone in (
+        ("both", "averaged-alone"),
+        ("only-averaged", "averaged-alone"),
+        ("only-raw", "raw-alone"),
+    ):
         assert found[name]["items"] == found[alone]["items"]
     beside = found["both"]["raw_evaluations"]
     assert list(beside[0]) == RAW_EVALUATIONS
-    assert beside == [{name: row[name] for name in RAW_EVALUATIONS} for row in found["only-raw"]["evaluations"]]
+    assert beside == [
+        {name: row[name] for name in RAW_EVALUATIONS} for row in found["only-raw"]["evaluations"]
+    ]
     own = [row for row in found["both"]["depth_evaluations"] if row["depth"] == 3]
-    assert [row["value"] for row in own] == [row["value"] for row in found["only-averaged"]["evaluations"]]
+    assert [row["value"] for row in own] == [
+        row["value"] for row in found["only-averaged"]["evaluations"]
+    ]
 
 
 def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None:
-    def versions(name: str, world: Path = place / "world", limit: int = 3, **changes: Any) -> list[dict[str, Any]]:
-        changes = {"tasks": world_specifications(world), "checkpoints": [checkpoint(0)], "limit": limit, **changes}
+    def versions(
+        name: str, world: Path = place / "world", limit: int = 3, **changes: Any
+    ) -> list[dict[str, Any]]:
+        changes = {
+            "tasks": world_specifications(world),
+            "checkpoints": [checkpoint(0)],
+            "limit": limit,
+            **changes,
+        }
         (folder,) = evaluated(write_job(place, name, **changes))
         return rows(folder, "evaluation_versions")
 
     found = versions("versions")
-    assert [row["task"] for row in found] == ["world_choice", "world_long", "world_short", "world_text"]
-    for row, plain in zip(found, versions("versions-plain", tasks=plain_specifications(place)), strict=True):
+    assert [row["task"] for row in found] == [
+        "world_choice",
+        "world_long",
+        "world_short",
+        "world_text",
+    ]
+    for row, plain in zip(
+        found, versions("versions-plain", tasks=plain_specifications(place)), strict=True
+    ):
         assert re.fullmatch(r"\S+ .*sources [0-9a-f]{12}", row["code_version"])
         assert row["harness_version"] == f"lm-eval {metadata.version('lm-eval')}"
         assert plain["harness_version"] == "plain items"
@@ -394,7 +518,10 @@ def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None
         assert re.fullmatch("[0-9a-f]{16}", row["data_version"])
     # The same items elsewhere have the same version, others another.
     shutil.copytree(place / "world", tmp_path / "world")
-    moved, fewer = versions("moved", tmp_path / "world"), versions("fewer", tmp_path / "world", limit=2)
+    moved, fewer = (
+        versions("moved", tmp_path / "world"),
+        versions("fewer", tmp_path / "world", limit=2),
+    )
     first, same, other = ([row["data_version"] for row in each] for each in (found, moved, fewer))
     assert first == same
     assert not {*first} & {*other}
@@ -405,7 +532,10 @@ def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None
     [
         ({"tokenizer": "nowhere"}, "tokenizer: no file .*nowhere"),
         ({"checkpoints": [checkpoint(0, "nowhere")]}, "no model in .*nowhere"),
-        ({"checkpoints": [checkpoint(0, "narrow")]}, r"narrow: the model knows 100 tokens, the tokenizer has \d+"),
+        (
+            {"checkpoints": [checkpoint(0, "narrow")]},
+            r"narrow: the model knows 100 tokens, the tokenizer has \d+",
+        ),
         ({"checkpoints": [{"run_id": "r", "path": "x"}]}, r"checkpoints\.0\.tokens is missing"),
         ({"checkpoints": [checkpoint(0, run_id="../r")]}, r"checkpoints\.0\.run_id is '\.\./r'"),
         ({"checkpoints": []}, r"checkpoints is \[\]"),
@@ -429,7 +559,8 @@ def test_bad_jobs_get_one_line(
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
-    """A function that gives the device a memory of so many tokens; the sizes of batches that are tried from then on."""
+    """A function that gives the device a memory of so many tokens; the sizes of batches that are
+    tried from then on."""
     sizes: list[int] = []
     enough = LanguageModel.generate
 
@@ -449,7 +580,8 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
 def test_memory_that_is_too_small_is_met_with_smaller_batches(
     place: Path, memory: Callable[[int], list[int]], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """For all checkpoints, also those of later jobs that ask the same; too small for a sequence is one line."""
+    """For all checkpoints, also those of later jobs that ask the same; too small for a sequence is
+    one line."""
     tasks, tried = plain_specifications(place)[:1], memory(5000)
     for name in ("requests", "more-requests"):
         evaluate(read_job(write_job(place, name, tasks=tasks)), keep=True)
@@ -462,7 +594,9 @@ def test_memory_that_is_too_small_is_met_with_smaller_batches(
     assert line.startswith(f"{path}: the device's free memory is too small")
 
 
-def test_texts_are_encoded_once_for_all_checkpoints_and_depths(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_are_encoded_once_for_all_checkpoints_and_depths(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     encoded: list[str] = []
     encode = tokenizers.Tokenizer.encode
 
@@ -473,5 +607,8 @@ def test_texts_are_encoded_once_for_all_checkpoints_and_depths(place: Path, monk
     monkeypatch.setattr(tokenizers.Tokenizer, "encode", counted)
     monkeypatch.setattr("dreamer_study.model.evaluate._kept", {})
     for name in ("encoded", "encoded-too"):
-        evaluate(read_job(write_job(place, name, tasks=plain_specifications(place), depths=[2])), keep=True)
+        evaluate(
+            read_job(write_job(place, name, tasks=plain_specifications(place), depths=[2])),
+            keep=True,
+        )
     assert len(encoded) == len(set(encoded)) > 0

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.model.evaluation.evaluation_world import evaluated, plain_specifications, rows, write_job, write_place
+from tests.model.evaluation.evaluation_world import (
+    evaluated,
+    plain_specifications,
+    rows,
+    write_job,
+    write_place,
+)
 from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
@@ -29,9 +35,13 @@ def start(path: Path) -> subprocess.Popen[str]:
 
 
 def write_long_job(place: Path, name: str) -> Path:
-    """Write a job of two checkpoints and many benchmarks to be killed between, each of them a little work."""
+    """Write a job of two checkpoints and many benchmarks to be killed between, each of them a
+    little work."""
     four = plain_specifications(place)
-    tasks = [{**four[number % 4], "benchmark": f"b{number}", "task": f"b{number}"} for number in range(MANY)]
+    tasks = [
+        {**four[number % 4], "benchmark": f"b{number}", "task": f"b{number}"}
+        for number in range(MANY)
+    ]
     return write_job(place, name, tasks=tasks)
 
 
@@ -42,8 +52,11 @@ def quiet(place: Path) -> list[Path]:
 
 
 def test_processes_share_a_job(place: Path) -> None:
-    """Every benchmark of every checkpoint is asked by one of them; each waits for what the other has in hand."""
-    checkpoints = [{"run_id": f"run-{i}", "tokens": i, "path": f"checkpoint-{i % 2}"} for i in range(6)]
+    """Every benchmark of every checkpoint is asked by one of them; each waits for what the other
+    has in hand."""
+    checkpoints = [
+        {"run_id": f"run-{i}", "tokens": i, "path": f"checkpoint-{i % 2}"} for i in range(6)
+    ]
     path = write_job(place, "shared", checkpoints=checkpoints, tasks=plain_specifications(place))
     processes = [start(path), start(path)]
     said = [process.communicate(timeout=PATIENCE_SECONDS) for process in processes]
@@ -59,7 +72,8 @@ def test_processes_share_a_job(place: Path) -> None:
 def test_a_kill_loses_the_benchmark_in_hand_and_nothing_else(
     place: Path, quiet: list[Path], number: signal.Signals
 ) -> None:
-    """What was done is not asked again, here or by another that waits, and the rows are those of a quiet run."""
+    """What was done is not asked again, here or by another that waits, and the rows are those of a
+    quiet run."""
     path = write_long_job(place, f"killed-{number.value}")
     run = path.with_suffix("") / "run"
     kept: dict[Path, int] = {}

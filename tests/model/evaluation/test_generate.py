@@ -11,7 +11,16 @@ from dreamer_study.model.evaluation.generate import generate
 from dreamer_study.model.evaluation.observe import observe
 from dreamer_study.pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import plain_generation, prompts_of, small_model
-from tests.model.tiny_network import DR, DR_DA, LA, VARIANTS, build, by_reference, random_documents, random_tokens
+from tests.model.tiny_network import (
+    DR,
+    DR_DA,
+    LA,
+    VARIANTS,
+    build,
+    by_reference,
+    random_documents,
+    random_tokens,
+)
 
 END = 0
 
@@ -30,7 +39,9 @@ def test_stop_sees_each_prompts_own_tokens_and_ends_only_its_row() -> None:
     free = generate(model, prompts, max_new_tokens=20, end_token=-1)
     lengths = iter(range(1, 6))
     wanted = {tuple(tokens[:length]) for tokens, length in zip(free, lengths, strict=True)}
-    written = generate(model, prompts, max_new_tokens=20, end_token=-1, stop=lambda tokens: tuple(tokens) in wanted)
+    written = generate(
+        model, prompts, max_new_tokens=20, end_token=-1, stop=lambda tokens: tuple(tokens) in wanted
+    )
     assert [len(tokens) for tokens in written] == [1, 2, 3, 4, 5]
     assert all(tokens == more[: len(tokens)] for tokens, more in zip(written, free, strict=True))
 
@@ -43,7 +54,10 @@ def test_never_past_the_sequence_length() -> None:
     assert written == [plain_generation(model, long[-22:], 10, -1)]
     # but never more than half the length: of a long answer the end is missing instead.
     written = generate(model, [long, short[:12]], max_new_tokens=100, end_token=-1)
-    assert written == [plain_generation(model, long[-16:], 16, -1), plain_generation(model, short[:12], 20, -1)]
+    assert written == [
+        plain_generation(model, long[-16:], 16, -1),
+        plain_generation(model, short[:12], 20, -1),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +72,9 @@ def test_never_past_the_sequence_length() -> None:
 )
 def test_bad_input(options: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        generate(small_model(), **{"prompts": [[1]], "max_new_tokens": 2, "end_token": END, **options})
+        generate(
+            small_model(), **{"prompts": [[1]], "max_new_tokens": 2, "end_token": END, **options}
+        )
 
 
 def test_writing_does_not_count_as_training() -> None:
@@ -72,7 +88,8 @@ pytestmark = pytest.mark.usefixtures("engine")
 
 @pytest.mark.parametrize("config", VARIANTS)
 def test_prefill_and_steps_equal_whole_forwards_for_rows_of_different_lengths(config):
-    """The engine native leaves the padding out where single tokens are wanted: what is read and cached is the same."""
+    """The engine native leaves the padding out where single tokens are wanted: what is read and
+    cached is the same."""
     model, tokens = build(config).eval(), random_tokens(3, 12)
     lengths, wanted = [5, 2, 7], [(0, 4), (2, 6), (2, 0), (1, 1), (0, 4)]
     padded = torch.zeros(3, 7, dtype=torch.long)
@@ -84,15 +101,23 @@ def test_prefill_and_steps_equal_whole_forwards_for_rows_of_different_lengths(co
         return model(tokens[row : row + 1, :length])[0]
 
     expected = torch.stack([whole(row, position + 1)[-1] for row, position in wanted])
-    torch.testing.assert_close(model.logits(model.read(padded, torch.tensor(lengths), places)), expected)
+    torch.testing.assert_close(
+        model.logits(model.read(padded, torch.tensor(lengths), places)), expected
+    )
     cache, other = (model.new_cache(3, 12) for _ in range(2))
-    torch.testing.assert_close(model.logits(other.extend(padded, torch.tensor(lengths), wanted=places)), expected)
+    torch.testing.assert_close(
+        model.logits(other.extend(padded, torch.tensor(lengths), wanted=places)), expected
+    )
     prefill = model.logits(cache.extend(padded, torch.tensor(lengths)))
     for row, length in enumerate(lengths):
         torch.testing.assert_close(prefill[row, :length], whole(row, length))
     for step in range(5):
-        new = torch.stack([tokens[row, length + step] for row, length in enumerate(lengths)])[:, None]
-        expected = torch.stack([whole(row, length + step + 1)[-1] for row, length in enumerate(lengths)])
+        new = torch.stack([tokens[row, length + step] for row, length in enumerate(lengths)])[
+            :, None
+        ]
+        expected = torch.stack(
+            [whole(row, length + step + 1)[-1] for row, length in enumerate(lengths)]
+        )
         torch.testing.assert_close(model.logits(cache.extend(new))[:, 0], expected)
         stepped = model.logits(other.extend(new, wanted=torch.tensor([2, 0])))
         torch.testing.assert_close(stepped, expected[[2, 0]])
@@ -130,8 +155,14 @@ BATCHES = [(tokens, random_documents()) for tokens in (random_tokens(), random_t
 def observed(model, batches=BATCHES):
     """Scores by query and key depth, and selections by depth and expert, both counted from 0."""
     found = observe(model, batches)
-    scores = {(q - 1, k - 1): score for q, k, score in zip(*found["depth_attention"].values(), strict=True)}
-    selections = {(depth - 1, expert): n for depth, expert, n in zip(*found["expert_usage"].values(), strict=True)}
+    scores = {
+        (q - 1, k - 1): score
+        for q, k, score in zip(*found["depth_attention"].values(), strict=True)
+    }
+    selections = {
+        (depth - 1, expert): n
+        for depth, expert, n in zip(*found["expert_usage"].values(), strict=True)
+    }
     return scores, selections
 
 
@@ -146,10 +177,14 @@ def test_maps_are_means_over_real_tokens():
     assert sums(scores, 3) == pytest.approx([1] * 3, rel=1e-5)
     assert list(selections) == [(depth, expert) for depth in range(3) for expert in range(5)]
     real, active = 2 * 20, 2
-    assert [sum(selections[depth, expert] for expert in range(5)) for depth in range(3)] == [real * active] * 3
+    assert [sum(selections[depth, expert] for expert in range(5)) for depth in range(3)] == [
+        real * active
+    ] * 3
     halves = [observed(model, [batch]) for batch in BATCHES]
     assert selections == {place: sum(half[place] for _, half in halves) for place in selections}
-    assert scores == pytest.approx({place: sum(half[place] for half, _ in halves) / 2 for place in scores}, rel=1e-5)
+    assert scores == pytest.approx(
+        {place: sum(half[place] for half, _ in halves) / 2 for place in scores}, rel=1e-5
+    )
 
 
 def test_observing_leaves_the_model_as_it_was():

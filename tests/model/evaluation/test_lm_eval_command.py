@@ -1,4 +1,5 @@
-"""A saved model in lm-eval's own command, `dreamer lm-eval --model dreamer`: the same numbers as in a study."""
+"""A saved model in lm-eval's own command, `dreamer lm-eval --model dreamer`: the same numbers as in
+a study."""
 
 from __future__ import annotations
 
@@ -101,7 +102,8 @@ def test_the_plain_command_gives_the_numbers_of_a_study(
     text_model = load_language_model(model, study / "tokenizer", "cpu", weights)
     text_model.depth = depth
     specifications = [
-        {"benchmark": path.stem, "task": path.stem, "dataset_path": str(place), "yaml": str(path)} for path in files
+        {"benchmark": path.stem, "task": path.stem, "dataset_path": str(place), "yaml": str(path)}
+        for path in files
     ]
     tasks = [HarnessTask(specification, cache=tmp_path) for specification in specifications]
     found = tables("run", 1000, score_tasks(text_model, tasks))["evaluations"].to_pylist()
@@ -118,7 +120,11 @@ def test_the_plain_command_gives_the_numbers_of_a_study(
 def test_all_arguments_are_lm_evals_own(tmp_path: Path) -> None:
     """Its help, too, and what looks like options of ours."""
     done = subprocess.run(
-        [*COMMAND, "--help", "--version"], capture_output=True, text=True, env=environment(tmp_path), check=True
+        [*COMMAND, "--help", "--version"],
+        capture_output=True,
+        text=True,
+        env=environment(tmp_path),
+        check=True,
     )
     assert done.stdout.startswith("usage: lm-eval")
 
@@ -132,7 +138,9 @@ def test_a_models_tokenizer_is_found(study: Path, tmp_path: Path) -> None:
         shutil.copytree(study / "tokenizer", store / "tokenizer" / key)
     tokens, run = store / "tokens" / "t", store / "training" / "r" / "seed0"
     tokens.mkdir(parents=True)
-    (tokens / "manifest.json").write_text(json.dumps({"inputs": ["decontaminate/d", "tokenizer/b"]}))
+    (tokens / "manifest.json").write_text(
+        json.dumps({"inputs": ["decontaminate/d", "tokenizer/b"]})
+    )
     shutil.copytree(model, run / "checkpoints" / "000000000001000")
     (run / "run.json").write_text(json.dumps({"data": "../../../tokens/t"}))
     assert find_tokenizer(run / "checkpoints" / "000000000001000") == store / "tokenizer" / "b"
@@ -148,7 +156,9 @@ def test_a_models_tokenizer_is_found(study: Path, tmp_path: Path) -> None:
         file.write_text(good)
     # A model given away lies beside its tokenizer, or in one folder with it.
     shutil.copytree(model, tmp_path / "given" / "model")
-    with pytest.raises(InputError, match=r"given/model: no tokenizer.json there or beside it; name its folder"):
+    with pytest.raises(
+        InputError, match=r"given/model: no tokenizer.json there or beside it; name its folder"
+    ):
         find_tokenizer(tmp_path / "given" / "model")
     shutil.copytree(study / "tokenizer", tmp_path / "given" / "model", dirs_exist_ok=True)
     assert find_tokenizer(tmp_path / "given" / "model") == tmp_path / "given" / "model"

@@ -1,4 +1,5 @@
-"""Prompts that are generated from and scored after: read once, and every result is that of two readings."""
+"""Prompts that are generated from and scored after: read once, and every result is that of two
+readings."""
 
 from __future__ import annotations
 
@@ -12,7 +13,12 @@ from dreamer_study.model.dreamer_cache import Cache
 from dreamer_study.model.evaluation.generate import generate
 from dreamer_study.model.evaluation.language_model import Generation, LanguageModel
 from dreamer_study.model.evaluation.log_likelihoods import Scoring
-from tests.model.evaluation.evaluation_world import plain_generation, plain_log_likelihood, prompts_of, small_model
+from tests.model.evaluation.evaluation_world import (
+    plain_generation,
+    plain_log_likelihood,
+    prompts_of,
+    small_model,
+)
 
 END = 0
 Pairs = Sequence[tuple[list[int], list[int]]]
@@ -21,23 +27,29 @@ Pairs = Sequence[tuple[list[int], list[int]]]
 def together(
     model: Dreamer, prompts: list[list[int]], pairs: Pairs, count: int, **options: int | None
 ) -> tuple[list[list[int]], list[tuple[float, bool]]]:
-    """Written tokens and scores of one reading; every request is counted once, as in two readings."""
+    """Written tokens and scores of one reading; every request is counted once, as in two
+    readings."""
     done: list[float] = []
     scoring = Scoring(model, pairs, finished=done.append, **options)
     settings = {"max_new_tokens": count, "end_token": END, **options}
-    written = generate(model, prompts, finished=done.append, after_prompts=scoring.after_prompts, **settings)
+    written = generate(
+        model, prompts, finished=done.append, after_prompts=scoring.after_prompts, **settings
+    )
     scores = scoring.finish()
     apart: list[float] = []
     assert written == generate(model, prompts, finished=apart.append, **settings)
     expected = Scoring(model, pairs, finished=apart.append, **options).finish()
-    assert [value for value, _ in scores] == pytest.approx([value for value, _ in expected], rel=1e-5, abs=1e-5)
+    assert [value for value, _ in scores] == pytest.approx(
+        [value for value, _ in expected], rel=1e-5, abs=1e-5
+    )
     assert [greedy for _, greedy in scores] == [greedy for _, greedy in expected]
     assert sum(done) == sum(apart)
     return written, scores
 
 
 class Read:
-    """Counts the tokens that networks read, and the largest number of rows taken out of a cache at once."""
+    """Counts the tokens that networks read, and the largest number of rows taken out of a cache at
+    once."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.tokens = self.rows = 0
@@ -55,7 +67,11 @@ class Read:
         monkeypatch.setattr(Cache, "take", taken)
 
 
-FAMILIES = {"LA": {"recurrent": False, "depth_attention": False}, "DR": {"depth_attention": False}, "DR+DA": {}}
+FAMILIES = {
+    "LA": {"recurrent": False, "depth_attention": False},
+    "DR": {"depth_attention": False},
+    "DR+DA": {},
+}
 FAMILIES |= {"sequential": {"mixture": "sequential"}, "window": {"depth_window": 2}}
 DEPTHS = [*((family, None) for family in FAMILIES), ("DR", 2), ("DR+DA", 1), ("DR+DA", 6)]
 
@@ -81,29 +97,51 @@ def test_a_shared_prompt_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = list(zip(prompts, prompts_of(1, 1, 4, 3), strict=True))
     read = Read(monkeypatch)
     scoring = Scoring(model, pairs)
-    generate(model, prompts, max_new_tokens=6, end_token=END, stop=lambda _: True, after_prompts=scoring.after_prompts)
-    assert read.tokens == 4 * 20 + 2 * 3  # the prompts, and two continuations but for their last tokens, padded
+    generate(
+        model,
+        prompts,
+        max_new_tokens=6,
+        end_token=END,
+        stop=lambda _: True,
+        after_prompts=scoring.after_prompts,
+    )
+    # the prompts, and two continuations but for their last tokens, padded
+    assert read.tokens == 4 * 20 + 2 * 3
     scoring.finish()
     assert read.tokens == 4 * 20 + 2 * 3
 
 
-def test_no_more_rows_branch_off_at_once_than_generation_itself_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_rows_branch_off_at_once_than_generation_itself_copies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model, prompts = small_model(), prompts_of(*[20] * 9)
     scoring = Scoring(model, list(zip(prompts, prompts_of(*range(2, 11)), strict=True)))
     read = Read(monkeypatch)
-    generate(model, prompts, max_new_tokens=10, end_token=END, stop=lambda _: True, after_prompts=scoring.after_prompts)
+    generate(
+        model,
+        prompts,
+        max_new_tokens=10,
+        end_token=END,
+        stop=lambda _: True,
+        after_prompts=scoring.after_prompts,
+    )
     assert read.rows == 4
 
 
-@pytest.mark.parametrize(("length", "count", "again"), [(5, 4, 0), (6, 4, 30 + 5), (30, 40, 0), (31, 40, 30 + 30)])
+@pytest.mark.parametrize(
+    ("length", "count", "again"), [(5, 4, 0), (6, 4, 30 + 5), (30, 40, 0), (31, 40, 30 + 30)]
+)
 def test_long_continuations_are_read_apart(
     monkeypatch: pytest.MonkeyPatch, length: int, count: int, again: int
 ) -> None:
-    """Where there is no room behind the prompt, which is that of the answer; and where longer than the prompt."""
+    """Where there is no room behind the prompt, which is that of the answer; and where longer than
+    the prompt."""
     model, (prompt, gold) = small_model(), prompts_of(30, length)
     together(model, [prompt], [(prompt, gold)], count)
     scoring = Scoring(model, [(prompt, gold)])
-    generate(model, [prompt], max_new_tokens=count, end_token=END, after_prompts=scoring.after_prompts)
+    generate(
+        model, [prompt], max_new_tokens=count, end_token=END, after_prompts=scoring.after_prompts
+    )
     read = Read(monkeypatch)
     scoring.finish()
     assert read.tokens == again
@@ -122,10 +160,16 @@ GOLDS = [" 7", "3 coins.", " 12 coins and 8 apples", " naïve ½", " 4 pens", " 
 
 
 def check_answers(model: LanguageModel, until: tuple[str, ...]) -> dict[str, list]:
-    """What the kinds of requests are answered together, as apart; `finished` counts every request once."""
+    """What the kinds of requests are answered together, as apart; `finished` counts every request
+    once."""
     requests = {
         "generate_until": [(prompt, Generation(until, 5 + len(prompt) % 2)) for prompt in PROMPTS],
-        "loglikelihood": [*zip(PROMPTS, GOLDS, strict=True), (PROMPTS[0], " B"), ("Ann", " A"), ("Ann", " B")],
+        "loglikelihood": [
+            *zip(PROMPTS, GOLDS, strict=True),
+            (PROMPTS[0], " B"),
+            ("Ann", " A"),
+            ("Ann", " B"),
+        ],
         "loglikelihood_rolling": ["Ann has 3 coins."],
     }
     done: list[float] = []
@@ -134,9 +178,13 @@ def check_answers(model: LanguageModel, until: tuple[str, ...]) -> dict[str, lis
     assert sum(done) == sum(map(len, requests.values()))
     assert found["generate_until"] == model.generate(requests["generate_until"])
     expected = model.log_likelihoods(requests["loglikelihood"])
-    assert [value for value, _ in found["loglikelihood"]] == pytest.approx([value for value, _ in expected], rel=1e-5)
+    assert [value for value, _ in found["loglikelihood"]] == pytest.approx(
+        [value for value, _ in expected], rel=1e-5
+    )
     assert [greedy for _, greedy in found["loglikelihood"]] == [greedy for _, greedy in expected]
-    assert found["loglikelihood_rolling"] == model.rolling_log_likelihoods(requests["loglikelihood_rolling"])
+    assert found["loglikelihood_rolling"] == model.rolling_log_likelihoods(
+        requests["loglikelihood_rolling"]
+    )
     return found
 
 
@@ -147,4 +195,8 @@ def test_answers_together_are_those_apart(text_model: LanguageModel, batch_token
     stops = tuple(text[1:2] for text in free[:2])
     cut = check_answers(model, stops)["generate_until"]
     assert any(len(text) < len(whole) for text, whole in zip(cut, free, strict=True))
-    assert model.answer({}) == {"generate_until": [], "loglikelihood": [], "loglikelihood_rolling": []}
+    assert model.answer({}) == {
+        "generate_until": [],
+        "loglikelihood": [],
+        "loglikelihood_rolling": [],
+    }

@@ -23,11 +23,19 @@ PROGRAM = "def prompt(item):\n    return 'by a program'\nopen('{}', 'w').close()
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    return write_data(tmp_path / "data", "default", test=[{"question": "Sides of a square?", "answer": "4"}])
+    return write_data(
+        tmp_path / "data", "default", test=[{"question": "Sides of a square?", "answer": "4"}]
+    )
 
 
 def specification(place: Path, file: Path | None, **more: Any) -> dict[str, Any]:
-    own = {"benchmark": "shapes", "task": "shapes", "metric": "exact_match", "filter": "none", "chance": 0}
+    own = {
+        "benchmark": "shapes",
+        "task": "shapes",
+        "metric": "exact_match",
+        "filter": "none",
+        "chance": 0,
+    }
     return {**own, "dataset_path": str(place), "yaml": file and str(file), "overrides": {}, **more}
 
 
@@ -38,7 +46,11 @@ def test_a_template_cannot_leave_its_item(tmp_path: Path, place: Path, field: st
     command = "{{ cycler.__init__.__globals__.os.popen('touch " + str(trace) + "').read() }}"
     for trusted in (False, True):  # trust in Python files opens no template
         with pytest.raises(InputError, match="__init__"):
-            HarnessTask(specification(place, file, overrides={field: command}), cache=tmp_path, trust_code=trusted)
+            HarnessTask(
+                specification(place, file, overrides={field: command}),
+                cache=tmp_path,
+                trust_code=trusted,
+            )
     assert not trace.exists()
 
 
@@ -46,7 +58,9 @@ def test_a_task_file_imports_no_program_without_trust(tmp_path: Path, place: Pat
     file, trace = tmp_path / "shapes.yaml", tmp_path / "trace"
     (tmp_path / "evil.py").write_text(PROGRAM.format(trace))
     file.write_text(USERS_TASK.replace('"{{question}}"', "!function evil.prompt"))
-    with pytest.raises(InputError, match=r"shapes\.yaml: !function in line 7 runs code; --trust-code"):
+    with pytest.raises(
+        InputError, match=r"shapes\.yaml: !function in line 7 runs code; --trust-code"
+    ):
         build_task(specification(place, file), tmp_path)
     assert not trace.exists()
     trusted = HarnessTask(specification(place, file), cache=tmp_path, trust_code=True)
@@ -57,21 +71,35 @@ def test_a_task_file_imports_no_program_without_trust(tmp_path: Path, place: Pat
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        ({"metric_list": [{"metric": "exact_match", "hf_evaluate": True}]}, "the key 'hf_evaluate' may run code"),
+        (
+            {"metric_list": [{"metric": "exact_match", "hf_evaluate": True}]},
+            "the key 'hf_evaluate' may run code",
+        ),
         ({"metric_list": [{"metric": "math_verify"}]}, "the metric 'math_verify' may run code"),
         ({"metric_list": "evil"}, "metric_list is no list of mappings"),
-        ({"filter_list": [{"filter": [{"function": "regex", "fallback": "1"}]}]}, "the key 'fallback' may run code"),
-        ({"filter_list": [{"filter": [{"function": "custom"}]}]}, "the filter 'custom' may run code"),
+        (
+            {"filter_list": [{"filter": [{"function": "regex", "fallback": "1"}]}]},
+            "the key 'fallback' may run code",
+        ),
+        (
+            {"filter_list": [{"filter": [{"function": "custom"}]}]},
+            "the filter 'custom' may run code",
+        ),
         ({"filter_list": [{"filter": [{"function": "map"}]}]}, "the filter 'map' may run code"),
         ({"output_type": "evil"}, "the output type 'evil' may run code"),
         ({"dataset_kwargs": {"storage_options": {}}}, "the key 'storage_options' may run code"),
         ({"custom_dataset": "evil"}, "the key 'custom_dataset' may run code"),
-        *(({"unsafe_code": value}, "the key 'unsafe_code' may run code") for value in (True, False, None, 0)),
+        *(
+            ({"unsafe_code": value}, "the key 'unsafe_code' may run code")
+            for value in (True, False, None, 0)
+        ),
         ({"use_prompt": False}, "the key 'use_prompt' may run code"),
         ({"doc_to_tex": "x"}, "did you mean 'doc_to_text'"),
     ],
 )
-def test_no_other_option_runs_code(tmp_path: Path, place: Path, overrides: dict[str, Any], words: str) -> None:
+def test_no_other_option_runs_code(
+    tmp_path: Path, place: Path, overrides: dict[str, Any], words: str
+) -> None:
     file, changed = tmp_path / "shapes.yaml", tmp_path / "changed.yaml"
     file.write_text(USERS_TASK)
     changed.write_text(yaml.safe_dump(yaml.safe_load(USERS_TASK) | overrides))
@@ -84,10 +112,13 @@ def test_the_lists_name_what_lm_eval_has() -> None:
     assert {*METRICS, *FILTERS} <= {*metric_registry.keys(), *filter_registry.keys()}
 
 
-SCORE = "prompt_robustness_math_algebra"  # evaluates answers: what follows would run in a task of the table that did
+# evaluates answers: what follows would run in a task of the table that did
+SCORE = "prompt_robustness_math_algebra"
 
 
-@pytest.mark.parametrize("task", [SCORE, "hendrycks_math_algebra", "minerva_math_algebra", "mathqa"])
+@pytest.mark.parametrize(
+    "task", [SCORE, "hendrycks_math_algebra", "minerva_math_algebra", "mathqa"]
+)
 def test_the_table_evaluates_no_answer(tmp_path: Path, task: str) -> None:
     trace = tmp_path / "trace"
     program = f"open('{trace}','w')"
@@ -100,13 +131,20 @@ def test_the_table_evaluates_no_answer(tmp_path: Path, task: str) -> None:
         with pytest.raises(InputError, match="!function in line"):
             build_task(given, tmp_path)
     built = build_task(given, tmp_path, trust_code=task == SCORE)
-    for answer in ("2", program, rf"$\boxed{{{program}}}$", f"The final answer is {program}. I hope it is correct."):
+    for answer in (
+        "2",
+        program,
+        rf"$\boxed{{{program}}}$",
+        f"The final answer is {program}. I hope it is correct.",
+    ):
         for item in built.eval_docs:
             built.process_results(item, [(-1.0, False)] * 2 if task == "mathqa" else [answer])
     assert trace.exists() == (task == SCORE)
 
 
-@pytest.mark.parametrize("text", ["a: !!python/x []", "[a]", "a: [", "include: none", "include: .", r'include: "\0"'])
+@pytest.mark.parametrize(
+    "text", ["a: !!python/x []", "[a]", "a: [", "include: none", "include: .", r'include: "\0"']
+)
 def test_a_file_that_is_no_task_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "task.yaml").write_text(text)
     with pytest.raises(InputError, match="here: ") as error:
@@ -129,9 +167,15 @@ def test_a_later_include_wins_over_an_earlier_one_and_the_file_over_both(tmp_pat
     (tmp_path / "two.yaml").write_text("{doc_to_text: two, doc_to_target: two}")
     task = tmp_path / "task.yaml"
     task.write_text("{include: [one.yaml, two.yaml], doc_to_text: own}")
-    assert read_task(task, "here").definition == {"doc_to_text": "own", "doc_to_target": "two", "description": "one"}
+    assert read_task(task, "here").definition == {
+        "doc_to_text": "own",
+        "doc_to_target": "two",
+        "description": "one",
+    }
     (tmp_path / "two.yaml").write_text("include: task.yaml")
-    with pytest.raises(InputError, match=r"here: .*task\.yaml cannot be read: it is included twice"):
+    with pytest.raises(
+        InputError, match=r"here: .*task\.yaml cannot be read: it is included twice"
+    ):
         read_task(task, "here")
 
 
@@ -158,7 +202,10 @@ def test_files_of_items(tmp_path: Path) -> None:
         ({"prompt": None}, "prompt is None"),
         ({"id": 3}, "id is 3"),
         ({"target": 1, "choices": ["6", "7"]}, "target is 1"),
-        ({"target": "B", "choices": ["6", "7"]}, "target is 'B', but it must be one of the choices"),
+        (
+            {"target": "B", "choices": ["6", "7"]},
+            "target is 'B', but it must be one of the choices",
+        ),
         ({"choices": [6, 7]}, "choices.0 is 6"),
         ({"choices": ["7", ""]}, "choices.1 is ''"),
         ({"until": 3}, "until.* is 3"),
@@ -176,11 +223,25 @@ def test_an_item_that_cannot_be_scored_is_named_by_file_and_line(
 
 
 def test_one_stop_string_may_stand_alone(tmp_path: Path) -> None:
-    lines = [{**ITEM, "id": str(number), "until": until} for number, until in enumerate(("Question:", ["\n", "."]))]
+    lines = [
+        {**ITEM, "id": str(number), "until": until}
+        for number, until in enumerate(("Question:", ["\n", "."]))
+    ]
     path = tmp_path / "items.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    task = PlainTask({"benchmark": "b", "task": "t", "metric": "exact_match", "filter": "none", "plain": str(path)})
-    assert [settings.until for _, settings in task.requests["generate_until"]] == [("Question:",), ("\n", ".")]
+    task = PlainTask(
+        {
+            "benchmark": "b",
+            "task": "t",
+            "metric": "exact_match",
+            "filter": "none",
+            "plain": str(path),
+        }
+    )
+    assert [settings.until for _, settings in task.requests["generate_until"]] == [
+        ("Question:",),
+        ("\n", "."),
+    ]
 
 
 def test_only_a_line_feed_ends_an_item(tmp_path: Path) -> None:

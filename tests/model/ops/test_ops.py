@@ -30,7 +30,12 @@ def claim(monkeypatch):
 @pytest.mark.parametrize(
     ("count", "wanted", "local", "chosen"),
     [
-        *((4, "auto", 0, "cuda:0"), (4, "cuda", 0, "cuda:0"), (4, "cuda", 3, "cuda:3"), (4, "cuda:2", 0, "cuda:2")),
+        *(
+            (4, "auto", 0, "cuda:0"),
+            (4, "cuda", 0, "cuda:0"),
+            (4, "cuda", 3, "cuda:3"),
+            (4, "cuda:2", 0, "cuda:2"),
+        ),
         *((4, "cpu", 3, "cpu"), (0, "auto", 0, "cpu"), (0, "auto", 5, "cpu")),
     ],
 )
@@ -86,7 +91,9 @@ NAMES = torch_kernels.__all__
 def test_engines_have_the_operations_of_the_seam(engine):
     for name in NAMES:
         expected = list(inspect.signature(getattr(ops, name)).parameters)
-        assert list(inspect.signature(getattr(engine, name)).parameters)[: len(expected)] == expected
+        assert (
+            list(inspect.signature(getattr(engine, name)).parameters)[: len(expected)] == expected
+        )
 
 
 @needs_compiler
@@ -120,7 +127,9 @@ def test_an_engine_may_be_forced(one_thread):
 
 def test_an_unknown_engine_is_refused():
     with (
-        pytest.raises(ValueError, match="engine is 'natve', but it must be one of reference, torch, native"),
+        pytest.raises(
+            ValueError, match="engine is 'natve', but it must be one of reference, torch, native"
+        ),
         ops.engine("natve"),
     ):
         pass

@@ -19,4 +19,7 @@ def signal_handlers():
 @pytest.fixture
 def exit_status(capfd):
     """A function that runs the command in this process: exit status and the lines on stderr."""
-    return lambda *arguments: (main([str(a) for a in arguments]), capfd.readouterr().err.splitlines())
+    return lambda *arguments: (
+        main([str(a) for a in arguments]),
+        capfd.readouterr().err.splitlines(),
+    )

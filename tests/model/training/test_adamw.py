@@ -19,7 +19,9 @@ def parameters():
     return {name: nn.Parameter(torch.randn(shape)) for name, shape in shapes.items()}
 
 
-RECIPE = TrainingConfig(tokens=1, batch_tokens=1, beta1=0.8, beta2=0.9, epsilon=1e-6, weight_decay=0.3, clip=0.5)
+RECIPE = TrainingConfig(
+    tokens=1, batch_tokens=1, beta1=0.8, beta2=0.9, epsilon=1e-6, weight_decay=0.3, clip=0.5
+)
 
 
 def ours_for(named):
@@ -76,7 +78,11 @@ def test_state_by_name_goes_on_to_the_bit():
 
 def rates(schedule: str, tokens: int = 800, warmup_steps: int = 2) -> list[float]:
     config = TrainingConfig(
-        tokens=tokens, batch_tokens=100, learning_rate=1.0, warmup_steps=warmup_steps, schedule=schedule
+        tokens=tokens,
+        batch_tokens=100,
+        learning_rate=1.0,
+        warmup_steps=warmup_steps,
+        schedule=schedule,
     )
     return [scheduled_rate(config, step, 100 * (step - 1)) for step in range(1, 9)]
 
@@ -100,7 +106,9 @@ def test_narrow_weights_have_an_average_in_float32():
         if step == 2001:
             trained["matrix"].fill_(1.0625)
         average.update(step)
-    torch.testing.assert_close(average.tensors["matrix"], torch.full((3,), 1.0625), rtol=1e-3, atol=0)
+    torch.testing.assert_close(
+        average.tensors["matrix"], torch.full((3,), 1.0625), rtol=1e-3, atol=0
+    )
 
 
 def test_the_window_is_a_share_of_the_steps():
@@ -121,7 +129,8 @@ def test_whole_numbers_have_no_average_and_power_0_keeps_none():
 
 
 def test_training_averages_what_every_step_has_left(tmp_path):
-    """Parameters and balance biases, after the biases have moved; shown on the weights of every single step."""
+    """Parameters and balance biases, after the biases have moved; shown on the weights of every
+    single step."""
     trainer = Trainer(read_run(write_run(tmp_path, averaging=3.0)))
     expected = {}
     for step in range(1, 8):
@@ -140,6 +149,8 @@ def test_training_averages_what_every_step_has_left(tmp_path):
 def test_without_averaging_nothing_is_kept(tmp_path):
     folder = write_run(tmp_path, averaging=0, tokens=200, checkpoints=[])
     train(folder)
-    assert not [name for name in newest_state(folder / "state").tensors if name.startswith("average.")]
+    assert not [
+        name for name in newest_state(folder / "state").tensors if name.startswith("average.")
+    ]
     (checkpoint,) = (folder / "checkpoints").iterdir()
     assert [path.name for path in checkpoint.glob("*.safetensors")] == ["model.safetensors"]

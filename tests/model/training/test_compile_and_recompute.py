@@ -16,7 +16,11 @@ from dreamer_study.model import ops
 from dreamer_study.model.dreamer import Dreamer
 from dreamer_study.model.ops.gpu import as_on_gpu
 from dreamer_study.model.training import compile_and_recompute
-from dreamer_study.model.training.compile_and_recompute import compile_parts, compiles, recompute_activations
+from dreamer_study.model.training.compile_and_recompute import (
+    compile_parts,
+    compiles,
+    recompute_activations,
+)
 from tests.model.tiny_network import (
     DR_DA,
     LA,
@@ -78,7 +82,8 @@ def test_a_gpu_compiles_unless_told_where_there_is_triton(wanted, triton, compil
 @pytest.mark.slow
 @pytest.mark.parametrize("config", VARIANTS)
 def test_compiled_once_for_all_depths_and_steps(config, as_gpu):
-    """Traced without a compiler behind it: nothing that changes with the depth may ask for a new graph."""
+    """Traced without a compiler behind it: nothing that changes with the depth may ask for a new
+    graph."""
     from torch._dynamo import config as dynamo
 
     torch._dynamo.reset()
@@ -98,12 +103,14 @@ def test_compiled_once_for_all_depths_and_steps(config, as_gpu):
 
 @pytest.fixture
 def rounding_to_even(monkeypatch):
-    """Sum rows as a GPU does: on a CPU the bag of embeddings rounds halves in bfloat16 away from zero, not to even."""
+    """Sum rows as a GPU does: on a CPU the bag of embeddings rounds halves in bfloat16 away from
+    zero, not to even."""
     monkeypatch.setattr(F, "embedding_bag", lambda places, rows, mode: rows[places].sum(dim=1))
 
 
 def all_gradients(model: Dreamer, seeds: int) -> Tensor:
-    """Gradients for several draws of weights, by the same compiled code: [seeds, all parameters] in float64.
+    """Gradients for several draws of weights, by the same compiled code: [seeds, all parameters] in
+    float64.
 
     Biases choose the experts, so that rounding does not.
     """
@@ -123,13 +130,18 @@ def all_gradients(model: Dreamer, seeds: int) -> Tensor:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("config", "checkpointing", "limit"), [(LA, False, 1e-5), (DR_DA, True, 0.005)], ids=["LA", "DR+DA recomputed"]
+    ("config", "checkpointing", "limit"),
+    [(LA, False, 1e-5), (DR_DA, True, 0.005)],
+    ids=["LA", "DR+DA recomputed"],
 )
-def test_the_compiler_computes_what_is_written(config, checkpointing, limit, as_gpu, rounding_to_even):
-    """By Inductor, in bfloat16, along the paths of a GPU, rounding between operations as these do one by one.
+def test_the_compiler_computes_what_is_written(
+    config, checkpointing, limit, as_gpu, rounding_to_even
+):
+    """By Inductor, in bfloat16, along the paths of a GPU, rounding between operations as these do
+    one by one.
 
-    With attention along the depth, gradients of the residual stream have three terms, which the compiler adds in
-    another order than autograd.
+    With attention along the depth, gradients of the residual stream have three terms, which the
+    compiler adds in another order than autograd.
     """
     torch._dynamo.reset()
     counters.clear()

@@ -32,7 +32,8 @@ class Shortage:
 
 
 def test_out_of_memory_halves_the_micro_batch_and_repeats_the_step(tmp_path):
-    """The failed attempt, one and a half micro-batches, leaves nothing behind: not a gradient, not a count."""
+    """The failed attempt, one and a half micro-batches, leaves nothing behind: not a gradient, not
+    a count."""
     usual, short = (
         Trainer(read_run(write_run(tmp_path, name=name, micro_batch_tokens=size)))
         for name, size in (("usual", 16), ("short", 32))
@@ -56,7 +57,10 @@ def test_out_of_memory_halves_the_micro_batch_and_repeats_the_step(tmp_path):
 def test_out_of_memory_a_second_time_says_what_to_change(tmp_path):
     trainer = Trainer(read_run(write_run(tmp_path)))
     Shortage(trainer)
-    with pytest.raises(TrainingFailed, match="out of memory on cpu with 32 tokens at a time; lower micro_batch_tokens"):
+    with pytest.raises(
+        TrainingFailed,
+        match="out of memory on cpu with 32 tokens at a time; lower micro_batch_tokens",
+    ):
         trainer.train_step()
 
 
@@ -102,7 +106,9 @@ def test_how_it_runs_may_change_while_it_runs(tmp_path):
     folder = write_run(tmp_path, tokens=600, checkpoints=[])
     train(folder, stop_at=200)
     values = json.loads((folder / "run.json").read_text())
-    values["training"].update(micro_batch_tokens=16, checkpointing=True, keep=3, save_every_seconds=0)
+    values["training"].update(
+        micro_batch_tokens=16, checkpointing=True, keep=3, save_every_seconds=0
+    )
     (folder / "run.json").write_text(json.dumps(values))
     assert train(folder) == "complete"
     steps = [int(path.name) for path in sorted((folder / "state").iterdir())]
@@ -110,11 +116,17 @@ def test_how_it_runs_may_change_while_it_runs(tmp_path):
     assert steps == list(range(steps[-1] - 2, steps[-1] + 1))
 
 
-def test_a_save_is_due_its_interval_after_the_last_and_later_where_that_took_long(tmp_path, monkeypatch):
+def test_a_save_is_due_its_interval_after_the_last_and_later_where_that_took_long(
+    tmp_path, monkeypatch
+):
     now, saved, step = [0.0], [], Trainer.train_step
     monkeypatch.setattr("dreamer_study.model.training.recorder.time.monotonic", lambda: now[0])
-    monkeypatch.setattr(Trainer, "train_step", lambda self: (now.__setitem__(0, now[0] + 10), step(self))[1])
-    monkeypatch.setattr(Trainer, "save", lambda *_: (saved.append(now[0]), now.__setitem__(0, now[0] + 2)))
+    monkeypatch.setattr(
+        Trainer, "train_step", lambda self: (now.__setitem__(0, now[0] + 10), step(self))[1]
+    )
+    monkeypatch.setattr(
+        Trainer, "save", lambda *_: (saved.append(now[0]), now.__setitem__(0, now[0] + 2))
+    )
     train(write_run(tmp_path, tokens=1500, checkpoints=[], save_every_seconds=30))
     assert saved[0] == 30
     assert all(later - earlier >= PAUSE * 2 for earlier, later in pairwise(saved[:-1]))
@@ -124,7 +136,9 @@ def test_a_save_is_due_its_interval_after_the_last_and_later_where_that_took_lon
 def test_no_state_is_copied_twice(tmp_path, monkeypatch, stop_at):
     """The final step is saved where a checkpoint is due, or else at the end of the call."""
     saved, save = [], Trainer.save
-    monkeypatch.setattr(Trainer, "save", lambda self, log_bytes: (saved.append(self.step), save(self, log_bytes)))
+    monkeypatch.setattr(
+        Trainer, "save", lambda self, log_bytes: (saved.append(self.step), save(self, log_bytes))
+    )
     folder = write_run(tmp_path, tokens=700, checkpoints=[300], save_every_seconds=1e9)
     train(folder, stop_at=stop_at)
     assert saved == sorted(set(saved))
@@ -137,7 +151,9 @@ def test_a_run_is_complete_only_when_its_last_checkpoint_is_there(tmp_path, monk
 
     def look(run, state):
         write_state(run, state)
-        states.append((json.loads((folder / "progress.json").read_text())["state"], state.values["tokens"]))
+        states.append(
+            (json.loads((folder / "progress.json").read_text())["state"], state.values["tokens"])
+        )
 
     monkeypatch.setattr(dreamer_study.model.training.trainer, "write_state", look)
     assert train(folder) == "complete"

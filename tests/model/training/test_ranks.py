@@ -1,4 +1,5 @@
-"""Several processes training one run: the same result as one, and a clean end when one of them dies."""
+"""Several processes training one run: the same result as one, and a clean end when one of them
+dies."""
 
 import fcntl
 import json
@@ -49,7 +50,9 @@ class Group:
         self.errors = folder.with_name(f"{folder.name}-errors.txt")
         self.errors.write_text("")
         self.processes = [
-            CONTEXT.Process(target=rank, args=([str(folder), *options], environment, str(self.errors)))
+            CONTEXT.Process(
+                target=rank, args=([str(folder), *options], environment, str(self.errors))
+            )
             for environment in rank_environments(count)
         ]
         for process in self.processes:
@@ -79,11 +82,15 @@ def assert_equal_but_for_rounding(folder, reference):
     for name in ("step", "tokens"):
         assert steps(folder)[name] == steps(reference)[name]
     for name in ("loss", "gradient_norm", "learning_rate"):
-        assert steps(folder)[name].to_pylist() == pytest.approx(steps(reference)[name].to_pylist(), rel=1e-3)
+        assert steps(folder)[name].to_pylist() == pytest.approx(
+            steps(reference)[name].to_pylist(), rel=1e-3
+        )
     one, other = (newest_state(place / "state") for place in (folder, reference))
     assert one.values["stream_hash"] == other.values["stream_hash"]
     assert one.values["origin"] == other.values["origin"]
-    checkpoints = [sorted(path.name for path in (run / "checkpoints").iterdir()) for run in (folder, reference)]
+    checkpoints = [
+        sorted(path.name for path in (run / "checkpoints").iterdir()) for run in (folder, reference)
+    ]
     assert checkpoints[0] == checkpoints[1]
     for name, tensor in one.tensors.items():
         if name.endswith("counts") or name.startswith("random"):
@@ -108,7 +115,9 @@ def test_ranks_do_together_what_one_process_does(tmp_path, model, count):
 @pytest.mark.slow
 def test_weights_that_only_one_rank_has_used_get_gradients_on_all(tmp_path):
     recipe = {"batch_tokens": 32, "micro_batch_tokens": 16}
-    alone, shared = (write_own_run(tmp_path / name, "Rare", {}, **recipe) for name in ("alone", "shared"))
+    alone, shared = (
+        write_own_run(tmp_path / name, "Rare", {}, **recipe) for name in ("alone", "shared")
+    )
     train(alone, trust_code=True)
     assert Group(shared, 2, "--trust-code").wait() == ([0, 0], [])
     assert_equal_but_for_rounding(shared, alone)
@@ -135,8 +144,15 @@ def test_ranks_wait_together_and_go_on_from_the_state_that_is_there_then(tmp_pat
 @pytest.mark.slow
 def test_killed_ranks_go_on_to_the_same_bits_and_in_another_number(tmp_path):
     """All ranks die at once, in the middle; as many go on exactly, one alone but for rounding."""
-    recipe = {"batch_tokens": 64, "tokens": 6000, "checkpoints": [1000, 5000], "learning_rate": 1e-3}
-    calm, killed, fewer = (write_run(tmp_path, name=name, **recipe) for name in ("calm", "killed", "fewer"))
+    recipe = {
+        "batch_tokens": 64,
+        "tokens": 6000,
+        "checkpoints": [1000, 5000],
+        "learning_rate": 1e-3,
+    }
+    calm, killed, fewer = (
+        write_run(tmp_path, name=name, **recipe) for name in ("calm", "killed", "fewer")
+    )
     assert Group(calm, 2).wait() == ([0, 0], [])
     for folder in (killed, fewer):
         group = Group(folder, 2)
@@ -225,19 +241,44 @@ def test_two_machines_train_a_run_by_torchrun(tmp_path):
     train(alone)
     with socket.create_server(("127.0.0.1", 0)) as server:
         place = f"127.0.0.1:{server.getsockname()[1]}"
-    options = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", place]
-    command = [sys.executable, "-m", "torch.distributed.run", *options, "-m", "dreamer_study.model.train", str(shared)]
+    options = [
+        "--nnodes",
+        "2",
+        "--nproc-per-node",
+        "1",
+        "--rdzv-backend",
+        "c10d",
+        "--rdzv-endpoint",
+        place,
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        *options,
+        "-m",
+        "dreamer_study.model.train",
+        str(shared),
+    ]
     machines = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [machine.communicate(timeout=PATIENCE_SECONDS)[1] for machine in machines]
     assert [machine.returncode for machine in machines] == [0, 0], said
     assert_equal_but_for_rounding(shared, alone)
-    assert steps(shared)["loss"].to_pylist() == pytest.approx(steps(alone)["loss"].to_pylist(), abs=1e-5)
+    assert steps(shared)["loss"].to_pylist() == pytest.approx(
+        steps(alone)["loss"].to_pylist(), abs=1e-5
+    )
     one, other = (newest_state(folder / "state") for folder in (shared, alone))
-    away = {n: (t - other.tensors[n]).abs().max().item() for n, t in one.tensors.items() if n.startswith("model.")}
+    away = {
+        n: (t - other.tensors[n]).abs().max().item()
+        for n, t in one.tensors.items()
+        if n.startswith("model.")
+    }
     assert max(away.values()) < 1e-4, away
 
 
 def test_an_incomplete_environment_is_bad_input(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main([str(write_run(tmp_path))]) == 2
-    assert capsys.readouterr().err == "WORLD_SIZE is 2, but RANK is not set: start it with torchrun\n"
+    assert (
+        capsys.readouterr().err == "WORLD_SIZE is 2, but RANK is not set: start it with torchrun\n"
+    )

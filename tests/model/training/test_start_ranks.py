@@ -10,8 +10,11 @@ from tests.waiting import until
 
 @pytest.mark.slow
 def test_a_process_is_no_rank_of_a_surrounding_job(tmp_path, monkeypatch):
-    """As where a study is started inside of a job of torchrun: no rank may wait for those of this job."""
-    (tmp_path / "tells.py").write_text("import os; os.write(1, (' '.join(os.environ) + '\\n').encode())")
+    """As where a study is started inside of a job of torchrun: no rank may wait for those of this
+    job."""
+    (tmp_path / "tells.py").write_text(
+        "import os; os.write(1, (' '.join(os.environ) + '\\n').encode())"
+    )
     for name in TORCHRUN:
         monkeypatch.setenv(name, "2")
     monkeypatch.setenv("MASTER_PORT", "1")
@@ -41,7 +44,9 @@ time.sleep(900)
 def test_the_rank_that_failed_first_says_how_a_group_ends(tmp_path, others, status):
     """The others are ended: those that listen at once, those that do not after a grace."""
     (tmp_path / "fails.py").write_text(FAILS)
-    child = Child("fails", *others, log=tmp_path / "log", environment={"PYTHONPATH": str(tmp_path)}, ranks=2)
+    child = Child(
+        "fails", *others, log=tmp_path / "log", environment={"PYTHONPATH": str(tmp_path)}, ranks=2
+    )
     assert child.wait() == status
     assert (tmp_path / "log").read_text() == ""
 
@@ -54,9 +59,14 @@ def test_where_ranks_meet_nobody_else_comes(tmp_path):
     try:
         until(lambda: (tmp_path / "log").read_text().count("up") == 2)
         open_to = [
-            one for one in psutil.Process(child._process.pid).net_connections("tcp") if one.status == psutil.CONN_LISTEN
+            one
+            for one in psutil.Process(child._process.pid).net_connections("tcp")
+            if one.status == psutil.CONN_LISTEN
         ]
-        stores = [TCPStore("127.0.0.1", one.laddr.port, is_master=False, wait_for_workers=False) for one in open_to]
+        stores = [
+            TCPStore("127.0.0.1", one.laddr.port, is_master=False, wait_for_workers=False)
+            for one in open_to
+        ]
         assert not [key for store in stores for key in store.list_keys() if "rendezvous" in key]
     finally:
         child.kill()

@@ -7,7 +7,12 @@ import torch
 
 from dreamer_study.model.train import train
 from dreamer_study.model.training.provenance import CODE_CHANGES, code_digest, source_digests
-from dreamer_study.model.training.step_log import best_rates, choose_seed, further_rates, read_record
+from dreamer_study.model.training.step_log import (
+    best_rates,
+    choose_seed,
+    further_rates,
+    read_record,
+)
 from dreamer_study.pipeline.errors import InputError
 from tests.model.packed_folder import write_run
 from tests.model.saved_files import rewrite, write_values
@@ -38,7 +43,8 @@ def test_one_step_is_enough(run):
 
 
 def test_what_came_after_the_race_decides_nothing(run):
-    """A run that was chosen by a race has gone on since, or another study has trained it further."""
+    """A run that was chosen by a race has gone on since, or another study has trained it
+    further."""
     first, second = [9.0] * 18 + [1.0] * 3, [9.0] * 18 + [2.0] * 3
     runs = {0: run("short", first), 1: run("long", second + [0.1] * 100)}
     assert choose_seed(runs, 205) == 0
@@ -48,7 +54,11 @@ def test_what_came_after_the_race_decides_nothing(run):
 
 def rows(variant: str, losses: dict[float, list[float | None]]) -> list[dict[str, object]]:
     known = {"variant": variant, "depth": 4}
-    return [{**known, "learning_rate": rate, "loss": loss} for rate, found in losses.items() for loss in found]
+    return [
+        {**known, "learning_rate": rate, "loss": loss}
+        for rate, found in losses.items()
+        for loss in found
+    ]
 
 
 def test_the_rate_of_the_lowest_mean_loss_is_chosen_and_a_grid_grows_at_an_edge_that_is_best():
@@ -56,7 +66,9 @@ def test_the_rate_of_the_lowest_mean_loss_is_chosen_and_a_grid_grows_at_an_edge_
     edge = rows("DR", {1: [3.0], 2: [2.0], 8: [1.0]})
     assert best_rates([*inside, *edge]) == {("LA", 4): 2, ("DR", 4): 8}
     assert best_rates(rows("LA", {1: [2.0], 2: [2.0]})) == {("LA", 4): 1}, "the lower one of equals"
-    assert best_rates(rows("LA", {1: [3.0, 3.0], 2: [1.0, None]})) == {("LA", 4): 1}, "a training failed at 2"
+    assert best_rates(rows("LA", {1: [3.0, 3.0], 2: [1.0, None]})) == {("LA", 4): 1}, (
+        "a training failed at 2"
+    )
     assert best_rates(rows("LA", {1: [None]})) == {}
     assert further_rates([1, 2, 8], inside) == []
     assert further_rates([1, 2, 8], [*inside, *edge]) == [32]
@@ -72,7 +84,8 @@ def read_code_changes(folder):
 
 
 def pretend_other_code(folder, name="model/dreamer.py"):
-    """Change a file's digest in the saved state, as if the run had been started by other code; that code's digest."""
+    """Change a file's digest in the saved state, as if the run had been started by other code; that
+    code's digest."""
     values = next((folder / "state").iterdir()) / "values.json"
     saved = json.loads(values.read_text())
     saved["origin"]["code"][name] = "0123456789abcdef"
@@ -86,8 +99,14 @@ def test_changed_code_is_refused_unless_accepted_and_then_recorded(tmp_path, exi
     before, tokens = pretend_other_code(folder), read_record(folder)[0]["tokens"]
     status, (line,) = exit_status(folder)
     assert status == 2
-    assert "cannot be continued: since it was started, model/dreamer.py changed; undo that, go on with --accept" in line
-    assert f"--accept-code-change (small was started with code {before}, this is {code_digest(CODE)})" in line
+    assert (
+        "cannot be continued: since it was started, model/dreamer.py changed; undo that, go on with --accept"
+        in line
+    )
+    assert (
+        f"--accept-code-change (small was started with code {before}, this is {code_digest(CODE)})"
+        in line
+    )
     assert read_code_changes(folder) == []
     status, (line,) = exit_status(folder, "--stop-at", "200", "--accept-code-change")
     assert status == 0
@@ -96,7 +115,12 @@ def test_changed_code_is_refused_unless_accepted_and_then_recorded(tmp_path, exi
     assert change.pop("time").endswith("+00:00")
     assert change.pop("step") > 0
     changed = ["model/dreamer.py changed"]
-    assert change == {"tokens": tokens, "before": before, "after": code_digest(CODE), "changed": changed}
+    assert change == {
+        "tokens": tokens,
+        "before": before,
+        "after": code_digest(CODE),
+        "changed": changed,
+    }
     assert train(folder) == "complete"  # the new code is the run's code now
     assert len(read_code_changes(folder)) == 1
 
@@ -120,6 +144,8 @@ def test_other_changes_cannot_be_accepted(tmp_path):
     description = json.loads((folder / "run.json").read_text())
     description["training"]["learning_rate"] = 0.02
     (folder / "run.json").write_text(json.dumps(description))
-    with pytest.raises(InputError, match=r"learning_rate was 0\.01 and is 0\.02; undo that, or remove the folder"):
+    with pytest.raises(
+        InputError, match=r"learning_rate was 0\.01 and is 0\.02; undo that, or remove the folder"
+    ):
         train(folder, accept_code_change=True)
     assert read_code_changes(folder) == []

@@ -10,13 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dreamer_study.model.training.ranks import Ranks
-from dreamer_study.model.training.stream import IGNORED, PADDING, START_HASH, TokenStream, data_digest, extend_hash
+from dreamer_study.model.training.stream import (
+    IGNORED,
+    PADDING,
+    START_HASH,
+    TokenStream,
+    data_digest,
+    extend_hash,
+)
 from dreamer_study.pipeline.errors import InputError
 from tests.model.packed_folder import write_packed
 
 
 def slow_rows(folder):
-    """Every row of a packed folder in order: tokens, positions, documents, response marks, one position at a time."""
+    """Every row of a packed folder in order: tokens, positions, documents, response marks, one
+    position at a time."""
     packed = json.loads((folder / "packed.json").read_text())
     length, rows = packed["sequence_length"], []
     for number, shard in enumerate(packed["shards"]):
@@ -28,8 +36,14 @@ def slow_rows(folder):
             for label, (start, answer, end) in enumerate(inside):
                 for place in range(start, end):
                     column = place - row * length
-                    positions[column], documents[column], response[column] = place - start, label, place >= answer
-            rows.append((flat[row * length : (row + 1) * length].tolist(), positions, documents, response))
+                    positions[column], documents[column], response[column] = (
+                        place - start,
+                        label,
+                        place >= answer,
+                    )
+            rows.append(
+                (flat[row * length : (row + 1) * length].tolist(), positions, documents, response)
+            )
     return rows
 
 
@@ -72,7 +86,9 @@ def packings(draw):
 
 @settings(max_examples=60)
 @given(packings(), st.sampled_from(LOSSES), st.booleans(), st.integers(1, 5), st.integers(0, 3))
-def test_batches_equal_the_slow_reading(tmp_path_factory, packing, loss_on, shuffle, batch_rows, step):
+def test_batches_equal_the_slow_reading(
+    tmp_path_factory, packing, loss_on, shuffle, batch_rows, step
+):
     length, shards = packing
     folder = tmp_path_factory.mktemp("packed")
     write_packed(folder, shards, length, shuffle_index=shuffle, **FEW)
@@ -82,7 +98,11 @@ def test_batches_equal_the_slow_reading(tmp_path_factory, packing, loss_on, shuf
         by_tokens.setdefault(tuple(row[0]), []).append(row)
     for place in range(batch_rows):
         candidates = by_tokens[tuple(batch.tokens[place].tolist())]
-        found = (batch.positions[place].tolist(), batch.documents[place].tolist(), batch.targets[place].tolist())
+        found = (
+            batch.positions[place].tolist(),
+            batch.documents[place].tolist(),
+            batch.targets[place].tolist(),
+        )
         assert found in [(row[1], row[2], slow_targets(row, loss_on)) for row in candidates]
     assert batch.real_tokens == int((batch.documents != PADDING).sum())
     assert batch.target_tokens == int((batch.targets != IGNORED).sum())
@@ -171,7 +191,9 @@ def test_bad_folders_say_what_to_do(folder, tmp_path):
         TokenStream(tmp_path / "nothing", 0, 1)
     tokens = folder / "tokens-00001.bin"
     tokens.write_bytes(tokens.read_bytes()[:-2])
-    with pytest.raises(InputError, match=r"tokens-00001\.bin has 78 bytes where packed\.json says 80"):
+    with pytest.raises(
+        InputError, match=r"tokens-00001\.bin has 78 bytes where packed\.json says 80"
+    ):
         [TokenStream(folder, 0, 7).batch(step) for step in range(3)]
     (folder / "packed.json").write_text("{")
     with pytest.raises(InputError, match=r"packed\.json is damaged"):

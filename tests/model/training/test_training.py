@@ -1,4 +1,5 @@
-"""Training from the outside: exact counts, and the same result however often a run is stopped, killed or continued."""
+"""Training from the outside: exact counts, and the same result however often a run is stopped,
+killed or continued."""
 
 import fcntl
 import json
@@ -13,13 +14,21 @@ from dreamer_study.model.train import main, train
 from dreamer_study.model.training.config import read_run
 from dreamer_study.model.training.provenance import source_digests
 from dreamer_study.model.training.step_log import read_record
-from dreamer_study.model.training.stream import IGNORED, PADDING, START_HASH, TokenStream, extend_hash
+from dreamer_study.model.training.stream import (
+    IGNORED,
+    PADDING,
+    START_HASH,
+    TokenStream,
+    extend_hash,
+)
 from dreamer_study.model.training.trainer import Trainer
 from dreamer_study.pipeline.errors import InputError
 from tests.full_disk import no_space
 from tests.model.packed_folder import write_packed, write_run
 
-WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="asks for a device that is there")
+WITHOUT_GPU = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="asks for a device that is there"
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +64,12 @@ def test_checkpoints_that_another_study_asks_for_meanwhile_are_written(fresh, mo
         return False
 
     train(folder, stopped=asked)
-    assert [int(path.name) // 100 for path in sorted((folder / "checkpoints").iterdir())] == [7, 15, 20, 25]
+    assert [int(path.name) // 100 for path in sorted((folder / "checkpoints").iterdir())] == [
+        7,
+        15,
+        20,
+        25,
+    ]
 
 
 def steps(folder):
@@ -75,11 +89,15 @@ def assert_same_run(folder, reference):
     for name in ("step", "tokens", "epoch", "stream_hash", "losses"):
         assert found.values[name] == wanted.values[name]
     assert steps(folder).equals(steps(reference))
-    names = [sorted(path.name for path in (run / "checkpoints").iterdir()) for run in (folder, reference)]
+    names = [
+        sorted(path.name for path in (run / "checkpoints").iterdir()) for run in (folder, reference)
+    ]
     assert names[0] == names[1]
     for name in names[0]:
         one, other = (run / "checkpoints" / name for run in (folder, reference))
-        assert (one / "averaged.safetensors").read_bytes() == (other / "averaged.safetensors").read_bytes()
+        assert (one / "averaged.safetensors").read_bytes() == (
+            other / "averaged.safetensors"
+        ).read_bytes()
         described = [json.loads((path / "checkpoint.json").read_text()) for path in (one, other)]
         for description in described:
             del description["seconds"]
@@ -116,11 +134,24 @@ def test_result_tables_and_progress(root):
     progress = json.loads((folder / "progress.json").read_text())
     assert (row["device"], row["mfu"]) == ("cpu", None)
     assert row["tokens_per_second"] == pytest.approx(row["tokens"] / row["seconds"])
-    assert table.column_names == ["run_id", "step", "tokens", "loss", "learning_rate", "gradient_norm"]
-    assert table["learning_rate"].to_pylist()[:11] == pytest.approx([0.001 * n for n in range(1, 11)] + [0.01])
+    assert table.column_names == [
+        "run_id",
+        "step",
+        "tokens",
+        "loss",
+        "learning_rate",
+        "gradient_norm",
+    ]
+    assert table["learning_rate"].to_pylist()[:11] == pytest.approx(
+        [0.001 * n for n in range(1, 11)] + [0.01]
+    )
     losses = table["loss"].to_pylist()
     assert np.mean(losses[-5:]) < losses[0]
-    assert [progress[name] for name in ("state", "tokens", "target")] == ["complete", row["tokens"], 2500]
+    assert [progress[name] for name in ("state", "tokens", "target")] == [
+        "complete",
+        row["tokens"],
+        2500,
+    ]
     assert [path.name for path in (folder / "state").iterdir()] == [f"{len(losses):09d}"]
 
 
@@ -139,7 +170,9 @@ def test_the_checkpoint_is_the_average_and_the_model_where_raw_weights_are_kept(
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, newest[f"model.{name}"])
     for name, tensor in load_model(checkpoint).state_dict().items():
-        assert torch.equal(tensor, newest[f"{'average' if tensor.is_floating_point() else 'model'}.{name}"])
+        assert torch.equal(
+            tensor, newest[f"{'average' if tensor.is_floating_point() else 'model'}.{name}"]
+        )
     assert any(router.bias.any() for router in model.routers().values())
     assert_same_run(folder, root / "run")
     kept = {path.name for path in (root / "run" / "checkpoints").glob("*/*.safetensors")}
@@ -149,7 +182,10 @@ def test_the_checkpoint_is_the_average_and_the_model_where_raw_weights_are_kept(
 @pytest.mark.slow
 @pytest.mark.parametrize(("tokens", "longer"), [(1250, 2500), (1500, 2250)])
 def test_a_run_that_is_extended_is_one_that_was_longer_from_the_start(fresh, tokens, longer):
-    folder, reference = fresh(tokens=tokens, checkpoints=[700]), fresh("long", tokens=longer, checkpoints=[700, tokens])
+    folder, reference = (
+        fresh(tokens=tokens, checkpoints=[700]),
+        fresh("long", tokens=longer, checkpoints=[700, tokens]),
+    )
     assert [train(folder), train(reference)] == ["complete"] * 2
     last = newest_state(folder / "state").values["tokens"]
     kept = {path: path.stat().st_mtime_ns for path in folder.glob("checkpoints/*/*")}
@@ -234,7 +270,9 @@ def test_checkpoints_without_a_state_are_not_taken_for_those_of_this_run(fresh, 
     shutil.rmtree(folder / "state")
     status, lines = exit_status(folder)
     assert status == 2
-    assert lines == [f"{folder} holds checkpoints, but no state to go on from; remove it to start over"]
+    assert lines == [
+        f"{folder} holds checkpoints, but no state to go on from; remove it to start over"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -302,12 +340,18 @@ def test_a_step_log_that_was_shortened_or_changed_is_refused(fresh):
                 read(folder)
 
 
-@pytest.mark.parametrize("changes", [{"micro_batch_tokens": 16}, {"micro_batch_tokens": 32}, {"checkpointing": True}])
+@pytest.mark.parametrize(
+    "changes", [{"micro_batch_tokens": 16}, {"micro_batch_tokens": 32}, {"checkpointing": True}]
+)
 def test_how_a_batch_is_computed_changes_nothing_but_rounding(fresh, changes):
-    plain, other = (Trainer(read_run(folder)) for folder in (fresh("plain"), fresh("other", **changes)))
+    plain, other = (
+        Trainer(read_run(folder)) for folder in (fresh("plain"), fresh("other", **changes))
+    )
     for _ in range(3):
         assert plain.train_step() == pytest.approx(other.train_step(), rel=1e-4)
-    for (name, one), two in zip(plain.model.named_parameters(), other.model.parameters(), strict=True):
+    for (name, one), two in zip(
+        plain.model.named_parameters(), other.model.parameters(), strict=True
+    ):
         torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-4, msg=name)
     for name, router in plain.model.routers().items():
         assert torch.equal(router.bias, other.model.routers()[name].bias), name
@@ -322,7 +366,9 @@ def test_loss_is_the_mean_over_target_tokens(fresh, loss_on):
         trainer.model.eval()
         logits = trainer.model(batch.tokens, positions=batch.positions, documents=batch.documents)
         trainer.model.train()
-    wanted = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORED)
+    wanted = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORED
+    )
     assert trainer.train_step()[0] == pytest.approx(wanted.item(), rel=1e-5)
 
 
@@ -334,7 +380,9 @@ def test_a_batch_without_targets_is_survived(tmp_path):
 
 
 def test_bfloat16_follows_float32(fresh):
-    narrow, wide = (Trainer(read_run(fresh(name, precision=name))) for name in ("bfloat16", "float32"))
+    narrow, wide = (
+        Trainer(read_run(fresh(name, precision=name))) for name in ("bfloat16", "float32")
+    )
     for _ in range(5):
         assert narrow.train_step()[0] == pytest.approx(wide.train_step()[0], rel=0.02)
     assert all(parameter.dtype == torch.float32 for parameter in narrow.model.parameters())
@@ -364,7 +412,10 @@ def test_a_checkpoint_before_the_first_step(fresh):
         ({"training": {"seed": 9}}, "seed is 3, but training.seed is 9"),
         ({"training": {"keep": 0}}, "run.json: training.keep is 0"),
         ({"training": {"keep": 2**63}}, f"run.json: training.keep is {2**63}"),
-        ({"training": {"learning_rat": 1.0}}, "learning_rat is no field; did you mean 'learning_rate'"),
+        (
+            {"training": {"learning_rat": 1.0}},
+            "learning_rat is no field; did you mean 'learning_rate'",
+        ),
         ({"training": {"clip": "much"}}, "clip is 'much'"),
         ({"training": {"beta1": 1.0}}, "beta1 is 1.0"),
         ({"training": {"averaging": float("nan")}}, "averaging is nan"),
@@ -373,7 +424,9 @@ def test_a_checkpoint_before_the_first_step(fresh):
         ({"training": {"precision": "half"}}, "'auto', 'bfloat16' or 'float32'"),
         ({"training": {"micro_batch_tokens": 48}}, "must divide batch_tokens"),
         ({"training": {"batch_tokens": 40}}, "must be a multiple of the packed sequence length 16"),
-        pytest.param({"training": {"device": "cuda"}}, "torch sees no CUDA device", marks=WITHOUT_GPU),
+        pytest.param(
+            {"training": {"device": "cuda"}}, "torch sees no CUDA device", marks=WITHOUT_GPU
+        ),
         ("[]", "must be an object"),
         ("{", "run.json"),
     ],
@@ -389,7 +442,10 @@ def test_bad_input_is_one_line_and_status_2(fresh, exit_status, changes, message
 
 def test_a_folder_without_a_run_and_a_stop_before_the_first_token(fresh, exit_status, tmp_path):
     assert exit_status(tmp_path) == (2, [f"no run in {tmp_path}: run.json is missing"])
-    assert exit_status(fresh(), "--stop-at", "0") == (2, ["--stop-at is 0, but it must be at least 1"])
+    assert exit_status(fresh(), "--stop-at", "0") == (
+        2,
+        ["--stop-at is 0, but it must be at least 1"],
+    )
 
 
 @pytest.mark.slow

@@ -14,7 +14,12 @@ from dreamer_study.pipeline.errors import InputError
 from tests.mirror import MIRROR, needs_mirror
 from tests.pipeline.documents import lines
 
-OPENSTAX = {"name": "openstax", "repository": "openstax/algebra", "split": "validation", "text": "text"}
+OPENSTAX = {
+    "name": "openstax",
+    "repository": "openstax/algebra",
+    "split": "validation",
+    "text": "text",
+}
 
 
 def items(entry, folder):
@@ -24,13 +29,22 @@ def items(entry, folder):
 @pytest.fixture
 def math(tmp_path):
     for subject in BENCHMARKS["math"].tasks:
-        row = {"problem": f"Find {subject}.", "level": "Level 1", "type": subject, "solution": "It is $\\boxed{2}$."}
+        row = {
+            "problem": f"Find {subject}.",
+            "level": "Level 1",
+            "type": subject,
+            "solution": "It is $\\boxed{2}$.",
+        }
         (tmp_path / subject).mkdir()
-        pq.write_table(pa.Table.from_pylist([row] * 2), tmp_path / subject / "test-00000-of-00001.parquet")
+        pq.write_table(
+            pa.Table.from_pylist([row] * 2), tmp_path / subject / "test-00000-of-00001.parquet"
+        )
     return tmp_path
 
 
-@pytest.mark.parametrize(("name", "prefix"), [("math", "hendrycks_math"), ("math_verify", "minerva_math")])
+@pytest.mark.parametrize(
+    ("name", "prefix"), [("math", "hendrycks_math"), ("math_verify", "minerva_math")]
+)
 def test_math_has_seven_leaves_under_two_names_and_boxed_answers(math, name, prefix):
     found = items(name, math)
     leaves = [f"{prefix}_algebra/0", f"{prefix}_algebra/1", f"{prefix}_counting_and_prob/0"]
@@ -54,7 +68,11 @@ def test_lm_eval_builds_all_leaves_of_math(math, name):
     ("name", "count", "item"),
     [
         ("gsm8k", 1319, ("gsm8k/3", "James decides to run", "540")),
-        ("mmlu_math", 1064, ("mmlu_abstract_algebra/3", "Statement 1 | A factor group", "False, False")),
+        (
+            "mmlu_math",
+            1064,
+            ("mmlu_abstract_algebra/3", "Statement 1 | A factor group", "False, False"),
+        ),
         ("mathqa", 1000, ("mathqa/3", "set a of 8 positive integers", "21")),
         (OPENSTAX, 138, ("openstax/3", "Gasoline costs have experienced", "")),
     ],
@@ -74,15 +92,22 @@ def test_items_of_further_splits_are_kept_out_of_training_where_they_are_there(t
     assert [item["id"] for item in items("mathqa", tmp_path)] == ["mathqa/0"]
     lines(tmp_path / "default" / "validation.jsonl", [row, row])
     found = items("mathqa", tmp_path)
-    assert [item["id"] for item in found] == ["mathqa/0", "mathqa/validation/0", "mathqa/validation/1"]
-    assert {(item["answer"], item["options"], item["solution"]) for item in found} == {("2", "1\n2", "1 + 1 = 2")}
+    assert [item["id"] for item in found] == [
+        "mathqa/0",
+        "mathqa/validation/0",
+        "mathqa/validation/1",
+    ]
+    assert {(item["answer"], item["options"], item["solution"]) for item in found} == {
+        ("2", "1\n2", "1 + 1 = 2")
+    }
 
 
 CARD = "---\nconfigs:\n- config_name: main\n  data_files: [{split: test, path: [b/*, a/*]}]\n---\n"
 
 
 @pytest.mark.parametrize(
-    ("files", "card"), [(["main/test-2.jsonl", "main/test-10.jsonl"], ""), (["a/1.csv", "b/0.csv"], CARD)]
+    ("files", "card"),
+    [(["main/test-2.jsonl", "main/test-10.jsonl"], ""), (["a/1.csv", "b/0.csv"], CARD)],
 )
 def test_lm_eval_gets_the_files_of_the_items_in_their_order(tmp_path, files, card):
     for number, name in enumerate(files):
@@ -97,7 +122,11 @@ def test_lm_eval_gets_the_files_of_the_items_in_their_order(tmp_path, files, car
     named = specification["overrides"]["dataset_kwargs"]["data_files"]["test"]
     assert named == [str(tmp_path / name) for name in files]
     asked = [doc["question"] for doc in build_task(specification, tmp_path / "cache").eval_docs]
-    assert asked == [item["question"] for item in items("gsm8k", tmp_path)] == ["q0 0", "q0 1", "q1 0", "q1 1"]
+    assert (
+        asked
+        == [item["question"] for item in items("gsm8k", tmp_path)]
+        == ["q0 0", "q0 1", "q1 0", "q1 1"]
+    )
 
 
 def test_a_users_task_by_name_and_by_file(tmp_path):
@@ -117,9 +146,18 @@ def test_a_users_task_by_name_and_by_file(tmp_path):
         "chance": 0,
         "answer": "target",
     }
-    expected = {"id": "mine/1", "benchmark": "mine", "question": "1+1?", "answer": "2", "options": "", "solution": ""}
+    expected = {
+        "id": "mine/1",
+        "benchmark": "mine",
+        "question": "1+1?",
+        "answer": "2",
+        "options": "",
+        "solution": "",
+    }
     assert items(entry, folder)[1] == expected
-    (specification,) = task_specifications(resolve_benchmark(entry), folder, tmp_path / "out", beside=tmp_path)
+    (specification,) = task_specifications(
+        resolve_benchmark(entry), folder, tmp_path / "out", beside=tmp_path
+    )
     assert specification["yaml"] == str(tmp_path / "tasks" / "mine.yaml")
     assert len(build_task(specification, tmp_path / "cache").eval_docs) == 2
     named = entry | {"yaml": None, "task": "gsm8k_cot_zeroshot", "question": "prompt"}
@@ -142,14 +180,19 @@ def test_a_task_file_lies_beside_the_study_and_not_among_data(tmp_path):
         "data/mine.yaml": "among the data",
     }
     for name, words in refused.items():
-        benchmark = resolve_benchmark({"name": "mine", "repository": "me/mine", "yaml": name, "metric": "acc"})
+        benchmark = resolve_benchmark(
+            {"name": "mine", "repository": "me/mine", "yaml": name, "metric": "acc"}
+        )
         with pytest.raises(InputError, match=words):
             task_file(benchmark, study, mirror)
 
 
 def test_a_sample_of_texts_is_fixed_written_once_and_the_same_for_items_and_task(tmp_path):
     for number in range(3):
-        rows = [{"instruction": f"i{n}", "output": f"text {number} {n}" if n else " "} for n in range(30)]
+        rows = [
+            {"instruction": f"i{n}", "output": f"text {number} {n}" if n else " "}
+            for n in range(30)
+        ]
         (tmp_path / f"Maths-College-{number}-Final.json").write_text(json.dumps(rows))
     benchmark = dataclasses.replace(BENCHMARKS["maths-college"], rows=4)
     found = benchmark_items(benchmark, tmp_path)
@@ -162,13 +205,17 @@ def test_a_sample_of_texts_is_fixed_written_once_and_the_same_for_items_and_task
     assert task_specifications(benchmark, tmp_path, tmp_path / "out") == [specification]
     assert sample.stat().st_mtime_ns == before
     sample.write_text(sample.read_text().replace("text 1", "text 7"))
-    with pytest.raises(InputError, match=r"jsonl is not as it was written; remove .*\.json, and the next run"):
+    with pytest.raises(
+        InputError, match=r"jsonl is not as it was written; remove .*\.json, and the next run"
+    ):
         task_specifications(benchmark, tmp_path, tmp_path / "out")
 
 
 def test_a_template_of_columns_can_be_the_text(tmp_path):
     lines(tmp_path / "default" / "test.jsonl", [{"title": "T", "body": "b"}])
-    benchmark = resolve_benchmark({"name": "n", "repository": "a/b", "text": "concat(title, ': ', body)"})
+    benchmark = resolve_benchmark(
+        {"name": "n", "repository": "a/b", "text": "concat(title, ': ', body)"}
+    )
     assert benchmark.metric == "word_perplexity"
     (specification,) = task_specifications(benchmark, tmp_path, tmp_path / "out")
     task = build_task(specification, tmp_path / "cache")
@@ -178,7 +225,9 @@ def test_a_template_of_columns_can_be_the_text(tmp_path):
 def test_a_benchmark_without_known_columns_asks_for_them(tmp_path):
     lines(tmp_path / "default" / "test.jsonl", [{"stem": "?"}])
     entry = {"name": "x", "repository": "a/b", "task": "t", "metric": "acc"}
-    with pytest.raises(InputError, match="its columns are stem; name the benchmark's question and answer"):
+    with pytest.raises(
+        InputError, match="its columns are stem; name the benchmark's question and answer"
+    ):
         items(entry, tmp_path)
     for damaged, fault in (('{"que', "fetch it again"), ("[\n", "row 1 is malformed")):
         (tmp_path / "default" / "test.jsonl").write_text('{"question": "a"}\n' + damaged)
@@ -205,7 +254,10 @@ MINE = {"name": "x", "repository": "a/b"}
         (MINE | {"text": "t[", "rows": 1}, "'t\\[' is no SQL expression"),
         ({"name": "gsm8k", "metric": None}, "metric must be given"),
         ({"name": "mmlu_math", "configuration": "anatomy"}, "name the task of 'anatomy'"),
-        (MINE | {"task": "t", "configurations": ["a", "b"], "metric": "acc"}, "each configuration needs a task of its"),
+        (
+            MINE | {"task": "t", "configurations": ["a", "b"], "metric": "acc"},
+            "each configuration needs a task of its",
+        ),
     ],
 )
 def test_a_bad_entry_is_refused_in_one_line(entry, message):
@@ -223,12 +275,17 @@ def test_an_entry_with_a_name_of_the_table_changes_only_what_it_says():
 
 def test_a_part_of_the_tables_benchmark_keeps_its_tasks_and_configurations():
     part = resolve_benchmark({"name": "math", "configurations": ["algebra", "geometry"]})
-    assert part.tasks == {"algebra": "hendrycks_math_algebra", "geometry": "hendrycks_math_geometry"}
+    assert part.tasks == {
+        "algebra": "hendrycks_math_algebra",
+        "geometry": "hendrycks_math_geometry",
+    }
     assert resolve_benchmark({"name": "gsm8k", "task": "gsm8k_cot"}).tasks == {"main": "gsm8k_cot"}
 
 
 def test_a_null_stands_for_the_default_of_a_field():
-    changed = resolve_benchmark({"name": "gsm8k", "revision": None, "filter": None, "repository": None, "task": None})
+    changed = resolve_benchmark(
+        {"name": "gsm8k", "revision": None, "filter": None, "repository": None, "task": None}
+    )
     assert changed == dataclasses.replace(BENCHMARKS["gsm8k"], revision=None, filter="none")
     text = {"name": "x", "repository": "a/b", "text": "t"}
     assert resolve_benchmark(text | {"metric": None, "rows": None}) == resolve_benchmark(text)

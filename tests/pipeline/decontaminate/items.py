@@ -11,7 +11,9 @@ PROSE = (
     "Weng earns 12 dollars in every hour that she spends with the children of her neighbours, so fifty minutes give "
     "her ten dollars, which she puts aside for the summer."
 )
-WORDS = [a + b + c for a in ("ba", "ke", "lo", "mi") for b in ("ra", "to", "nu") for c in ("s", "d", "x")]
+WORDS = [
+    a + b + c for a in ("ba", "ke", "lo", "mi") for b in ("ra", "to", "nu") for c in ("s", "d", "x")
+]
 PARTS = [
     CLIPS,
     SHORT,

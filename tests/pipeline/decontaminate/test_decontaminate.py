@@ -1,4 +1,5 @@
-"""Decontamination: which documents hold which benchmark items, in which grade, and which are left alone."""
+"""Decontamination: which documents hold which benchmark items, in which grade, and which are left
+alone."""
 
 import random
 import re
@@ -28,12 +29,19 @@ def grades(folder: Path) -> Counter[str]:
 
 
 def run(
-    folder: Path, rows: list[tuple[str, str]], items: pa.Table, chosen: DecontaminationSettings | None = None
+    folder: Path,
+    rows: list[tuple[str, str]],
+    items: pa.Table,
+    chosen: DecontaminationSettings | None = None,
 ) -> tuple[dict[int, tuple[str, str]], dict]:
     """Reason and cause by row of what was dropped, and the stage's results."""
     write(folder / "in", table(rows))
-    results = decontaminate(folder / "in", folder / "out", items, chosen or DecontaminationSettings())
-    dropped = {row["row"]: (row["reason"], row["because"]) for row in read(folder / "out", "dropped")}
+    results = decontaminate(
+        folder / "in", folder / "out", items, chosen or DecontaminationSettings()
+    )
+    dropped = {
+        row["row"]: (row["reason"], row["because"]) for row in read(folder / "out", "dropped")
+    }
     kept = {row["row"] for row in read(folder / "out")}
     assert kept | set(dropped) == set(range(len(rows)))
     assert not kept & set(dropped)
@@ -47,10 +55,18 @@ def run(
         (CLIPS.upper().replace(" ", "\n "), "72", "contaminated_exact"),
         (re.sub(r"(\d+)", r"$\1$", CLIPS).replace("?", ""), "72", "contaminated_exact"),
         (f"Solve this, please. {CLIPS} Think first.", "72", "contaminated_exact"),
-        ("Help me with homework.", f"Here it is: {CLIPS} And the answer is 72.", "contaminated_exact"),
+        (
+            "Help me with homework.",
+            f"Here it is: {CLIPS} And the answer is 72.",
+            "contaminated_exact",
+        ),
         ("", f"A chapter of a book. {CLIPS} The end.", "contaminated_exact"),
         (f"#### Problem 3: {CLIPS}", "72", "contaminated_exact"),
-        (CLIPS.replace("friends", "neighbours").replace("altogether", "in all"), "72", "contaminated_overlap"),
+        (
+            CLIPS.replace("friends", "neighbours").replace("altogether", "in all"),
+            "72",
+            "contaminated_overlap",
+        ),
         (CLIPS.replace("Natalia", "Maria").replace("clips", "pins"), "72", "contaminated_overlap"),
         ("What does she do?", f"She saves. {PROSE} That is all.", "contaminated_exact"),
         (CLIPS.replace("48", "36").replace("24", "12"), "48", None),
@@ -64,7 +80,9 @@ def run(
     ],
 )
 def test_one_document(tmp_path: Path, question: str, response: str, reason: str | None) -> None:
-    items = item_table([(CLIPS, "72"), (SHORT, "42"), ("What does Weng do with what she earns?", PROSE)])
+    items = item_table(
+        [(CLIPS, "72"), (SHORT, "42"), ("What does Weng do with what she earns?", PROSE)]
+    )
     dropped, _ = run(tmp_path, [("An innocent question?", "Yes."), (question, response)], items)
     assert {row: why for row, (why, _) in dropped.items()} == ({1: reason} if reason else {})
 
@@ -93,19 +111,31 @@ def test_the_best_of_several_items_is_the_cause(tmp_path: Path) -> None:
 
 def test_phrases_that_many_documents_share_do_not_count(tmp_path: Path) -> None:
     draw = random.Random(0)
-    names, things = ["Ann", "Ben", "Eva", "Tom", "Zoe"], ["coins", "cards", "pens", "cups", "books", "balls"]
+    names, things = (
+        ["Ann", "Ben", "Eva", "Tom", "Zoe"],
+        ["coins", "cards", "pens", "cups", "books", "balls"],
+    )
 
     def story() -> str:
         name, thing = draw.choice(names), draw.choice(things)
-        changes = " ".join(f"Then she {draw.choice(['finds', 'buys'])} {draw.randrange(90)} more." for _ in range(3))
-        return f"{name} has {draw.randrange(90)} {thing}. {changes} How many {thing} does {name} have?"
+        changes = " ".join(
+            f"Then she {draw.choice(['finds', 'buys'])} {draw.randrange(90)} more."
+            for _ in range(3)
+        )
+        return (
+            f"{name} has {draw.randrange(90)} {thing}. {changes} How many {thing} does {name} have?"
+        )
 
     stories = list(dict.fromkeys(story() for _ in range(4000)))
     items = stories[:50]
     rows = [(text, "Some.") for text in stories[50:]]
-    leaks = [text.swapcase().replace(" ", "  ") for text in items] + [f"Tell me: {text} Now." for text in items]
+    leaks = [text.swapcase().replace(" ", "  ") for text in items] + [
+        f"Tell me: {text} Now." for text in items
+    ]
     dropped, results = run(
-        tmp_path, [*rows, *((text, "Some.") for text in leaks)], item_table([(text, "") for text in items])
+        tmp_path,
+        [*rows, *((text, "Some.") for text in leaks)],
+        item_table([(text, "") for text in items]),
     )
     clean = [row for row in dropped if row < len(rows)]
     assert len(clean) <= 0.002 * len(rows)
@@ -120,11 +150,15 @@ def test_however_often_an_item_leaked_its_edited_copy_is_found(tmp_path: Path, c
     items = [CLIPS, f"{common} does Natalia have?"]
     edited = CLIPS.replace("friends", "neighbours").replace("sell altogether", "give away")
     rows = [(edited, "72")]
-    rows += [(f"{common} {draw.choice(WORDS)}, {' '.join(draw.choices(WORDS, k=20))}?", "Some.") for _ in range(50)]
+    rows += [
+        (f"{common} {draw.choice(WORDS)}, {' '.join(draw.choices(WORDS, k=20))}?", "Some.")
+        for _ in range(50)
+    ]
     rows += [(item, " ".join(draw.choices(WORDS, k=60))) for item in items for _ in range(copies)]
     dropped, results = run(tmp_path, rows, item_table([(item, "") for item in items]))
     assert dropped.pop(0) == ("contaminated_overlap", "clips/0")
-    assert sorted(dropped) == list(range(51, len(rows)))  # the copies, and none of those that share a common text
+    # the copies, and none of those that share a common text
+    assert sorted(dropped) == list(range(51, len(rows)))
     assert results["templated_items"] == 1
 
 
@@ -150,8 +184,13 @@ def test_where_a_leak_stands_decides_nothing_about_the_rest(leaks: list[bool]) -
         kept = read(Path(folder) / "out")
         assert [row["row"] for row in kept] == [i for i, leak in enumerate(leaks) if not leak]
         counts = {row["reason"]: (row["documents"], row["characters"]) for row in results["counts"]}
-        sizes = {"kept": [row["question"] for row in kept], "contaminated_exact": [CLIPS] * len(dropped)}
-        assert counts == {reason: (len(texts), sum(map(len, texts))) for reason, texts in sizes.items() if texts}
+        sizes = {
+            "kept": [row["question"] for row in kept],
+            "contaminated_exact": [CLIPS] * len(dropped),
+        }
+        assert counts == {
+            reason: (len(texts), sum(map(len, texts))) for reason, texts in sizes.items() if texts
+        }
 
 
 def test_nothing_to_compare(tmp_path: Path) -> None:
@@ -159,7 +198,9 @@ def test_nothing_to_compare(tmp_path: Path) -> None:
     dropped, results = run(tmp_path, [("a", "b"), (None, None)], nothing)
     assert dropped == {}
     assert results["items"] == 0
-    dropped, results = run(tmp_path / "blank", [("a", "b"), ("", "")], item_table([("", ""), (None, None)]))
+    dropped, results = run(
+        tmp_path / "blank", [("a", "b"), ("", "")], item_table([("", ""), (None, None)])
+    )
     assert dropped == {}
     assert results["short_items"] == 2
     items, chosen = item_table([(CLIPS, "")]), DecontaminationSettings()
@@ -176,8 +217,13 @@ def reworded(draw: random.Random, question: str, words: list[str]) -> str:
 
 
 @settings(max_examples=60)
-@given(st.lists(st.lists(st.sampled_from(PARTS), max_size=4).map(" ".join), max_size=8), st.integers(1, 200))
-def test_what_is_found_in_a_document_does_not_depend_on_the_others(questions: list[str], block: int) -> None:
+@given(
+    st.lists(st.lists(st.sampled_from(PARTS), max_size=4).map(" ".join), max_size=8),
+    st.integers(1, 200),
+)
+def test_what_is_found_in_a_document_does_not_depend_on_the_others(
+    questions: list[str], block: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dreamer_study.pipeline.decontaminate.scan.BLOCK_BYTES", block)
         items = item_table([(CLIPS, PROSE), (SHORT, "42"), (CLIPS.replace("Natalia", "Maria"), "")])

@@ -21,7 +21,9 @@ FIGURE = "[asy] draw((0,0)--(9,0)--(9,40)--cycle); [/asy]"
 TRIANGLE = r"Point D lies on side BC of \triangle ABC with \angle BAD = 25 and BD = 7. How long is DC if BC is 19?"
 LIST = "A list has the numbers 14, 3, 27, 8, 31, 19 and y. Its median is 15. What is y?"
 POLAR = "Write the point (0,7) in polar coordinates. Enter your answer in the form (r,θ), where r > 0 and 0 ≤ θ < 2π."
-BALLS = "In how many ways can you put 5 balls in 2 boxes if the balls look alike but the boxes do not?"
+BALLS = (
+    "In how many ways can you put 5 balls in 2 boxes if the balls look alike but the boxes do not?"
+)
 GARDEN = (
     "A garden is 12 meters long and 7 meters wide, and a path of 2 meters runs around all of the garden. "
     "What is the area of the path in square meters?"
@@ -47,15 +49,26 @@ SOLUTION = (
         (TRIANGLE, TRIANGLE.replace("\\", r"\textbackslash ")),
         (TRIANGLE, TRIANGLE.replace(" ", "&nbsp;")),
         (TRIANGLE, TRIANGLE.replace("o", "\u043e").replace("e", "\u0435")),
-        (r"Express $444_{10}$ in base $5$.", r"Sam did homework. Express $444_{10}$ in base $5$. Then came lunch."),
+        (
+            r"Express $444_{10}$ in base $5$.",
+            r"Sam did homework. Express $444_{10}$ in base $5$. Then came lunch.",
+        ),
         (r"What is $\log_82 + \frac12$ of 90?", r"What is $\log_8 2 + \frac{1}{2}$ of 90?"),
         (LIST, LIST.replace("list", "row")),
         (LIST, f"Sam wrote this. {LIST.replace('Its', 'Their')} Then came lunch."),
         (POLAR, "Write the point (0,7) in polar coordinates."),
         (BALLS, BALLS.replace("5", "five").replace("2", "two")),
         (BALLS, BALLS.replace("look alike", "are equal")),
-        ("How many hens has Zoe if Zoe sells 3 of 8?", "How many hens has Tom if Tom sells 3 of 8?"),
-        (FISH, FISH.replace("55", "fifty-five").replace("206", "two hundred and six").replace("3", "three")),
+        (
+            "How many hens has Zoe if Zoe sells 3 of 8?",
+            "How many hens has Tom if Tom sells 3 of 8?",
+        ),
+        (
+            FISH,
+            FISH.replace("55", "fifty-five")
+            .replace("206", "two hundred and six")
+            .replace("3", "three"),
+        ),
         (ANGLE, ANGLE.replace("least", "smallest")),
         (FISH, FISH.replace("3 tanks", "some tanks")),
         (GARDEN, GARDEN.replace("12 meters", "12.00 meters")),
@@ -75,7 +88,12 @@ def test_a_copy_in_another_style_is_removed(tmp_path: Path, item: str, document:
         (LIST, LIST.replace("27", "28")),
         (GARDEN, GARDEN.replace("12", "13")),
         (GARDEN, GARDEN.replace("12", "120")),
-        (GARDEN, GARDEN.replace("area of the path in square meters", "longest side of the path around it")),
+        (
+            GARDEN,
+            GARDEN.replace(
+                "area of the path in square meters", "longest side of the path around it"
+            ),
+        ),
         (TRIANGLE, TRIANGLE.replace("19", "-19")),
         (POLAR, POLAR.replace("(0,7)", "(2,-2)")),
         ("What is the value of 2/5 + 1/3?", r"What is the value of $2/\pi \int_0^1 x dx$?"),
@@ -89,10 +107,16 @@ def test_a_copy_in_another_style_is_removed(tmp_path: Path, item: str, document:
         (TEAMS, TEAMS.replace("Ann may", "Ann may not")),
         (TEAMS, TEAMS.replace("dist", "indist")),
         (CURVE, CURVE.replace("domain", "range")),
-        (r"Simplify $2 \cdot \frac{t+1}{t}$ for $t > 0$.", r"Simplify $2 \cdot t + \frac1t$ for $t > 0$."),
+        (
+            r"Simplify $2 \cdot \frac{t+1}{t}$ for $t > 0$.",
+            r"Simplify $2 \cdot t + \frac1t$ for $t > 0$.",
+        ),
         (f"{CURVE} {FIGURE}", CURVE),
         (f"{CURVE} {FIGURE}", f"{CURVE} {FIGURE.replace('9', '8')}"),
-        ("Is every square a rhombus?", "Tell me about shapes. Is every square a rhombus? Why is that so?"),
+        (
+            "Is every square a rhombus?",
+            "Tell me about shapes. Is every square a rhombus? Why is that so?",
+        ),
     ],
 )
 def test_another_problem_of_like_wording_stays(tmp_path: Path, item: str, document: str) -> None:
@@ -103,12 +127,17 @@ def test_another_problem_of_like_wording_stays(tmp_path: Path, item: str, docume
 @pytest.mark.parametrize(
     ("response", "found"),
     [
-        ("A. Zero is odd\nB. No prime is even\nC. Each square has a root\nD. Every even number is a sum", True),
+        (
+            "A. Zero is odd\nB. No prime is even\nC. Each square has a root\nD. Every even number is a sum",
+            True,
+        ),
         ("A. Zero is even\nB. Two primes are even\nC. Each cube has a root\nD. One is odd", False),
         ("The first one.", False),
     ],
 )
-def test_a_stem_that_anybody_may_use_needs_its_options(tmp_path: Path, response: str, found: bool) -> None:
+def test_a_stem_that_anybody_may_use_needs_its_options(
+    tmp_path: Path, response: str, found: bool
+) -> None:
     items = item_table([(STEM, "No prime is even")]).append_column("options", pa.array([OPTIONS]))
     dropped, _ = run(tmp_path, [(STEM, response), ("", f"Choose well. {STEM} {response}")], items)
     assert set(dropped) == ({0, 1} if found else set())
@@ -136,26 +165,59 @@ LETTERS = "Sam writes 12 letters on Monday and 15 on Friday, then sends two thir
 TOLD = "Sam sends two thirds of all letters that he writes by post: 12 on Monday, 15 more on a Friday. What is sent?"
 SYSTEM = "Suppose real numbers $x$ and $y$ satisfy equations $x + y = 14$ and $xy = 33$. Find the larger number."
 TURNED = "Given the equations $xy = 33$ and $x + y = 14$ for real numbers $x$ and $y$, which number is the larger?"
-OWN = ("Give the mean of the numbers of all pupils:", "And then say how many pupils more than 19 there would be,")
+OWN = (
+    "Give the mean of the numbers of all pupils:",
+    "And then say how many pupils more than 19 there would be,",
+)
 
 
 @pytest.mark.parametrize(
     ("item", "answer", "document", "own", "grade"),
     [
-        (GARDEN, "92.5", GARDEN.replace("garden", "meadow"), r"$b = \frac{185}{2}$ meters", "overlap"),
+        (
+            GARDEN,
+            "92.5",
+            GARDEN.replace("garden", "meadow"),
+            r"$b = \frac{185}{2}$ meters",
+            "overlap",
+        ),
         (GARDEN, "92", GARDEN.replace("garden", "meadow"), "B", "overlap"),
         (GARDEN, "92", GARDEN.replace("garden", "meadow"), "93", "template"),
         (GARDEN, "92", GARDEN, "93", "exact"),  # a wrong answer undoes no leak
-        (GARDEN, "92", f"{OWN[0]} 31, 40. {GARDEN.replace('garden', 'meadow')} {OWN[1]} or 20.", "93", "overlap"),
-        (LETTERS, "18", LETTERS.replace("How", "His sister is 9 years old and has a dog. How"), "18", "overlap"),
+        (
+            GARDEN,
+            "92",
+            f"{OWN[0]} 31, 40. {GARDEN.replace('garden', 'meadow')} {OWN[1]} or 20.",
+            "93",
+            "overlap",
+        ),
+        (
+            LETTERS,
+            "18",
+            LETTERS.replace("How", "His sister is 9 years old and has a dog. How"),
+            "18",
+            "overlap",
+        ),
         (LETTERS, "18", TOLD, "18", "rephrased"),
         (LETTERS, "18", TOLD, "27", None),
-        (LETTERS, "18", "A box of 12 pens weighs 15 grams. Two thirds are full. What is sent?", "18", None),
+        (
+            LETTERS,
+            "18",
+            "A box of 12 pens weighs 15 grams. Two thirds are full. What is sent?",
+            "18",
+            None,
+        ),
         (SYSTEM, "11", TURNED, "x = 11", "rephrased_formula"),
         ("What is 12 * 15?", "180", "Calculate 12*15.", "180", "overlap"),
         ("12 * 15 = ?", "180", "Work out twelve * fifteen", "180", "overlap"),
         ("What is 12 * 15?", "180", "What is 15 * 12 here?", "180", None),
-        ("Tom has 8 hens. He sells 3. How many has Tom?", "5", "Zoe owns 8 cats. She loses 3. So?", "5", None),
+        (
+            "Tom has 8 hens. He sells 3. How many has Tom?",
+            "5",
+            "Zoe owns 8 cats. She loses 3. So?",
+            "5",
+            None,
+        ),
     ],
 )
 def test_final_answers_decide_what_words_leave_open(
@@ -169,9 +231,15 @@ def test_final_answers_decide_what_words_leave_open(
 def test_a_closing_sentence_that_asks_is_no_formality(tmp_path: Path) -> None:
     sides = "The sides of a triangle are $a = {0}$ and $b = {1}$, and its angles at $A$ and $B$ are equal."
     items = item_table([(f"{sides.format(n, n + 7)} Find $c$.", "") for n in range(2, 8)])
-    rows = [(f"{sides.format(2, 9)} Find the height of $c$ over all.", ""), (f"{sides.format(3, 10)} Find $c$.", "")]
+    rows = [
+        (f"{sides.format(2, 9)} Find the height of $c$ over all.", ""),
+        (f"{sides.format(3, 10)} Find $c$.", ""),
+    ]
     assert set(run(tmp_path, rows, items)[0]) == {1}
-    assert sentences(r"Let $a = 3. 5$ and \(b. c\) be. It costs $5. Find $c$.")[1:] == ["It costs $5. ", "Find $c$."]
+    assert sentences(r"Let $a = 3. 5$ and \(b. c\) be. It costs $5. Find $c$.")[1:] == [
+        "It costs $5. ",
+        "Find $c$.",
+    ]
     phrases = ["So? Round your answer to tenths.", "So? Write your answer as $a/b$ and find $a+b$."]
     assert without_closing(phrases) == ["So? ", phrases[1]]
 
@@ -188,7 +256,10 @@ def agrees(passage: list[str], last: int, document: list[str]) -> bool:
 
 def exchanged(passage: list[str], places: list[int]) -> list[str]:
     """Exchange the words at these places, each for another new word."""
-    return [f"new{'abcdefgh'[places.index(at)]}" if at in places else word for at, word in enumerate(passage)]
+    return [
+        f"new{'abcdefgh'[places.index(at)]}" if at in places else word
+        for at, word in enumerate(passage)
+    ]
 
 
 @pytest.mark.parametrize(("words", "copy"), [(2, True), (3, False)])
@@ -197,8 +268,12 @@ def test_one_word_in_nine_may_be_exchanged(words: int, copy: bool) -> None:
 
 
 @pytest.mark.parametrize(("times", "copy"), [(6, True), (7, False)])
-def test_seven_words_in_ten_are_kept_where_one_is_exchanged_throughout(times: int, copy: bool) -> None:
-    passage = [word for other in WORDS[:times] for word in ("ann", other)] + WORDS[times : 20 - times]
+def test_seven_words_in_ten_are_kept_where_one_is_exchanged_throughout(
+    times: int, copy: bool
+) -> None:
+    passage = [word for other in WORDS[:times] for word in ("ann", other)] + WORDS[
+        times : 20 - times
+    ]
     assert len(passage) == 20
     assert agrees(passage, 3, ["eva" if word == "ann" else word for word in passage]) == copy
 
@@ -206,7 +281,8 @@ def test_seven_words_in_ten_are_kept_where_one_is_exchanged_throughout(times: in
 @pytest.mark.parametrize(("words", "copy"), [(2, True), (3, False)])
 def test_three_quarters_of_what_is_asked_are_kept(words: int, copy: bool) -> None:
     assert agrees(WORDS[:27], 8, exchanged(WORDS[:27], [20, 22, 24][:words])) == copy
-    assert agrees(WORDS[:27], 8, exchanged(WORDS[:27], [4, 8, 12][:words]))  # before the last sentence
+    # before the last sentence
+    assert agrees(WORDS[:27], 8, exchanged(WORDS[:27], [4, 8, 12][:words]))
 
 
 TEMPLATE = "{} keeps {} hens behind the old mill and sells them to the baker at the corner of the long street"
@@ -218,7 +294,10 @@ def write_sources(folder: Path, sources: list[str]) -> None:
         texts = [" ".join(draw.choices(WORDS, k=30)) for _ in range(4000)]
         if source == "template":
             texts = [TEMPLATE.format(draw.choice(WORDS), draw.randrange(50)) for _ in range(600)]
-        parts = [table(((text, "") for text in texts[i : i + 500]), source, i) for i in range(0, len(texts), 500)]
+        parts = [
+            table(((text, "") for text in texts[i : i + 500]), source, i)
+            for i in range(0, len(texts), 500)
+        ]
         write(folder, *parts, prefix=f"{place}-", shard_bytes=100_000)
 
 
@@ -228,11 +307,14 @@ def test_every_source_has_its_share_in_any_order(tmp_path: Path) -> None:
         folder = tmp_path / sources[0]
         write_sources(folder, sources)
         batches = list(sample_documents(find_shards([folder]), 2000, ["source", "row"]))
-        samples.append(sorted((row["source"], row["row"]) for batch in batches for row in batch.to_pylist()))
+        samples.append(
+            sorted((row["source"], row["row"]) for batch in batches for row in batch.to_pylist())
+        )
     rows, others = samples
     assert rows == others
     counts = Counter(source for source, _ in rows)
-    assert counts["template"] == pytest.approx(500, abs=20)  # more than its share of 140: n-grams of few must show
+    # more than its share of 140: n-grams of few must show
+    assert counts["template"] == pytest.approx(500, abs=20)
     assert counts["plain"] == counts["other"] == pytest.approx(930, abs=30)
     plain = [row for name, row in rows if name == "plain"]
     assert max(b - a for a, b in pairwise(plain)) <= 6  # evenly

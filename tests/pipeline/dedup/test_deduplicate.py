@@ -1,4 +1,5 @@
-"""Deduplication: what goes, what stays, what it gave way to, and that nothing but the documents decides it."""
+"""Deduplication: what goes, what stays, what it gave way to, and that nothing but the documents
+decides it."""
 
 import gzip
 import json
@@ -38,7 +39,9 @@ def run(folder: Path, rows: list[tuple[str, str, str]], settings: DedupSettings 
 
 def reworded(draw: random.Random, text: str, edits: int) -> str:
     words = text.split()
-    for place in draw.sample([i for i, word in enumerate(words) if word.isalpha() and word.islower()], edits):
+    for place in draw.sample(
+        [i for i, word in enumerate(words) if word.isalpha() and word.islower()], edits
+    ):
         words[place] = "".join(draw.choice("abcdefgh") for _ in range(7))
     return " ".join(words)
 
@@ -62,7 +65,10 @@ def test_exact_duplicates_in_any_case_and_spacing(tmp_path: Path) -> None:
     assert kept == ["s/0", "s/2", "s/3", "s/4", "s/5", "s/6", "s/7", "s/9", "s/10"]
     causes = {"s/1": "s/0", "s/8": "s/7", "s/11": "s/10"}
     assert dropped == {copy: ("exact_duplicate", cause) for copy, cause in causes.items()}
-    assert {(c["reason"], c["documents"]) for c in results["counts"]} == {("kept", 9), ("exact_duplicate", 3)}
+    assert {(c["reason"], c["documents"]) for c in results["counts"]} == {
+        ("kept", 9),
+        ("exact_duplicate", 3),
+    }
 
 
 def test_one_word_edits_go_and_other_problems_stay(tmp_path: Path) -> None:
@@ -74,14 +80,28 @@ def test_one_word_edits_go_and_other_problems_stay(tmp_path: Path) -> None:
             "She sold 48 / 2 = 24 clips in May, and 48 + 24 = 72 clips in all.",
             "72",
         ),
-        (STORY.format(n=50), "She sold 50 / 2 = 25 clips in May, and 50 + 25 = 75 clips in all.", "75"),
+        (
+            STORY.format(n=50),
+            "She sold 50 / 2 = 25 clips in May, and 50 + 25 = 75 clips in all.",
+            "75",
+        ),
         (story, "She sold 48 / 2 = 24 clips in May, and 48 - 24 = 72 clips in all.", "72"),
-        (story.replace("Natalia", "Weng"), "She sold 48 / 2 = 24 clips in May, and 48 + 24 = 72 clips in all.", "72"),
-        (story.replace("half", "twice"), "She sold 48 / 2 = 24 clips in May, and 48 + 24 = 72 clips in all.", "72"),
+        (
+            story.replace("Natalia", "Weng"),
+            "She sold 48 / 2 = 24 clips in May, and 48 + 24 = 72 clips in all.",
+            "72",
+        ),
+        (
+            story.replace("half", "twice"),
+            "She sold 48 / 2 = 24 clips in May, and 48 + 24 = 72 clips in all.",
+            "72",
+        ),
         (story, "She sold 48 / 2 = 24 clips in May, and 48 + 24 = 72 clips in all of it.", "24"),
     ]
     kept, dropped, results = run(tmp_path, rows)
-    assert dropped == {"s/1": ("near_duplicate", "s/0")} or dropped == {"s/0": ("near_duplicate", "s/1")}
+    assert dropped == {"s/1": ("near_duplicate", "s/0")} or dropped == {
+        "s/0": ("near_duplicate", "s/1")
+    }
     assert len(kept) == 6
     assert results["refused"]["signs"]
     assert results["refused"]["names"]
@@ -94,8 +114,11 @@ def test_one_word_edits_go_and_other_problems_stay(tmp_path: Path) -> None:
 def test_a_pair_right_at_the_threshold_is_a_near_duplicate(tmp_path: Path) -> None:
     common = "ada bob cid dot eve fay gus"
     settings = DedupSettings(words=1, threshold=0.7)
-    at = run(tmp_path / "at", [(f"{common} hal", "", ""), (f"{common} ivy jon", "", "")], settings)  # 7 of 10 words
-    below = run(tmp_path / "below", [(f"{common} hal", "", ""), (f"{common} ivy jon kim", "", "")], settings)
+    # 7 of 10 words
+    at = run(tmp_path / "at", [(f"{common} hal", "", ""), (f"{common} ivy jon", "", "")], settings)
+    below = run(
+        tmp_path / "below", [(f"{common} hal", "", ""), (f"{common} ivy jon kim", "", "")], settings
+    )
     assert (len(at[1]), len(below[1])) == (1, 0)
     assert (at[2]["verified"], below[2]["verified"]) == (1, 0)
 
@@ -105,7 +128,9 @@ def test_the_survivor_comes_first_by_source_then_answer_then_length_then_id(tmp_
     first = write(tmp_path / "first", table([(text, "Seven.", "")], "z"))
     rows = [(text, "Seven. ", "7"), ("How so?", "So", ""), ("How so ?", "So", "So")]
     second = write(tmp_path / "second", table(rows, "a"))
-    longer = write(tmp_path / "third", table([(text + " Thank you very much.", "Seven.", "7")], "b"))
+    longer = write(
+        tmp_path / "third", table([(text + " Thank you very much.", "Seven.", "7")], "b")
+    )
     deduplicate([first, second, longer], tmp_path / "out", DedupSettings())
     kept, dropped = outcome(tmp_path / "out")
     assert kept == ["z/0", "a/2"]
@@ -123,8 +148,16 @@ def test_a_cause_is_always_a_document_that_stayed(tmp_path: Path) -> None:
     rows = [
         (text, "The answer is 12 clips.", "12"),
         (text, "the answer is  12 clips.", ""),  # exact copy of the first
-        (text.replace("altogether", "overall"), "The answer is 12 clips, all told, which is what was asked.", "12"),
-        (text, "Another way altogether of saying that a dozen and no more were sold in those weeks of spring", "12"),
+        (
+            text.replace("altogether", "overall"),
+            "The answer is 12 clips, all told, which is what was asked.",
+            "12",
+        ),
+        (
+            text,
+            "Another way altogether of saying that a dozen and no more were sold in those weeks of spring",
+            "12",
+        ),
     ]
     settings = replace(DedupSettings(), threshold=0.6, responses_per_question=1)
     kept, dropped, _ = run(tmp_path, rows, settings)
@@ -135,7 +168,12 @@ def test_a_cause_is_always_a_document_that_stayed(tmp_path: Path) -> None:
 def test_cap_on_responses_per_question(tmp_path: Path) -> None:
     words = ["alpha", "beta", "gamma", "delta", "epsilon"]
     rows = [("How many are left?", f"{word} " * (3 + i), "") for i, word in enumerate(words)]
-    rows += [("how many ARE left ?", "none", "0"), ("", "a text", ""), ("", "another text", ""), ("Why?", "so", "")]
+    rows += [
+        ("how many ARE left ?", "none", "0"),
+        ("", "a text", ""),
+        ("", "another text", ""),
+        ("Why?", "so", ""),
+    ]
     kept, dropped, _ = run(tmp_path, rows, DedupSettings(responses_per_question=2))
     assert kept == ["s/4", "s/5", "s/6", "s/7", "s/8"]
     assert dropped == {f"s/{i}": ("too_many_responses", "s/5") for i in range(4)}
@@ -144,18 +182,41 @@ def test_cap_on_responses_per_question(tmp_path: Path) -> None:
 
 def test_letters_of_short_rows_count_in_their_case(tmp_path: Path) -> None:
     long = [f"{name}(x)=2x is one of the functions that we draw" for name in "Ff"]
-    rows = ["F(X) = 2X", "f(x)=2x", "f(x) = 2x", "What is F?", "what is  F ?", "AB=7", "ab=7", *long]
-    assert run(tmp_path, [(text, "", "") for text in rows])[0] == ["s/0", "s/1", "s/3", "s/5", "s/6", "s/7"]
+    rows = [
+        "F(X) = 2X",
+        "f(x)=2x",
+        "f(x) = 2x",
+        "What is F?",
+        "what is  F ?",
+        "AB=7",
+        "ab=7",
+        *long,
+    ]
+    assert run(tmp_path, [(text, "", "") for text in rows])[0] == [
+        "s/0",
+        "s/1",
+        "s/3",
+        "s/5",
+        "s/6",
+        "s/7",
+    ]
 
 
 def planted(draw: random.Random, documents: int = 400) -> list[tuple[str, str, str]]:
-    vocabulary = ["".join(draw.choice("abcdefghij") for _ in range(draw.randint(2, 8))) for _ in range(800)]
+    vocabulary = [
+        "".join(draw.choice("abcdefghij") for _ in range(draw.randint(2, 8))) for _ in range(800)
+    ]
     rows = []
     for i in range(documents):
-        text = " ".join(draw.choice(vocabulary) if draw.random() > 0.1 else str(draw.randrange(99)) for _ in range(80))
+        text = " ".join(
+            draw.choice(vocabulary) if draw.random() > 0.1 else str(draw.randrange(99))
+            for _ in range(80)
+        )
         rows.append((text, f"So the answer is {i}.", str(i)))
         for _ in range(draw.choice([0, 0, 1, 3])):
-            rows.append((reworded(draw, text, draw.randint(1, 4)), f"So the answer is {i}.", str(i)))
+            rows.append(
+                (reworded(draw, text, draw.randint(1, 4)), f"So the answer is {i}.", str(i))
+            )
     draw.shuffle(rows)
     return rows
 
@@ -177,7 +238,9 @@ def test_recall_and_precision_against_all_pairs(tmp_path: Path) -> None:
     assert len(missed) <= 0.01 * len(alike)
     assert all(reason == "near_duplicate" for reason, _ in dropped.values())
     audit = pq.read_table(tmp_path / "out" / "near_duplicates.parquet").to_pylist()
-    assert {row["id"]: row["because"] for row in audit} == {i: because for i, (_, because) in dropped.items()}
+    assert {row["id"]: row["because"] for row in audit} == {
+        i: because for i, (_, because) in dropped.items()
+    }
     for row in audit:
         a, b = (int(row[name].removeprefix("s/")) for name in ("id", "because"))
         assert numbers[a] == numbers[b]
@@ -193,7 +256,9 @@ def test_the_order_of_files_decides_nothing(tmp_path: Path) -> None:
     reference = run(tmp_path, rows)
     order = list(range(len(rows)))
     random.Random(3).shuffle(order)
-    table = pa.concat_tables(pq.read_table(path) for path in sorted((tmp_path / "in" / "documents").glob("*")))
+    table = pa.concat_tables(
+        pq.read_table(path) for path in sorted((tmp_path / "in" / "documents").glob("*"))
+    )
     with DocumentWriter(tmp_path / "shuffled", shard_bytes=20_000) as writer:
         for start in range(0, len(order), 40):
             writer.keep(table.take(order[start : start + 40]))
@@ -250,7 +315,13 @@ def test_real_problems_stay_and_their_edits_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"threshold": 0.0}, {"permutations": 0}, {"guards": ("letters",)}, {"responses_per_question": 0}]
+    "wrong",
+    [
+        {"threshold": 0.0},
+        {"permutations": 0},
+        {"guards": ("letters",)},
+        {"responses_per_question": 0},
+    ],
 )
 def test_settings_that_make_no_sense(wrong: dict) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -14,10 +14,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dreamer_study.pipeline.dedup.signing as signing_stage
-from dreamer_study.pipeline.dedup.contradictions import answer_ids, contradictions, digit_sequences, facts, function_ids
+from dreamer_study.pipeline.dedup.contradictions import (
+    answer_ids,
+    contradictions,
+    digit_sequences,
+    facts,
+    function_ids,
+)
 from dreamer_study.pipeline.dedup.deduplicate import deduplicate
 from dreamer_study.pipeline.dedup.document_table import DocumentTable
-from dreamer_study.pipeline.dedup.minhash import EMPTY, band_hashes, choose_bands, detection, short_ids, signatures
+from dreamer_study.pipeline.dedup.minhash import (
+    EMPTY,
+    band_hashes,
+    choose_bands,
+    detection,
+    short_ids,
+    signatures,
+)
 from dreamer_study.pipeline.dedup.settings import GUARDS, DedupSettings
 from dreamer_study.pipeline.dedup.signing import sign_source, without_labels
 from dreamer_study.pipeline.errors import InputError
@@ -53,23 +66,44 @@ def test_problems_worded_alike_differ_by_a_guard(
 
 @given(st.lists(TEXTS, min_size=1, max_size=5))
 def test_texts_of_equal_numbers_have_equal_digits(texts: list[str]) -> None:
-    digits = ["".join(c for word in words_of(text) if word[0].isdigit() for c in word if c != ".") for text in texts]
+    digits = [
+        "".join(c for word in words_of(text) if word[0].isdigit() for c in word if c != ".")
+        for text in texts
+    ]
     column = text_column(pa.array([*texts, *digits]))
     found = digit_sequences(column)
     assert found[: len(texts)].tolist() == found[len(texts) :].tolist()
-    numbers = np.concatenate([words.number_sequences() for _, words in word_blocks(text_column(pa.array(texts)))])
+    numbers = np.concatenate(
+        [words.number_sequences() for _, words in word_blocks(text_column(pa.array(texts)))]
+    )
     for i in range(len(texts)):
         assert (found[: len(texts)][numbers == numbers[i]] == found[i]).all()
 
 
 NAMES = ["sin", "Cos", "arctan", "max", "log", "h", "minute", "cost", "f(", "gcd("]
-PIECES = st.sampled_from([*"aAfxz (\n.éıİſ\u212a", *NAMES])  # with i, s and k to who ignores case beyond ASCII
+# with i, s and k to who ignores case beyond ASCII
+PIECES = st.sampled_from([*"aAfxz (\n.éıİſ\u212a", *NAMES])
 
 
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_questions_without_a_function_are_told_apart_from_all_others(text: str) -> None:
-    """A function is a name between other characters than ASCII letters, or a single letter before a parenthesis."""
-    names = ("sin", "cos", "arctan", "max", "log", "gcd", "sinh", "cosh", "arctanh", "asin", "acos", "asinh", "acosh")
+    """A function is a name between other characters than ASCII letters, or a single letter before a
+    parenthesis."""
+    names = (
+        "sin",
+        "cos",
+        "arctan",
+        "max",
+        "log",
+        "gcd",
+        "sinh",
+        "cosh",
+        "arctanh",
+        "asin",
+        "acos",
+        "asinh",
+        "acosh",
+    )
     words = (
         "".join(c.lower() if c.isascii() and (c.isalpha() or c == "(") else " " for c in text)
         .replace("(", "( ")
@@ -99,7 +133,11 @@ def test_every_bucket_is_a_star_and_a_chain(tmp_path: Path) -> None:
     shards = [Shard(tmp_path, 0, 0, 250), Shard(tmp_path, 0, 250, 600)]
     for number, shard in enumerate(shards):
         some = slice(shard.start, shard.stop)
-        keys = {"key0": np.arange(600, dtype=np.uint64)[some], "key1": zero[some], "digits": zero[some]}
+        keys = {
+            "key0": np.arange(600, dtype=np.uint64)[some],
+            "key1": zero[some],
+            "digits": zero[some],
+        }
         questions = {"asked": zero[some] > 0, "question0": zero[some], "question1": zero[some]}
         rows = {"id": [str(doc) for doc in range(shard.start, shard.stop)], "quality": -nodes[some]}
         pq.write_table(pa.table(rows | keys | questions), tmp_path / f"keys-{number}.parquet")
@@ -113,7 +151,9 @@ def test_every_bucket_is_a_star_and_a_chain(tmp_path: Path) -> None:
         table.add_signed(shards[1:], [tmp_path / "bands-1.parquet"])
         assert not len(table.unsigned())
         found = [tuple(pair) for pair in table.candidates(3).tolist()]
-    assert found == sorted(set().union(*(star_and_chain(band.tolist(), nodes.tolist()) for band in hashes)))
+    assert found == sorted(
+        set().union(*(star_and_chain(band.tolist(), nodes.tolist()) for band in hashes))
+    )
 
 
 PROBLEM = (
@@ -134,14 +174,24 @@ def kept(folder: Path, questions: list[str]) -> int:
 
 @pytest.mark.parametrize(
     "labelled",
-    [f"{PROBLEM} (2019 AMC 8 Problems, Question #18)", f"Exercise 12.3: {PROBLEM}", f"18. {PROBLEM} (AMC 8, 2019)"],
+    [
+        f"{PROBLEM} (2019 AMC 8 Problems, Question #18)",
+        f"Exercise 12.3: {PROBLEM}",
+        f"18. {PROBLEM} (AMC 8, 2019)",
+    ],
 )
 def test_a_label_keeps_no_duplicate_apart(tmp_path: Path, labelled: str) -> None:
     assert kept(tmp_path, [PROBLEM, labelled]) == 1
 
 
 @pytest.mark.parametrize(
-    "question", ["3 (2 + 4) is 18.", "12.5 km are left.", "Of 20 (2019x + 4) pens", "See f(2019) and (in 2019)."]
+    "question",
+    [
+        "3 (2 + 4) is 18.",
+        "12.5 km are left.",
+        "Of 20 (2019x + 4) pens",
+        "See f(2019) and (in 2019).",
+    ],
 )
 def test_numbers_of_the_problem_are_no_label(question: str) -> None:
     assert without_labels(pa.array([question])).to_pylist() == [question]
@@ -166,7 +216,9 @@ def test_other_functions_under_one_long_instruction_are_other_problems(
 
 def flat(sets: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     values = np.array([value for members in sets for value in members], np.uint64)
-    return values, np.concatenate([[0], np.cumsum([len(members) for members in sets])]).astype(np.int64)
+    return values, np.concatenate([[0], np.cumsum([len(members) for members in sets])]).astype(
+        np.int64
+    )
 
 
 def sketch(members: list[int], count: int, seed: int) -> MinHash:
@@ -176,7 +228,10 @@ def sketch(members: list[int], count: int, seed: int) -> MinHash:
 
 
 @settings(max_examples=60)
-@given(st.lists(st.lists(st.integers(0, 2**64 - 1), max_size=12), max_size=8), st.sampled_from([1, 16, 128]))
+@given(
+    st.lists(st.lists(st.integers(0, 2**64 - 1), max_size=12), max_size=8),
+    st.sampled_from([1, 16, 128]),
+)
 def test_signatures_are_datasketchs(sets: list[list[int]], count: int) -> None:
     found = signatures(*flat(sets), count, seed=3)
     assert found.shape == (len(sets), count)
@@ -195,7 +250,9 @@ def test_signatures_across_blocks() -> None:
     assert (found[0] == EMPTY).all()
 
 
-@pytest.mark.parametrize(("threshold", "expected"), [(0.7, (25, 5)), (0.8, (18, 7)), (1.0, (1, 128))])
+@pytest.mark.parametrize(
+    ("threshold", "expected"), [(0.7, (25, 5)), (0.8, (18, 7)), (1.0, (1, 128))]
+)
 def test_bands_detect_at_the_threshold(threshold: float, expected: tuple[int, int]) -> None:
     assert choose_bands(threshold, 128) == expected
     assert detection(threshold, *expected) >= 0.95
@@ -226,15 +283,24 @@ def edited(draw: random.Random, text: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", [DedupSettings(), DedupSettings(guards=(), responses_per_question=1)])
+@pytest.mark.parametrize(
+    "settings", [DedupSettings(), DedupSettings(guards=(), responses_per_question=1)]
+)
 def test_signing_source_by_source_changes_nothing(tmp_path: Path, settings: DedupSettings) -> None:
     draw = random.Random(0)
     problems = [problem(draw, i) for i in range(60)]
-    # Copies within the first source, copies in the other source only, and texts shorter than an n-gram.
+    # Copies within the first source, copies in the other source only, and texts shorter than an
+    # n-gram.
     first = source(
-        tmp_path, "first", [*problems, *(edited(draw, text) for text in problems[:20]), "a b?", "a  B?", "a c?"]
+        tmp_path,
+        "first",
+        [*problems, *(edited(draw, text) for text in problems[:20]), "a b?", "a  B?", "a c?"],
     )
-    second = source(tmp_path, "second", [edited(draw, text) for text in problems[10:40]] + problems[50:] + ["a b?"])
+    second = source(
+        tmp_path,
+        "second",
+        [edited(draw, text) for text in problems[10:40]] + problems[50:] + ["a b?"],
+    )
     signed = []
     for folder in (first, second):
         signed.append(tmp_path / "signed" / folder.name)
@@ -255,9 +321,15 @@ def test_only_documents_whose_digits_stand_in_another_text_are_signed(tmp_path: 
     folder = source(tmp_path, "s", [one, two, three, three.upper()])
     found = sign_source(folder, tmp_path / "signed", DedupSettings().signing)
     assert found == {"documents": 4, "signed": 2}
-    places = [pq.read_table(path)["place"].to_pylist() for path in sorted((tmp_path / "signed" / "bands").glob("*"))]
+    places = [
+        pq.read_table(path)["place"].to_pylist()
+        for path in sorted((tmp_path / "signed" / "bands").glob("*"))
+    ]
     assert sum(map(len, places)) == 2
-    assert sign_source(folder, tmp_path / "exact", DedupSettings(near=False).signing) == {"documents": 4, "signed": 0}
+    assert sign_source(folder, tmp_path / "exact", DedupSettings(near=False).signing) == {
+        "documents": 4,
+        "signed": 0,
+    }
 
 
 def test_too_little_memory_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

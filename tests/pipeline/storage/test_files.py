@@ -19,7 +19,12 @@ from dreamer_study.pipeline.storage.documents import (
     read_documents,
     shards,
 )
-from dreamer_study.pipeline.storage.files import atomic_file, atomic_folder, replace_folder, write_text_atomically
+from dreamer_study.pipeline.storage.files import (
+    atomic_file,
+    atomic_folder,
+    replace_folder,
+    write_text_atomically,
+)
 from dreamer_study.pipeline.storage.locks import try_lock
 from dreamer_study.pipeline.storage.parallel import memory_bytes, workers
 from tests.pipeline.documents import table as table_of
@@ -73,7 +78,9 @@ def test_a_folder_with_content_is_not_overwritten(tmp_path: Path) -> None:
         replace_folder(tmp_path / "partial", tmp_path / "final")
 
 
-def test_a_lock_excludes_others_until_the_file_is_closed_and_shared_ones_each_other_not(tmp_path: Path) -> None:
+def test_a_lock_excludes_others_until_the_file_is_closed_and_shared_ones_each_other_not(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "lock"
     with path.open("w") as first, path.open() as second:
         assert try_lock(first)
@@ -95,12 +102,17 @@ def test_amounts_in_powers_of_1000_and_1024() -> None:
 
 def test_a_process_that_is_killed_is_one_clear_line():
     """As the system does where memory runs out."""
-    with pytest.raises(InputError, match="one of 2 processes of a data stage was killed"), workers(2) as run:
+    with (
+        pytest.raises(InputError, match="one of 2 processes of a data stage was killed"),
+        workers(2) as run,
+    ):
         list(run(os._exit, [(9,), (9,)]))
 
 
 def table(count: int, source: str = "s", start: int = 0) -> pa.Table:
-    return table_of(((f"q{i}", "résponse", None) for i in range(start, start + count)), source, start)
+    return table_of(
+        ((f"q{i}", "résponse", None) for i in range(start, start + count)), source, start
+    )
 
 
 def test_round_trip_and_counts(tmp_path: Path) -> None:
@@ -130,11 +142,17 @@ def test_shards_are_cut_by_size_and_read_in_order(tmp_path: Path) -> None:
         for start in range(0, 50, 5):
             writer.keep(table(5, start=start))
     assert len(shards(tmp_path)) > 1
-    rows = [row for batch in read_documents(tmp_path, columns=["row"]) for row in batch["row"].to_pylist()]
+    rows = [
+        row
+        for batch in read_documents(tmp_path, columns=["row"])
+        for row in batch["row"].to_pylist()
+    ]
     assert rows == list(range(50))
 
 
-def test_batches_are_bounded_by_bytes_however_long_documents_are(tmp_path: Path, monkeypatch) -> None:
+def test_batches_are_bounded_by_bytes_however_long_documents_are(
+    tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setattr("dreamer_study.pipeline.storage.documents.BATCH_BYTES", 20_000_000)
     lengths = [100] * 50 + [10_000_000] * 6 + [100] * 50 + [1_000_000] * 30
     with DocumentWriter(tmp_path) as writer:

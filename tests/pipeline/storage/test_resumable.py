@@ -1,4 +1,5 @@
-"""Stages that are killed go on from their finished shards, and end with the same bytes as if nothing had happened."""
+"""Stages that are killed go on from their finished shards, and end with the same bytes as if
+nothing had happened."""
 
 import random
 import shutil
@@ -23,9 +24,12 @@ SHARDS = 4
 
 
 def corpus(folder: Path, rows: int = 4000) -> pa.Table:
-    """Documents with near duplicates in some shards, under `folder`/in; returns items of which some are in them."""
+    """Documents with near duplicates in some shards, under `folder`/in; returns items of which some
+    are in them."""
     draw = random.Random(0)
-    words = ["".join(draw.choice("abcdefghijkl") for _ in range(draw.randint(2, 8))) for _ in range(2000)]
+    words = [
+        "".join(draw.choice("abcdefghijkl") for _ in range(draw.randint(2, 8))) for _ in range(2000)
+    ]
     texts: list[str] = []
     for _ in range(rows):
         if texts and draw.random() < 0.2:
@@ -43,7 +47,11 @@ def corpus(folder: Path, rows: int = 4000) -> pa.Table:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def run(stage: str, folder: Path, name: str, items: pa.Table, **options: Any) -> dict[str, bytes]:
@@ -67,15 +75,24 @@ def stop_at(calls: int) -> Callable[[float, str], None]:
 
 
 # Calls of progress: all is signed, one shard is written, three are.
-@pytest.mark.parametrize(("stage", "ends"), [("deduplicate", (2, SHARDS + 1, SHARDS + 3)), ("decontaminate", (1, 3))])
-def test_interrupted_it_goes_on_from_finished_shards_to_the_same_bytes(tmp_path: Path, stage: str, ends) -> None:
+@pytest.mark.parametrize(
+    ("stage", "ends"), [("deduplicate", (2, SHARDS + 1, SHARDS + 3)), ("decontaminate", (1, 3))]
+)
+def test_interrupted_it_goes_on_from_finished_shards_to_the_same_bytes(
+    tmp_path: Path, stage: str, ends
+) -> None:
     """How kills and losses of power end is in tests/faults/test_power_loss.py."""
     items, finished = corpus(tmp_path, 400), {}
     for calls in ends:
         with pytest.raises(KeyboardInterrupt):
             run(stage, tmp_path, "out", items, progress=stop_at(calls))
-        parts = [*(tmp_path / "out").rglob("bands/*.parquet"), *(tmp_path / "out" / "documents").glob("*.parquet")]
-        assert all(path.stat().st_ino == inode for path, inode in finished.items()), "finished work was done again"
+        parts = [
+            *(tmp_path / "out").rglob("bands/*.parquet"),
+            *(tmp_path / "out" / "documents").glob("*.parquet"),
+        ]
+        assert all(path.stat().st_ino == inode for path, inode in finished.items()), (
+            "finished work was done again"
+        )
         finished = {path: path.stat().st_ino for path in parts}
     assert finished
     assert run(stage, tmp_path, "out", items) == run(stage, tmp_path, "undisturbed", items)
@@ -116,13 +133,17 @@ def test_parts_of_other_settings_are_not_taken(tmp_path: Path) -> None:
 
     settings = DecontaminationSettings()
     with pytest.raises(KeyboardInterrupt):
-        decontaminate(tmp_path / "in", tmp_path / "clean", items.slice(0, 1), settings, progress=stop_at(1))
+        decontaminate(
+            tmp_path / "in", tmp_path / "clean", items.slice(0, 1), settings, progress=stop_at(1)
+        )
     decontaminate(tmp_path / "in", tmp_path / "clean", items, settings)
     decontaminate(tmp_path / "in", tmp_path / "expected", items, settings)
     assert contents(tmp_path / "clean") == contents(tmp_path / "expected")
 
 
-def test_killed_while_parts_are_removed_it_ends_with_the_same_bytes(tmp_path: Path, monkeypatch) -> None:
+def test_killed_while_parts_are_removed_it_ends_with_the_same_bytes(
+    tmp_path: Path, monkeypatch
+) -> None:
     items = corpus(tmp_path, 400)
     real = shutil.rmtree
 
@@ -137,7 +158,9 @@ def test_killed_while_parts_are_removed_it_ends_with_the_same_bytes(tmp_path: Pa
         killed.setattr(shutil, "rmtree", half)
         with pytest.raises(KeyboardInterrupt):
             run("decontaminate", tmp_path, "out", items)
-    assert run("decontaminate", tmp_path, "out", items) == run("decontaminate", tmp_path, "undisturbed", items)
+    assert run("decontaminate", tmp_path, "out", items) == run(
+        "decontaminate", tmp_path, "undisturbed", items
+    )
 
 
 @pytest.mark.slow
@@ -147,10 +170,20 @@ def test_documents_of_ten_megabytes_and_ids_that_repeat(tmp_path: Path) -> None:
     giant = " ".join(draw.choices(words, k=1_400_000))
     item = " ".join(giant.split()[700_000:700_030])
     assert len(giant) > 9.5e6
-    texts = [("What?", giant), ("What?", giant + " more"), ("Why?", "So."), ("When?", "Now."), ("", "")]
+    texts = [
+        ("What?", giant),
+        ("What?", giant + " more"),
+        ("Why?", "So."),
+        ("When?", "Now."),
+        ("", ""),
+    ]
     write(tmp_path / "in", table(texts).set_column(0, "id", pa.array([*"aabbc"])))
     deduplicate([tmp_path / "in"], tmp_path / "unique", DedupSettings(), memory="500MB")
     survivors = [row["row"] for row in read(tmp_path / "unique")]
-    assert survivors == [1, 2, 3, 4], "the longer giant survives; one id on two documents drops neither"
-    decontaminate(tmp_path / "unique", tmp_path / "clean", item_table([(item, "")]), DecontaminationSettings())
+    assert survivors == [1, 2, 3, 4], (
+        "the longer giant survives; one id on two documents drops neither"
+    )
+    decontaminate(
+        tmp_path / "unique", tmp_path / "clean", item_table([(item, "")]), DecontaminationSettings()
+    )
     assert [row["row"] for row in read(tmp_path / "clean")] == [2, 3, 4]

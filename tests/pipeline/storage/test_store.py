@@ -1,4 +1,5 @@
-"""The store: finished folders are found, half-written ones are not, and keys follow what decides a result."""
+"""The store: finished folders are found, half-written ones are not, and keys follow what decides a
+result."""
 
 import dataclasses
 import json
@@ -56,7 +57,9 @@ def test_a_damaged_manifest_is_named(tmp_path: Path, content: str) -> None:
     store.build(output_of(tmp_path), write_one)
     output = output_of(tmp_path)
     (output.path / "manifest.json").write_text(content)
-    with pytest.raises(InputError, match=r"manifest.json is damaged.*; `dreamer verify STUDY --repair`"):
+    with pytest.raises(
+        InputError, match=r"manifest.json is damaged.*; `dreamer verify STUDY --repair`"
+    ):
         store.build(output, write_one)
 
 
@@ -78,7 +81,9 @@ def flip(path: Path) -> None:
 
 
 @pytest.mark.parametrize("as_input", [True, False])
-def test_changed_files_of_an_output_are_seen_before_they_are_used(tmp_path: Path, as_input: bool) -> None:
+def test_changed_files_of_an_output_are_seen_before_they_are_used(
+    tmp_path: Path, as_input: bool
+) -> None:
     store, read = Store(tmp_path), output_of(tmp_path)
     store.build(read, write_one)
     file = read.path / "a.txt"
@@ -92,7 +97,9 @@ def test_changed_files_of_an_output_are_seen_before_they_are_used(tmp_path: Path
     store.build(made.pop(), write_one, uses=() if as_input else [read])
     for output, (words, damaging) in zip(made, damages.items(), strict=True):
         damaging()
-        with pytest.raises(InputError, match=rf"a\.txt .*{words}.*; `dreamer verify STUDY --repair`"):
+        with pytest.raises(
+            InputError, match=rf"a\.txt .*{words}.*; `dreamer verify STUDY --repair`"
+        ):
             store.build(output, write_one, uses=() if as_input else [read])
         assert not output.done
         file.write_text("one")
@@ -115,7 +122,9 @@ def test_a_flipped_bit_anywhere_in_a_manifest_is_seen(tmp_path: Path) -> None:
                 read_manifest(output.path)
 
 
-def test_who_waits_for_another_process_says_for_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_for_another_process_says_for_whom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(locks, "PATIENCE_SECONDS", 0.3)
     marks, told = tmp_path / "marks", []
     process = start_building(tmp_path / "store", marks, 1.5)
@@ -140,7 +149,9 @@ def test_key_follows_configuration_version_stage_and_inputs() -> None:
 
 
 @pytest.mark.parametrize("resumes", [False, True])
-def test_failed_work_leaves_no_output_and_starts_empty_unless_it_resumes(tmp_path: Path, resumes: bool) -> None:
+def test_failed_work_leaves_no_output_and_starts_empty_unless_it_resumes(
+    tmp_path: Path, resumes: bool
+) -> None:
     store, output = Store(tmp_path), output_of(tmp_path)
 
     def fail(folder: Path) -> None:
@@ -191,7 +202,9 @@ def test_digests_of_large_files_are_kept_until_the_file_changes(
     large.write_text("0123456789")
     small.write_text("012")
     first = Store(tmp_path / "store")
-    assert [first.file_digest(path) for path in (large, small)] == [file_digest(path) for path in (large, small)]
+    assert [first.file_digest(path) for path in (large, small)] == [
+        file_digest(path) for path in (large, small)
+    ]
     (kept,) = (tmp_path / "store" / "digests").iterdir()
     kept.write_text("5" * 32)
     assert Store(tmp_path / "store").file_digest(large) == "5" * 32  # so it has not been read

@@ -21,7 +21,10 @@ from tests.pipeline.text.specification import TEXTS, ngram_ids, word_ids, words_
     ("text", "words"),
     [
         ("Ann has 3 coins. How many?", ["ann", "has", "3", "coins", "how", "many"]),
-        ("1,000 and 12,345,678 but 1,2 and 1,2345", ["1000", "and", "12345678", "but", "1", "2", "and", "1", "2345"]),
+        (
+            "1,000 and 12,345,678 but 1,2 and 1,2345",
+            ["1000", "and", "12345678", "but", "1", "2", "and", "1", "2345"],
+        ),
         (r"1{,}000 = 1,\!000 = 1\,000", ["1000", "=", "1000", "=", "1000"]),
         ("3.50, 4. And .5", ["3.50", "4", "and", "5"]),
         ("5km 2x", ["5", "km", "2", "x"]),
@@ -33,13 +36,25 @@ from tests.pipeline.text.specification import TEXTS, ngram_ids, word_ids, words_
             ["x", "-", "y", "x", "-", "3", "well", "known", "5", "gallon", "10", "-", "20"],
         ),
         ("**bold** 2*3 -- ==", ["bold", "2", "*", "3"]),
-        ("“Naïve” CAFE\u0301 x² ½ 漢字", ["naïve", "café", "x", "^", "2", "1", "/", "2", "漢", "字"]),
-        (r"\log_82+\log_{82} 5, \log_10 2", ["log", "8", "2", "+", "log", "82", "5", "log", "10", "2"]),
+        (
+            "“Naïve” CAFE\u0301 x² ½ 漢字",
+            ["naïve", "café", "x", "^", "2", "1", "/", "2", "漢", "字"],
+        ),
+        (
+            r"\log_82+\log_{82} 5, \log_10 2",
+            ["log", "8", "2", "+", "log", "82", "5", "log", "10", "2"],
+        ),
         (r"\frac12, \tfrac 1{34}, \dfrac5{12}", ["1", "/", "2", "1", "34", "5", "/", "12"]),
         (r"\textbackslash frac{1}{2} Ben\textquotesingle s", ["1", "/", "2", "ben", "s"]),
         ("a&nbsp;b &lt; 5 &#39;x&#x27; R&D; AT&T", ["a", "b", "<", "5", "x", "r", "d", "at", "t"]),
-        ("∠A, △ABC, 2θ, 𝜃 ⊥ ϕ", ["angle", "a", "triangle", "abc", "2", "theta", "theta", "perp", "phi"]),
-        ("J\u0430net's \u0430pple \u0430nd \u0441\u0435\u0430", ["janet", "s", "apple", "and", "cea"]),
+        (
+            "∠A, △ABC, 2θ, 𝜃 ⊥ ϕ",
+            ["angle", "a", "triangle", "abc", "2", "theta", "theta", "perp", "phi"],
+        ),
+        (
+            "J\u0430net's \u0430pple \u0430nd \u0441\u0435\u0430",
+            ["janet", "s", "apple", "and", "cea"],
+        ),
         ("λόγος, \u0440\u044b\u0431\u0430", ["λόγος", "\u0440\u044b\u0431\u0430"]),
         ("so\u00adft\u200bly", ["softly"]),
         ("", []),
@@ -51,7 +66,11 @@ def test_words_of_a_text(text: str, words: list[str]) -> None:
 
 
 def test_the_example_of_the_module() -> None:
-    examples = [re.split(" {3,}", line.strip()) for line in normal_form.__doc__.splitlines() if line.startswith("    ")]
+    examples = [
+        re.split(" {3,}", line.strip())
+        for line in normal_form.__doc__.splitlines()
+        if line.startswith("    ")
+    ]
     assert len(examples) == 4
     for text, plain in examples:
         assert words_of(text) == words_of(plain)
@@ -73,7 +92,9 @@ def short_grams(texts: list[str], n: int, block_bytes: int) -> list[list[int]]:
 @example(["ends with letters", "begins too", "5", "6", ",", "000"], 1 << 18)
 def test_fast_path_equals_the_specification(texts: list[str], block_bytes: int) -> None:
     texts = [text.encode(errors="replace").decode() for text in texts]
-    assert word_ids(texts, block_bytes) == [[word_id(word) for word in words_of(text)] for text in texts]
+    assert word_ids(texts, block_bytes) == [
+        [word_id(word) for word in words_of(text)] for text in texts
+    ]
     assert short_grams(texts, 3, block_bytes) == [ngram_ids(text, 3) for text in texts]
 
 
@@ -81,7 +102,10 @@ def test_rows_keep_apart_and_columns_join() -> None:
     assert word_ids(["one two", "three"]) == [*word_ids(["one two"]), *word_ids(["three"])]
     column = text_column(pa.array(["a b", None]), pa.array(["c", "d é"]))
     assert column.to_pylist() == ["a b\nc\n", "\nd é\n"]
-    assert word_ids(column.to_pylist()) == [[word_id(w) for w in "abc"], [word_id("d"), word_id("é")]]
+    assert word_ids(column.to_pylist()) == [
+        [word_id(w) for w in "abc"],
+        [word_id("d"), word_id("é")],
+    ]
 
 
 def test_sliced_and_chunked_columns() -> None:
@@ -100,7 +124,10 @@ def test_windows_are_sequences_of_n_words(ids: list[int], n: int) -> None:
 def test_jaccard_of_many_pairs_equals_sets() -> None:
     draw = random.Random(0)
     sets = [
-        [draw.randrange(1 << 64) if draw.random() < 0.2 else draw.randrange(40) << 20 for _ in range(n % 37)]
+        [
+            draw.randrange(1 << 64) if draw.random() < 0.2 else draw.randrange(40) << 20
+            for _ in range(n % 37)
+        ]
         for n in range(300)
     ]
     values = np.array([value for members in sets for value in members], np.uint64)
@@ -115,7 +142,8 @@ def test_jaccard_of_many_pairs_equals_sets() -> None:
 
 
 @given(
-    st.sets(st.integers(0, 2**64 - 1) | st.integers(0, 50)), st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 50))
+    st.sets(st.integers(0, 2**64 - 1) | st.integers(0, 50)),
+    st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 50)),
 )
 def test_a_table_finds_what_is_in_the_table(table: set[int], ids: list[int]) -> None:
     ids += sorted(table)
@@ -131,7 +159,10 @@ def test_only_short_runs_are_remembered() -> None:
 
 
 def test_number_words_are_read_as_numbers() -> None:
-    texts = ["One has fifty-five, two hundred and six or five six", "a thousand five hundred and\nten twenty-one"]
+    texts = [
+        "One has fifty-five, two hundred and six or five six",
+        "a thousand five hundred and\nten twenty-one",
+    ]
     read = ["1 has 55 206 or 5 6", "a 1500 and 10 21"]
     ((_, words),) = word_blocks(text_column(pa.array(texts)))
     found = read_numbers(words)

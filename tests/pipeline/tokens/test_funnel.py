@@ -17,7 +17,12 @@ from dreamer_study.pipeline.storage.documents import KEPT, SCHEMA, DocumentWrite
 from dreamer_study.pipeline.tokens.funnel import Stage, count_tokens
 from dreamer_study.pipeline.tokens.pack_shards import pack
 from dreamer_study.pipeline.tokens.tokenizer import read_tokenizer, train_tokenizer, training_parts
-from dreamer_study.pipeline.tokens.validation import TUNING, hash_bounds, items_file, question_hashes
+from dreamer_study.pipeline.tokens.validation import (
+    TUNING,
+    hash_bounds,
+    items_file,
+    question_hashes,
+)
 from dreamer_study.pipeline.traces.strip_source import strip_traces
 from tests.pipeline.documents import read
 from tests.pipeline.tokens.token_documents import unpacked, write
@@ -63,7 +68,11 @@ def test_tokens_are_those_of_every_document_or_of_a_sample(tmp_path: Path, monke
     stages.append(Stage("deduplicate", tmp_path / "unique", writer.counts(), frozenset()))
     exact = counted(stages, tmp_path)
     for stage in stages:
-        found = {(row["source"], row["reason"]): row["tokens"] for row in exact if row["stage"] == stage.name}
+        found = {
+            (row["source"], row["reason"]): row["tokens"]
+            for row in exact
+            if row["stage"] == stage.name
+        }
         assert found == by_hand(stage.folder, tmp_path / "tokenizer"), stage.name
     assert all(row["exact"] for row in exact)
     monkeypatch.setattr("dreamer_study.pipeline.tokens.funnel.EXACT_CHARACTERS", 20_000)
@@ -81,14 +90,18 @@ def by_hand(folder: Path, tokenizer: Path) -> dict[tuple[str, str], int]:
         for row in read(folder, kind):
             parts = training_parts(row["question"], row["response"])
             key = row["source"], row.get("reason", KEPT)
-            tokens = sum(len(codec.encode(part, add_special_tokens=False).ids) for part in parts) + 1
+            tokens = (
+                sum(len(codec.encode(part, add_special_tokens=False).ids) for part in parts) + 1
+            )
             found[key] = found.get(key, 0) + tokens
     return found
 
 
 def test_of_a_few_long_documents_none_is_left_out(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("dreamer_study.pipeline.tokens.funnel.EXACT_CHARACTERS", 1000)
-    long = documents(3).set_column(4, "response", pa.array([f"coins and {i} " * 3000 for i in range(3)]))
+    long = documents(3).set_column(
+        4, "response", pa.array([f"coins and {i} " * 3000 for i in range(3)])
+    )
     with DocumentWriter(tmp_path / "clean") as writer:
         writer.keep(documents(300))
         writer.drop(long, "response too long")
@@ -99,8 +112,11 @@ def test_of_a_few_long_documents_none_is_left_out(tmp_path: Path, monkeypatch) -
     assert found == {group: tokens for group, tokens in expected.items() if group[1] != KEPT}
 
 
-def test_tokens_of_a_source_that_a_stage_left_as_it_was_are_known(tmp_path: Path, monkeypatch) -> None:
-    """Source a is mended, source b is not: the tokens of b are exact, and no text of b is encoded again."""
+def test_tokens_of_a_source_that_a_stage_left_as_it_was_are_known(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """Source a is mended, source b is not: the tokens of b are exact, and no text of b is encoded
+    again."""
     monkeypatch.setattr("dreamer_study.pipeline.tokens.funnel.EXACT_CHARACTERS", 100)
     with DocumentWriter(tmp_path / "documents") as writer:
         writer.keep(documents(600))
@@ -109,16 +125,27 @@ def test_tokens_of_a_source_that_a_stage_left_as_it_was_are_known(tmp_path: Path
     stages.append(Stage("clean", tmp_path / "clean", cleaned, frozenset("a")))
     rows = counted(stages, tmp_path)
     exact = {(row["stage"], row["source"]): row["exact"] for row in rows}
-    assert exact == {("documents", "a"): False, ("documents", "b"): True, ("clean", "a"): True, ("clean", "b"): True}
+    assert exact == {
+        ("documents", "a"): False,
+        ("documents", "b"): True,
+        ("clean", "a"): True,
+        ("clean", "b"): True,
+    }
     tokens = {(row["stage"], row["source"]): row["tokens"] for row in rows}
     assert tokens["documents", "b"] == tokens["clean", "b"]
 
 
-QUESTIONS = [f"{name} has {number} coins. How many?" for name in ("Ann", "Ben") for number in range(200)]
+QUESTIONS = [
+    f"{name} has {number} coins. How many?" for name in ("Ann", "Ben") for number in range(200)
+]
 SEVERAL = [
     (form, f"{answer} {number}.")
     for number, question in enumerate(QUESTIONS)
-    for form, answer in ((question, "It is"), (question.upper(), "So"), (f"  {question} ", "That makes"))
+    for form, answer in (
+        (question, "It is"),
+        (question.upper(), "So"),
+        (f"  {question} ", "That makes"),
+    )
 ] + [("", f"A text of {number} words.") for number in range(300)]
 OPTIONS = {"sequence_length": 128, "shard_bytes": 20_000}
 
@@ -128,7 +155,9 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def items(packed: Path, loss_on: str = "responses", *split: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in items_file(packed, loss_on, *split).read_text().splitlines()]
+    return [
+        json.loads(line) for line in items_file(packed, loss_on, *split).read_text().splitlines()
+    ]
 
 
 def text_of(item: dict[str, Any]) -> str:
@@ -153,16 +182,22 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_no_question_is_on_both_sides(results: dict[str, Any], packed: Path, codec) -> None:
-    trained = {words(codec.decode(list(prompt or response))) for prompt, response in unpacked(packed)}
+    trained = {
+        words(codec.decode(list(prompt or response))) for prompt, response in unpacked(packed)
+    }
     held_out = {words(text_of(item)) for item in items(packed)}
     assert {item["prompt"].startswith("Question: ") for item in items(packed)} == {True, False}
     assert len(trained) > 600
     assert not trained & held_out
-    asked = Counter(words(item["prompt"]) for item in items(packed) if item["prompt"].startswith("Question: "))
+    asked = Counter(
+        words(item["prompt"]) for item in items(packed) if item["prompt"].startswith("Question: ")
+    )
     assert set(asked.values()) == {3}, "all solutions of a question"
 
 
-def test_every_document_is_packed_or_held_out_and_counted(results: dict[str, Any], packed: Path, codec) -> None:
+def test_every_document_is_packed_or_held_out_and_counted(
+    results: dict[str, Any], packed: Path, codec
+) -> None:
     held_out = read(packed, "dropped")
     assert {row["reason"] for row in held_out} == {"validation"}
     texts = Counter("".join(training_parts(row["question"], row["response"])) for row in held_out)
@@ -180,12 +215,16 @@ def test_every_document_is_packed_or_held_out_and_counted(results: dict[str, Any
     assert results["validation"] == len(items(packed)) == len(held_out)
 
 
-def test_a_tuning_split_is_apart_from_validation_and_from_training(source, tokenizer, packed, results, tmp_path, codec):
+def test_a_tuning_split_is_apart_from_validation_and_from_training(
+    source, tokenizer, packed, results, tmp_path, codec
+):
     with_tuning = pack(source, tokenizer, tmp_path, seed=0, validation=1000, tuning=1000, **OPTIONS)
     assert items(tmp_path) == items(packed)
     tuned = items(tmp_path, "responses", TUNING)
     asked = {words(text_of(item)) for item in tuned}
-    trained = {words(codec.decode(list(prompt or response))) for prompt, response in unpacked(tmp_path)}
+    trained = {
+        words(codec.decode(list(prompt or response))) for prompt, response in unpacked(tmp_path)
+    }
     assert not asked & trained
     assert not asked & {words(text_of(item)) for item in items(packed)}
     assert 10 < with_tuning["tuning"] == len(tuned) < 60  # about 2 % again
@@ -204,13 +243,18 @@ def test_items_are_what_is_learned(results: dict[str, Any], packed: Path) -> Non
         assert item["prompt"] == (prompt or response.split(" ")[0])
 
 
-def test_nothing_is_scored_that_training_has_no_loss_on(results: dict[str, Any], packed: Path) -> None:
-    """A document's first token has no loss in training, and the end mark is read by no other token."""
+def test_nothing_is_scored_that_training_has_no_loss_on(
+    results: dict[str, Any], packed: Path
+) -> None:
+    """A document's first token has no loss in training, and the end mark is read by no other
+    token."""
     for loss_on in ("all", "responses", "answers"):
         assert all(item["prompt"] for item in items(packed, loss_on)), loss_on
 
 
-def test_fewer_items_are_those_of_the_lowest_hashes(results, source, tokenizer, packed: Path, tmp_path: Path) -> None:
+def test_fewer_items_are_those_of_the_lowest_hashes(
+    results, source, tokenizer, packed: Path, tmp_path: Path
+) -> None:
     found = pack(source, tokenizer, tmp_path, seed=0, validation=5, **OPTIONS)
     assert items(tmp_path) == items(packed)[: found["validation"]]
     assert found["validation"] <= 5
@@ -218,7 +262,9 @@ def test_fewer_items_are_those_of_the_lowest_hashes(results, source, tokenizer, 
     assert found["validation"] <= held_out
 
 
-def test_the_choice_depends_on_questions_alone(results, tokenizer: Path, packed: Path, tmp_path: Path) -> None:
+def test_the_choice_depends_on_questions_alone(
+    results, tokenizer: Path, packed: Path, tmp_path: Path
+) -> None:
     backwards = write(tmp_path / "in", SEVERAL[::-1], rows=7, shard_bytes=5000)
     pack(backwards, tokenizer, tmp_path / "out", seed=3, validation=1000, **OPTIONS)
 
@@ -229,7 +275,14 @@ def test_the_choice_depends_on_questions_alone(results, tokenizer: Path, packed:
 
 
 def test_few_documents_are_all_packed(tokenizer: Path, tmp_path: Path) -> None:
-    found = pack(write(tmp_path / "in", SEVERAL[:49]), tokenizer, tmp_path / "out", seed=0, validation=1000, **OPTIONS)
+    found = pack(
+        write(tmp_path / "in", SEVERAL[:49]),
+        tokenizer,
+        tmp_path / "out",
+        seed=0,
+        validation=1000,
+        **OPTIONS,
+    )
     assert (found["documents"], found["validation"]) == (49, 0)
     assert not (tmp_path / "out" / "dropped").exists()
 

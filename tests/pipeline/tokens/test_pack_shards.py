@@ -1,4 +1,5 @@
-"""Texts survive the tokenizer, and documents the packing, whatever they hold and however the work is divided."""
+"""Texts survive the tokenizer, and documents the packing, whatever they hold and however the work
+is divided."""
 
 from __future__ import annotations
 
@@ -15,14 +16,24 @@ from hypothesis import strategies as st
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.tokens.pack_shards import pack
 from dreamer_study.pipeline.tokens.random_numbers import LEFT_OUT
-from dreamer_study.pipeline.tokens.tokenizer import read_meta, read_tokenizer, take_tokenizer, training_parts
+from dreamer_study.pipeline.tokens.tokenizer import (
+    read_meta,
+    read_tokenizer,
+    take_tokenizer,
+    training_parts,
+)
 from tests.pipeline.tokens.token_documents import DOCUMENTS, files, foreign, unpacked, write
 
 OPTIONS = {"sequence_length": 64, "seed": 5, "shard_bytes": 2000, "validation": 5}
 
 
-def test_a_taken_tokenizer_packs_whole_texts_without_marks_of_its_own(documents: Path, tmp_path: Path) -> None:
-    take_tokenizer({"file": str(foreign(tmp_path / "foreign", ["</s>"]) / "tokenizer.json")}, tmp_path / "taken")
+def test_a_taken_tokenizer_packs_whole_texts_without_marks_of_its_own(
+    documents: Path, tmp_path: Path
+) -> None:
+    take_tokenizer(
+        {"file": str(foreign(tmp_path / "foreign", ["</s>"]) / "tokenizer.json")},
+        tmp_path / "taken",
+    )
     pack(documents, tmp_path / "taken", tmp_path / "packed", sequence_length=256, seed=0)
     codec = read_tokenizer(tmp_path / "taken")
     texts = Counter(
@@ -32,9 +43,18 @@ def test_a_taken_tokenizer_packs_whole_texts_without_marks_of_its_own(documents:
     assert texts == Counter("".join(training_parts(*document)) + "</s>" for document in DOCUMENTS)
 
 
-def test_what_was_packed_is_counted(documents: Path, tokenizer: Path, codec, tmp_path: Path) -> None:
+def test_what_was_packed_is_counted(
+    documents: Path, tokenizer: Path, codec, tmp_path: Path
+) -> None:
     told: list[float] = []
-    results = pack(documents, tokenizer, tmp_path, sequence_length=128, seed=0, progress=lambda *at: told.append(at[0]))
+    results = pack(
+        documents,
+        tokenizer,
+        tmp_path,
+        sequence_length=128,
+        seed=0,
+        progress=lambda *at: told.append(at[0]),
+    )
     assert told == sorted(told)
     assert told[-1] == 1
     packed = json.loads((tmp_path / "packed.json").read_text())
@@ -48,20 +68,32 @@ def test_what_was_packed_is_counted(documents: Path, tokenizer: Path, codec, tmp
         "tokens": len(codec.encode(DOCUMENTS[-2][1]).ids) + 1,
     }  # fmt: skip
     assert sum(row["tokens"] for row in results["counts"]) == results["tokens"]
-    assert {path.name for path in tmp_path.iterdir()} == {"packed.json", "tokens-00000.bin", "index-00000.npy"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "packed.json",
+        "tokens-00000.bin",
+        "index-00000.npy",
+    }
 
 
 @settings(max_examples=20)
 @given(
-    st.lists(st.tuples(st.none() | st.text(max_size=40), st.none() | st.text(max_size=80)), min_size=1, max_size=30),
+    st.lists(
+        st.tuples(st.none() | st.text(max_size=40), st.none() | st.text(max_size=80)),
+        min_size=1,
+        max_size=30,
+    ),
     st.integers(2, 60),
 )
-def test_any_documents_and_row_length(tmp_path_factory, tokenizer: Path, codec, documents, row: int) -> None:
+def test_any_documents_and_row_length(
+    tmp_path_factory, tokenizer: Path, codec, documents, row: int
+) -> None:
     folder = tmp_path_factory.mktemp("any")
     pack(write(folder / "in", documents), tokenizer, folder / "out", sequence_length=row, seed=1)
     expected: Counter = Counter()
     for document in documents:
-        prompt, response = (codec.encode(part, add_special_tokens=False).ids for part in training_parts(*document))
+        prompt, response = (
+            codec.encode(part, add_special_tokens=False).ids for part in training_parts(*document)
+        )
         tokens = [*prompt, *response, read_meta(tokenizer)["end_token"]]
         for start in range(0, len(tokens), row):
             border = min(max(len(prompt) - start, 0), row)
@@ -70,7 +102,9 @@ def test_any_documents_and_row_length(tmp_path_factory, tokenizer: Path, codec, 
     assert Counter(unpacked(folder / "out")) == expected
 
 
-def test_bytes_depend_on_documents_and_seed_not_on_how_they_lie(tokenizer: Path, tmp_path: Path) -> None:
+def test_bytes_depend_on_documents_and_seed_not_on_how_they_lie(
+    tokenizer: Path, tmp_path: Path
+) -> None:
     plain = write(tmp_path / "plain", DOCUMENTS)
     pieces = write(tmp_path / "pieces", DOCUMENTS, rows=7, shard_bytes=1000)
     assert len(list((pieces / "documents").iterdir())) > 3
@@ -116,13 +150,24 @@ def test_an_interrupted_packing_goes_on_where_it_was(tokenizer: Path, tmp_path: 
     assert not (tmp_path / "out/packed.json").exists()
     finished = (tmp_path / "out/tokens-00000.bin").stat().st_ino
     pack(source, tokenizer, tmp_path / "out", **OPTIONS)
-    assert (tmp_path / "out/tokens-00000.bin").stat().st_ino == finished, "the finished shard is not made again"
+    assert (tmp_path / "out/tokens-00000.bin").stat().st_ino == finished, (
+        "the finished shard is not made again"
+    )
     assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
-def test_leftovers_of_another_job_are_not_used(documents: Path, tokenizer: Path, tmp_path: Path) -> None:
+def test_leftovers_of_another_job_are_not_used(
+    documents: Path, tokenizer: Path, tmp_path: Path
+) -> None:
     with pytest.raises(KeyboardInterrupt):
-        pack(documents, tokenizer, tmp_path / "out", sequence_length=64, seed=1, progress=stop_at_a_shard)
+        pack(
+            documents,
+            tokenizer,
+            tmp_path / "out",
+            sequence_length=64,
+            seed=1,
+            progress=stop_at_a_shard,
+        )
     pack(documents, tokenizer, tmp_path / "out", sequence_length=64, seed=2)
     pack(documents, tokenizer, tmp_path / "fresh", sequence_length=64, seed=2)
     assert files(tmp_path / "out") == files(tmp_path / "fresh")
@@ -141,11 +186,17 @@ def test_what_cannot_be_packed_is_refused(documents: Path, tokenizer: Path, tmp_
         pack(tmp_path / "in", tokenizer, tmp_path / "out", sequence_length=64, seed=0)
 
 
-def test_weights_repeat_documents_and_leave_some_out(tokenizer: Path, codec, tmp_path: Path) -> None:
+def test_weights_repeat_documents_and_leave_some_out(
+    tokenizer: Path, codec, tmp_path: Path
+) -> None:
     documents = [(f"What is {i}?", f"half {i}") for i in range(400)]
-    source = write(tmp_path / "in", [*documents, *(("", f"twice {i}") for i in range(400))], rows=90)
+    source = write(
+        tmp_path / "in", [*documents, *(("", f"twice {i}") for i in range(400))], rows=90
+    )
     options = {"sequence_length": 64, "seed": 3}
-    result = pack(source, tokenizer, tmp_path / "out", weights={"world": 0.5, "text": 2.25}, **options)
+    result = pack(
+        source, tokenizer, tmp_path / "out", weights={"world": 0.5, "text": 2.25}, **options
+    )
     found = Counter(codec.decode(list(response)) for _, response in unpacked(tmp_path / "out"))
     times = Counter((text.split()[0], number) for text, number in found.items())
     assert set(times) == {("half", 1), ("twice", 2), ("twice", 3)}

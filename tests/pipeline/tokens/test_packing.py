@@ -33,7 +33,9 @@ def test_a_token_holds_one_digit_at_most(codec, text: str) -> None:
     for token in codec.encode(text, add_special_tokens=False).ids:
         piece = codec.decode([token])
         assert sum(letter.isdigit() for letter in piece) <= 1
-        assert not (any(letter.isdigit() for letter in piece) and piece.strip() != piece.lstrip(" "))
+        assert not (
+            any(letter.isdigit() for letter in piece) and piece.strip() != piece.lstrip(" ")
+        )
 
 
 def test_an_answer_is_one_token_and_the_same_wherever_it_stands(codec) -> None:
@@ -46,7 +48,9 @@ def test_an_answer_is_one_token_and_the_same_wherever_it_stands(codec) -> None:
 def test_prompt_and_response_encoded_apart_are_what_they_are_together(codec) -> None:
     for question, response in DOCUMENTS:
         parts = training_parts(question, response)
-        apart = [token for part in parts for token in codec.encode(part, add_special_tokens=False).ids]
+        apart = [
+            token for part in parts for token in codec.encode(part, add_special_tokens=False).ids
+        ]
         assert apart == codec.encode("".join(parts), add_special_tokens=False).ids
 
 
@@ -62,12 +66,16 @@ def test_no_text_can_write_an_end_mark(codec, tokenizer: Path) -> None:
     assert end not in codec.encode("stop<|end|>here", add_special_tokens=False).ids
 
 
-def test_training_is_deterministic_and_reports_what_it_made(documents: Path, tokenizer: Path, tmp_path: Path) -> None:
+def test_training_is_deterministic_and_reports_what_it_made(
+    documents: Path, tokenizer: Path, tmp_path: Path
+) -> None:
     results = train_tokenizer(documents, tmp_path, 400)
     assert (tmp_path / "tokenizer.json").read_bytes() == (tokenizer / "tokenizer.json").read_bytes()
     meta = read_meta(tmp_path)
     assert results["vocabulary_size"] == meta["vocabulary_size"] <= 400
-    assert results["characters"] == sum(len("".join(training_parts(*document))) for document in DOCUMENTS)
+    assert results["characters"] == sum(
+        len("".join(training_parts(*document))) for document in DOCUMENTS
+    )
 
 
 def test_a_sample_is_spread_over_the_corpus(documents: Path, tmp_path: Path) -> None:
@@ -107,10 +115,15 @@ def test_the_end_mark_of_a_taken_tokenizer(tmp_path: Path, special, eos, end: st
     ("entry", "said"),
     [
         ({"file": "/nowhere/tokenizer.json"}, "No such file"),
-        ({"hub": "no-such-owner/no-such-model"}, "no-such-owner/no-such-model cannot be had from the hub"),
+        (
+            {"hub": "no-such-owner/no-such-model"},
+            "no-such-owner/no-such-model cannot be had from the hub",
+        ),
     ],
 )
-def test_entries_that_cannot_be_taken_are_refused(tmp_path: Path, monkeypatch, entry: dict, said: str) -> None:
+def test_entries_that_cannot_be_taken_are_refused(
+    tmp_path: Path, monkeypatch, entry: dict, said: str
+) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match=said):
         take_tokenizer(entry, tmp_path)
@@ -133,7 +146,9 @@ def lengths_and_row(draw: st.DrawFn) -> tuple[list[int], int]:
 
 @settings(max_examples=150)
 @given(lengths_and_row(), st.integers(1, 50))
-def test_every_document_lies_in_one_row_and_on_no_other(case: tuple[list[int], int], look_ahead: int) -> None:
+def test_every_document_lies_in_one_row_and_on_no_other(
+    case: tuple[list[int], int], look_ahead: int
+) -> None:
     lengths, row = case
     offsets, rows = fit_rows(lengths, row, look_ahead)
     taken = np.zeros(rows * row, int)
@@ -149,7 +164,8 @@ def test_every_document_lies_in_one_row_and_on_no_other(case: tuple[list[int], i
 
 
 @pytest.mark.parametrize(
-    ("typical", "spread", "row", "most"), [(38, 0.3, 128, 0.01), (38, 0.3, 1024, 0.002), (300, 0.7, 1024, 0.005)]
+    ("typical", "spread", "row", "most"),
+    [(38, 0.3, 128, 0.01), (38, 0.3, 1024, 0.002), (300, 0.7, 1024, 0.005)],
 )
 def test_padding_is_small(typical: float, spread: float, row: int, most: float) -> None:
     drawn = np.random.default_rng(0).lognormal(np.log(typical), spread, 20_000)
@@ -164,7 +180,10 @@ def test_documents_keep_their_order_but_for_the_ends_of_rows() -> None:
     rank = np.argsort(np.argsort(offsets))
     moved = np.abs(rank - np.arange(len(rank)))
     assert np.median(moved) < 10 * 1024 / 40
-    by_half = [lengths[offsets < np.median(offsets)].mean(), lengths[offsets >= np.median(offsets)].mean()]
+    by_half = [
+        lengths[offsets < np.median(offsets)].mean(),
+        lengths[offsets >= np.median(offsets)].mean(),
+    ]
     assert abs(by_half[0] - by_half[1]) < 2, "long and short documents are spread evenly"
 
 
@@ -176,7 +195,8 @@ def test_documents_that_fit_no_row_are_refused(lengths: list[int]) -> None:
 
 BY_BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 GPT_2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-# Characters of every kind that an expression names, and some that look like them: blanks, digits, marks, a long s.
+# Characters of every kind that an expression names, and some that look like them: blanks, digits,
+# marks, a long s.
 CHARACTERS = "aZ'st 09 \t\n\r\x0b ._(\\$\u00a0\u0301\u017f\u00e9\u0663\u4e2d\u2028<|end|>"
 
 
@@ -215,7 +235,9 @@ def test_tokens_are_those_of_the_whole_texts(codec, expression: str, texts: list
 @given(text=st.text(CHARACTERS, max_size=25) | st.text(max_size=10))
 @example("a\n  b")
 @example("12345 1234567")
-def test_the_expression_splits_pieces_as_it_splits_the_whole_text(expression: str, text: str) -> None:
+def test_the_expression_splits_pieces_as_it_splits_the_whole_text(
+    expression: str, text: str
+) -> None:
     split = pre_tokenizers.Split(Regex(expression), "isolated")
     pieces, _ = cut(pa.array([text], pa.string()))
     found = [part for piece in pieces.to_pylist() for part, _ in split.pre_tokenize_str(piece)]
@@ -238,7 +260,13 @@ def test_a_part_of_a_column_is_encoded_as_the_column_is(codec) -> None:
         ("pre_tokenizer", split_at(GPT_2)),  # this expression looks from a line end at what follows
         ("added", AddedToken("7 coins", special=False)),
     ],
-    ids=["normalizer", "end marks are read", "no expression", "another expression", "a token of two pieces"],
+    ids=[
+        "normalizer",
+        "end marks are read",
+        "no expression",
+        "another expression",
+        "a token of two pieces",
+    ],
 )
 def test_a_tokenizer_that_joins_pieces_encodes_whole_texts(codec, name: str, value: object) -> None:
     codec = split_by(codec, WORDS)

@@ -19,14 +19,24 @@ DOCUMENTS = [
 ] + [("", "A text without a question, of \\frac{1}{2} and more.\n"), ("Is 12345 odd?", "yes " * 40)]
 
 
-def write(folder: Path, documents: list[tuple[str | None, str | None]], *, rows: int = 10**6, **options) -> Path:
+def write(
+    folder: Path, documents: list[tuple[str | None, str | None]], *, rows: int = 10**6, **options
+) -> Path:
     """Documents on disk, `rows` to a row group."""
     values = [
-        {"id": f"d{i}", "source": "world" if asked else "text", "row": i, "question": asked, "response": response}
+        {
+            "id": f"d{i}",
+            "source": "world" if asked else "text",
+            "row": i,
+            "question": asked,
+            "response": response,
+        }
         for i, (asked, response) in enumerate(documents)
     ]
     table = pa.Table.from_pylist(values, schema=SCHEMA)
-    return write_tables(folder, *(table.slice(first, rows) for first in range(0, len(documents), rows)), **options)
+    return write_tables(
+        folder, *(table.slice(first, rows) for first in range(0, len(documents), rows)), **options
+    )
 
 
 def foreign(folder: Path, special: list[str], eos: str | dict | None = None) -> Path:
@@ -39,9 +49,13 @@ def foreign(folder: Path, special: list[str], eos: str | dict | None = None) -> 
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     codec.train_from_iterator(
         ["one two"],
-        trainers.BpeTrainer(special_tokens=["<s>", *special], initial_alphabet=alphabet, show_progress=False),
+        trainers.BpeTrainer(
+            special_tokens=["<s>", *special], initial_alphabet=alphabet, show_progress=False
+        ),
     )
-    codec.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    codec.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 0)]
+    )
     codec.enable_truncation(4)
     codec.enable_padding()
     folder.mkdir()
@@ -52,11 +66,14 @@ def foreign(folder: Path, special: list[str], eos: str | dict | None = None) -> 
 
 
 def unpacked(folder: Path) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """(prompt tokens, response tokens) of every piece, in the order of the shards; checks what the files promise."""
+    """(prompt tokens, response tokens) of every piece, in the order of the shards; checks what the
+    files promise."""
     packed = json.loads((folder / "packed.json").read_text())
     row, found, real = packed["sequence_length"], [], 0
     for number, shard in enumerate(packed["shards"]):
-        tokens = np.fromfile(folder / f"tokens-{number:05d}.bin", np.dtype(packed["dtype"]).newbyteorder("<"))
+        tokens = np.fromfile(
+            folder / f"tokens-{number:05d}.bin", np.dtype(packed["dtype"]).newbyteorder("<")
+        )
         index = np.load(folder / f"index-{number:05d}.npy")
         assert len(tokens) == shard["rows"] * row
         assert index.shape == (shard["documents"], 3)
@@ -66,7 +83,9 @@ def unpacked(folder: Path) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
         assert (index[1:, 0] >= index[:-1, 2]).all()
         padding = np.ones(len(tokens), bool)
         for start, response, end in index:
-            found.append((tuple(tokens[start:response].tolist()), tuple(tokens[response:end].tolist())))
+            found.append(
+                (tuple(tokens[start:response].tolist()), tuple(tokens[response:end].tolist()))
+            )
             padding[start:end] = False
         assert (tokens[padding] == packed["end_token"]).all()
         real += int((~padding).sum())

@@ -28,7 +28,10 @@ STRIPPED = {
         "It is 4.",
     ),
     "solution alone": ("<|begin_of_solution|>It is 4.<|end_of_solution|>", "It is 4."),
-    "start of the response": ("<|START_THINKING|>hm<|END_THINKING|><|START_RESPONSE|>4<|END_RESPONSE|>", "4"),
+    "start of the response": (
+        "<|START_THINKING|>hm<|END_THINKING|><|START_RESPONSE|>4<|END_RESPONSE|>",
+        "4",
+    ),
     "channels": (
         "<|start|>assistant<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>4<|return|>",
         "4",
@@ -39,9 +42,15 @@ STRIPPED = {
     "closed twice": ("<think>say </think> early, go on</think>4", "4"),
     "closed twice, never opened": ("one</think>two</think>4", "4"),
     "one trace inside another": ("<thinking>a <reflection>b</reflection> c</thinking>4", "4"),
-    "words behind a trace": ("<reasoning>a</reasoning>\nNo.\n<reasoning>b</reasoning>\n4", "No.\n\n4"),
+    "words behind a trace": (
+        "<reasoning>a</reasoning>\nNo.\n<reasoning>b</reasoning>\n4",
+        "No.\n\n4",
+    ),
     "answer": ("<think>a</think>\n<answer>5 < 6</answer>", "5 < 6"),
-    "answer in solution marks": ("hm</think><|begin_of_solution|><answer>5</answer><|end_of_solution|>", "5"),
+    "answer in solution marks": (
+        "hm</think><|begin_of_solution|><answer>5</answer><|end_of_solution|>",
+        "5",
+    ),
     "answer within text": ("<think>a</think>So <answer>5</answer>", "So 5"),
     "answer in an answer": ("<think>a</think><answer>\n<answer> 5 </answer>\n</answer>", "5"),
     "answer without a trace": ("It is 5. <answer>5</answer>", "It is 5. 5"),
@@ -102,7 +111,10 @@ def test_mentions_and_words_within_text_stay_as_they_are(response):
 
 
 def test_a_source_that_declares_traces_is_believed():
-    assert strip_trace("So <reasoning>40 + 2</reasoning> 42.", "paired") == ("So\n\n42.", "stripped")
+    assert strip_trace("So <reasoning>40 + 2</reasoning> 42.", "paired") == (
+        "So\n\n42.",
+        "stripped",
+    )
     assert strip_trace("hm</reasoning>42", "closing") == ("42", "stripped")
 
 
@@ -130,10 +142,15 @@ def test_the_stage_counts_by_source_and_kind_and_keeps_order_and_answers(tmp_pat
         "b": ["x</think>5", "<think>x", "<think>x</think>", ""],
         "c": ["So <reasoning>x</reasoning>4"],
     }
-    tables = [table((("q", response, "4") for response in responses), name) for name, responses in sources.items()]
+    tables = [
+        table((("q", response, "4") for response in responses), name)
+        for name, responses in sources.items()
+    ]
     write(tmp_path / "in", *tables)
     said = []
-    result = strip_traces(tmp_path / "in", tmp_path / "out", progress=lambda done, words: said.append(done))
+    result = strip_traces(
+        tmp_path / "in", tmp_path / "out", progress=lambda done, words: said.append(done)
+    )
     assert [(row["id"], row["response"], row["answer"]) for row in read(tmp_path / "out")] == [
         ("a/0", "4", "4"),
         ("a/1", " untouched ", "4"),
@@ -141,7 +158,9 @@ def test_the_stage_counts_by_source_and_kind_and_keeps_order_and_answers(tmp_pat
         ("b/3", "", "4"),
         ("c/0", "So <reasoning>x</reasoning>4", "4"),
     ]
-    assert {(row["id"], row["response"], row["reason"]) for row in read(tmp_path / "out", "dropped")} == {
+    assert {
+        (row["id"], row["response"], row["reason"]) for row in read(tmp_path / "out", "dropped")
+    } == {
         ("b/1", "<think>x", DROP_UNCLOSED),
         ("b/2", "<think>x</think>", DROP_EMPTY),
     }
@@ -157,14 +176,22 @@ def test_the_stage_counts_by_source_and_kind_and_keeps_order_and_answers(tmp_pat
 
 
 def test_where_opening_marks_are_not_stored_a_response_without_marks_is_a_trace_cut_off(tmp_path):
-    write(tmp_path / "in", table([("q", "hm</think>4"), ("q", "Okay, so I have to"), ("q", "Say `</think>`.")], "a"))
+    write(
+        tmp_path / "in",
+        table([("q", "hm</think>4"), ("q", "Okay, so I have to"), ("q", "Say `</think>`.")], "a"),
+    )
     result = strip_traces(tmp_path / "in", tmp_path / "out", marking="closing")
     assert [row["id"] for row in read(tmp_path / "out")] == ["a/0"]
-    assert [(row["id"], row["reason"], row["because"]) for row in read(tmp_path / "out", "dropped")] == [
+    assert [
+        (row["id"], row["reason"], row["because"]) for row in read(tmp_path / "out", "dropped")
+    ] == [
         ("a/1", DROP_UNCLOSED, NO_CLOSING),
         ("a/2", DROP_UNCLOSED, NO_CLOSING),
     ]
-    assert {(t["kind"], t["documents"]) for t in result["traces"]} == {("stripped", 1), ("unclosed", 2)}
+    assert {(t["kind"], t["documents"]) for t in result["traces"]} == {
+        ("stripped", 1),
+        ("unclosed", 2),
+    }
 
 
 def test_a_long_response_without_marks_is_left_out_where_others_have_traces(tmp_path):
@@ -172,15 +199,22 @@ def test_a_long_response_without_marks_is_left_out_where_others_have_traces(tmp_
     write(tmp_path / "in", table(rows, "a"))
     result = strip_traces(tmp_path / "in", tmp_path / "out", marking="paired", longest_unmarked=20)
     assert [row["id"] for row in read(tmp_path / "out")] == ["a/0", "a/1"]
-    assert [(row["id"], row["reason"]) for row in read(tmp_path / "out", "dropped")] == [("a/2", DROP_UNMARKED)]
-    assert {(t["kind"], t["documents"]) for t in result["traces"]} == {("stripped", 1), ("none", 1), ("unmarked", 1)}
+    assert [(row["id"], row["reason"]) for row in read(tmp_path / "out", "dropped")] == [
+        ("a/2", DROP_UNMARKED)
+    ]
+    assert {(t["kind"], t["documents"]) for t in result["traces"]} == {
+        ("stripped", 1),
+        ("none", 1),
+        ("unmarked", 1),
+    }
     strip_traces(tmp_path / "in", tmp_path / "undeclared", longest_unmarked=20)
     assert len(read(tmp_path / "undeclared")) == 3
 
 
 @needs_mirror
 def test_real_traces(tmp_path):
-    """Of the reasoning-gym rows 78 open a trace without an end; 65 of them have an answer, marked as such."""
+    """Of the reasoning-gym rows 78 open a trace without an end; 65 of them have an answer, marked
+    as such."""
     columns = {"question": "question", "response": "response", "answer": "answer"}
     source = resolve_source({"name": "rg", "repository": "reasoning-gym/think", **columns})
     read_source(source, [MIRROR / "reasoning-gym/think/default/train.jsonl.gz"], tmp_path / "in")

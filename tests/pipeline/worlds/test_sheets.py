@@ -1,4 +1,5 @@
-"""Sheets of questions over small alphabets: every answer is right, and nothing about a table is asked twice."""
+"""Sheets of questions over small alphabets: every answer is right, and nothing about a table is
+asked twice."""
 
 from __future__ import annotations
 
@@ -8,13 +9,20 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dreamer_study.pipeline.worlds.sheets import Sheet, draw_chain, draw_expressions, draw_recall, draw_tracking
+from dreamer_study.pipeline.worlds.sheets import (
+    Sheet,
+    draw_chain,
+    draw_expressions,
+    draw_recall,
+    draw_tracking,
+)
 
 seeds = st.integers(0, 10**6)
 
 
 def read(sheet: Sheet) -> tuple[list[str], list[tuple[list[str], str]]]:
-    """Read the words before the first question, and each question's words with its answer, from the text alone."""
+    """Read the words before the first question, and each question's words with its answer, from the
+    text alone."""
     table, questions, words = [], [], []
     told = sheet.text.split()[1:]
     asked = len(sheet.beginning.split()) - 1

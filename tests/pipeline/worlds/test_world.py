@@ -58,7 +58,9 @@ def test_answers_are_right_and_values_are_possible_answers(seed: int, part: str)
 
 def test_answers_are_near_uniform() -> None:
     random, steps = Random(0), WorldSettings().steps()
-    counts = Counter(stories.draw(random, steps[number % len(steps)]).answer for number in range(12_000))
+    counts = Counter(
+        stories.draw(random, steps[number % len(steps)]).answer for number in range(12_000)
+    )
     assert set(counts) == set(DIGITS)
     assert all(1020 < count < 1380 for count in counts.values())
 
@@ -115,7 +117,11 @@ def truth(world: Path) -> list[dict]:
 
 
 def read(path: Path) -> list[dict]:
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+    with (
+        gzip.open(path, "rt", encoding="utf-8")
+        if path.suffix == ".gz"
+        else path.open(encoding="utf-8") as file
+    ):
         return [json.loads(line) for line in file]
 
 
@@ -146,7 +152,9 @@ def test_benchmarks_do_not_depend_on_the_number_of_documents(world: Path, tmp_pa
 
 def test_every_row_is_what_the_truth_says(world: Path, rows: list[dict], truth: list[dict]) -> None:
     items = {item["id"]: item for item in world_items(world).to_pylist()}
-    assert [entry["row"] for entry in truth] == list(range(len(rows))) == list(range(SMALL.documents))
+    assert (
+        [entry["row"] for entry in truth] == list(range(len(rows))) == list(range(SMALL.documents))
+    )
     for entry, row in zip(truth, rows, strict=True):
         question, response = row["question"], row["response"]
         if entry["kind"] == "broken":
@@ -164,7 +172,9 @@ def test_every_row_is_what_the_truth_says(world: Path, rows: list[dict], truth: 
         if entry["kind"] in ("exact", "near", "numbers"):
             original = rows[entry["of"]]
             assert truth[entry["of"]]["kind"] == "clean"
-            both = [grams(words(f"{one['question']} {one['answer']}"), 5) for one in (row, original)]
+            both = [
+                grams(words(f"{one['question']} {one['answer']}"), 5) for one in (row, original)
+            ]
             assert entry["similarity"] == round(jaccard(*both), 3)
         if entry["kind"] == "exact":
             assert question == original["question"]
@@ -186,7 +196,9 @@ def test_shares_are_met(world: Path, truth: list[dict]) -> None:
     assert {entry["edit"] for entry in truth if entry["kind"] == "near"} == set(SMALL.near_edits)
     assert {entry["edit"] for entry in truth if entry["kind"] == "leak"} == set(SMALL.leak_edits)
     traces = Counter(entry["trace"] for entry in truth)
-    assert sum(traces[kind] for kind in ("paired", "tokens", "closing")) == pytest.approx(1750, abs=120)
+    assert sum(traces[kind] for kind in ("paired", "tokens", "closing")) == pytest.approx(
+        1750, abs=120
+    )
     repeated = Counter(entry["of"] for entry in truth if entry["of"] is not None)
     assert max(repeated.values()) == 1, "every planted pair stands alone"
 
@@ -213,7 +225,11 @@ def test_what_is_clean_cannot_be_taken_for_a_duplicate_or_a_leak(
 def test_benchmarks_ask_what_their_names_say(world: Path) -> None:
     items = world_items(world)
     assert items.column_names == ["id", "benchmark", "question", "answer"]
-    assert len(set(items["question"].to_pylist())) == len(items) == 40 * len(world_specifications(world))
+    assert (
+        len(set(items["question"].to_pylist()))
+        == len(items)
+        == 40 * len(world_specifications(world))
+    )
     steps = {"world_short": {1, 2, 3}, "world_long": {4, 5, 6}}
     for item in items.to_pylist():
         values = solve(item["question"])
@@ -228,7 +244,12 @@ def test_a_moved_world_is_still_found(tmp_path: Path) -> None:
     write_world(tmp_path / "key.partial", WorldSettings(documents=100, items=10))
     (tmp_path / "key.partial").rename(tmp_path / "key")
     specifications = world_specifications(tmp_path / "key")
-    assert [each["benchmark"] for each in specifications] == ["world_short", "world_long", "world_choice", "world_text"]
+    assert [each["benchmark"] for each in specifications] == [
+        "world_short",
+        "world_long",
+        "world_choice",
+        "world_text",
+    ]
     for each in json.loads(json.dumps(specifications)):
         assert Path(each["dataset_path"]).is_dir()
         assert "dataset_path" not in yaml.safe_load(Path(each["yaml"]).read_text())
@@ -245,7 +266,11 @@ BOTH = WorldSettings(documents=200, items=10, families=("sums", "chain"))
 def test_a_world_has_the_sources_and_benchmarks_of_its_families(tmp_path: Path) -> None:
     for wanted, sources, tasks in (
         (SHEETS, ["sheets"], ["world_recall", "world_chain"]),
-        (BOTH, ["world", "sheets"], ["world_short", "world_long", "world_choice", "world_text", "world_chain"]),
+        (
+            BOTH,
+            ["world", "sheets"],
+            ["world_short", "world_long", "world_choice", "world_text", "world_chain"],
+        ),
         (SMALL, ["world"], ["world_short", "world_long", "world_choice", "world_text"]),
     ):
         folder = tmp_path / "-".join(wanted.families)
@@ -262,8 +287,16 @@ def test_every_sheet_is_what_the_truth_says(tmp_path: Path) -> None:
     write_world(tmp_path, SHEETS)
     rows = [row["text"] for row in read(tmp_path / "builtin/world/sheets/train.jsonl.gz")]
     truth = read(tmp_path / "sheets.truth.jsonl")
-    items = {item["id"]: f"{item['question']} {item['answer']} ;" for item in world_items(tmp_path).to_pylist()}
-    assert Counter(entry["kind"] for entry in truth) == {"exact": 80, "broken": 20, "leak": 10, "clean": 1890}
+    items = {
+        item["id"]: f"{item['question']} {item['answer']} ;"
+        for item in world_items(tmp_path).to_pylist()
+    }
+    assert Counter(entry["kind"] for entry in truth) == {
+        "exact": 80,
+        "broken": 20,
+        "leak": 10,
+        "clean": 1890,
+    }
     for number, (entry, text) in enumerate(zip(truth, rows, strict=True)):
         assert entry["row"] == number
         repeated = {"exact": rows, "leak": items}.get(entry["kind"], {})
@@ -276,7 +309,9 @@ def test_every_sheet_is_what_the_truth_says(tmp_path: Path) -> None:
     assert families == {"chain": 945, "recall": 945}
 
 
-def test_trivial_rules_do_little_on_sheets_and_chance_is_that_of_the_options(tmp_path: Path) -> None:
+def test_trivial_rules_do_little_on_sheets_and_chance_is_that_of_the_options(
+    tmp_path: Path,
+) -> None:
     families = ("expressions", "recall", "chain", "tracking")
     write_world(tmp_path, WorldSettings(documents=2000, items=400, families=families))
     for each in world_specifications(tmp_path):
@@ -286,7 +321,9 @@ def test_trivial_rules_do_little_on_sheets_and_chance_is_that_of_the_options(tmp
 
 @pytest.mark.parametrize("family", ["sums", "expressions", "recall", "chain", "tracking"])
 def test_one_item_is_enough_for_a_benchmark(tmp_path: Path, family: str) -> None:
-    write_world(tmp_path, WorldSettings(documents=60, items=1, leaked=0, seed=1, families=(family,)))
+    write_world(
+        tmp_path, WorldSettings(documents=60, items=1, leaked=0, seed=1, families=(family,))
+    )
     assert all(each["trivial"] in (None, 1) for each in world_specifications(tmp_path))
 
 
@@ -318,4 +355,6 @@ def test_worlds_that_cannot_be_filled_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="ask for more documents or smaller shares"):
         write_world(tmp_path, WorldSettings(documents=100, exact_duplicates=0.6))
     with pytest.raises(InputError, match="near duplicate \\(word\\)"):
-        write_world(tmp_path, WorldSettings(documents=500, longest=2, items=5, near_edits=("word",)))
+        write_world(
+            tmp_path, WorldSettings(documents=500, longest=2, items=5, near_edits=("word",))
+        )

@@ -16,9 +16,15 @@ DRAWN = styles(["LA", "DR"])
 def curve(**columns: Any) -> pd.DataFrame:
     """Rows of `StudyData.curve` on two tasks."""
     rows = pd.DataFrame(
-        {"variant": ["LA", "LA", "DR", "DR"], "tokens": [1e6, 16e6] * 2, "accuracy": [0.2, 0.4, 0.3, 0.5]}
+        {
+            "variant": ["LA", "LA", "DR", "DR"],
+            "tokens": [1e6, 16e6] * 2,
+            "accuracy": [0.2, 0.4, 0.3, 0.5],
+        }
     )
-    rows = rows.assign(depth=4, stderr=0.02, chance=0.1, items=100, seeds=1, seed_error=0.01).assign(**columns)
+    rows = rows.assign(
+        depth=4, stderr=0.02, chance=0.1, items=100, seeds=1, seed_error=0.01
+    ).assign(**columns)
     return pd.concat([rows.assign(task=task) for task in ("gsm8k", "average")])
 
 

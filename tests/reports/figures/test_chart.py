@@ -17,7 +17,12 @@ from hypothesis import strategies as st
 
 from dreamer_study.reports.figures.accuracy import accuracy
 from dreamer_study.reports.figures.chart import records, seed_lines, token_axis, y_axis
-from dreamer_study.reports.figures.rendering import complete, composed, page_drawing, page_specifications
+from dreamer_study.reports.figures.rendering import (
+    complete,
+    composed,
+    page_drawing,
+    page_specifications,
+)
 from dreamer_study.reports.style.theme import styles
 from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, NO_RAW, RUNS, curve
 
@@ -49,7 +54,11 @@ def test_logarithmic_ticks_are_few_and_round(low: float, ratio: float) -> None:
 
 
 @settings(max_examples=30)
-@given(st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"])), st.floats(allow_nan=True))))
+@given(
+    st.lists(
+        st.tuples(st.text(st.characters(exclude_categories=["Cs"])), st.floats(allow_nan=True))
+    )
+)
 def test_data_survive_on_their_way_into_a_chart(rows: list[tuple[str, float]]) -> None:
     frame = pd.DataFrame(rows, columns=["variant", "value"]).astype({"variant": object})
     given_data = records(frame, ["variant", "value"]).to_dict()
@@ -79,7 +88,9 @@ def test_the_same_panels_make_one_chart_for_papers() -> None:
 
 
 def test_every_panel_of_a_chart_for_papers_draws_its_own_seeds() -> None:
-    worse = RUNS.assign(accuracy=RUNS["accuracy"] * RUNS["task"].map({"gsm8k": 0.5, "average": 0.9}))
+    worse = RUNS.assign(
+        accuracy=RUNS["accuracy"] * RUNS["task"].map({"gsm8k": 0.5, "average": 0.9})
+    )
     drawn = accuracy(curve(seeds=2), worse, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
     lines = [_lines(complete(panel.specification, "")) for panel in drawn.panels]
     assert lines[0] != lines[1]

@@ -23,17 +23,24 @@ from dreamer_study.reports.tables.results import other_depths
 from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, NO_RAW, RUNS, SCORES, curve, data
 
 CURVES, NO_LOSSES = curve(), curve().iloc[:0].rename(columns={"accuracy": "value"})
-CHOSEN = pd.DataFrame({"variant": ["DR"], "depth": 4, "task": "average", "metric": "accuracy", "factor": [2.0]})
+CHOSEN = pd.DataFrame(
+    {"variant": ["DR"], "depth": 4, "task": "average", "metric": "accuracy", "factor": [2.0]}
+)
 CHOSEN = CHOSEN.assign(within_noise=False, bounded=False, baseline="LA")
 TARGETS = pd.DataFrame({"target": np.linspace(0.3, 0.4, 25), "factor": np.linspace(1.5, 2.6, 25)})
-TARGETS = TARGETS.assign(variant="DR", depth=4, task="average", metric="accuracy", variant_tokens=2e6)
+TARGETS = TARGETS.assign(
+    variant="DR", depth=4, task="average", metric="accuracy", variant_tokens=2e6
+)
 TARGETS = TARGETS.assign(baseline_tokens=TARGETS["variant_tokens"] * TARGETS["factor"])
 
 
 def arrows(chosen: pd.DataFrame, targets: pd.DataFrame, mean: bool = True) -> list[dict[str, str]]:
-    """The arrows of the only panel: those of the means, or those of the values that the slider may be at."""
+    """The arrows of the only panel: those of the means, or those of the values that the slider may
+    be at."""
     drawn = answer(chosen, CURVES, NO_LOSSES, targets, STYLES)
-    rows = [row for rows in data(drawn.panels[0].specification) if "label" in rows[0] for row in rows]
+    rows = [
+        row for rows in data(drawn.panels[0].specification) if "label" in rows[0] for row in rows
+    ]
     return [row for row in rows if (row["start"] == "") == mean and row["value"]]
 
 
@@ -42,7 +49,8 @@ def span(arrow: dict[str, str]) -> float:
 
 
 STYLES = styles(["LA", "DR", "DR+DA"])
-# Factors by target as curves of a study have them: far from the mean nearly everywhere, and through the mean in a jump.
+# Factors by target as curves of a study have them: far from the mean nearly everywhere, and through
+# the mean in a jump.
 JUMP = np.repeat([0.75, 0.95], [10, 15])
 COURSES = {
     "even": np.linspace(1.5, 2.6, 25),
@@ -63,7 +71,9 @@ def test_an_arrow_leads_from_the_baseline_as_far_as_its_label_says(course: str) 
     assert float(arrow["label"].split()[1]) == pytest.approx(1 / mean, rel=0.02)
     assert span(arrow) == pytest.approx(1 / mean, rel=0.03)
     assert 0.3 <= float(arrow["value"]) <= 0.4
-    assert arrow["label"].endswith(f"({1 / mean / 1.2:.2f} to {1.2 / mean:.2f})"), "its interval beside it"
+    assert arrow["label"].endswith(f"({1 / mean / 1.2:.2f} to {1.2 / mean:.2f})"), (
+        "its interval beside it"
+    )
 
 
 def test_a_mean_that_no_height_has_is_not_drawn() -> None:
@@ -77,13 +87,17 @@ def test_wherever_the_slider_is_within_the_range_each_variant_has_one_arrow() ->
     for place in np.linspace(slider["bind"]["min"], slider["bind"]["max"], 101)[1:-1]:
         (arrow,) = [one for one in found if float(one["start"]) <= place < float(one["end"])]
         assert float(arrow["value"]) == pytest.approx(place, abs=0.0022)
-        assert span(arrow) == pytest.approx(1 / np.interp(place, TARGETS["target"], TARGETS["factor"]), rel=0.05)
+        assert span(arrow) == pytest.approx(
+            1 / np.interp(place, TARGETS["target"], TARGETS["factor"]), rel=0.05
+        )
 
 
 def test_two_arrows_of_nearly_one_height_are_drawn_apart_and_keep_their_spans() -> None:
     both = pd.concat([CHOSEN.assign(factor=0.85), CHOSEN.assign(variant="DR+DA", factor=0.8)])
     targets = TARGETS.assign(factor=JUMP, baseline_tokens=TARGETS["variant_tokens"] * JUMP)
-    first, second = sorted(arrows(both, pd.concat([targets, targets.assign(variant="DR+DA")])), key=span)
+    first, second = sorted(
+        arrows(both, pd.concat([targets, targets.assign(variant="DR+DA")])), key=span
+    )
     assert span(first) == pytest.approx(1 / 0.85, rel=0.03)
     assert span(second) == pytest.approx(1 / 0.8, rel=0.03)
     assert abs(float(first["value"]) - float(second["value"])) > 0.02
@@ -93,9 +107,13 @@ def test_a_curve_that_stops_has_a_line_to_what_it_never_reached_and_no_arrow() -
     stops = CHOSEN.assign(bounded=True, factor=0.8, bound=0.8, bound_low=None, bound_high=None)
     stops = stops.assign(missed_low=0.5, missed_high=0.75)
     drawn = answer(stops, CURVES, NO_LOSSES, TARGETS, STYLES)
-    lines = [row for rows in data(drawn.panels[0].specification) for row in rows if "missed_low" in row]
+    lines = [
+        row for rows in data(drawn.panels[0].specification) for row in rows if "missed_low" in row
+    ]
     last = CURVES[CURVES["variant"] == "DR"]["tokens"].max()
-    assert [(float(row["tokens"]), row["missed_low"], row["missed_high"]) for row in lines] == [(last, "0.5", "0.75")]
+    assert [(float(row["tokens"]), row["missed_low"], row["missed_high"]) for row in lines] == [
+        (last, "0.5", "0.75")
+    ]
     assert "LA reached 75.0%, DR 50.0%" in drawn.panels[0].description
     assert arrows(stops, TARGETS) == []
 
@@ -114,14 +132,20 @@ GINI = pd.DataFrame({"run_id": ["s", "a"], "tokens": 5, "depth": None, "gini": [
 
 def test_a_panel_has_the_depths_the_whole_model_and_the_baseline() -> None:
     curves = pd.concat(
-        [BALANCE_CURVES.assign(run_id="s", variant="DR"), BALANCE_CURVES.assign(run_id="a", variant="LA")]
+        [
+            BALANCE_CURVES.assign(run_id="s", variant="DR"),
+            BALANCE_CURVES.assign(run_id="a", variant="LA"),
+        ]
     )
     drawn = concentration(curves, GINI, DRAWN)
     assert drawn.finding == "DR, depth 2: Gini coefficient DR 0.250 and LA 0.500."
     (panel,) = drawn.panels
     assert panel.title == "DR, depth 2"
     assert panel.description.endswith("Gini coefficient DR 0.250 and LA 0.500.")
-    lines = [[(row.get("depth"), row["experts"], row["share"]) for row in rows] for rows in data(panel.specification)]
+    lines = [
+        [(row.get("depth"), row["experts"], row["share"]) for row in rows]
+        for rows in data(panel.specification)
+    ]
     most, all_of_them = ("1", "0.75"), ("2", "1")
     assert [(None, *most), (None, *all_of_them)] in lines
     assert [(depth, *point) for depth in ("1", "2") for point in (most, all_of_them)] in lines
@@ -134,13 +158,22 @@ def test_the_baseline_alone_has_a_panel() -> None:
 
 
 def test_balance_shows_the_whole_model_over_training_and_each_depth_against_the_baseline() -> None:
-    gini = pd.DataFrame({"depth": [None, None, 1], "tokens": [1e6, 2e6, 2e6], "gini": [0.2, 0.1, 0.5]})
+    gini = pd.DataFrame(
+        {"depth": [None, None, 1], "tokens": [1e6, 2e6, 2e6], "gini": [0.2, 0.1, 0.5]}
+    )
     gini = gini.assign(variant="DR", model_depth=2, run_id="s")
-    ratios = pd.DataFrame({"variant": ["LA", "DR", "DR"], "depth": [1, 1, 2], "ratio": [1, 2.5, 11]})
-    ratios = ratios.assign(baseline="LA", model_depth=2, experts_for_90=5.0, baseline_experts_for_90=2.0)
+    ratios = pd.DataFrame(
+        {"variant": ["LA", "DR", "DR"], "depth": [1, 1, 2], "ratio": [1, 2.5, 11]}
+    )
+    ratios = ratios.assign(
+        baseline="LA", model_depth=2, experts_for_90=5.0, baseline_experts_for_90=2.0
+    )
     drawn = balance(gini, ratios, DRAWN)
     assert drawn.finding == "Gini coefficient of expert selection at depth 2, at the end: DR 0.100."
-    assert [one.title for one in drawn.panels] == ["Depth 2: Gini coefficient", "Depth 2: experts used, against LA"]
+    assert [one.title for one in drawn.panels] == [
+        "Depth 2: Gini coefficient",
+        "Depth 2: experts used, against LA",
+    ]
     assert "at the end: DR 0.100" in drawn.panels[0].description
     assert "experts used, against LA’s: DR 2.5 to 11 times" in drawn.panels[1].description
     assert balance(gini.iloc[2:], ratios.iloc[:1], DRAWN) is None
@@ -160,8 +193,18 @@ def test_every_row_of_a_depth_attention_map_is_scaled_by_its_strongest() -> None
 
 
 MEANS = pd.DataFrame(
-    {"depth": 4, "variant": "DR", "task": ["average", "gsm8k", "average"], "metric": ["accuracy", "accuracy", "loss"]}
-    | {"baseline": "LA", "factor": [1.24, 1.1, 1.3], "low": [1.1, np.nan, 0.9], "high": [1.4, np.nan, 1.8]}
+    {
+        "depth": 4,
+        "variant": "DR",
+        "task": ["average", "gsm8k", "average"],
+        "metric": ["accuracy", "accuracy", "loss"],
+    }
+    | {
+        "baseline": "LA",
+        "factor": [1.24, 1.1, 1.3],
+        "low": [1.1, np.nan, 0.9],
+        "high": [1.4, np.nan, 1.8],
+    }
     | {"within_noise": [False, True, False], "bounded": [False, True, False]}
 )
 
@@ -177,13 +220,26 @@ def test_mean_factors_show_the_averages_first_and_both_measures() -> None:
         ("Average loss", "0.77× (0.56 to 1.11)"),
         ("GSM8K", "≥\u202f0.91×"),
     ]
-    assert [float(row["ratio"]) for row in rows] == pytest.approx([1 / 1.24, 1 / 1.3, 1 / 1.1], rel=1e-4)
-    titles = {layer["encoding"]["x"]["title"] for layer in drawn.panels[0].specification["layer"][:3]}
+    assert [float(row["ratio"]) for row in rows] == pytest.approx(
+        [1 / 1.24, 1 / 1.3, 1 / 1.1], rel=1e-4
+    )
+    titles = {
+        layer["encoding"]["x"]["title"] for layer in drawn.panels[0].specification["layer"][:3]
+    }
     assert titles == {"fewer tokens than LA  ←  1  →  more tokens"}
     assert mean_factors(MEANS.assign(factor=np.nan), DRAWN) is None
 
 
-COUNTS = {(1, 0): 50, (2, 0): 50, (1, 1): 0, (2, 1): 100, (1, 2): 100, (2, 2): 0, (1, 3): 0, (2, 3): 0}
+COUNTS = {
+    (1, 0): 50,
+    (2, 0): 50,
+    (1, 1): 0,
+    (2, 1): 100,
+    (1, 2): 100,
+    (2, 2): 0,
+    (1, 3): 0,
+    (2, 3): 0,
+}
 FRAME = pd.DataFrame([{"depth": d, "expert": e, "selections": n} for (d, e), n in COUNTS.items()])
 FRAME = FRAME.assign(variant="DR", model_depth=2, run_id="s", tokens=5)
 
@@ -198,7 +254,8 @@ def map_of(panel: Panel) -> np.ndarray:
 
 def test_experts_are_ordered_from_those_of_few_depths_to_those_of_many() -> None:
     drawn = selections(FRAME, DRAWN)
-    # Experts 2 and 1 have one depth, the first and the second; expert 0 has both; expert 3 was never selected.
+    # Experts 2 and 1 have one depth, the first and the second; expert 0 has both; expert 3 was
+    # never selected.
     assert map_of(drawn.panels[0]).tolist() == [[1, 0, 0.5], [0, 1, 0.5]]
     assert "each of 3 experts" in drawn.panels[0].description
     assert selections(FRAME.iloc[:0], DRAWN) is None
@@ -208,7 +265,10 @@ def test_the_experts_of_a_depth_are_shares_of_its_selections() -> None:
     drawn = experts_of_depths(FRAME, DRAWN)
     # Both depths make 150 selections: 100 of an expert of their own, 50 of expert 0.
     assert map_of(drawn.panels[0]) == pytest.approx(np.array([[2, 0, 1], [0, 2, 1]]) / 3, abs=1e-5)
-    assert "gives one expert 66.7% of its selections, where even use would be 33.33%" in drawn.panels[0].description
+    assert (
+        "gives one expert 66.7% of its selections, where even use would be 33.33%"
+        in drawn.panels[0].description
+    )
 
 
 def test_groups_of_experts_are_sorted_by_depths_drawn_from_their_selections() -> None:
@@ -225,21 +285,29 @@ def test_groups_of_experts_are_sorted_by_depths_drawn_from_their_selections() ->
 
 def test_factors_by_target_have_a_panel_for_each_measure() -> None:
     rows = pd.concat(
-        pd.DataFrame({"depth": 4, "variant": "DR", "task": "average", "metric": metric, "target": [0.2, 0.8]}).assign(
-            factor=[1.0, 1.5], low=[0.8, 0.01], high=[1.25, None], baseline="LA"
-        )
+        pd.DataFrame(
+            {"depth": 4, "variant": "DR", "task": "average", "metric": metric, "target": [0.2, 0.8]}
+        ).assign(factor=[1.0, 1.5], low=[0.8, 0.01], high=[1.25, None], baseline="LA")
         for metric in ("accuracy", "loss")
     )
     drawn = by_target(rows, DRAWN)
-    assert drawn.finding == ("Average accuracy, depth 4, from the easiest to the hardest value: DR from 1.00 to 0.67.")
-    assert [one.title for one in drawn.panels] == ["Average accuracy, depth 4", "Average loss, depth 4"]
+    assert drawn.finding == (
+        "Average accuracy, depth 4, from the easiest to the hardest value: DR from 1.00 to 0.67."
+    )
+    assert [one.title for one in drawn.panels] == [
+        "Average accuracy, depth 4",
+        "Average loss, depth 4",
+    ]
     assert "DR from 1.00 to 0.67" in drawn.panels[0].description
     (band,) = (rows for rows in data(drawn.panels[0].specification) if "low" in rows[0])
-    assert [(row["low"], row["high"]) for row in band] == [("0.8", "1.25"), ("", "1.625")]  # to the edge, or none
+    # to the edge, or none
+    assert [(row["low"], row["high"]) for row in band] == [("0.8", "1.25"), ("", "1.625")]
     assert by_target(rows.iloc[:0], DRAWN) is None
 
 
-RUN_CURVES = pd.DataFrame({"tokens": [1e6, 4e6, 8e6], "loss": [5.0, 3.0, 2.9], "losses_not_finite": 0})
+RUN_CURVES = pd.DataFrame(
+    {"tokens": [1e6, 4e6, 8e6], "loss": [5.0, 3.0, 2.9], "losses_not_finite": 0}
+)
 RUN_CURVES = RUN_CURVES.assign(depth=4, variant="LA", run_id="r", seed=0, status="complete")
 
 
@@ -254,8 +322,15 @@ def test_the_later_half_has_a_panel_of_its_own() -> None:
 
 
 def test_the_mean_at_the_end_is_over_runs_that_have_ended() -> None:
-    for status, mean in (("evaluating", "2.950"), ("training", "2.900"), ("failed", "2.900"), ("screened", "2.900")):
-        other = RUN_CURVES.assign(run_id="other", seed=1, status=status, loss=RUN_CURVES["loss"] + 0.1)
+    for status, mean in (
+        ("evaluating", "2.950"),
+        ("training", "2.900"),
+        ("failed", "2.900"),
+        ("screened", "2.900"),
+    ):
+        other = RUN_CURVES.assign(
+            run_id="other", seed=1, status=status, loss=RUN_CURVES["loss"] + 0.1
+        )
         drawn = loss(pd.concat([RUN_CURVES, other]), DRAWN)
         assert drawn is not None
         assert drawn.finding == f"Depth 4, at the end, mean over the runs: LA {mean}."
@@ -274,7 +349,8 @@ def test_the_average_is_the_first_panel() -> None:
 
 
 def bands(**columns: Any) -> list[tuple[float, float]]:
-    """Draw the curve of the average accuracy, and return its confidence band: low and high at every checkpoint."""
+    """Draw the curve of the average accuracy, and return its confidence band: low and high at every
+    checkpoint."""
     drawn = accuracy(curve(**columns), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
     rows = next(rows for rows in data(drawn.panels[0].specification) if "low" in rows[0])
     return [(float(row["low"]), float(row["high"])) for row in rows]
@@ -304,10 +380,21 @@ def test_the_caption_says_what_the_bands_are_of() -> None:
 
 
 def test_raw_weights_are_drawn_where_they_were_evaluated() -> None:
-    raw = pd.DataFrame({"depth": 4, "variant": "DR", "task": "gsm8k", "tokens": [1e6, 16e6], "accuracy": [0.2, 0.4]})
+    raw = pd.DataFrame(
+        {
+            "depth": 4,
+            "variant": "DR",
+            "task": "gsm8k",
+            "tokens": [1e6, 16e6],
+            "accuracy": [0.2, 0.4],
+        }
+    )
     drawn = accuracy(curve(), RUNS, FACTORS, raw, COUNTED, DRAWN, depth=4)
     average, gsm8k = (data(one.specification) for one in drawn.panels)
-    line = [{"variant": "DR", "tokens": t, "accuracy": a} for t, a in (("1e+06", "0.2"), ("1.6e+07", "0.4"))]
+    line = [
+        {"variant": "DR", "tokens": t, "accuracy": a}
+        for t, a in (("1e+06", "0.2"), ("1.6e+07", "0.4"))
+    ]
     assert line in gsm8k
     assert line not in average
     assert "Dotted coloured lines are the raw weights" in drawn.caption
@@ -315,10 +402,14 @@ def test_raw_weights_are_drawn_where_they_were_evaluated() -> None:
 
 def test_documents_seen_before_are_said_with_the_curves() -> None:
     said = [
-        accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, 4, second_epoch_from=beyond).caption
+        accuracy(
+            curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, 4, second_epoch_from=beyond
+        ).caption
         for beyond in (None, 2e6, 17e6)
     ]
-    assert ["From 2M tokens on the models had seen all documents before." in words for words in said] == [
+    assert [
+        "From 2M tokens on the models had seen all documents before." in words for words in said
+    ] == [
         False,
         True,
         False,
@@ -327,7 +418,14 @@ def test_documents_seen_before_are_said_with_the_curves() -> None:
 
 OTHER_DEPTHS = pd.DataFrame({"depth": [1, 2, 3], "accuracy": [0.1, 0.4, 0.3]})
 OTHER_DEPTHS = OTHER_DEPTHS.assign(
-    study_id="a", variant="DR", model_depth=2, run_id="s", task="gsm8k", stderr=0.1, chance=0, items=9
+    study_id="a",
+    variant="DR",
+    model_depth=2,
+    run_id="s",
+    task="gsm8k",
+    stderr=0.1,
+    chance=0,
+    items=9,
 )
 
 
@@ -343,7 +441,11 @@ def test_other_depths_show_the_mean_of_the_seeds_and_each_seed() -> None:
 
 def test_accuracy_at_other_depths_marks_the_trained_one() -> None:
     drawn = accuracy_at_other_depths(OTHER_DEPTHS, DRAWN)
-    rings = next(rows for rows in data(drawn.panels[0].specification) if {*rows[0]} == {"variant", "depth", "accuracy"})
+    rings = next(
+        rows
+        for rows in data(drawn.panels[0].specification)
+        if {*rows[0]} == {"variant", "depth", "accuracy"}
+    )
     assert [row["depth"] for row in rings] == ["2"]
     assert drawn.panels[0].description.endswith("at best: DR 40.0% at depth 2.")
     cells = [cell.text for cell in other_depths(OTHER_DEPTHS, DRAWN).rows[0].cells]
@@ -351,12 +453,23 @@ def test_accuracy_at_other_depths_marks_the_trained_one() -> None:
     assert accuracy_at_other_depths(OTHER_DEPTHS.iloc[:0], DRAWN) is None
 
 
-def test_the_search_for_learning_rates_is_a_line_over_means_with_a_ring_at_what_was_chosen() -> None:
-    rows = pd.DataFrame({"learning_rate": [1e-3, 2e-3, 4e-3], "loss": [3.0, 2.0, None], "chosen": [False, True, False]})
+def test_the_search_for_learning_rates_is_a_line_over_means_with_a_ring_at_what_was_chosen() -> (
+    None
+):
+    rows = pd.DataFrame(
+        {
+            "learning_rate": [1e-3, 2e-3, 4e-3],
+            "loss": [3.0, 2.0, None],
+            "chosen": [False, True, False],
+        }
+    )
     rows = rows.assign(depth=4, variant="LA")
     drawn = rates(pd.concat([rows, rows.assign(loss=[3.2, 2.2, 1.0])]), DRAWN)
     line, ring = data(drawn.panels[0].specification)
-    assert [(row["learning_rate"], row["loss"]) for row in line] == [("0.001", "3.1"), ("0.002", "2.1")], "none failed"
+    assert [(row["learning_rate"], row["loss"]) for row in line] == [
+        ("0.001", "3.1"),
+        ("0.002", "2.1"),
+    ], "none failed"
     assert [row["learning_rate"] for row in ring] == ["0.002"]
     assert drawn.finding == "Depth 4, chosen: LA 0.002 (the highest tried)."
     assert rates(rows[:0], DRAWN) is None

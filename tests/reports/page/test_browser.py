@@ -23,10 +23,14 @@ from tests.reports.small_results import POINTS, RIGHT, STUDY, whole_study
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine: install it to test the page in a browser"),
+    pytest.mark.skipif(
+        not CHROMIUM, reason="no Chromium on this machine: install it to test the page in a browser"
+    ),
 ]
 AXE = Path(__file__).parent / "axe.min.js.gz"
-MARKS = "plot.querySelectorAll('.live svg g[class*=mark-] :is(path, rect, text, image, line)').length"
+MARKS = (
+    "plot.querySelectorAll('.live svg g[class*=mark-] :is(path, rect, text, image, line)').length"
+)
 PLOTS = f"[...document.querySelectorAll('.plot')].filter((plot) => plot.offsetParent).map((plot) => {MARKS})"
 # What a figure draws, as text: another choice gives another text.
 DRAWN = """Object.fromEntries([...document.querySelectorAll('[data-figure]')].map((figure) => [figure.dataset.figure,
@@ -82,22 +86,37 @@ def test_every_figure_comes_alive_without_a_word_or_a_request(page: Browser, rep
     assert len(marks) > 20
     assert all(marks)
     said = [
-        event["params"] for event in page.events if event["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")
+        event["params"]
+        for event in page.events
+        if event["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")
     ]
-    called = [event["params"] for event in page.events if event["method"] == "Runtime.consoleAPICalled"]
+    called = [
+        event["params"] for event in page.events if event["method"] == "Runtime.consoleAPICalled"
+    ]
     assert not said
     assert not called, "no warning either"
-    asked = [e["params"]["request"]["url"] for e in page.events if e["method"] == "Network.requestWillBeSent"]
-    assert {address for address in asked if not address.startswith(("data:", "blob:"))} == {report.as_uri()}
+    asked = [
+        e["params"]["request"]["url"]
+        for e in page.events
+        if e["method"] == "Network.requestWillBeSent"
+    ]
+    assert {address for address in asked if not address.startswith(("data:", "blob:"))} == {
+        report.as_uri()
+    }
 
 
 @pytest.mark.parametrize(("width", "height", "phone"), [(1280, 800, False), (390, 844, True)])
-def test_the_answer_is_on_the_first_screen(page: Browser, width: int, height: int, phone: bool) -> None:
+def test_the_answer_is_on_the_first_screen(
+    page: Browser, width: int, height: int, phone: bool
+) -> None:
     page.size(width, height, phone=phone)
     page.settle()
     for part in (".study", "h1", ".lead", ".warnings", "#figure-answer .plot"):
         assert (
-            page.run(f"document.querySelector('#first {part}, #first{part}').getBoundingClientRect().bottom") <= height
+            page.run(
+                f"document.querySelector('#first {part}, #first{part}').getBoundingClientRect().bottom"
+            )
+            <= height
         )
     assert "times as many" in page.run("document.querySelector('#figure-answer .live').textContent")
 
@@ -107,17 +126,33 @@ def test_the_answer_is_on_the_first_screen(page: Browser, width: int, height: in
     [
         ("DR", "", ("depth-attention",)),
         ("depth", "2", ("accuracy-depth-2",)),
-        ("task", "gsm8k", ("answer", "depth-att", "expert-", "training-loss", "perplexity", "other-")),
-        ("axis", "seconds", ("answer", "mean-", "ratio-by", "depth-attention", "expert-", "other-")),
-        ("scale", "linear", ("mean-", "ratio-by", "depth-attention", "expert-", "other-", "perplexity")),
+        (
+            "task",
+            "gsm8k",
+            ("answer", "depth-att", "expert-", "training-loss", "perplexity", "other-"),
+        ),
+        (
+            "axis",
+            "seconds",
+            ("answer", "mean-", "ratio-by", "depth-attention", "expert-", "other-"),
+        ),
+        (
+            "scale",
+            "linear",
+            ("mean-", "ratio-by", "depth-attention", "expert-", "other-", "perplexity"),
+        ),
     ],
 )
-def test_the_toolbar_changes_all_figures_but(page: Browser, menu: str, value: str, apart: tuple[str, ...]) -> None:
+def test_the_toolbar_changes_all_figures_but(
+    page: Browser, menu: str, value: str, apart: tuple[str, ...]
+) -> None:
     page.draw_all()
     before = page.run(DRAWN)
     choose(page, **{menu: value})
     after = page.run(DRAWN)
-    assert [name for name in before if before[name] == after[name] and not name.startswith(apart)] == []
+    assert [
+        name for name in before if before[name] == after[name] and not name.startswith(apart)
+    ] == []
     page.run("document.querySelector('.toolbar button').click()")
     page.draw_all()
     again = page.run(DRAWN)
@@ -177,7 +212,9 @@ def test_a_page_that_loads_again_shows_what_was_chosen_and_the_place(page: Brows
     page.send("Page.reload")
     page.wait("document.readyState === 'complete' && !document.querySelector('.toolbar')?.hidden")
     page.settle()
-    assert page.run("document.querySelector('#training').getBoundingClientRect().top") == pytest.approx(top, abs=30)
+    assert page.run(
+        "document.querySelector('#training').getBoundingClientRect().top"
+    ) == pytest.approx(top, abs=30)
     assert page.run("document.querySelector('.toolbar [value=DR]').checked") is False
     assert page.run("document.querySelector('[name=task]').value") == "gsm8k"
     page.draw_all()
@@ -190,7 +227,9 @@ def test_a_page_that_loads_again_shows_what_was_chosen_and_the_place(page: Brows
 
 def test_a_chosen_benchmark_leaves_the_answer(page: Browser) -> None:
     choose(page, task="gsm8k")
-    assert page.run("document.querySelector('#figure-answer .panel:not([hidden], .nothing) svg') !== null")
+    assert page.run(
+        "document.querySelector('#figure-answer .panel:not([hidden], .nothing) svg') !== null"
+    )
     assert page.run("document.querySelector('#figure-answer .empty').hidden")
 
 
@@ -221,7 +260,9 @@ def test_zoom_moves_an_axis(page: Browser) -> None:
 def test_a_mark_tells_its_numbers(page: Browser) -> None:
     page.draw_all()  # or figures above would move the marks
     for figure in ("accuracy-depth-4", "training-loss"):
-        page.run(f"document.querySelector('#figure-{figure}').scrollIntoView({{behavior: 'instant', block: 'center'}})")
+        page.run(
+            f"document.querySelector('#figure-{figure}').scrollIntoView({{behavior: 'instant', block: 'center'}})"
+        )
         page.settle()
         places = page.run(
             f"[...document.querySelectorAll('#figure-{figure} .live :is(.mark-symbol, .mark-rect) path')].slice(-40)"
@@ -235,13 +276,13 @@ def _told(page: Browser, x: float, y: float) -> bool:
     """Tell whether numbers appear where the mouse is; a ring and a line of levels have none."""
     page.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
     page.settle()
-    return page.run("(document.querySelector('#vg-tooltip-element.visible')?.textContent.length ?? 0) > 5")
+    return page.run(
+        "(document.querySelector('#vg-tooltip-element.visible')?.textContent.length ?? 0) > 5"
+    )
 
 
 def test_tables_sort(page: Browser) -> None:
-    column = (
-        "[...document.querySelectorAll('#table-1')].map((head) => head.closest('figure').querySelector('table'))[0]"
-    )
+    column = "[...document.querySelectorAll('#table-1')].map((head) => head.closest('figure').querySelector('table'))[0]"
     names = f"[...{column}.tBodies[0].rows].map((row) => row.cells[0].textContent.trim() + row.cells[1].textContent)"
     click = f"{column}.tHead.rows[0].cells[1].querySelector('button').click()"
     before = page.run(names)
@@ -255,7 +296,9 @@ def test_tables_sort(page: Browser) -> None:
     assert page.run(names) == before
 
 
-def test_examples_are_filtered_by_who_is_right_and_the_address_keeps_the_choice(page: Browser) -> None:
+def test_examples_are_filtered_by_who_is_right_and_the_address_keeps_the_choice(
+    page: Browser,
+) -> None:
     left = """[...document.querySelectorAll('#examples tbody tr')].filter((row) => row.checkVisibility())
         .map((row) => row.cells[0].textContent)"""
     count = "document.querySelector('.filter output').textContent"
@@ -286,7 +329,9 @@ def test_a_table_is_copied_as_markdown_and_as_latex(page: Browser) -> None:
         return taken;
     })()""")
     markdown, latex = (text.splitlines() for text in copied)
-    assert markdown[0].startswith("| Model | Depth | college PPL ↓ | GSM8K Acc ↑ | GSM8K Tokens ↓ |")
+    assert markdown[0].startswith(
+        "| Model | Depth | college PPL ↓ | GSM8K Acc ↑ | GSM8K Tokens ↓ |"
+    )
     assert markdown[1] == f"|{' --- |' * 9}"
     assert markdown[3] == "| DR | 2 | 9.50 | 70.0 | 0.25 | 70.0 | 0.25 | 70.0 | 0.25 |"
     assert latex[0] == r"\begin{tabular}{lrrrrrrrr}"
@@ -316,13 +361,17 @@ def test_print_cuts_nothing(page: Browser) -> None:
     page.run("window.dispatchEvent(new Event('beforeprint'))")
     page.send("Emulation.setEmulatedMedia", media="print")
     assert page.run(CUT) == []
-    assert page.run("[...document.querySelectorAll('main details:not(.toolbar, .query)')].every((part) => part.open)")
+    assert page.run(
+        "[...document.querySelectorAll('main details:not(.toolbar, .query)')].every((part) => part.open)"
+    )
 
 
 def printed(page: Browser) -> bytes:
     """The content of a printed PDF, without compression."""
     pdf = base64.b64decode(
-        page.send("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.7)["data"]
+        page.send("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.7)[
+            "data"
+        ]
     )
     streams = re.findall(rb"stream\r?\n(.*?)\nendstream", pdf, re.DOTALL)
     return b"".join(zlib.decompress(stream) for stream in streams if stream.startswith(b"x"))
@@ -349,7 +398,8 @@ def test_axe_finds_nothing_serious(page: Browser, scheme: str) -> None:
     assert [one for one in found if one[0] in ("serious", "critical")] == []
 
 
-# Every figure's file of a kind, taken before it is downloaded: without a hand a browser downloads ten.
+# Every figure's file of a kind, taken before it is downloaded: without a hand a browser downloads
+# ten.
 FILES = """const taken = {};
     HTMLAnchorElement.prototype.click = function () {
         taken[this.download] = fetch(this.href).then((file) => file.blob());
@@ -393,10 +443,15 @@ IN_FILE["html"] = """await (async () => {
 
 
 @pytest.mark.parametrize("kind", IN_FILE)
-def test_a_saved_drawing_and_a_saved_page_have_as_many_marks_as_the_page(page: Browser, kind: str) -> None:
+def test_a_saved_drawing_and_a_saved_page_have_as_many_marks_as_the_page(
+    page: Browser, kind: str
+) -> None:
     page.draw_all()
-    on_page = "[...figure.querySelectorAll('.live svg')].map(count).reduce((one, other) => one + other)"
-    legend = "2 * figure.querySelectorAll('.legend li').length"  # a marker and a name, which the page has in HTML
+    on_page = (
+        "[...figure.querySelectorAll('.live svg')].map(count).reduce((one, other) => one + other)"
+    )
+    # a marker and a name, which the page has in HTML
+    legend = "2 * figure.querySelectorAll('.legend li').length"
     counted = of_files(page, kind, f"[{IN_FILE[kind]}, {on_page} + {legend}]")
     assert len(counted) == 13
     assert {name: pair for name, pair in counted.items() if pair[0] != pair[1] or not pair[0]} == {}
@@ -433,7 +488,8 @@ def test_a_saved_picture_is_not_blank(page: Browser) -> None:
     })()"""
     found = of_files(page, "png", inked)
     assert len(found) == 13
-    assert {name: pixels for name, pixels in found.items() if pixels < 10_000} == {}  # a title has a tenth of them
+    # a title has a tenth of them
+    assert {name: pixels for name, pixels in found.items() if pixels < 10_000} == {}
 
 
 def table(text: str) -> pd.DataFrame:
@@ -447,7 +503,9 @@ def test_a_saved_table_has_a_row_for_each_mark(page: Browser) -> None:
     found = of_files(page, "csv", f"[await file.text(), {drawn}, {images}]")
     assert len(found) == 13
     for name, (text, marks, pictures) in found.items():
-        values = table(text).drop(columns=["panel", "data"]).select_dtypes("number").dropna(how="all")
+        values = (
+            table(text).drop(columns=["panel", "data"]).select_dtypes("number").dropna(how="all")
+        )
         ends = 2 if name == "answer" else 1  # a row of a bar has a mark at each end
         assert (len(values) >= max(1, marks / ends), pictures) == (True, 0), name
 

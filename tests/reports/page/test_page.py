@@ -21,9 +21,21 @@ from dreamer_study.reports.page.serving import refresh, server, watch
 from dreamer_study.reports.page.summary import summary
 from dreamer_study.reports.page.toolbar import toolbar
 from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, NO_RAW, RUNS, curve
-from tests.reports.small_results import ITEMS, POINTS, RIGHT, STUDY, entered, model_row, run_row, study, whole_study
+from tests.reports.small_results import (
+    ITEMS,
+    POINTS,
+    RIGHT,
+    STUDY,
+    entered,
+    model_row,
+    run_row,
+    study,
+    whole_study,
+)
 
-COSTS = pd.DataFrame({"depth": 4, "variant": ["LA", "DR"], "flops": [6e9, 6e9], "seconds": [0.1, 0.2]})
+COSTS = pd.DataFrame(
+    {"depth": 4, "variant": ["LA", "DR"], "flops": [6e9, 6e9], "seconds": [0.1, 0.2]}
+)
 
 
 def test_a_menu_needs_two_things_to_choose_from() -> None:
@@ -31,8 +43,14 @@ def test_a_menu_needs_two_things_to_choose_from() -> None:
     made = toolbar([figure], DRAWN, COSTS.assign(seconds=[0.1, None]))
     assert [style.variant for style in made.variants] == ["LA", "DR"]
     assert [menu.name for menu in made.menus] == ["task", "axis", "scale"]
-    assert made.menus[1].options == (("", "tokens"), ("flops", "training FLOPs")), "seconds are not known of DR"
-    assert made.menus[0].options == (("", "all benchmarks"), ("average", "Average"), ("gsm8k", "GSM8K"))
+    assert made.menus[1].options == (("", "tokens"), ("flops", "training FLOPs")), (
+        "seconds are not known of DR"
+    )
+    assert made.menus[0].options == (
+        ("", "all benchmarks"),
+        ("average", "Average"),
+        ("gsm8k", "GSM8K"),
+    )
     assert not made.seeds
 
 
@@ -50,7 +68,8 @@ def test_the_answer_the_factors_and_the_curves(tmp_path: Path) -> None:
     assert lines[0] == f"# {STUDY}"
     assert "needed" in lines[2]
     factors = [line for line in lines if line.startswith("| 4 |")]
-    # DR+DA is better everywhere: no accuracy that both curves cover, so no mean factor, and a sentence instead.
+    # DR+DA is better everywhere: no accuracy that both curves cover, so no mean factor, and a
+    # sentence instead.
     assert [line.split(" | ")[1] for line in factors if "Average" in line] == ["DR", "tiny"]
     start = lines.index("Accuracy at depth 4, Average:")
     models = lines[start + 2].strip("| ").split(" | ")[1:]
@@ -108,13 +127,18 @@ def test_nothing_else_is_answered(port: int, path: str, host: str, status: int) 
     assert get(port, path, host).status == status
 
 
-def test_who_does_not_know_the_address_gets_no_page(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_does_not_know_the_address_gets_no_page(
+    page: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def ended(_: float) -> None:
         raise KeyboardInterrupt
 
     def look(address: str) -> None:
         port, name = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/([\w-]{22})/", address).groups()
-        told[:] = [get(int(port), path).status for path in ("/", "/version", f"/{name}/", f"/{name}/version")]
+        told[:] = [
+            get(int(port), path).status
+            for path in ("/", "/version", f"/{name}/", f"/{name}/version")
+        ]
 
     told: list[int] = []
     monkeypatch.setattr("time.sleep", ended)
@@ -140,7 +164,9 @@ def test_newer_results_make_a_new_page(tmp_path: Path) -> None:
     assert refresh(database, 50, locked)[0] == 50
 
 
-def test_the_folder_of_what_is_kept_is_this_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_what_is_kept_is_this_users_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("vl_convert.javascript_bundle", lambda: "script")
     before = os.umask(0o002)

@@ -1,4 +1,5 @@
-"""Reports of studies that are not whole: each is told, and says what is missing and what makes it weak."""
+"""Reports of studies that are not whole: each is told, and says what is missing and what makes it
+weak."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ BOTH = {name: RIGHT[name] for name in ("LA", "DR")}
 
 
 class Told(NamedTuple):
-    """What a report says: its answer, the warnings beside the answer, all of its paragraphs, and its data."""
+    """What a report says: its answer, the warnings beside the answer, all of its paragraphs, and
+    its data."""
 
     answer: str
     warnings: list[str]
@@ -61,19 +63,33 @@ def report(tmp_path: Path, tables: Tables, replicates: int = 0) -> Told:
 
 @pytest.mark.parametrize(
     ("variants", "said"),
-    [((), "no accuracy has been measured"), (("LA",), "only the baseline"), (("DR", "DR+DA"), "has no accuracy")],
+    [
+        ((), "no accuracy has been measured"),
+        (("LA",), "only the baseline"),
+        (("DR", "DR+DA"), "has no accuracy"),
+    ],
     ids=["no evaluation", "no other model", "no baseline"],
 )
-def test_a_study_without_an_answer_says_why(tmp_path: Path, variants: Sequence[str], said: str) -> None:
+def test_a_study_without_an_answer_says_why(
+    tmp_path: Path, variants: Sequence[str], said: str
+) -> None:
     found = report(tmp_path, trained({name: RIGHT[name] for name in variants}))
     assert found.answer.startswith("There is no answer")
     assert said in found.answer
 
 
-def test_several_seeds_have_an_interval_around_the_factor_which_goes_after_a_change(tmp_path: Path) -> None:
-    found = report(tmp_path, trained({"LA": (4, 8, 12, 16, 20), "DR": (8, 13, 16, 22, 24)}, seeds=3), replicates=50)
+def test_several_seeds_have_an_interval_around_the_factor_which_goes_after_a_change(
+    tmp_path: Path,
+) -> None:
+    found = report(
+        tmp_path,
+        trained({"LA": (4, 8, 12, 16, 20), "DR": (8, 13, 16, 22, 24)}, seeds=3),
+        replicates=50,
+    )
     rows = found.data.mean_factors
-    (row,) = rows[(rows["variant"] == "DR") & (rows["task"] == "average") & (rows["metric"] == "accuracy")].itertuples()
+    (row,) = rows[
+        (rows["variant"] == "DR") & (rows["task"] == "average") & (rows["metric"] == "accuracy")
+    ].itertuples()
     assert row.low < row.factor < row.high
     for number in (row.factor, row.low, row.high):
         assert f"{1 / number:.2f}" in found.answer
@@ -93,7 +109,10 @@ def test_runs_that_are_in_no_curve_are_no_seeds_of_one(tmp_path: Path, status: s
         run["status"] = status if run["seed"] == 2 else "complete"
     found = report(tmp_path, tables)
     assert set(found.data.curve["seeds"]) == {2}
-    frames = (getattr(found.data, name) for name in ("curve", "accuracy", "efficiency", "raw_accuracy", "counted"))
+    frames = (
+        getattr(found.data, name)
+        for name in ("curve", "accuracy", "efficiency", "raw_accuracy", "counted")
+    )
     drawn = accuracy(*frames, styles(["LA", "DR"]), 4)
     curves = json.dumps([panel.specification for panel in drawn.panels])
     assert "DR-s1" in curves
@@ -101,13 +120,19 @@ def test_runs_that_are_in_no_curve_are_no_seeds_of_one(tmp_path: Path, status: s
 
 
 @pytest.mark.parametrize("status", ["complete", "training"])
-def test_a_curve_that_its_shortest_seed_ends_is_named_once_no_seed_goes_on(tmp_path: Path, status: str) -> None:
+def test_a_curve_that_its_shortest_seed_ends_is_named_once_no_seed_goes_on(
+    tmp_path: Path, status: str
+) -> None:
     tables = trained(BOTH, seeds=2)
     last = max(row["tokens"] for row in tables["evaluations"])
     for name in ("evaluations", "items"):
-        tables[name] = [row for row in tables[name] if row["run_id"] != "DR-s1" or row["tokens"] < last]
+        tables[name] = [
+            row for row in tables[name] if row["run_id"] != "DR-s1" or row["tokens"] < last
+        ]
     tables["runs"] = [{**run, "status": status} for run in tables["runs"]]
-    assert report(tmp_path, tables).warned("Cut short: DR at depth 4 at ", "others went on") == (status == "complete")
+    assert report(tmp_path, tables).warned("Cut short: DR at depth 4 at ", "others went on") == (
+        status == "complete"
+    )
 
 
 def test_runs_that_lack_something_are_named_beside_the_answer_of_the_others(tmp_path: Path) -> None:
@@ -115,13 +140,19 @@ def test_runs_that_lack_something_are_named_beside_the_answer_of_the_others(tmp_
     for name in ("late", "cut"):
         tables["models"].append(model_row(name, name, 4))
     tables["runs"].append(run_row("late-s0", "late", tokens=3_000_000, status="failed"))
-    tables["runs"].append({"run_id": "cut-s0", "study_id": STUDY, "model_id": "cut", "seed": 0, "status": "failed"})
+    tables["runs"].append(
+        {"run_id": "cut-s0", "study_id": STUDY, "model_id": "cut", "seed": 0, "status": "failed"}
+    )
     details = {"late-s0": "step 30: out of memory", "cut-s0": "killed"}
-    tables["run_details"] = [{"run_id": run, "failure": failure} for run, failure in details.items()]
+    tables["run_details"] = [
+        {"run_id": run, "failure": failure} for run, failure in details.items()
+    ]
     tables["runs"].append(run_row("DR-s1", "DR") | {"seed": 1})
     tables["checkpoints"] += checkpoints("DR-s1")
     for name in ("evaluations", "items"):
-        tables[name] = [row for row in tables[name] if (row["run_id"], row["task"]) != ("tiny-s0", "mmlu_math")]
+        tables[name] = [
+            row for row in tables[name] if (row["run_id"], row["task"]) != ("tiny-s0", "mmlu_math")
+        ]
     found = report(tmp_path, tables, replicates=2)
     assert found.warned("Failed", "late", "cut", "2 runs of 7")
     assert "late-s0 (failed: step 30: out of memory)" in found.text
@@ -172,7 +203,11 @@ def test_models_that_read_other_data_are_warned_of_at_once(tmp_path: Path) -> No
 
 def test_other_seeds_have_other_orders(tmp_path: Path) -> None:
     tables: Tables = {"models": [], "runs": [], "checkpoints": []}
-    for variant, seed, status in (("LA", 0, "complete"), ("DR", 0, "screened"), ("DR", 1, "complete")):
+    for variant, seed, status in (
+        ("LA", 0, "complete"),
+        ("DR", 0, "screened"),
+        ("DR", 1, "complete"),
+    ):
         run = f"{variant}{seed}"
         tables["models"].append(model_row(variant, variant, 4))
         tables["runs"].append({**run_row(run, variant, status=status), "seed": seed})
@@ -188,9 +223,18 @@ def test_depths_are_compared_where_a_run_was_evaluated_at_another(
     tmp_path: Path, depths: list[int], shown: int
 ) -> None:
     """A depth without an accuracy is left out."""
-    tables = {"models": [model_row("DR", "DR", 4)], "runs": [run_row("r", "DR")], **evaluations("r", [5], points=[9])}
-    row = {name: tables["evaluations"][0][name] for name in ("run_id", "tokens", "task", "metric", "filter")}
-    tables["depth_evaluations"] = [{**row, "depth": depth, "value": None if depth == 5 else 0.1} for depth in depths]
+    tables = {
+        "models": [model_row("DR", "DR", 4)],
+        "runs": [run_row("r", "DR")],
+        **evaluations("r", [5], points=[9]),
+    }
+    row = {
+        name: tables["evaluations"][0][name]
+        for name in ("run_id", "tokens", "task", "metric", "filter")
+    }
+    tables["depth_evaluations"] = [
+        {**row, "depth": depth, "value": None if depth == 5 else 0.1} for depth in depths
+    ]
     assert len(report(tmp_path, tables).data.other_depths) == shown
 
 
@@ -199,7 +243,9 @@ def test_doubts_are_said(tmp_path: Path) -> None:
     tables["runs"][2]["status"] = "killed"
     for row in evaluations("LA", (11, 10, 10, 9, 9), tasks=("mmlu_math",))["evaluations"]:
         tables["evaluations"].append({**row, "chance": 0.25})
-    tables["evaluations"] += evaluations("DR", (2, 4, 6, 8, 14), tasks=("mmlu_math",))["evaluations"]
+    tables["evaluations"] += evaluations("DR", (2, 4, 6, 8, 14), tasks=("mmlu_math",))[
+        "evaluations"
+    ]
     found = report(tmp_path, tables)
     assert found.warned("Near chance", "MMLU (math)")
     assert found.warned("Killed", "late")
@@ -209,7 +255,14 @@ def test_doubts_are_said(tmp_path: Path) -> None:
 def test_results_from_elsewhere_may_lack_almost_everything(tmp_path: Path) -> None:
     bare = [{"run_id": run, "study_id": STUDY, "model_id": run} for run in ("LA", "other")]
     rows = [
-        {"run_id": run, "tokens": tokens, "task": "riddles", "metric": "acc", "filter": "none", "value": value}
+        {
+            "run_id": run,
+            "tokens": tokens,
+            "task": "riddles",
+            "metric": "acc",
+            "filter": "none",
+            "value": value,
+        }
         for run, values in (("LA", (0.2, 0.4)), ("other", (0.4, None)))
         for tokens, value in zip(POINTS, values, strict=False)
     ]

@@ -1,4 +1,5 @@
-"""The report: whole, readable without script, traceable to queries, and safe whatever the data are called.
+"""The report: whole, readable without script, traceable to queries, and safe whatever the data are
+called.
 
 python -m tests.reports.page.test_report    # writes the text that was reviewed anew, to be reviewed again
 """
@@ -38,7 +39,22 @@ from tests.reports.small_results import (
 )
 
 VOID = {"meta", "link", "img", "br", "input"}
-PARTS = {"p", "h1", "h2", "h3", "li", "tr", "figcaption", "summary", "dt", "label", "option", "figure", "button", "pre"}
+PARTS = {
+    "p",
+    "h1",
+    "h2",
+    "h3",
+    "li",
+    "tr",
+    "figcaption",
+    "summary",
+    "dt",
+    "label",
+    "option",
+    "figure",
+    "button",
+    "pre",
+}
 
 
 @dataclass
@@ -83,7 +99,11 @@ class Page(HTMLParser):
     @property
     def figures(self) -> dict[str, dict]:
         """The specifications from which the page's script draws, by the names of the figures."""
-        library, content = (decompress(b64decode(text)).decode() for kind, text in self.scripts if kind == "text/plain")
+        library, content = (
+            decompress(b64decode(text)).decode()
+            for kind, text in self.scripts
+            if kind == "text/plain"
+        )
         assert "vegaEmbed" in library
         return json.loads(content)["figures"]
 
@@ -114,7 +134,11 @@ def page(place: Path) -> Page:
 
 
 def report(tmp_path: Path, tables: dict) -> Page:
-    return read(write_report(entered(tmp_path / "results.duckdb", tables), STUDY, tmp_path / "report", papers=False))
+    return read(
+        write_report(
+            entered(tmp_path / "results.duckdb", tables), STUDY, tmp_path / "report", papers=False
+        )
+    )
 
 
 def test_the_text_is_the_reviewed_one(page: Page) -> None:
@@ -123,7 +147,9 @@ def test_the_text_is_the_reviewed_one(page: Page) -> None:
 
 def test_every_query_gives_the_rows_of_its_frame(page: Page, place: Path) -> None:
     text = (place / "index.html").read_text()
-    shown = [unescape(part.split("</code>")[0]) for part in text.split('<pre tabindex="0"><code>')[1:]]
+    shown = [
+        unescape(part.split("</code>")[0]) for part in text.split('<pre tabindex="0"><code>')[1:]
+    ]
     asked = {one for part in shown for one in part.split("\n\n") if f"'{STUDY}'" in one}
     data = read_study(place.parent / "results.duckdb", STUDY)
     connection = connect(place.parent / "results.duckdb", read_only=True)
@@ -176,7 +202,11 @@ def test_it_reads_well_to_a_screen_reader(page: Page) -> None:
 
 def test_the_answer_is_drawn_without_script_in_colours_of_the_page(place: Path) -> None:
     text = (place / "index.html").read_text()
-    (drawing,) = [part.split("</svg>")[0] for part in text.split('<div class="plot"')[1:] if "<svg" in part[:1000]]
+    (drawing,) = [
+        part.split("</svg>")[0]
+        for part in text.split('<div class="plot"')[1:]
+        if "<svg" in part[:1000]
+    ]
     assert "var(--" in drawing
     assert 'fill="#' not in drawing
     assert 'stroke="#' not in drawing
@@ -190,8 +220,12 @@ def test_specifications_are_vega_lite(page: Page) -> None:
             alt.Chart.from_dict(panel, validate=True)
 
 
-def test_two_writers_of_one_page_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = read_study(entered(tmp_path / "results.duckdb", {"studies": [study()], "curation": curation()}), STUDY)
+def test_two_writers_of_one_page_do_not_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = read_study(
+        entered(tmp_path / "results.duckdb", {"studies": [study()], "curation": curation()}), STUDY
+    )
     whole, within = write_data(data, tmp_path / "report", papers=False).read_text(), []
 
     def other_writer(page: Path, names: set[str]) -> None:
@@ -206,10 +240,18 @@ def test_two_writers_of_one_page_do_not_meet(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.slow
 def test_figures_of_an_earlier_report_go_and_nothing_else(tmp_path: Path) -> None:
-    usage = [{"run_id": "r", "tokens": 5, "depth": 1, "expert": e, "selections": 9} for e in range(4)]
-    tables = {"models": [model_row("LA-4", "LA", 4)], "runs": [run_row("r", "LA-4")], "curation": curation()}
+    usage = [
+        {"run_id": "r", "tokens": 5, "depth": 1, "expert": e, "selections": 9} for e in range(4)
+    ]
+    tables = {
+        "models": [model_row("LA-4", "LA", 4)],
+        "runs": [run_row("r", "LA-4")],
+        "curation": curation(),
+    }
     steps = [{"run_id": "r", "step": step, "tokens": 10 * step, "loss": 1.0} for step in (1, 2)]
-    database = entered(tmp_path / "results.duckdb", {**tables, "expert_usage": usage, "steps": steps})
+    database = entered(
+        tmp_path / "results.duckdb", {**tables, "expert_usage": usage, "steps": steps}
+    )
     figures = write_report(database, STUDY, tmp_path / "report").parent / "figures"
     (figures / "mine.svg").write_text("<svg/>")
     (figures / "expert-use.txt").write_text("notes")
@@ -228,18 +270,30 @@ IMAGE = '"></script><img src=x onerror=alert(2)>'
 
 def test_names_from_the_data_are_text_and_nothing_else(tmp_path: Path) -> None:
     tables = {
-        "studies": [{**study({"study": {"name": IMAGE}, "packages": {HOSTILE: IMAGE}}), "code_version": IMAGE}],
+        "studies": [
+            {
+                **study({"study": {"name": IMAGE}, "packages": {HOSTILE: IMAGE}}),
+                "code_version": IMAGE,
+            }
+        ],
         "models": [model_row("a", "LA", 4), model_row("b", HOSTILE, 4)],
         "runs": [{**run_row("ra", "a"), "device": IMAGE}, run_row(IMAGE, "b", status=HOSTILE)],
-        "curation": [{**row, "source": IMAGE, "reason": row["reason"].replace("too", HOSTILE)} for row in curation()],
-        "steps": [{"run_id": IMAGE, "step": step, "tokens": 10 * step, "loss": 1.0} for step in (1, 2)],
+        "curation": [
+            {**row, "source": IMAGE, "reason": row["reason"].replace("too", HOSTILE)}
+            for row in curation()
+        ],
+        "steps": [
+            {"run_id": IMAGE, "step": step, "tokens": 10 * step, "loss": 1.0} for step in (1, 2)
+        ],
         "evaluations": [],
     }
     for run, right in (("ra", RIGHT["LA"]), (IMAGE, RIGHT["DR"])):
         tables["evaluations"] += evaluations(run, right, tasks=("gsm8k", HOSTILE))["evaluations"]
     page = report(tmp_path, tables)
     assert not [tag for tag, _ in page.elements if tag == "img"]
-    assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
+    assert not [
+        name for _, attributes in page.elements for name in attributes if name.startswith("on")
+    ]
     assert [kind for kind, _ in page.scripts].count(None) == 1  # ours
     assert HOSTILE in page.text
     assert IMAGE in page.text
@@ -258,7 +312,9 @@ def test_what_cannot_be_reported_on_is_one_clear_line(tmp_path: Path) -> None:
 if __name__ == "__main__":
     with TemporaryDirectory() as folder:
         database = whole_study(Path(folder) / "results.duckdb", depths=(4,))
-        REVIEWED.write_text(read(write_report(database, STUDY, Path(folder) / "report")).text + "\n")
+        REVIEWED.write_text(
+            read(write_report(database, STUDY, Path(folder) / "report")).text + "\n"
+        )
 
 
 def test_links_in_a_folder_of_a_strangers_lead_no_write_elsewhere(tmp_path: Path) -> None:
@@ -269,7 +325,10 @@ def test_links_in_a_folder_of_a_strangers_lead_no_write_elsewhere(tmp_path: Path
         (there / name).symlink_to(mine)
     tables = {"studies": [study({"study": {"name": "s"}})], "models": [model_row("a", "LA", 4)]}
     write_report(
-        entered(tmp_path / "results.duckdb", tables | {"runs": [run_row("ra", "a")]}), STUDY, there, papers=False
+        entered(tmp_path / "results.duckdb", tables | {"runs": [run_row("ra", "a")]}),
+        STUDY,
+        there,
+        papers=False,
     )
     put(there / "answer.svg", b"<svg/>")  # as every file of a figure is written
     assert mine.read_text() == "mine"

@@ -14,7 +14,9 @@ from dreamer_study.reports.text.numbers import TIMES
 
 
 def test_every_unit_of_time_has_its_size() -> None:
-    (listed,) = re.findall(r"^const SIZES = {(.*)};", (STYLE / "tables.js").read_text(), re.MULTILINE)
+    (listed,) = re.findall(
+        r"^const SIZES = {(.*)};", (STYLE / "tables.js").read_text(), re.MULTILINE
+    )
     sizes = dict(part.strip().split(": ") for part in listed.split(","))
     assert {unit: float(sizes[unit]) for unit in ("s", *TIMES)} == {"s": 1, **TIMES}
 
@@ -31,7 +33,9 @@ def test_variants_look_different(names: list[str]) -> None:
 
 def luminance(colour: str) -> float:
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    linear = [
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 

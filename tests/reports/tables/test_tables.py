@@ -14,14 +14,23 @@ from dreamer_study.reports.tables.cells import left, table
 from dreamer_study.reports.tables.examples import examples
 from dreamer_study.reports.tables.hyperparameters import hyperparameters
 from dreamer_study.reports.tables.results import results
-from tests.reports.small_results import POINTS, STUDY, entered, evaluations, models_and_runs, whole_study
+from tests.reports.small_results import (
+    POINTS,
+    STUDY,
+    entered,
+    evaluations,
+    models_and_runs,
+    whole_study,
+)
 
 
 def test_cells_are_aligned_as_their_heads_and_groups_are_apart() -> None:
-    made = table("t", "Seeds", [left("Run"), "Seed"], [(4, ["a", "0"]), (4, ["b", "1"]), (8, ["c", "0"])])
-    assert [[(cell.text, cell.kind, cell.scope) for cell in row.cells] for row in made.rows[:1]] == [
-        [("a", "left", "row"), ("0", "", "")]
-    ]
+    made = table(
+        "t", "Seeds", [left("Run"), "Seed"], [(4, ["a", "0"]), (4, ["b", "1"]), (8, ["c", "0"])]
+    )
+    assert [
+        [(cell.text, cell.kind, cell.scope) for cell in row.cells] for row in made.rows[:1]
+    ] == [[("a", "left", "row"), ("0", "", "")]]
     assert [row.first for row in made.rows] == [False, False, True]
 
 
@@ -33,8 +42,15 @@ def test_a_task_with_an_accuracy_and_a_perplexity_has_both(tmp_path: Path) -> No
     tables = models_and_runs("LA", "DR")
     for variant, right in {"LA": (4, 8), "DR": (8, 12)}.items():
         tables["evaluations"] += evaluations(variant, right, ("gsm8k",), POINTS[:2])["evaluations"]
-        perplexity = {"run_id": variant, "tokens": POINTS[1], "task": "gsm8k", "metric": "word_perplexity"}
-        tables["evaluations"].append({**perplexity, "filter": "none", "value": PERPLEXITIES[variant], "items": 30})
+        perplexity = {
+            "run_id": variant,
+            "tokens": POINTS[1],
+            "task": "gsm8k",
+            "metric": "word_perplexity",
+        }
+        tables["evaluations"].append(
+            {**perplexity, "filter": "none", "value": PERPLEXITIES[variant], "items": 30}
+        )
     data = read_study(entered(tmp_path / "results.duckdb", tables), STUDY)
     made = results(data.results, styles(data.variants))
     cells = {row.cells[0].text: row.cells[2:5] for row in made.rows}
@@ -45,16 +61,30 @@ def test_a_task_with_an_accuracy_and_a_perplexity_has_both(tmp_path: Path) -> No
 
 
 def test_equal_values_stand_once_and_others_under_their_model() -> None:
-    configurations = {"LA": la(16), "DR": DreamerConfig(depth=16, recurrent=True, experts=517, expert_size=504)}
+    configurations = {
+        "LA": la(16),
+        "DR": DreamerConfig(depth=16, recurrent=True, experts=517, expert_size=504),
+    }
     models = pd.DataFrame(
         [
-            {"study_id": "s", "model_id": name, "variant": name, "depth": 16, "config": json.dumps(one.to_dict())}
+            {
+                "study_id": "s",
+                "model_id": name,
+                "variant": name,
+                "depth": 16,
+                "config": json.dumps(one.to_dict()),
+            }
             for name, one in configurations.items()
         ]
     )
     recipe = json.dumps({"learning_rate": 8e-4, "schedule": "constant"})
     runs = pd.DataFrame({"variant": "DR", "depth": 16, "seed": [1, 0], "recipe": recipe})
-    training = {"learning_rate": 4e-4, "tokens": 100_000_000_000, "schedule": "constant", "seeds": [0]}
+    training = {
+        "learning_rate": 4e-4,
+        "tokens": 100_000_000_000,
+        "schedule": "constant",
+        "seeds": [0],
+    }
     made = hyperparameters(models, runs, training, styles(["LA", "DR"]))
     rows = {row.cells[0].text: [cell.text for cell in row.cells[1:]] for row in made.rows}
     assert rows["Layers"] == ["16", "1"]
@@ -77,6 +107,8 @@ def test_models_from_elsewhere_have_no_hyperparameters() -> None:
 
 def test_an_answer_without_words_beside_answers_with_words_is_a_dash(tmp_path: Path) -> None:
     data = read_study(whole_study(tmp_path / "results.duckdb"), STUDY)
-    rows = data.examples.assign(gold=data.examples["gold"].where(data.examples["task"] != "gsm8k"), text=float("nan"))
+    rows = data.examples.assign(
+        gold=data.examples["gold"].where(data.examples["task"] != "gsm8k"), text=float("nan")
+    )
     made = examples(rows, data.usual_answers, styles(data.variants), 4, "gsm8k")
     assert {cell.text for row in made.rows for cell in row.cells[1:]} == {"–"}

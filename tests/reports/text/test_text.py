@@ -24,7 +24,14 @@ from dreamer_study.reports.text.standing import both_ends, standing
 from dreamer_study.reports.text.token_stream import epochs, repetition, streams
 from tests.reports.small_results import STUDY, entered, model_row, study
 
-ANSWER_ROW = {"metric": "accuracy", "task": "average", "depth": 4, "seeds": 5, "within_noise": False, "baseline": "LA"}
+ANSWER_ROW = {
+    "metric": "accuracy",
+    "task": "average",
+    "depth": 4,
+    "seeds": 5,
+    "within_noise": False,
+    "baseline": "LA",
+}
 ANSWER_ROW |= {"bounded": False}
 BOUNDED = {
     "bounded": True,
@@ -39,7 +46,9 @@ OPEN = "The study cannot tell whether "
 
 
 def sentences(*rows: dict[str, Any]) -> list[str]:
-    return answers(pd.DataFrame([{**ANSWER_ROW, "low": None, "high": None, **row} for row in rows]), NO_OTHERS)
+    return answers(
+        pd.DataFrame([{**ANSWER_ROW, "low": None, "high": None, **row} for row in rows]), NO_OTHERS
+    )
 
 
 def test_what_is_decided_comes_before_what_is_not_in_one_text_for_each_depth() -> None:
@@ -52,7 +61,9 @@ def test_what_is_decided_comes_before_what_is_not_in_one_text_for_each_depth() -
         "At depth 4, for equal average accuracy, DR needed 0.40 times as many training tokens as LA (95% interval 0.29 "
         "to 0.53). The study cannot tell whether DR+DA needed fewer or more: 1.25 times as many (0.80 to 2.00)."
     )
-    assert single.startswith("At depth 8, for equal average correct-answer bits per byte, DR needed 0.91 times as many")
+    assert single.startswith(
+        "At depth 8, for equal average correct-answer bits per byte, DR needed 0.91 times as many"
+    )
     assert single.endswith("(no interval).")
 
 
@@ -82,24 +93,39 @@ def test_where_a_model_stops_the_bound_is_said_in_place_of_the_factor() -> None:
 
 
 def test_the_best_of_a_model_that_never_reaches_the_start_is_not_known_better() -> None:
-    row = {"variant": "X", "baseline": "LA", "metric": "accuracy", "task": "average", **BOUNDED, "covered": 0.0}
+    row = {
+        "variant": "X",
+        "baseline": "LA",
+        "metric": "accuracy",
+        "task": "average",
+        **BOUNDED,
+        "covered": 0.0,
+    }
     assert never_reached(row).endswith("LA reached 77.0%, X no more than 56.0%")
 
 
-@pytest.mark.parametrize(("bound", "high", "decided"), [(0.8, 0.95, True), (0.8, 1.1, False), (1.3, 1.6, False)])
+@pytest.mark.parametrize(
+    ("bound", "high", "decided"), [(0.8, 0.95, True), (0.8, 1.1, False), (1.3, 1.6, False)]
+)
 def test_a_bound_decides_only_below_one(bound: float, high: float, decided: bool) -> None:
     changed = {"bound": bound, "bound_low": bound / 1.1, "bound_high": high}
     said = {"factor": bound, "low": bound / 1.1, "high": high}
     (text,) = sentences({"variant": "LA-1", **BOUNDED, **changed, **said})
     assert text.startswith(
-        "At depth 4, LA-1 needs at least" if decided else "At depth 4, whether LA-1 needed fewer or more is"
+        "At depth 4, LA-1 needs at least"
+        if decided
+        else "At depth 4, whether LA-1 needed fewer or more is"
     )
     assert ("at least 0.77 times as many" in text) == (bound > 1)
 
 
 @given(st.floats(0.05, 20), st.floats(1, 3), st.floats(1, 3))
-def test_the_interval_holds_the_figure_of_its_sentence(value: float, below: float, above: float) -> None:
-    (sentence,) = sentences({"variant": "DR", "factor": value, "low": value / below, "high": value * above})
+def test_the_interval_holds_the_figure_of_its_sentence(
+    value: float, below: float, above: float
+) -> None:
+    (sentence,) = sentences(
+        {"variant": "DR", "factor": value, "low": value / below, "high": value * above}
+    )
     figure = float(re.search(r"([\d.]+) times as many", sentence)[1])
     low, high = map(float, re.search(r"95% interval ([\d.]+) to ([\d.]+)", sentence).groups())
     assert low <= figure <= high
@@ -127,14 +153,24 @@ NEVER = {"bound": "at most", "variant_tokens": None}
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        pytest.param({}, "(32.3%) with 0.25 times as many training tokens: 25B instead of 100B", id="fewer tokens"),
-        pytest.param({"factor": 0.5, "variant_tokens": 200e9}, "with 2.00 times as many", id="more tokens"),
-        pytest.param({"bound": "at least"}, "at most 0.25 times as many", id="at the first checkpoint"),
+        pytest.param(
+            {},
+            "(32.3%) with 0.25 times as many training tokens: 25B instead of 100B",
+            id="fewer tokens",
+        ),
+        pytest.param(
+            {"factor": 0.5, "variant_tokens": 200e9}, "with 2.00 times as many", id="more tokens"
+        ),
+        pytest.param(
+            {"bound": "at least"}, "at most 0.25 times as many", id="at the first checkpoint"
+        ),
         pytest.param({"bound": "at least", "factor": 0.9}, "too far apart", id="LA even earlier"),
         pytest.param(NEVER | {"factor": 0.8}, "more than 1.25 times as many", id="never reached"),
         pytest.param(NEVER | {"factor": 1.0}, "more tokens than LA", id="never, with as many"),
         pytest.param(NEVER | {"factor": 3.0}, "too few tokens to say", id="ended too early"),
-        pytest.param({"baseline_bound": "at least"}, "the ratio may be too low", id="LA best at once"),
+        pytest.param(
+            {"baseline_bound": "at least"}, "the ratio may be too low", id="LA best at once"
+        ),
     ],
 )
 def test_the_sentence_says_the_bound(changed: dict[str, Any], said: str) -> None:
@@ -169,28 +205,51 @@ def test_a_bound_is_marked() -> None:
     ]
 
 
-def test_each_headline_comparison_says_its_ends_and_whether_it_is_decided_together_with_the_others() -> None:
+def test_each_headline_comparison_says_its_ends_and_whether_it_is_decided_together_with_the_others() -> (
+    None
+):
     place = {name: MEAN_ROW[name] for name in ("variant", "depth", "task", "metric")}
     targets = [(0.32, 0.6, 0.5, 0.72), (0.6, 1.0, 0.8, 1.25), (0.87, 1.5, 1.2, 1.8)]
     columns = ("target", "factor", "low", "high")
     by_target = pd.DataFrame([{**place, **dict(zip(columns, one, strict=True))} for one in targets])
-    tested = {"p": 0.02, "decided_adjusted": False, "comparisons": 4, "hangs_on": "swaps", "detectable": 1.3}
+    tested = {
+        "p": 0.02,
+        "decided_adjusted": False,
+        "comparisons": 4,
+        "hangs_on": "swaps",
+        "detectable": 1.3,
+    }
     loss = {**MEAN_ROW, "metric": "loss", "p": math.nan, "hangs_on": None, "detectable": None}
     means = pd.DataFrame([loss, {**MEAN_ROW, **tested}, {**MEAN_ROW, "task": "gsm8k", **tested}])
     others = [("sums", 1.3, True), ("swaps", 1.04, False)]
     without = [
-        {**MEAN_ROW, "left_out": name, "factor": value, "low": value - 0.1, "high": value + 0.1, "decided": decided}
+        {
+            **MEAN_ROW,
+            "left_out": name,
+            "factor": value,
+            "low": value - 0.1,
+            "high": value + 0.1,
+            "decided": decided,
+        }
         for name, value, decided in others
     ]
-    frames = {"mean_factors": means, "factor_by_target": by_target, "without_one": pd.DataFrame(without)}
+    frames = {
+        "mean_factors": means,
+        "factor_by_target": by_target,
+        "without_one": pd.DataFrame(without),
+    }
     assert standing(StudyData({}, frames)) == [
         "Average accuracy, the primary measure: decided after correction for 4 comparisons: none; the decision on DR "
         "of depth 4 hangs on one task: without swaps 0.96 times as many (0.88 to 1.06); minimum detectable effect: "
         "1.30 times as many."
     ]
     stands_in = {**tested, "metric": "loss", "task": "validation", "hangs_on": None}
-    (text,) = standing(StudyData({}, {**frames, "mean_factors": pd.DataFrame([{**MEAN_ROW, **stands_in}])}))
-    assert text.startswith("Loss on held-out documents, in place of average accuracy, the primary one: decided after")
+    (text,) = standing(
+        StudyData({}, {**frames, "mean_factors": pd.DataFrame([{**MEAN_ROW, **stands_in}])})
+    )
+    assert text.startswith(
+        "Loss on held-out documents, in place of average accuracy, the primary one: decided after"
+    )
     assert both_ends(means.iloc[1:2], by_target) == [
         "Depth 4, from the easiest value that both reached to the hardest: DR 1.67× at 32.0% to 0.67× at 87.0%."
     ]
@@ -198,11 +257,18 @@ def test_each_headline_comparison_says_its_ends_and_whether_it_is_decided_togeth
 
 def test_what_matching_takes_of_the_experts_is_said_above_a_tenth(tmp_path: Path) -> None:
     sizes = {"LA": 96, "DR": 88, "DR+DA": 64, "other": None}
-    rows = [{**model_row(name, name, 4), "config": json.dumps({"expert_size": size})} for name, size in sizes.items()]
-    data = read_study(entered(tmp_path / "results.duckdb", {"studies": [study()], "models": rows}), STUDY)
+    rows = [
+        {**model_row(name, name, 4), "config": json.dumps({"expert_size": size})}
+        for name, size in sizes.items()
+    ]
+    data = read_study(
+        entered(tmp_path / "results.duckdb", {"studies": [study()], "models": rows}), STUDY
+    )
     means = pd.DataFrame([{**ANSWER_ROW, "variant": "DR", "factor": 1.0}])
     taxes = [text for text in warnings(data, means, pd.DataFrame({"bound": []})) if "tax" in text]
-    assert taxes == ["Matching tax: experts smaller than LA’s, DR+DA at depth 4 by 33%; larger models lose less."]
+    assert taxes == [
+        "Matching tax: experts smaller than LA’s, DR+DA at depth 4 by 33%; larger models lose less."
+    ]
 
 
 def test_the_headline_is_a_loss_where_accuracy_is_within_noise() -> None:
@@ -217,20 +283,30 @@ def test_the_headline_is_a_loss_where_accuracy_is_within_noise() -> None:
     nothing = [{**MEAN_ROW, "within_noise": True}, {**loss, "factor": math.nan}]
     assert headline(pd.DataFrame(nothing))["metric"].tolist() == ["accuracy"]
     noisy = [{**MEAN_ROW, "factor": math.nan}, {**loss, "within_noise": True}]
-    assert headline(pd.DataFrame(noisy))["metric"].tolist() == ["loss"], "a noisy factor is better than none"
+    assert headline(pd.DataFrame(noisy))["metric"].tolist() == ["loss"], (
+        "a noisy factor is better than none"
+    )
 
 
 def nearly_emptied(dropped: int, unmarked: int = 0) -> StudyData:
-    """A study that names one source, of whose 100 documents the cleaning dropped so many, others without marks."""
+    """A study that names one source, of whose 100 documents the cleaning dropped so many, others
+    without marks."""
     rows = [("kept", 100 - dropped), ("too_short", dropped)]
-    frame = pd.DataFrame([{"source": "web", "stage": "clean", "reason": r, "documents": n} for r, n in rows])
+    frame = pd.DataFrame(
+        [{"source": "web", "stage": "clean", "reason": r, "documents": n} for r, n in rows]
+    )
     without = pd.DataFrame([{"source": "web", "unmarked": float(unmarked)}])
     config = {"study": {"data": {"sources": ["web"]}}}
-    return StudyData({"config": json.dumps(config)}, {"curation": frame, "unmarked": without[without["unmarked"] > 0]})
+    return StudyData(
+        {"config": json.dumps(config)},
+        {"curation": frame, "unmarked": without[without["unmarked"] > 0]},
+    )
 
 
 def test_a_source_that_lost_most_of_its_documents_for_one_reason_is_named() -> None:
-    said = ["Clean dropped 51.0% of what came from web for one reason: too short (51 of 100 documents)."]
+    said = [
+        "Clean dropped 51.0% of what came from web for one reason: too short (51 of 100 documents)."
+    ]
     assert data_doubts(nearly_emptied(51)) == said
     assert data_doubts(nearly_emptied(50)) == []
 
@@ -238,7 +314,13 @@ def test_a_source_that_lost_most_of_its_documents_for_one_reason_is_named() -> N
 def test_a_learning_rate_at_the_edge_of_those_tried_is_a_doubt() -> None:
     def doubts(**chosen: float) -> list[str]:
         rows = [
-            {"depth": 4, "variant": name, "learning_rate": rate, "seed": seed, "chosen": rate == best}
+            {
+                "depth": 4,
+                "variant": name,
+                "learning_rate": rate,
+                "seed": seed,
+                "chosen": rate == best,
+            }
             for name, best in chosen.items()
             for rate in (1e-3, 2e-3, 4e-3)
             for seed in (8, 9)
@@ -260,7 +342,11 @@ def test_a_source_without_marks_of_reasoning_is_named() -> None:
 @pytest.mark.parametrize(
     ("config", "words", "layers"),
     [
-        ({"recurrent": False, "depth_attention": False, "depth": 4}, "a layer of its own for each depth", "4"),
+        (
+            {"recurrent": False, "depth_attention": False, "depth": 4},
+            "a layer of its own for each depth",
+            "4",
+        ),
         (
             {"recurrent": True, "depth_attention": True, "depth": 4},
             "one layer used at every depth, attention over depths",
@@ -270,13 +356,18 @@ def test_a_source_without_marks_of_reasoning_is_named() -> None:
         (None, "", "–"),
     ],
 )
-def test_each_variant_is_said_by_its_configuration_and_not_by_its_name(config: Any, words: str, layers: str) -> None:
+def test_each_variant_is_said_by_its_configuration_and_not_by_its_name(
+    config: Any, words: str, layers: str
+) -> None:
     text = config and json.dumps(config)
     assert (architecture_in_words(text), layers_of(text)) == (words, layers)
 
 
 def test_a_question_is_shortened_to_its_end_at_a_word() -> None:
-    assert shortened("recall " + "a b ; " * 30 + "c", "7") == ("… " + ("a b ; " * 30 + "c")[-99:], "7")
+    assert shortened("recall " + "a b ; " * 30 + "c", "7") == (
+        "… " + ("a b ; " * 30 + "c")[-99:],
+        "7",
+    )
     assert shortened("1 + 1?", "2") == ("1 + 1?", "2")
 
 
@@ -310,9 +401,12 @@ def test_nothing_is_a_dash() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(2.5, "0.40"), (1, "1.00"), (16, "0.062"), (0.05, "20.0"), (math.inf, "0"), (0, "∞")]
+    ("value", "text"),
+    [(2.5, "0.40"), (1, "1.00"), (16, "0.062"), (0.05, "20.0"), (math.inf, "0"), (0, "∞")],
 )
-def test_a_ratio_is_one_over_the_factor_with_the_decimals_that_matter(value: float, text: str) -> None:
+def test_a_ratio_is_one_over_the_factor_with_the_decimals_that_matter(
+    value: float, text: str
+) -> None:
     assert ratio(value) == text
 
 
@@ -336,7 +430,9 @@ def test_the_interval_of_a_ratio_is_that_of_the_factor_with_its_ends_changed() -
 
 
 def test_runs_of_one_seed_have_read_the_same_tokens() -> None:
-    seen = [{"run_id": f"{model}-{seed}", "seed": seed} for model in ("LA", "DR") for seed in (0, 1)]
+    seen = [
+        {"run_id": f"{model}-{seed}", "seed": seed} for model in ("LA", "DR") for seed in (0, 1)
+    ]
     frame = pd.DataFrame(seen).assign(tokens=1000, stream_hash="ab")
     said = streams(StudyData({}, {"checkpoints": frame, "mismatches": frame[:0]}))
     assert said.endswith("in the same order, another for each seed (checked at 2 checkpoints).")
@@ -344,7 +440,8 @@ def test_runs_of_one_seed_have_read_the_same_tokens() -> None:
 
 
 def mixed(sources: object, epoch: float | None) -> StudyData:
-    """A study of these sources whose run of 600 tokens ended in that epoch; curation kept 900 tokens."""
+    """A study of these sources whose run of 600 tokens ended in that epoch; curation kept 900
+    tokens."""
     frames = {
         "runs": pd.DataFrame({"tokens": [600]}),
         "checkpoints": pd.DataFrame({"tokens": [300, 600], "epoch": [epoch and epoch / 2, epoch]}),
@@ -356,17 +453,27 @@ def mixed(sources: object, epoch: float | None) -> StudyData:
 @pytest.mark.parametrize("sources", [["mine"], [{"name": "mine", "weight": 0.5}], None, "mine"])
 def test_documents_of_weights_up_to_1_are_seen_once_in_an_epoch(sources: object) -> None:
     said = [epochs(mixed(sources, epoch)) for epoch in (0.5, None)]
-    assert all("No document was seen twice" in text and "600" in text and "900" in text for text in said)
+    assert all(
+        "No document was seen twice" in text and "600" in text and "900" in text for text in said
+    )
     assert ["50%" in said[0], "67%" in said[1]] == [True, True]
 
 
 def test_repeated_sources_are_named_and_no_tokens_given_for_packed_ones() -> None:
     weights = [{"name": "mine", "weight": 3}, {"name": "gsm8k", "weight": 2.25}, "mathqa"]
     said = [epochs(mixed(weights, epoch)) for epoch in (0.5, None, 1.5)]
-    assert all("mine 3 times" in text and "gsm8k 2.25 times" in text and "900" not in text for text in said)
-    assert ["No document" in text or "600 tokens on" in text for text in said] == [False, False, True]
+    assert all(
+        "mine 3 times" in text and "gsm8k 2.25 times" in text and "900" not in text for text in said
+    )
+    assert ["No document" in text or "600 tokens on" in text for text in said] == [
+        False,
+        False,
+        True,
+    ]
 
 
-@pytest.mark.parametrize(("epoch", "said"), [(41.2, "Few data: the longest run read them 41.2 times over."), (40, "")])
+@pytest.mark.parametrize(
+    ("epoch", "said"), [(41.2, "Few data: the longest run read them 41.2 times over."), (40, "")]
+)
 def test_data_read_too_often_make_an_answer_weak(epoch: float, said: str) -> None:
     assert repetition(mixed(["mine"], epoch)) == said

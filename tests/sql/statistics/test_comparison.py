@@ -1,4 +1,5 @@
-"""Comparing two studies: known changes are found, noise is not, and what cannot be compared is said."""
+"""Comparing two studies: known changes are found, noise is not, and what cannot be compared is
+said."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def study(path, *, better=0, seeds=(0, 1), **options):
     """LA and DR on two tasks; DR has `better` items more than LA at its last checkpoint on `t`."""
     la = {"t": CURVES, "u": CURVES}
     for seed in seeds:
-        enter_scores(path, {"LA": la, "DR": la | {"t": improved(CURVES, better)}}, seed=seed, **options)
+        enter_scores(
+            path, {"LA": la, "DR": la | {"t": improved(CURVES, better)}}, seed=seed, **options
+        )
 
 
 def asked(path, **columns):
@@ -52,7 +55,8 @@ def asked(path, **columns):
 
 
 def noted(found):
-    """What was left out or doubted, without the reasons and the mean factors, which none computed."""
+    """What was left out or doubted, without the reasons and the mean factors, which none
+    computed."""
     notes = [note.split(": ")[:2] for note in found.notes]
     return [(kind, what) for kind, what in notes if not what.startswith("mean factors")]
 
@@ -73,7 +77,9 @@ def test_an_item_that_was_entered_twice_by_hand_counts_once(paths):
         study(path)
     wanted = compare(*paths).accuracies["items"].tolist()
     with results.connect(paths[1]) as connection:
-        connection.execute("insert into items select * from items where run_id = 's-LA-0' and item_id = 't/7'")
+        connection.execute(
+            "insert into items select * from items where run_id = 's-LA-0' and item_id = 't/7'"
+        )
     assert compare(*paths).accuracies["items"].tolist() == wanted
 
 
@@ -93,7 +99,9 @@ def test_held_out_losses_are_compared_and_other_documents_said(paths, digests, n
             compute_statistics(connection, "s", replicates=0)
         asked(path, task="validation", data_version=digest)
     found = compare(*paths)
-    assert ("validation" in set(found.factors["task"])) == (notes == 0), "of the same documents alone"
+    assert ("validation" in set(found.factors["task"])) == (notes == 0), (
+        "of the same documents alone"
+    )
     assert found.losses["variant"].tolist() == ["DR", "LA"]
     assert found.losses["difference"].tolist() == [-0.25, -0.25]
     assert len(noted(found)) == notes
@@ -143,7 +151,9 @@ def test_seeds_are_averaged_item_by_item(paths):
         for seed in (0, 1):
             study(path, better=better * (seed == 1), seeds=[seed])
     found = compare(*paths)
-    row = found.accuracies.query("variant == 'DR' and task == 't' and checkpoint == 'final'").iloc[0]
+    row = found.accuracies.query("variant == 'DR' and task == 't' and checkpoint == 'final'").iloc[
+        0
+    ]
     assert row["difference"] == pytest.approx(60 / 2 / 400)
     assert row["p"] > 0.3  # one seed of two is better: another two may not be
 
@@ -160,7 +170,8 @@ def test_with_one_seed_on_either_side_there_is_no_test(paths):
 
 
 def studies(seeds, items=400, models=3, tasks=2):
-    """The scores [I, N] of a study on each place: seeds lie apart by 0.04, items are as hard in every study."""
+    """The scores [I, N] of a study on each place: seeds lie apart by 0.04, items are as hard in
+    every study."""
     fate = np.random.default_rng(5).standard_normal((models, tasks, items, 1))
     random = np.random.default_rng(seeds)
     for place in np.ndindex(models, tasks):
@@ -172,11 +183,17 @@ def test_studies_that_differ_by_seeds_alone_have_not_changed():
     # 12 comparisons of five seeds with five others: one in twenty may have any change.
     changed, by_items = 0, 0
     for number in range(12):
-        sides = [list(studies(range(1000 * side + 10 * number, 1000 * side + 10 * number + 5))) for side in (1, 2)]
+        sides = [
+            list(studies(range(1000 * side + 10 * number, 1000 * side + 10 * number + 5)))
+            for side in (1, 2)
+        ]
         found = [welch(first, second) for first, second in zip(*sides, strict=True)]
         changed += bool((holm(np.array([one["p"] for one in found])) < 0.05).any())
         errors = [(b.mean(axis=1) - a.mean(axis=1)).std() / 20 for a, b in zip(*sides, strict=True)]
-        alone = [2 * ndtr(-abs(one["difference"]) / error) for one, error in zip(found, errors, strict=True)]
+        alone = [
+            2 * ndtr(-abs(one["difference"]) / error)
+            for one, error in zip(found, errors, strict=True)
+        ]
         by_items += bool((holm(np.array(alone)) < 0.05).any())
     assert changed <= 1
     assert by_items >= 4  # what items alone would call a change
@@ -195,10 +212,13 @@ def test_the_test_is_the_same_the_other_way_round_and_finds_what_is_large(one, o
 
 @pytest.mark.slow
 def test_mean_factors_are_compared_by_their_intervals_once_they_are_computed(paths):
-    for path, tokens in zip(paths, (16, 10), strict=True):  # DR is as good as LA, at 16 or at 10 of LA's 20 tokens
+    # DR is as good as LA, at 16 or at 10 of LA's 20 tokens
+    for path, tokens in zip(paths, (16, 10), strict=True):
         dr = {5: CURVES[10], tokens: CURVES[20]}
         for seed in (0, 1):
-            enter_scores(path, {"LA": {"t": CURVES, "u": CURVES}, "DR": {"t": dr, "u": dr}}, seed=seed)
+            enter_scores(
+                path, {"LA": {"t": CURVES, "u": CURVES}, "DR": {"t": dr, "u": dr}}, seed=seed
+            )
     before = compare(*paths)
     assert [note.split(":")[1] for note in before.notes] == [
         " mean factors of the first study",
@@ -231,13 +251,19 @@ def test_factors_against_other_baselines_are_not_compared(paths):
 def test_where_a_variant_stops_its_bounds_are_compared(paths):
     for path in paths:
         for seed in (0, 1):  # DR never goes beyond .3, and LA goes from .2 to .5
-            enter_scores(path, {"LA": {"t": CURVES}, "DR": {"t": {10: scores(0.25), 20: scores(0.3)}}}, seed=seed)
+            enter_scores(
+                path,
+                {"LA": {"t": CURVES}, "DR": {"t": {10: scores(0.25), 20: scores(0.3)}}},
+                seed=seed,
+            )
         with results.connect(path) as connection:
             compute_statistics(connection, "s", replicates=20)
     mean = compare(*paths).factors.set_index("rule").loc["mean accuracy"]
     assert set(mean["bound_first"]) == {"at most"}
     with results.connect(paths[0], read_only=True) as connection:
-        bound = connection.execute("select bound from mean_factors where variant = 'DR' and task = 't'").fetchone()
+        bound = connection.execute(
+            "select bound from mean_factors where variant = 'DR' and task = 't'"
+        ).fetchone()
     assert mean[mean["task"] == "t"]["factor_first"].item() == bound[0]
     assert not mean["apart"].any()
 
@@ -246,7 +272,9 @@ def test_two_studies_of_one_file(paths):
     path, _ = paths
     study(path)
     study(path, study="later", better=40)
-    assert compare(path, path, first_study="s", second_study="later").accuracies["changed"].sum() == 2
+    assert (
+        compare(path, path, first_study="s", second_study="later").accuracies["changed"].sum() == 2
+    )
     for first, second, said in (
         (None, None, r"which study.*it has the studies later, s"),
         ("x", "s", "no study 'x'; it has the studies later, s"),
@@ -260,7 +288,9 @@ def test_two_studies_of_one_file(paths):
 def test_nothing_in_common_is_said(paths):
     study(paths[0])
     study(paths[1], item_ids=[f"other/{n}" for n in range(400)])
-    with pytest.raises(InputError, match="nothing to compare: left out: DR of depth 4 on t: no item") as error:
+    with pytest.raises(
+        InputError, match="nothing to compare: left out: DR of depth 4 on t: no item"
+    ) as error:
         compare(*paths)
     assert "\n" not in str(error.value)
 
@@ -279,9 +309,19 @@ LEFT_OUT = [("left out", "u"), ("left out", "average")]
 @pytest.mark.parametrize(
     ("digests", "harnesses", "notes", "reason"),
     [
-        pytest.param("ab", ("plain items", "lm-eval 0.4.9"), LEFT_OUT, "asked by plain items", id="in other words"),
-        pytest.param("ab", ("lm-eval 0.4.9",) * 2, LEFT_OUT, "not the same ones", id="as many other items"),
-        pytest.param("aa", ("lm-eval 0.4.8", "lm-eval 0.4.9"), [], "", id="the same items of a newer harness"),
+        pytest.param(
+            "ab",
+            ("plain items", "lm-eval 0.4.9"),
+            LEFT_OUT,
+            "asked by plain items",
+            id="in other words",
+        ),
+        pytest.param(
+            "ab", ("lm-eval 0.4.9",) * 2, LEFT_OUT, "not the same ones", id="as many other items"
+        ),
+        pytest.param(
+            "aa", ("lm-eval 0.4.8", "lm-eval 0.4.9"), [], "", id="the same items of a newer harness"
+        ),
     ],
 )
 def test_other_items_are_left_out_and_why_is_said(paths, digests, harnesses, notes, reason):
@@ -314,5 +354,7 @@ def test_an_average_of_other_tasks_is_left_out_and_said(paths):
 
 
 def test_holm_is_the_textbooks():
-    assert holm(np.array([0.01, 0.04, 0.03, 0.005])).tolist() == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm(np.array([0.01, 0.04, 0.03, 0.005])).tolist() == pytest.approx(
+        [0.03, 0.06, 0.06, 0.02]
+    )
     assert holm(np.array([0.9, 0.8])).tolist() == [1, 1]

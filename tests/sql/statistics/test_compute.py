@@ -22,7 +22,10 @@ def scored(path):
     random = np.random.default_rng(0)
     for seed in range(2):
         curves = {
-            variant: {task: {n * 100: random.random(50) < 0.1 * n + faster for n in range(1, 6)} for task in "tu"}
+            variant: {
+                task: {n * 100: random.random(50) < 0.1 * n + faster for n in range(1, 6)}
+                for task in "tu"
+            }
             for variant, faster in (("LA", 0.0), ("DR", 0.1))
         }
         enter_scores(path, curves, seed=seed)
@@ -36,7 +39,9 @@ def stored(connection):
 def one(frame, **place):
     """The row of one task and metric of DR against LA."""
     place = {"variant": "DR", "baseline": "LA", "task": "t", "metric": "accuracy"} | place
-    (found,) = frame.query(" and ".join(f"{name} == {value!r}" for name, value in place.items())).to_dict("records")
+    (found,) = frame.query(
+        " and ".join(f"{name} == {value!r}" for name, value in place.items())
+    ).to_dict("records")
     return found
 
 
@@ -47,13 +52,16 @@ def test_computing_again_replaces_and_repeats(scored):
             computed = compute_statistics(connection, "s", replicates=20)
             found.append(stored(connection))
     assert found[0].equals(found[1])
-    assert len(computed) == len(found[0]) == 2 * 2 * 5  # pairs of models, tasks with the average and two without one
+    # pairs of models, tasks with the average and two without one
+    assert len(computed) == len(found[0]) == 2 * 2 * 5
     assert set(found[0]["replicates"]) == {20}
 
 
 def test_a_configuration_that_is_no_json_is_no_failure(scored):
     with results.connect(scored) as connection:
-        connection.execute("insert into studies (study_id, name, config) values ('s', 's', 'rate: 1e-3')")
+        connection.execute(
+            "insert into studies (study_id, name, config) values ('s', 's', 'rate: 1e-3')"
+        )
         assert len(compute_statistics(connection, "s", replicates=0))
 
 
@@ -92,7 +100,10 @@ def test_an_average_without_a_family_is_the_average_of_the_others(path):
     random = np.random.default_rng(0)
     for seed in range(3):
         curves = {
-            variant: {task: {n * 100: random.random(40) < 0.15 * n for n in range(1, 6)} for task in (*FAMILY, "other")}
+            variant: {
+                task: {n * 100: random.random(40) < 0.15 * n for n in range(1, 6)}
+                for task in (*FAMILY, "other")
+            }
             for variant in ("LA", "DR")
         }
         enter_scores(path, curves, seed=seed)
@@ -102,7 +113,16 @@ def test_an_average_without_a_family_is_the_average_of_the_others(path):
     without, alone = one(found, task="average without sums"), one(found, task="other")
     assert [without[name] for name in numbers] == pytest.approx([alone[name] for name in numbers])
     assert "average without other" in set(found["task"])
-    assert len(set(found["digest"][found["task"].str.startswith("average") & (found["baseline"] == "LA")])) == 2
+    assert (
+        len(
+            set(
+                found["digest"][
+                    found["task"].str.startswith("average") & (found["baseline"] == "LA")
+                ]
+            )
+        )
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +131,8 @@ def test_an_average_without_a_family_is_the_average_of_the_others(path):
         ({"one": 1.0, "other": 0.0, "third": 0.0}, 0.15, 100, (True, "one")),
         ({"one": 1.0, "other": 1.0, "third": 0.0}, 0.15, 100, (True, None)),
         ({"one": 0.0, "other": 0.0, "third": 0.0}, 0.15, 100, (False, None)),
-        ({"one": 1.2, "other": -0.4}, 0.02, 1000, (True, "one")),  # without it the decision turns round
+        # without it the decision turns round
+        ({"one": 1.2, "other": -0.4}, 0.02, 1000, (True, "one")),
     ],
 )
 def test_a_decision_that_hangs_on_one_task_is_said(path, ahead, spread, items, found):
@@ -121,7 +142,9 @@ def test_a_decision_that_hangs_on_one_task_is_said(path, ahead, spread, items, f
         for task in ahead:
             for variant, tasks in curves.items():
                 start = random.normal(ahead[task] * (variant == "DR"), spread)
-                tasks[task] = {1000 * 2**n: np.arange(items) < items / 10 * (n + start + 1) for n in range(6)}
+                tasks[task] = {
+                    1000 * 2**n: np.arange(items) < items / 10 * (n + start + 1) for n in range(6)
+                }
         enter_scores(path, curves, seed=seed)
     with results.connect(path) as connection:
         compute_statistics(connection, "s", replicates=0)
@@ -130,13 +153,25 @@ def test_a_decision_that_hangs_on_one_task_is_said(path, ahead, spread, items, f
 
 
 def test_the_widest_interval_may_be_that_of_a_bound(path):
-    place = {"study_id": "s", "depth": 4, "baseline": "LA", "task": "average", "metric": "accuracy", "digest": ""}
+    place = {
+        "study_id": "s",
+        "depth": 4,
+        "baseline": "LA",
+        "task": "average",
+        "metric": "accuracy",
+        "digest": "",
+    }
     rows = [
         {"variant": "DR", "low": 1.0, "high": 1.2, "bounded": False},
-        {"variant": "X", "bound_low": 0.3, "bound_high": 0.39, "bounded": True},  # whose curve has no part in common
+        # whose curve has no part in common
+        {"variant": "X", "bound_low": 0.3, "bound_high": 0.39, "bounded": True},
     ]
     with results.connect(path) as connection:
-        put(connection, "models", [{"study_id": "s", "model_id": name, "variant": name} for name in ("LA", "DR", "X")])
+        put(
+            connection,
+            "models",
+            [{"study_id": "s", "model_id": name, "variant": name} for name in ("LA", "DR", "X")],
+        )
         put(connection, "studies", [{"study_id": "s", "baseline": "LA"}])
         put(connection, "computed_factors", [{**place, **row} for row in rows])
     found = results.ask(path, "widest_interval", study="s", variants=["LA", "DR", "X"])
@@ -184,7 +219,9 @@ def test_four_of_five_studies_tell_the_smallest_factor_from_one(seeds: int) -> N
     truth = math.log(smallest_factor(noise, seeds))
     baseline = random.normal(truth, noise.seed_deviation, (studies, seeds))
     variant = random.normal(0, noise.seed_deviation, (studies, seeds))
-    found = baseline.mean(axis=1) - variant.mean(axis=1) + random.normal(0, noise.item_error, studies)
+    found = (
+        baseline.mean(axis=1) - variant.mean(axis=1) + random.normal(0, noise.item_error, studies)
+    )
     variances = np.stack([baseline.var(axis=1, ddof=1), variant.var(axis=1, ddof=1)]) / seeds
     variance = variances.sum(axis=0) + noise.item_error**2
     freedom = variance**2 / (variances**2 / (seeds - 1)).sum(axis=0)

@@ -12,20 +12,28 @@ from tests.sql.by_hand import enter_scores, put
 from tests.sql.empty import empty_file
 
 TOKENS = [100, 200, 400, 800, 1600]
-SHIFT = {"LA": 0, "DR": 0, "DR+DA": -1, "X": None}  # a twin, one that needs twice the tokens, one that never learns
+# a twin, one that needs twice the tokens, one that never learns
+SHIFT = {"LA": 0, "DR": 0, "DR+DA": -1, "X": None}
 
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory):
-    """Three seeds of three models: of 400 items the first are right, a tenth more at every doubling of the tokens."""
+    """Three seeds of three models: of 400 items the first are right, a tenth more at every doubling
+    of the tokens."""
     path = empty_file(tmp_path_factory.mktemp("known") / "results.duckdb")
     random = np.random.default_rng(1)
     for seed in range(3):
         curves = {}
         for variant, shift in SHIFT.items():
-            base = [0.15 if shift is None else 0.1 * (place + 2 + shift) for place in range(len(TOKENS))]
+            base = [
+                0.15 if shift is None else 0.1 * (place + 2 + shift) for place in range(len(TOKENS))
+            ]
             right = [share + random.normal(0, 0.004) for share in base]
-            curves[variant] = {"t": dict(zip(TOKENS, [np.arange(400) < 400 * share for share in right], strict=True))}
+            curves[variant] = {
+                "t": dict(
+                    zip(TOKENS, [np.arange(400) < 400 * share for share in right], strict=True)
+                )
+            }
         enter_scores(path, curves, seed=seed)
     with results.connect(path) as connection:
         compute_statistics(connection, "s", replicates=20)
@@ -46,7 +54,8 @@ def known(tmp_path_factory):
         ({"variant": "DR", "against": "DR+DA", "above": 1.5}, True),
         ({"variant": "DR+DA", "task": "t", "at": 0.4, "at_most": 0.6}, True),
         ({"variant": "DR+DA", "task": "t", "at": 0.4, "at_most": 0.4}, False),
-        ({"variant": "DR+DA", "task": "t", "at": 0.57, "at_most": 0.95}, True),  # never reached: 1600 tokens count
+        # never reached: 1600 tokens count
+        ({"variant": "DR+DA", "task": "t", "at": 0.57, "at_most": 0.95}, True),
         ({"variant": "DR+DA", "task": "t", "at": 0.57, "at_least": 0.1}, False),
         ({"variant": "DR", "task": "t", "at": 0.4, "at_least": 0.9}, True),
         ({"variant": "DR", "task": "t", "at": 0.9, "at_most": 1}, False),  # nobody reached it
@@ -59,7 +68,14 @@ def test_known_effects_are_held_and_others_missed(known, rule, held):
     assert row["held"] is held, row
 
 
-FACTOR = {"study_id": "s", "variant": "DR", "baseline": "LA", "task": "average", "metric": "accuracy", "digest": ""}
+FACTOR = {
+    "study_id": "s",
+    "variant": "DR",
+    "baseline": "LA",
+    "task": "average",
+    "metric": "accuracy",
+    "digest": "",
+}
 BETTER = {"factor": 1.3, "low": 1.2, "high": 1.4}
 STOPPED = {**BETTER, "bounded": True, "bound": 0.7, "bound_low": 0.65, "bound_high": 0.75}
 
@@ -75,8 +91,15 @@ STOPPED = {**BETTER, "bounded": True, "bound": 0.7, "bound_low": 0.65, "bound_hi
 )
 def test_an_upper_bound_is_above_nothing_and_every_depth_counts(path, depths, below, above):
     with results.connect(path) as connection:
-        put(connection, "models", [{"study_id": "s", "model_id": name, "variant": name} for name in ("LA", "DR")])
-        rows = [{**FACTOR, "depth": 4 * place, "seed_error": 0.1, **row} for place, row in enumerate(depths, start=1)]
+        put(
+            connection,
+            "models",
+            [{"study_id": "s", "model_id": name, "variant": name} for name in ("LA", "DR")],
+        )
+        rows = [
+            {**FACTOR, "depth": 4 * place, "seed_error": 0.1, **row}
+            for place, row in enumerate(depths, start=1)
+        ]
         put(connection, "computed_factors", rows)
     asked = [Expectation(variant="DR", against="LA", **{rule: 1}) for rule in ("below", "above")]
     assert check_expectations(path, "s", asked)["held"].tolist() == [below, above]
@@ -85,7 +108,8 @@ def test_an_upper_bound_is_above_nothing_and_every_depth_counts(path, depths, be
 def test_what_the_first_checkpoint_had_is_no_measured_crossing(path):
     curves = {"LA": {10: 0.3, 20: 0.6}, "DR": {20: 0.8, 40: 0.9}}
     right = {
-        name: {"t": {at: np.arange(100) < 100 * share for at, share in curve.items()}} for name, curve in curves.items()
+        name: {"t": {at: np.arange(100) < 100 * share for at, share in curve.items()}}
+        for name, curve in curves.items()
     }
     enter_scores(path, right)
     rules = [{"at": 0.5, "at_most": 1}, {"at": 0.85, "at_least": 0.1}, {"at": 0.5, "at_least": 0.5}]

@@ -1,4 +1,5 @@
-"""Seeds are added at fixed looks, whose intervals together leave out the truth as rarely as one of 95 %."""
+"""Seeds are added at fixed looks, whose intervals together leave out the truth as rarely as one of
+95 %."""
 
 from __future__ import annotations
 

@@ -35,16 +35,24 @@ def test_tables_and_views_have_the_agreed_columns_in_the_agreed_order(sql, table
 def test_a_study_entered_by_position_has_its_factors(sql):
     sql.execute("insert into studies values ('s', 'by hand', null, null, null, 'LA')")
     for variant, curve in (("LA", {10: 0.1, 20: 0.5}), ("DR", {10: 0.5, 20: 0.6})):
-        sql.execute("insert into models values ('s', $1, $1, 16, null, null, null, null, null)", [variant])
+        sql.execute(
+            "insert into models values ('s', $1, $1, 16, null, null, null, null, null)", [variant]
+        )
         nothing = ", ".join(["null"] * 9)
         sql.execute(f"insert into runs values ($1, 's', $1, {nothing})", [variant])
         for tokens, value in curve.items():
             row = [variant, tokens, value]
-            sql.execute("insert into evaluations values (?, ?, 't', 'acc', 'none', ?, null, null, null, null)", row)
-    found = sql.execute("select factor, bound from data_efficiency where variant = 'DR' and task = 't'").fetchall()
+            sql.execute(
+                "insert into evaluations values (?, ?, 't', 'acc', 'none', ?, null, null, null, null)",
+                row,
+            )
+    found = sql.execute(
+        "select factor, bound from data_efficiency where variant = 'DR' and task = 't'"
+    ).fetchall()
     assert found == [(2.0, "at least")]
     mean = sql.execute("select variant, low from mean_factors where task = 't'").fetchall()
-    assert mean == [("LA", None), ("DR", None)]  # nothing was computed: rows without an interval, never no rows
+    # nothing was computed: rows without an interval, never no rows
+    assert mean == [("LA", None), ("DR", None)]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +61,10 @@ def test_a_study_entered_by_position_has_its_factors(sql):
         ("evaluations", {"run_id": "r", "tokens": 10, "task": "t", "metric": "acc"}),
         ("checkpoints", {"run_id": "r", "tokens": 10}),
         ("evaluation_versions", {"run_id": "r", "tokens": 10, "task": "t"}),
-        ("depth_evaluations", {"run_id": "r", "tokens": 10, "depth": 4, "task": "t", "metric": "acc"}),
+        (
+            "depth_evaluations",
+            {"run_id": "r", "tokens": 10, "depth": 4, "task": "t", "metric": "acc"},
+        ),
         ("raw_evaluations", {"run_id": "r", "tokens": 10, "task": "t", "metric": "acc"}),
         ("runs", {"study_id": "s", "run_id": "r"}),
         ("steps", {"run_id": "r", "step": 1}),
@@ -81,14 +92,21 @@ def test_large_tables_name_what_was_entered_twice(sql):
 
 
 def test_tokens_that_go_back_show_wherever_they_came_from(sql):
-    put(sql, "steps", [{"run_id": "r", "step": n, "tokens": t} for n, t in ((1, 10), (2, 30), (3, 20), (4, 40))])
+    put(
+        sql,
+        "steps",
+        [{"run_id": "r", "step": n, "tokens": t} for n, t in ((1, 10), (2, 30), (3, 20), (4, 40))],
+    )
     put(sql, "steps", [{"run_id": "good", "step": n, "tokens": 10 * n} for n in (1, 2)])
     assert sql.execute("from steps_going_back").fetchall() == [("r", 30, 20, 3)]
 
 
 def test_runs_of_one_seed_that_saw_other_data_are_named(sql):
     for run, seed in (("la", 1), ("dr", 1), ("other", 2)):
-        sql.execute("insert into runs (run_id, study_id, model_id, seed) values ($1, 's', $1, $2)", [run, seed])
+        sql.execute(
+            "insert into runs (run_id, study_id, model_id, seed) values ($1, 's', $1, $2)",
+            [run, seed],
+        )
     hashes = {"la": ("a", "b"), "dr": ("a", "c"), "other": ("x", "y")}
     for run, both in hashes.items():
         for tokens, seen in zip((10, 20), both, strict=True):

@@ -1,4 +1,5 @@
-"""Which metric is the accuracy of a task, perplexities, the average, and accuracy at other depths."""
+"""Which metric is the accuracy of a task, perplexities, the average, and accuracy at other
+depths."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ import pytest
 
 from tests.sql.by_hand import efficiency, enter, put
 
-# Which number is the accuracy ---------------------------------------------------------------------------------------
+# Which number is the accuracy
+# ---------------------------------------------------------------------------------------
 
 
 def add(sql, task, metric, filter_name, value, tokens=10):
@@ -42,8 +44,12 @@ def test_an_undeclared_task_takes_the_first_listed_metric_and_the_plainest_filte
 def test_users_declare_their_own_benchmarks(sql):
     enter(sql, {"LA": {}})
     add(sql, "proofs", "grade", "judge", 0.7)
-    sql.execute("insert into benchmarks (task, metric, filter, chance) values ('proofs', 'grade', 'judge', 0.5)")
-    rows = sql.execute("select accuracy, chance from token_accuracy where task = 'proofs'").fetchall()
+    sql.execute(
+        "insert into benchmarks (task, metric, filter, chance) values ('proofs', 'grade', 'judge', 0.5)"
+    )
+    rows = sql.execute(
+        "select accuracy, chance from token_accuracy where task = 'proofs'"
+    ).fetchall()
     sql.execute("delete from benchmarks where task = 'proofs'")
     assert rows == [(0.7, 0.5)]
 
@@ -54,7 +60,9 @@ def test_perplexities_never_enter_accuracy_or_the_average(sql):
         add(sql, "college", "word_perplexity", "none", value * 10, tokens)
         add(sql, "college", "perplexity", "none", value, tokens)
         add(sql, "college", "bits_per_byte", "none", 0.7, tokens)
-    assert sql.execute("select task, max(accuracy) from token_accuracy group by task order by task").fetchall() == [
+    assert sql.execute(
+        "select task, max(accuracy) from token_accuracy group by task order by task"
+    ).fetchall() == [
         ("average", 0.6),
         ("t", 0.6),
     ]
@@ -67,7 +75,8 @@ def test_perplexities_never_enter_accuracy_or_the_average(sql):
     ]  # fmt: skip
 
 
-# The average --------------------------------------------------------------------------------------------------------
+# The average
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_the_average_is_that_of_the_average_curve(sql):
@@ -78,15 +87,20 @@ def test_the_average_is_that_of_the_average_curve(sql):
             "DR": {"a": {10: 0.4, 20: 0.9}, "b": {10: 0.5, 20: 0.5}},
         },
     )
-    best = dict(sql.execute("select task, accuracy from best_accuracy where variant = 'LA'").fetchall())
-    assert best == {"a": 0.8, "b": 0.5, "average": pytest.approx(0.45)}  # not 0.65, the mean of the bests
+    best = dict(
+        sql.execute("select task, accuracy from best_accuracy where variant = 'LA'").fetchall()
+    )
+    # not 0.65, the mean of the bests
+    assert best == {"a": 0.8, "b": 0.5, "average": pytest.approx(0.45)}
     found = efficiency(sql, task="average")
     assert (found.goal, found.goal_tokens, found.tokens) == (pytest.approx(0.45), 10, 10)
 
 
 def test_the_average_needs_all_tasks_of_the_study_at_a_checkpoint(sql):
     enter(sql, {"LA": {"a": {10: 0.1, 20: 0.3}, "b": {20: 0.5}}, "DR": {"a": {10: 0.9}}})
-    rows = sql.execute("select variant, tokens, accuracy from token_accuracy where task = 'average'").fetchall()
+    rows = sql.execute(
+        "select variant, tokens, accuracy from token_accuracy where task = 'average'"
+    ).fetchall()
     assert rows == [("LA", 20, pytest.approx(0.4))]
     found = efficiency(sql, task="average")
     assert (found.goal, found.factor) == (pytest.approx(0.4), None)
@@ -101,17 +115,23 @@ def test_the_average_counts_the_same_items_once(sql):
 
 
 def test_the_average_counts_a_family_once_in_value_error_and_chance(sql):
-    values = {"world_short": 0.2, "world_long": 0.4, "mathqa": 0.8, "mine": 0.4}  # chance 0.1, 0.1, 0.2, unknown
+    # chance 0.1, 0.1, 0.2, unknown
+    values = {"world_short": 0.2, "world_long": 0.4, "mathqa": 0.8, "mine": 0.4}
     enter(sql, {"LA": {task: {10: value} for task, value in values.items()}})
-    put(sql, "raw_evaluations", sql.execute("select * exclude (task_version) from evaluations").df())
-    sql.execute("update evaluations set items = 100, stderr = 0.06, chance = case task when 'mine' then 0.3 end")
+    put(
+        sql, "raw_evaluations", sql.execute("select * exclude (task_version) from evaluations").df()
+    )
+    sql.execute(
+        "update evaluations set items = 100, stderr = 0.06, chance = case task when 'mine' then 0.3 end"
+    )
     average = "select accuracy, stderr, chance, items from token_accuracy where task = 'average'"
     error = 0.06 * (2 * (1 / 6) ** 2 + 2 * (1 / 3) ** 2) ** 0.5
     mean = (0.3 + 0.8 + 0.4) / 3, error, (0.1 + 0.2 + 0.3) / 3, 400
     assert sql.execute(average).fetchall() == [pytest.approx(mean)]
     raw = "select accuracy from raw_accuracy where task = 'average'"
     assert sql.execute(raw).fetchall() == [pytest.approx((0.5,))]
-    sql.execute("delete from evaluations where task = 'world_long'")  # now the only one of its family
+    # now the only one of its family
+    sql.execute("delete from evaluations where task = 'world_long'")
     assert accuracies(sql)["average"] == pytest.approx((0.2 + 0.8 + 0.4) / 3)
 
 
@@ -132,7 +152,9 @@ def test_chance_is_that_of_the_best_trivial_rule_where_it_is_known(sql):
 
 
 def test_accuracy_at_other_depths_is_that_of_the_chosen_metric_at_the_latest_checkpoint(sql):
-    sql.execute("insert into models (study_id, model_id, variant, depth) values ('s', 'm', 'DR', 4)")
+    sql.execute(
+        "insert into models (study_id, model_id, variant, depth) values ('s', 'm', 'DR', 4)"
+    )
     sql.execute("insert into runs (study_id, run_id, model_id) values ('s', 'r', 'm')")
     place = {"run_id": "r", "task": "mathqa", "filter": "none"}
     put(sql, "evaluations", [{**place, "tokens": 20, "metric": "acc", "value": 0.4}])
@@ -142,11 +164,18 @@ def test_accuracy_at_other_depths_is_that_of_the_chosen_metric_at_the_latest_che
     ]
     rows.append({**place, "tokens": 20, "depth": 4, "metric": "acc_norm", "value": 0.9})
     put(sql, "depth_evaluations", rows)
-    found = sql.execute("select variant, trained_depth, depth, tokens, accuracy, chance from depth_accuracy").fetchall()
-    assert found == [("DR", 4, 2, 20, 0.3, 0.2), ("DR", 4, 4, 20, 0.4, 0.2), ("DR", 4, 8, 20, 0.35, 0.2)]
+    found = sql.execute(
+        "select variant, trained_depth, depth, tokens, accuracy, chance from depth_accuracy"
+    ).fetchall()
+    assert found == [
+        ("DR", 4, 2, 20, 0.3, 0.2),
+        ("DR", 4, 4, 20, 0.4, 0.2),
+        ("DR", 4, 8, 20, 0.35, 0.2),
+    ]
 
 
-# Losses -------------------------------------------------------------------------------------------------------------
+# Losses
+# -------------------------------------------------------------------------------------------------------------
 
 
 def losses(sql):
@@ -181,7 +210,9 @@ def test_the_error_of_a_loss_is_the_given_one_and_a_loss_has_no_chance(sql):
     enter(sql, {"LA": {"mathqa": {10: 0.5}}}, metric="acc")
     add(sql, "mathqa", "gold_bits_per_byte", "none", 0.8)
     sql.execute("update evaluations set items = 100, chance = 0.2")
-    wanted = "select value, stderr, chance from mean_curves where measure = 'loss' and task = 'mathqa'"
+    wanted = (
+        "select value, stderr, chance from mean_curves where measure = 'loss' and task = 'mathqa'"
+    )
     assert sql.execute(wanted).fetchall() == [(0.8, None, None)]
     sql.execute("update evaluations set stderr = 0.03")
     assert sql.execute(wanted).fetchall() == [(0.8, 0.03, None)]
@@ -190,11 +221,14 @@ def test_the_error_of_a_loss_is_the_given_one_and_a_loss_has_no_chance(sql):
 def test_an_unlisted_metric_has_a_curve_without_a_measure(sql):
     enter(sql, {"LA": {"t": {10: 0.5}}})
     add(sql, "t", "my own", "none", 3.0)
-    rows = sql.execute("select measure, metric, value from mean_curves where task = 't' order by value").fetchall()
+    rows = sql.execute(
+        "select measure, metric, value from mean_curves where task = 't' order by value"
+    ).fetchall()
     assert rows == [("accuracy", "exact_match", 0.5), (None, "my own", 3.0)]
 
 
-# Raw weights beside averaged ones -----------------------------------------------------------------------------------
+# Raw weights beside averaged ones
+# -----------------------------------------------------------------------------------
 
 
 def test_raw_weights_stand_beside_the_averaged_ones(sql):
@@ -212,15 +246,22 @@ def test_raw_weights_stand_beside_the_averaged_ones(sql):
         ("t", 20, 0.3),
         ("u", 10, 0.5),
     ]
-    versions = [{"run_id": "s-4-LA-None", "tokens": 10, "task": task, "weights": "raw"} for task in "tu"]
+    versions = [
+        {"run_id": "s-4-LA-None", "tokens": 10, "task": task, "weights": "raw"} for task in "tu"
+    ]
     put(sql, "evaluation_versions", versions)
-    assert sql.execute("select task, tokens from raw_accuracy").fetchall() == [("t", 20)], "evaluated raw since"
+    assert sql.execute("select task, tokens from raw_accuracy").fetchall() == [("t", 20)], (
+        "evaluated raw since"
+    )
 
 
-# What models answer --------------------------------------------------------------------------------------------------
+# What models answer
+# --------------------------------------------------------------------------------------------------
 
 
-def test_the_answer_of_a_model_is_that_of_most_seeds_at_the_last_checkpoint_that_the_study_claims(sql):
+def test_the_answer_of_a_model_is_that_of_most_seeds_at_the_last_checkpoint_that_the_study_claims(
+    sql,
+):
     said = {"LA": ("7", "7", "3"), "DR": ("3", "4", "3")}
     for variant, texts in said.items():
         for seed, text in enumerate(texts):
@@ -228,7 +269,8 @@ def test_the_answer_of_a_model_is_that_of_most_seeds_at_the_last_checkpoint_that
             place = {"run_id": f"s-4-{variant}-{seed}", "task": "t", "item_id": "a"}
             written = {10: "no", 20: text, 30: "later"}
             rows = [
-                {**place, "tokens": t, "text": one, "question": "3 + 4?", "gold": "7"} for t, one in written.items()
+                {**place, "tokens": t, "text": one, "question": "3 + 4?", "gold": "7"}
+                for t, one in written.items()
             ]
             put(sql, "answers", rows)
             right = {"metric": "exact_match", "filter": "none", "value": float(text == "7")}

@@ -1,4 +1,5 @@
-"""Data-efficiency factors of small curves with known answers, and against a short reference on any curves."""
+"""Data-efficiency factors of small curves with known answers, and against a short reference on any
+curves."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from tests.sql.by_hand import Crossing, efficiency, enter, pair, put
 
-# Data efficiency ----------------------------------------------------------------------------------------------------
+# Data efficiency
+# ----------------------------------------------------------------------------------------------------
 
 
 CASES = {
@@ -43,7 +45,8 @@ def test_the_factor_of_two_curves(sql, case):
 
 
 def test_a_tie_with_the_target_counts_as_reached(sql):
-    # 0.1 + 0.2 is not 0.3 in floating point: the same average summed over other values must still be a tie.
+    # 0.1 + 0.2 is not 0.3 in floating point: the same average summed over other values must still
+    # be a tie.
     enter(
         sql,
         {
@@ -57,7 +60,9 @@ def test_a_tie_with_the_target_counts_as_reached(sql):
 
 def test_a_missing_curve_is_a_row_without_numbers(sql):
     enter(sql, {"LA": {"t": {10: 0.5}}, "DR": {"t": {10: 0.5}, "u": {10: 0.3}}, "mine": {}})
-    assert efficiency(sql, "mine", "t") == Crossing(goal=0.5, goal_tokens=10, tokens=None, factor=None, bound=None)
+    assert efficiency(sql, "mine", "t") == Crossing(
+        goal=0.5, goal_tokens=10, tokens=None, factor=None, bound=None
+    )
     assert efficiency(sql, "DR", "u") == Crossing(*[None] * 5)  # LA has no accuracy there
     rows = sql.execute("select variant, task from data_efficiency").fetchall()
     assert rows == list(itertools.product(("LA", "DR", "mine"), ("t", "u", "average")))
@@ -68,8 +73,12 @@ def test_depths_and_studies_have_their_own_baselines(sql):
     pair(sql, {10: 0.7, 20: 0.6}, {10: 0.1, 20: 0.7}, depth=8)
     pair(sql, {10: 0.2, 20: 0.3}, {10: 0.1, 20: 0.2}, study="other")
     pair(sql, {10: 0.2, 20: 0.3}, {10: 0.1, 20: 0.3}, study="no depth", depth=None)
-    assert efficiency(sql) == Crossing(goal=0.5, goal_tokens=20, tokens=10, factor=2.0, bound="at least")
-    assert efficiency(sql, depth=8) == Crossing(goal=0.7, goal_tokens=10, tokens=20, factor=0.5, bound="exact")
+    assert efficiency(sql) == Crossing(
+        goal=0.5, goal_tokens=20, tokens=10, factor=2.0, bound="at least"
+    )
+    assert efficiency(sql, depth=8) == Crossing(
+        goal=0.7, goal_tokens=10, tokens=20, factor=0.5, bound="exact"
+    )
     other, unknown = efficiency(sql, study="other"), efficiency(sql, study="no depth", depth=None)
     assert other == Crossing(goal=0.3, goal_tokens=20, tokens=None, factor=1.0, bound="at most")
     assert unknown == Crossing(goal=0.3, goal_tokens=20, tokens=20, factor=1.0, bound="exact")
@@ -89,7 +98,11 @@ def test_a_run_without_its_model_is_not_lost(sql):
         "insert into runs (run_id, study_id, model_id) values ('1', 's', 'LA'), ('2', 's', 'DR'), ('3', 's', null)"
     )
     for run, value in (("1", 0.5), ("2", 0.4), ("3", 0.6)):
-        put(sql, "evaluations", [{"run_id": run, "tokens": 10, "task": "t", "metric": "acc", "value": value}])
+        put(
+            sql,
+            "evaluations",
+            [{"run_id": run, "tokens": 10, "task": "t", "metric": "acc", "value": value}],
+        )
     rows = sql.execute("select variant, bound from data_efficiency where task = 't'").fetchall()
     assert rows == [("LA", "at least"), ("3", "at least"), ("DR", "at most")]
 
@@ -106,18 +119,29 @@ def test_a_run_without_its_model_is_not_lost(sql):
 )
 def test_near_chance(sql, options, near):
     pair(sql, {10: 0.2, 20: 0.3}, {10: 0.5, 20: 0.6}, **options)
-    assert sql.execute("select distinct near_chance from data_efficiency where task = 't'").fetchall() == [(near,)]
+    assert sql.execute(
+        "select distinct near_chance from data_efficiency where task = 't'"
+    ).fetchall() == [(near,)]
 
 
 def test_near_chance_uses_the_given_error_and_the_declared_chance(sql):
     enter(sql, {"LA": {"mathqa": {10: 0.229}}, "DR": {"mathqa": {10: 0.456}}}, metric="acc")
     for error, near in ((0.0077, False), (0.0150, True)):
         sql.execute("update evaluations set stderr = ?", [error])
-        assert sql.execute("select distinct near_chance from data_efficiency").fetchall() == [(near,)]
+        assert sql.execute("select distinct near_chance from data_efficiency").fetchall() == [
+            (near,)
+        ]
 
 
 def test_efficiency_against_another_baseline(sql):
-    enter(sql, {"LA": {"t": {10: 0.1, 20: 0.2}}, "DR": {"t": {10: 0.1, 20: 0.4}}, "DR+DA": {"t": {10: 0.4, 20: 0.5}}})
+    enter(
+        sql,
+        {
+            "LA": {"t": {10: 0.1, 20: 0.2}},
+            "DR": {"t": {10: 0.1, 20: 0.4}},
+            "DR+DA": {"t": {10: 0.4, 20: 0.5}},
+        },
+    )
     asked = "select variant, factor, bound from score_efficiency('DR') where task = 't' and measure = 'accuracy'"
     rows = sql.execute(asked).fetchall()
     assert rows == [("LA", 1.0, "at most"), ("DR", 1.0, "exact"), ("DR+DA", 2.0, "at least")]
@@ -133,11 +157,14 @@ def test_compute_efficiency_weighs_tokens_with_flops_and_the_seconds_of_all_devi
         ("LA", 1.0, 1.0, 1.0, 0.02, 0.02),
         ("DR", 2.0, pytest.approx(2 / 1.1), 1.0, 0.02, 0.02),
     ]
-    sql.execute("insert into run_details select run_id, if(model_id = 'LA-4', 1, 4), null, null from runs")
+    sql.execute(
+        "insert into run_details select run_id, if(model_id = 'LA-4', 1, 4), null, null from runs"
+    )
     assert sql.execute(asked).fetchall()[1][3:] == (0.25, 0.02, 0.08)
 
 
-# The paper's table, and tokens to any accuracy ------------------------------------------------------------------------
+# The paper's table, and tokens to any accuracy
+# ------------------------------------------------------------------------
 
 
 def test_table_2_has_a_row_for_each_model_and_task(sql):
@@ -152,7 +179,12 @@ def test_table_2_has_a_row_for_each_model_and_task(sql):
 
 def test_tokens_to(sql):
     enter(
-        sql, {"LA": {"t": {10: 0.1, 1000: 0.5}}, "DR": {"t": {10: 0.3, 1000: 0.6}}, "mine": {"t": {10: 0.1, 1000: 0.2}}}
+        sql,
+        {
+            "LA": {"t": {10: 0.1, 1000: 0.5}},
+            "DR": {"t": {10: 0.3, 1000: 0.6}},
+            "mine": {"t": {10: 0.1, 1000: 0.2}},
+        },
     )
     rows = sql.execute(
         "select variant, tokens, tokens_interpolated, bound, tokens_trained from tokens_to('t', 0.3)"
@@ -164,11 +196,13 @@ def test_tokens_to(sql):
     ]
 
 
-# Interpolation ------------------------------------------------------------------------------------------------------
+# Interpolation
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_interpolation_is_linear_in_log_tokens(sql):
-    pair(sql, {10: 0.1, 100: 0.5}, {10: 0.4, 1000: 0.6})  # half way from 10 to 1000 in log tokens: 100
+    # half way from 10 to 1000 in log tokens: 100
+    pair(sql, {10: 0.1, 100: 0.5}, {10: 0.4, 1000: 0.6})
     found = efficiency(sql, view="data_efficiency_interpolated")
     assert (found.goal_tokens, found.bound) == (100, "exact")
     assert (found.tokens, found.factor) == (pytest.approx(100), pytest.approx(1))
@@ -179,14 +213,23 @@ def test_interpolation_starts_from_the_checkpoint_before_not_the_best_before(sql
     assert efficiency(sql, view="data_efficiency_interpolated").tokens == pytest.approx(1000)
 
 
-# Seeds --------------------------------------------------------------------------------------------------------------
+# Seeds
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_two_seeds_give_the_mean_curve_where_both_have_a_checkpoint(sql):
-    enter(sql, {"LA": {"t": {10: 0.1, 20: 0.5, 40: 0.5}}, "DR": {"t": {10: 0.2, 20: 0.3, 40: 0.9}}}, seed=0)
+    enter(
+        sql,
+        {"LA": {"t": {10: 0.1, 20: 0.5, 40: 0.5}}, "DR": {"t": {10: 0.2, 20: 0.3, 40: 0.9}}},
+        seed=0,
+    )
     enter(sql, {"LA": {"t": {10: 0.1, 20: 0.3, 40: 0.5}}, "DR": {"t": {10: 0.4, 20: 0.7}}}, seed=1)
-    assert efficiency(sql, "LA") == Crossing(goal=0.5, goal_tokens=40, tokens=40, factor=1.0, bound="exact")
-    assert efficiency(sql) == Crossing(goal=0.5, goal_tokens=40, tokens=20, factor=2.0, bound="exact")
+    assert efficiency(sql, "LA") == Crossing(
+        goal=0.5, goal_tokens=40, tokens=40, factor=1.0, bound="exact"
+    )
+    assert efficiency(sql) == Crossing(
+        goal=0.5, goal_tokens=40, tokens=20, factor=2.0, bound="exact"
+    )
     curve = sql.execute(
         "select tokens, value, seeds from mean_curves where variant = 'DR' and task = 't' order by tokens"
     ).fetchall()
@@ -196,7 +239,9 @@ def test_two_seeds_give_the_mean_curve_where_both_have_a_checkpoint(sql):
 def test_checkpoints_of_seeds_a_few_tokens_apart_belong_together(sql):
     enter(sql, {"LA": {"t": {1000: 0.1, 1100: 0.2, 2003: 0.3}}}, seed=0)
     enter(sql, {"LA": {"t": {1008: 0.3, 1204: 0.2, 1997: 0.5}}}, seed=1)
-    curve = sql.execute("select tokens, value from mean_curves where task = 't' order by tokens").fetchall()
+    curve = sql.execute(
+        "select tokens, value from mean_curves where task = 't' order by tokens"
+    ).fetchall()
     assert curve == [(1004, pytest.approx(0.2)), (2000, pytest.approx(0.4))]
 
 
@@ -204,7 +249,9 @@ def test_equal_token_counts_pair_up_however_dense_the_checkpoints(sql):
     tokens = range(1000, 1200, 10)
     enter(sql, {"LA": {"t": {t: t / 2000 for t in tokens}}}, seed=0)
     enter(sql, {"LA": {"t": {t: t / 2000 for t in tokens if t != 1050}}}, seed=1)
-    curve = sql.execute("select tokens, value from mean_curves where task = 't' order by tokens").fetchall()
+    curve = sql.execute(
+        "select tokens, value from mean_curves where task = 't' order by tokens"
+    ).fetchall()
     assert curve == [(t, pytest.approx(t / 2000)) for t in tokens if t != 1050]
 
 
@@ -214,8 +261,12 @@ def test_runs_that_ended_early_or_go_on_or_were_not_evaluated_do_not_shorten_a_c
     pair(sql, {10: 0.9}, {10: 0.0}, seed=1)
     sql.execute("update runs set status = 'complete' where seed = 0")
     sql.execute("update runs set status = ? where seed = 1", [status])
-    sql.execute("insert into runs (run_id, study_id, model_id, seed) values ('idle', 's', 'LA-4', 2)")
-    assert efficiency(sql) == Crossing(goal=0.5, goal_tokens=20, tokens=20, factor=1.0, bound="exact")
+    sql.execute(
+        "insert into runs (run_id, study_id, model_id, seed) values ('idle', 's', 'LA-4', 2)"
+    )
+    assert efficiency(sql) == Crossing(
+        goal=0.5, goal_tokens=20, tokens=20, factor=1.0, bound="exact"
+    )
     points = sql.execute("select count(*) from counted_scores where task = 't'").fetchall()
     assert points == [(4,)]
 
@@ -224,11 +275,14 @@ def test_runs_under_way_count_where_no_run_of_their_model_has_ended(sql):
     pair(sql, {10: 0.1, 20: 0.5}, {10: 0.3, 20: 0.6}, seed=0)
     pair(sql, {10: 0.3}, {10: 0.5}, seed=1)
     sql.execute("update runs set status = 'training'")
-    curve = sql.execute("select variant, tokens, value from mean_curves where task = 't' order by all").fetchall()
+    curve = sql.execute(
+        "select variant, tokens, value from mean_curves where task = 't' order by all"
+    ).fetchall()
     assert curve == [("DR", 10, pytest.approx(0.4)), ("LA", 10, pytest.approx(0.2))]
 
 
-# Against a reference on any curves ----------------------------------------------------------------------------------
+# Against a reference on any curves
+# ----------------------------------------------------------------------------------
 
 TOKENS = (1000, 2000, 5000, 7000, 20_000)
 curve_of_tasks = st.dictionaries(
@@ -260,12 +314,20 @@ def reference(baseline: dict, variant: dict) -> tuple:
 
 @pytest.mark.slow
 # Without shrinking: each try reads all views, and a wrong factor took two minutes to be told.
-@settings(max_examples=10, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=10,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.lists(st.tuples(curve_of_tasks, curve_of_tasks), min_size=1, max_size=30))
 def test_the_views_equal_the_definition_on_any_curves(sql, studies):
     for table in ("studies", "runs", "evaluations"):
         sql.execute(f"delete from {table}")
-    put(sql, "studies", [{"study_id": str(number), "baseline": "LA"} for number in range(len(studies))])
+    put(
+        sql,
+        "studies",
+        [{"study_id": str(number), "baseline": "LA"} for number in range(len(studies))],
+    )
     runs, rows, expected = [], [], {}
     for number, both in enumerate(studies):
         study = str(number)
@@ -273,7 +335,13 @@ def test_the_views_equal_the_definition_on_any_curves(sql, studies):
         for variant, curve in zip(("LA", "DR"), both, strict=True):
             runs.append({"study_id": study, "run_id": study + variant, "model_id": variant})
             rows += [
-                {"run_id": study + variant, "tokens": tokens, "task": task, "metric": "acc", "value": right / 6}
+                {
+                    "run_id": study + variant,
+                    "tokens": tokens,
+                    "task": task,
+                    "metric": "acc",
+                    "value": right / 6,
+                }
                 for tokens, point in curve.items()
                 for task, right in point.items()
             ]
@@ -292,24 +360,36 @@ def test_the_views_equal_the_definition_on_any_curves(sql, studies):
     put(sql, "runs", runs)
     if rows:
         put(sql, "evaluations", rows)
-    columns = "study_id, variant, task, baseline_accuracy, baseline_tokens, variant_tokens, factor, bound"
+    columns = (
+        "study_id, variant, task, baseline_accuracy, baseline_tokens, variant_tokens, factor, bound"
+    )
     first, interpolated = (
         {tuple(row[:3]): row[3:] for row in sql.execute(f"select {columns} from {view}").fetchall()}
         for view in ("data_efficiency", "data_efficiency_interpolated")
     )
     assert first.keys() == interpolated.keys() == expected.keys()
     for key, (accuracy, *others) in expected.items():
-        assert first[key] == (accuracy if accuracy is None else pytest.approx(float(accuracy)), *others), key
+        assert first[key] == (
+            accuracy if accuracy is None else pytest.approx(float(accuracy)),
+            *others,
+        ), key
         assert interpolated[key][4] == others[-1]
         if others[-1] == "exact":
-            assert others[2] * (1 - 1e-12) <= interpolated[key][3]  # met at the checkpoint or before
+            # met at the checkpoint or before
+            assert others[2] * (1 - 1e-12) <= interpolated[key][3]
 
 
-# Losses and other metrics -------------------------------------------------------------------------------------------
+# Losses and other metrics
+# -------------------------------------------------------------------------------------------
 
 
 def test_the_lowest_loss_is_the_goal(sql):
-    pair(sql, {10: 0.9, 20: 0.7, 40: 0.5, 80: 0.6}, {10: 0.8, 20: 0.5, 40: 0.4}, metric="gold_bits_per_byte")
+    pair(
+        sql,
+        {10: 0.9, 20: 0.7, 40: 0.5, 80: 0.6},
+        {10: 0.8, 20: 0.5, 40: 0.4},
+        metric="gold_bits_per_byte",
+    )
     rows = sql.execute("from score_efficiency(null) where measure = 'loss'").df()
     assert rows["variant"].tolist() == ["LA", "DR"]
     assert rows["baseline_value"].tolist() == [0.5, 0.5]

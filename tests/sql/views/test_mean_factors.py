@@ -12,7 +12,8 @@ from tests.sql.statistics.test_mean_factors import DR, FACTOR, LA
 
 
 def mean_factor(sql, variant="DR", task="t", metric="accuracy", baseline="LA", compute=True):
-    """The row of a model in mean_factors_against, by column; computed first unless told otherwise."""
+    """The row of a model in mean_factors_against, by column; computed first unless told
+    otherwise."""
     if compute:
         compute_statistics(sql, "s", replicates=0)
     found = sql.execute(
@@ -32,7 +33,9 @@ def test_every_model_and_task_has_a_row_with_its_factor_and_range(sql):
     found = mean_factor(sql)
     assert found["factor"] == pytest.approx(FACTOR)
     assert (found["range_low"], found["range_high"], found["outdated"]) == (0.2, 0.6, False)
-    rows = sql.execute("select variant, task, metric, factor, seeds, low from mean_factors").fetchall()
+    rows = sql.execute(
+        "select variant, task, metric, factor, seeds, low from mean_factors"
+    ).fetchall()
     dr = pytest.approx(FACTOR)
     assert rows == [
         (variant, task, "accuracy", factor, 1, low)
@@ -85,7 +88,9 @@ def test_a_loss_counts_downwards(sql):
     found = mean_factor(sql, metric="loss")
     assert found["factor"] == pytest.approx(FACTOR)
     assert (found["range_low"], found["range_high"]) == pytest.approx((0.4, 0.8))
-    targets = sql.execute("select target, factor from factor_by_target where variant = 'DR'").fetchall()
+    targets = sql.execute(
+        "select target, factor from factor_by_target where variant = 'DR'"
+    ).fetchall()
     assert len(targets) == 25
     assert all(0.4 < target < 0.8 for target, _ in targets)
     assert targets[0][1] == pytest.approx(2)  # the lowest losses, the highest accuracies
@@ -95,7 +100,12 @@ def test_a_model_without_a_common_range_or_without_a_curve_is_a_row_without_a_fa
     enter(sql, {"LA": {"t": {10: 0.1, 20: 0.2}}, "DR": {"t": {10: 0.3, 20: 0.4}}, "none": {}})
     for variant, seeds in (("DR", 1), ("none", None)):
         found = mean_factor(sql, variant)
-        assert (found["factor"], found["bound"], found["range_low"], found["seeds"]) == (None, None, None, seeds)
+        assert (found["factor"], found["bound"], found["range_low"], found["seeds"]) == (
+            None,
+            None,
+            None,
+            seeds,
+        )
         assert not found["outdated"]
     assert mean_factor(sql, "LA")["factor"] == 1
     assert sql.execute("select distinct variant from factor_by_target").fetchall() == [("LA",)]
@@ -127,20 +137,26 @@ def test_targets_show_where_a_model_is_ahead(sql):
         "select target, baseline_tokens, variant_tokens, factor from factor_by_target "
         "where variant = 'DR' and task = 't'"
     ).fetchall()
-    assert [row[0] for row in rows] == pytest.approx([0.2 + 0.4 * (n + 0.5) / 25 for n in range(25)])
+    assert [row[0] for row in rows] == pytest.approx(
+        [0.2 + 0.4 * (n + 0.5) / 25 for n in range(25)]
+    )
     by_target = {round(target, 3): row for target, *row in rows}
     assert by_target[0.4] == pytest.approx([10 * 2**1.5, 10 * 2 ** (2 / 3), 2 ** (1.5 - 2 / 3)])
     assert rows[0][3] < rows[-1][3] == pytest.approx(2)
     assert math.exp(sum(math.log(row[3]) for row in rows) / 25) == pytest.approx(FACTOR, rel=0.01)
 
 
-@pytest.mark.parametrize(("metric", "best_first"), [("exact_match", False), ("gold_bits_per_byte", True)])
+@pytest.mark.parametrize(
+    ("metric", "best_first"), [("exact_match", False), ("gold_bits_per_byte", True)]
+)
 def test_a_target_has_the_interval_of_its_part_of_the_range(sql, metric, best_first):
     for seed, top in enumerate((0.55, 0.6, 0.65)):
         curves = LA, {10: 0.2, 20: 0.5, 40: top}
         pair(sql, *(map(as_loss, curves) if best_first else curves), metric=metric, seed=seed)
     mean_factor(sql, metric="loss" if best_first else "accuracy")
-    rows = sql.execute("select factor, low, high from factor_by_target where variant = 'DR' and task = 't'").fetchall()
+    rows = sql.execute(
+        "select factor, low, high from factor_by_target where variant = 'DR' and task = 't'"
+    ).fetchall()
     widths = [high / low for _, low, high in rows][:: -1 if best_first else 1]
     assert widths[0] < 1.01 < widths[-1]
     assert all(low <= factor <= high for factor, low, high in rows)
@@ -159,13 +175,21 @@ def test_a_target_has_the_interval_of_its_part_of_the_range(sql, metric, best_fi
 def test_the_headline_comparisons_are_corrected_together(sql, p, held):
     places = [(variant, metric) for variant in ("DR", "DR+DA") for metric in ("accuracy", "loss")]
     for seed in range(2):
-        enter(sql, {name: {"t": {t: v - seed / 50 for t, v in LA.items()}} for name in PLACES}, seed=seed)
-    mirrored = "select * replace ('gold_bits_per_byte' as metric, 1 - value as value) from evaluations"
+        enter(
+            sql,
+            {name: {"t": {t: v - seed / 50 for t, v in LA.items()}} for name in PLACES},
+            seed=seed,
+        )
+    mirrored = (
+        "select * replace ('gold_bits_per_byte' as metric, 1 - value as value) from evaluations"
+    )
     sql.execute(f"insert into evaluations by name {mirrored}")
     mean_factor(sql)
     for (variant, metric), one in zip(places, p, strict=True):
         place = "baseline = 'LA' and variant = ? and metric = ? and task"
-        sql.execute(f"update computed_factors set p = ? where {place} = 'average'", [one, variant, metric])
+        sql.execute(
+            f"update computed_factors set p = ? where {place} = 'average'", [one, variant, metric]
+        )
         sql.execute(f"update computed_factors set p = 0.04 where {place} = 't'", [variant, metric])
     rows = sql.execute("select * exclude (study_id) from mean_factors where variant <> 'LA'").df()
     average, task = rows[rows["task"] == "average"], rows[rows["task"] == "t"]
@@ -177,7 +201,9 @@ def test_the_headline_comparisons_are_corrected_together(sql, p, held):
 
 def test_seeds_count_in_the_mean_curve(sql):
     for seed, change in enumerate((-0.05, 0.05, 0.0)):
-        enter(sql, {"LA": {"t": LA}, "DR": {"t": {t: v + change for t, v in DR.items()}}}, seed=seed)
+        enter(
+            sql, {"LA": {"t": LA}, "DR": {"t": {t: v + change for t, v in DR.items()}}}, seed=seed
+        )
     sql.execute("delete from evaluations where run_id = 's-4-LA-2'")
     found = mean_factor(sql)
     assert (found["factor"], found["seeds"]) == (pytest.approx(FACTOR), 2)
@@ -201,21 +227,48 @@ def test_a_text_has_a_factor_beside_the_average(sql):
     pair(sql, as_loss(LA), as_loss(DR), metric="gold_bits_per_byte")
     for variant in ("LA", "DR"):
         place = {"run_id": f"s-4-{variant}-None", "task": "validation", "metric": "bits_per_byte"}
-        put(sql, "evaluations", [{**place, "tokens": tokens, "value": 2 - value} for tokens, value in LA.items()])
+        put(
+            sql,
+            "evaluations",
+            [{**place, "tokens": tokens, "value": 2 - value} for tokens, value in LA.items()],
+        )
     assert mean_factor(sql, task="validation", metric="loss")["factor"] == 1
-    assert sql.execute("select distinct task from token_loss order by 1").fetchall() == [("t",), ("validation",)]
+    assert sql.execute("select distinct task from token_loss order by 1").fetchall() == [
+        ("t",),
+        ("validation",),
+    ]
 
 
 def test_the_noise_of_a_study_is_pooled_over_its_variants_by_the_seeds_of_each(sql):
     errors = {"DR": 0.1, "DR+DA": 0.3, "LA": None}
-    put(sql, "models", [{"study_id": "s", "model_id": name, "place": PLACES[name]} for name in errors])
-    place = {"study_id": "s", "depth": 4, "task": "average", "metric": "loss", "baseline": "LA", "digest": ""}
+    put(
+        sql,
+        "models",
+        [{"study_id": "s", "model_id": name, "place": PLACES[name]} for name in errors],
+    )
+    place = {
+        "study_id": "s",
+        "depth": 4,
+        "task": "average",
+        "metric": "loss",
+        "baseline": "LA",
+        "digest": "",
+    }
     numbers = {"item_error": 0.03, "seeds": 2, "baseline_seeds": 10}
-    rows = [{**place, **numbers, "variant": variant, "seed_error": error} for variant, error in errors.items()]
+    rows = [
+        {**place, **numbers, "variant": variant, "seed_error": error}
+        for variant, error in errors.items()
+    ]
     put(sql, "computed_factors", [*rows, {**rows[0], "baseline": "DR+DA", "seed_error": 9.0}])
     (found,) = sql.execute("from study_noise").df().to_dict("records")
-    assert found["seed_deviation"] == pytest.approx(((0.1**2 + 0.3**2) / 2 / (1 / 2 + 1 / 10)) ** 0.5)
+    assert found["seed_deviation"] == pytest.approx(
+        ((0.1**2 + 0.3**2) / 2 / (1 / 2 + 1 / 10)) ** 0.5
+    )
     assert (found["item_error"], found["seeds"]) == (pytest.approx(0.03), 2)
-    put(sql, "computed_factors", [{**rows[0], "variant": "LA", "baseline": "DR", "seed_error": 0.1}])
+    put(
+        sql, "computed_factors", [{**rows[0], "variant": "LA", "baseline": "DR", "seed_error": 0.1}]
+    )
     sql.execute("update computed_factors set seeds = 4 where variant = 'DR+DA'")
-    assert sql.execute("select seeds from study_noise").fetchall() == [(4,)], "DR is a control with fewer"
+    assert sql.execute("select seeds from study_noise").fetchall() == [(4,)], (
+        "DR is a control with fewer"
+    )

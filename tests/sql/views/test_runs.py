@@ -22,7 +22,14 @@ def test_table_1_has_the_papers_units_and_order(sql):
         "('s', 'y', 'LA', 16, 1170800000, 938900000, 4782700000, null, 1),"
         "('s', 'z', null, 16, null, null, null, null, null)"
     )
-    put(sql, "runs", [{"study_id": "s", "run_id": str(n), "model_id": "y", "tokens_per_second": n} for n in (100, 200)])
+    put(
+        sql,
+        "runs",
+        [
+            {"study_id": "s", "run_id": str(n), "model_id": "y", "tokens_per_second": n}
+            for n in (100, 200)
+        ],
+    )
     columns = "variant, depth, parameters_billion, flops_billion_per_token, memory_gigabytes, tokens_per_second, runs"
     assert sql.execute(f"select {columns} from table_1").fetchall() == [
         ("LA", 16, 1.1708, 0.9389, 4.7827, 150.0, 2),
@@ -32,8 +39,16 @@ def test_table_1_has_the_papers_units_and_order(sql):
 
 
 def test_a_training_is_cut_into_stretches(sql):
-    put(sql, "runs", [{"study_id": "s", "run_id": "r", "model_id": "m", "tokens_per_second": 5.0, "mfu": 0.2}])
-    put(sql, "steps", [{"run_id": "r", "step": n, "tokens": 10 * n, "loss": 1.0} for n in range(1, 101)])
+    put(
+        sql,
+        "runs",
+        [{"study_id": "s", "run_id": "r", "model_id": "m", "tokens_per_second": 5.0, "mfu": 0.2}],
+    )
+    put(
+        sql,
+        "steps",
+        [{"run_id": "r", "step": n, "tokens": 10 * n, "loss": 1.0} for n in range(1, 101)],
+    )
     sql.execute("update steps set loss = 'nan' where step = 100")
     found = sql.execute("from training_curves order by tokens").df()
     assert 40 <= len(found) <= 100
@@ -71,7 +86,9 @@ def test_funnel_follows_the_pipeline(sql):
         ("deduplicate", 14, 11, 3, pytest.approx(11 / 14), 0.55, None, "near duplicate 3"),
         ("tokens", 11, 11, 0, 1.0, 0.55, 35, None),
     ]
-    by_source = sql.execute("select source, stage, documents, kept, reasons from funnel_by_source").fetchall()
+    by_source = sql.execute(
+        "select source, stage, documents, kept, reasons from funnel_by_source"
+    ).fetchall()
     assert by_source[1] == ("a", "clean", 10, 9, "too short 1")
     assert by_source[5] == ("b", "clean", 10, 5, "not text 4, too short 1")
 
@@ -84,11 +101,19 @@ def test_funnel_puts_unknown_stages_last_by_size(sql):
 
 
 def test_the_data_sets_of_a_study_have_licences_documents_and_tokens(sql):
-    rows = [("a", "documents", "kept", 9, None), ("a", "documents", "empty", 1, None), ("a", "tokens", "kept", 6, 30)]
+    rows = [
+        ("a", "documents", "kept", 9, None),
+        ("a", "documents", "empty", 1, None),
+        ("a", "tokens", "kept", 6, 30),
+    ]
     rows.append(("b", "tokens", "kept", 2, 10))
     curate(sql, rows)
     commits = {"revision": "c0f", "commit": "c0ffee"}
-    put(sql, "sources", [{"study_id": "s", "source": "a", "repository": "o/a", "licence": "mit", **commits}])
+    put(
+        sql,
+        "sources",
+        [{"study_id": "s", "source": "a", "repository": "o/a", "licence": "mit", **commits}],
+    )
     columns = "source, revision, licence, documents_read, documents, tokens, share_of_tokens"
     assert sql.execute(f"select {columns} from table_4").fetchall() == [
         ("a", "c0ffee", "mit", 10, 6, 30, 0.75),
@@ -103,29 +128,49 @@ RUN = {"run_id": "s-4-DR-None"}
 
 @pytest.fixture
 def shared(sql):
-    """A run of 40 tokens and of tasks t and late, which studies s and long have; s wants 20 tokens of task t."""
+    """A run of 40 tokens and of tasks t and late, which studies s and long have; s wants 20 tokens
+    of task t."""
     tasks = {"t": {10: 0.1, 20: 0.2, 40: 0.4}, "late": {10: 0.3, 20: 0.3, 40: 0.5}}
     enter(sql, {"DR": tasks})
     place = {**RUN, "metric": "exact_match", "filter": "none"}
     sql.execute("update runs set tokens = 20")
     sql.execute("insert into models select * replace ('long' as study_id) from models")
-    sql.execute("insert into runs by name select * replace ('long' as study_id, 40 as tokens) from runs")
-    rows = [{**place, "task": task, "tokens": at, "value": 0.1} for task, curve in tasks.items() for at in curve]
+    sql.execute(
+        "insert into runs by name select * replace ('long' as study_id, 40 as tokens) from runs"
+    )
+    rows = [
+        {**place, "task": task, "tokens": at, "value": 0.1}
+        for task, curve in tasks.items()
+        for at in curve
+    ]
     put(sql, "raw_evaluations", rows)
     put(sql, "depth_evaluations", [{**row, "depth": 2} for row in rows])
     put(sql, "steps", [{**RUN, "step": n, "tokens": 10 * n, "loss": 1.0} for n in (1, 2, 3, 4)])
-    put(sql, "depth_attention", [{**RUN, "tokens": at, "query_depth": 1, "key_depth": 0} for at in (10, 20, 40)])
+    put(
+        sql,
+        "depth_attention",
+        [{**RUN, "tokens": at, "query_depth": 1, "key_depth": 0} for at in (10, 20, 40)],
+    )
     put(sql, "checkpoints", [{**RUN, "tokens": at, "step": at // 10} for at in (10, 20, 40)])
     versions = [{key: row[key] for key in ("run_id", "tokens", "task")} for row in rows]
     put(sql, "evaluation_versions", [{**row, "code_version": row["task"]} for row in versions])
-    put(sql, "expert_usage", [{**RUN, "tokens": at, "depth": 1, "expert": 0, "selections": 5} for at in (10, 20, 40)])
+    put(
+        sql,
+        "expert_usage",
+        [{**RUN, "tokens": at, "depth": 1, "expert": 0, "selections": 5} for at in (10, 20, 40)],
+    )
     return sql
 
 
 def seen(sql, study):
     """Which tasks the views show of a study, where they have tasks, and up to how many tokens."""
-    most, own = "max(tokens) from {} where study_id = ?", "list(distinct task order by task) filter (task <> 'average')"
-    asked = [(view, f"select {own}, {most}") for view in OF_TASKS] + [(view, f"select {most}") for view in OF_RUNS]
+    most, own = (
+        "max(tokens) from {} where study_id = ?",
+        "list(distinct task order by task) filter (task <> 'average')",
+    )
+    asked = [(view, f"select {own}, {most}") for view in OF_TASKS] + [
+        (view, f"select {most}") for view in OF_RUNS
+    ]
     return [sql.execute(query.format(view), [study]).fetchall()[0] for view, query in asked]
 
 
@@ -181,12 +226,17 @@ def test_variants_of_other_names_have_the_same_numbers(tmp_path: Path) -> None:
         for column in {"variant", "baseline"} & {*frame}:
             frame[column] = frame[column].replace(back)
         order = list(frame)
-        expected = before[name].sort_values(order, ignore_index=True) if len(frame) else before[name]
-        pd.testing.assert_frame_equal(frame.sort_values(order, ignore_index=True), expected, obj=name)
+        expected = (
+            before[name].sort_values(order, ignore_index=True) if len(frame) else before[name]
+        )
+        pd.testing.assert_frame_equal(
+            frame.sort_values(order, ignore_index=True), expected, obj=name
+        )
 
 
 @pytest.mark.parametrize(
-    ("baseline", "order"), [(None, ["LA", "DR", "DR+DA", "tiny"]), ("tiny", ["tiny", "LA", "DR", "DR+DA"])]
+    ("baseline", "order"),
+    [(None, ["LA", "DR", "DR+DA", "tiny"]), ("tiny", ["tiny", "LA", "DR", "DR+DA"])],
 )
 def test_the_baseline_comes_first_and_is_the_first_one_by_default(
     tmp_path: Path, baseline: str | None, order: list[str]
@@ -203,8 +253,15 @@ RECURRENT = '{"recurrent": true}'
 
 
 def use(sql, variant, usage, config=None):
-    """Enter how often a run has selected each expert, `usage` by depth and expert; read its rows of `expert_gini`."""
-    model = {"study_id": "s", "model_id": "m", "variant": variant, "depth": 2, "config": config or RECURRENT}
+    """Enter how often a run has selected each expert, `usage` by depth and expert; read its rows of
+    `expert_gini`."""
+    model = {
+        "study_id": "s",
+        "model_id": "m",
+        "variant": variant,
+        "depth": 2,
+        "config": config or RECURRENT,
+    }
     put(sql, "models", [model])
     sql.execute("insert into runs (study_id, run_id, model_id) values ('s', 'r', 'm')")
     sql.executemany(
@@ -219,16 +276,25 @@ def use(sql, variant, usage, config=None):
     }
 
 
-@pytest.mark.parametrize(("variant", "config"), [("DR", None), ("LA", "not json"), ("LA", '{"recurrent": false}')])
+@pytest.mark.parametrize(
+    ("variant", "config"), [("DR", None), ("LA", "not json"), ("LA", '{"recurrent": false}')]
+)
 def test_balance_is_that_of_its_definition(sql, variant, config):
     """Experts that were never selected count; a depth without selections has no row."""
     usage = {1: {0: 1, 1: 3, 2: 0}, 2: {0: 0, 1: 0, 2: 4}, 3: {0: 2, 1: 0, 2: 5}, 4: {0: 0}}
     found = use(sql, variant, usage, config)
-    rows = sql.execute("select depth, experts, share from expert_concentration order by all").fetchall()
+    rows = sql.execute(
+        "select depth, experts, share from expert_concentration order by all"
+    ).fetchall()
     assert found.keys() == {depth for depth, *_ in rows} == {1, 2, 3, None}
     whole = Counter()
     for depth, selections in usage.items():
-        whole.update({(depth if variant == "LA" else 0, expert): count for expert, count in selections.items()})
+        whole.update(
+            {
+                (depth if variant == "LA" else 0, expert): count
+                for expert, count in selections.items()
+            }
+        )
     for depth, (gini, experts, used) in found.items():
         counts = sorted(whole.values() if depth is None else usage[depth].values(), reverse=True)
         assert experts == len(counts)
@@ -243,7 +309,13 @@ def test_balance_is_that_of_its_definition(sql, variant, config):
 
 def test_diversity_counts_the_experts_with_nine_tenths_of_the_selections(sql):
     for variant in ("LA", "DR"):
-        model = {"study_id": "s", "model_id": variant, "variant": variant, "depth": 2, "place": PLACES[variant]}
+        model = {
+            "study_id": "s",
+            "model_id": variant,
+            "variant": variant,
+            "depth": 2,
+            "place": PLACES[variant],
+        }
         put(sql, "models", [{**model, "config": RECURRENT if variant == "DR" else None}])
         sql.execute("insert into runs (study_id, run_id, model_id) values ('s', $1, $1)", [variant])
     usage = {
@@ -271,16 +343,27 @@ def test_diversity_counts_the_experts_with_nine_tenths_of_the_selections(sql):
 @pytest.mark.slow
 def test_a_large_pool_keeps_points_evenly_spread_over_the_logarithm(sql):
     use(sql, "DR", {1: {expert: 1 + expert for expert in range(1000)}})
-    counts = [row[0] for row in sql.execute("select experts from expert_concentration where depth = 1").fetchall()]
+    counts = [
+        row[0]
+        for row in sql.execute(
+            "select experts from expert_concentration where depth = 1"
+        ).fetchall()
+    ]
     assert (counts[0], counts[-1]) == (1, 1000)
     assert 15 < len(counts) <= 24
-    assert all(later / earlier < 1.5 for earlier, later in itertools.pairwise(counts) if earlier >= 10)
+    assert all(
+        later / earlier < 1.5 for earlier, later in itertools.pairwise(counts) if earlier >= 10
+    )
 
 
 def test_a_complete_run_stands_for_the_experts_of_its_model(sql):
-    sql.execute("insert into models (study_id, model_id, variant, depth) values ('s', 'm', 'DR', 2)")
+    sql.execute(
+        "insert into models (study_id, model_id, variant, depth) values ('s', 'm', 'DR', 2)"
+    )
     for seed, status in ((3, "complete"), (2, "complete"), (1, "screened"), (0, "failed")):
-        columns = "insert into runs (study_id, run_id, model_id, seed, status) values ('s', ?, 'm', ?, ?)"
+        columns = (
+            "insert into runs (study_id, run_id, model_id, seed, status) values ('s', ?, 'm', ?, ?)"
+        )
         sql.execute(columns, [f"r{seed}", seed, status])
         sql.execute("insert into expert_usage values (?, 10, 1, 0, 5)", [f"r{seed}"])
     assert sql.execute("select run_id from expert_runs").fetchall() == [("r2",)]

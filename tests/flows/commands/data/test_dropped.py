@@ -1,4 +1,5 @@
-"""`dreamer dropped` and `dreamer preview`: what a person sees of a prepared study's data, and of one without any."""
+"""`dreamer dropped` and `dreamer preview`: what a person sees of a prepared study's data, and of
+one without any."""
 
 import io
 import json
@@ -28,7 +29,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert all(row["tokens"] > 0 for row in rows)
     stages = list(dict.fromkeys(row["stage"] for row in rows))
     assert stages == ["documents", "traces", "clean", "deduplicate", "decontaminate", "tokens"]
-    for amount, places in (("documents", stages), ("tokens", stages[2:])):  # the first two change texts
+    # the first two change texts
+    for amount, places in (("documents", stages), ("tokens", stages[2:])):
         before = None
         for stage in places:  # each takes in what the one before it kept
             counts = [row for row in rows if row["stage"] == stage]
@@ -60,7 +62,16 @@ def test_every_reason_is_listed_with_an_example_beside_its_cause(
 
 
 def test_a_sample_is_drawn_by_its_seed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("--reason", "near_duplicate", "--stage", "deduplicate", "--source", "world", "--format", "jsonl")
+    asked = (
+        "--reason",
+        "near_duplicate",
+        "--stage",
+        "deduplicate",
+        "--source",
+        "world",
+        "--format",
+        "jsonl",
+    )
 
     def drawn(*further: str) -> list[dict]:
         status, out, _ = said(capsys, "dropped", str(TINY), "--root", str(root), *asked, *further)
@@ -70,7 +81,9 @@ def test_a_sample_is_drawn_by_its_seed(root: Path, capsys: pytest.CaptureFixture
     rows = drawn("--sample", "10")
     assert len(rows) == 10
     assert rows == drawn("--sample", "10", "--seed", "0")
-    assert {row["id"] for row in rows} != {row["id"] for row in drawn("--sample", "10", "--seed", "1")}
+    assert {row["id"] for row in rows} != {
+        row["id"] for row in drawn("--sample", "10", "--seed", "1")
+    }
     assert all(row["reason"] == "near_duplicate" and 0.5 < row["score"] <= 1 for row in rows)
     documents = {row["id"]: row for row in read(data(root).sources[0].clean.path)}
     assert all(row["cause_question"] == documents[row["because"]]["question"] for row in rows)
@@ -78,7 +91,9 @@ def test_a_sample_is_drawn_by_its_seed(root: Path, capsys: pytest.CaptureFixture
     assert drawn("--id", rows[0]["id"]) == rows[:1]
 
 
-def test_findings_of_a_grade_stand_beside_their_item(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_findings_of_a_grade_stand_beside_their_item(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked = ("--grade", "exact", "--sample", "100", "--format", "csv")
     status, out, _ = said(capsys, "dropped", str(TINY), "--root", str(root), *asked)
     assert status == 0
@@ -89,9 +104,13 @@ def test_findings_of_a_grade_stand_beside_their_item(root: Path, capsys: pytest.
     assert rows["cause_question"].notna().all()
 
 
-def test_a_page_to_judge_them_is_written(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_to_judge_them_is_written(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = tmp_path / "audit.html"
-    status, out, _ = said(capsys, "dropped", str(TINY), "--root", str(root), "--sample", "7", "--html", str(page))
+    status, out, _ = said(
+        capsys, "dropped", str(TINY), "--root", str(root), "--sample", "7", "--html", str(page)
+    )
     assert status == 0
     assert str(page) in out
     assert page.read_text().count("<article") == 7
@@ -100,10 +119,16 @@ def test_a_page_to_judge_them_is_written(root: Path, tmp_path: Path, capsys: pyt
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (("--reason", "exact_duplicat"), "nothing was dropped by reason 'exact_duplicat'; there is "),
+        (
+            ("--reason", "exact_duplicat"),
+            "nothing was dropped by reason 'exact_duplicat'; there is ",
+        ),
         (("--stage", "cleaning"), "documents, traces"),
         (("--source", "gsm8k"), "there is world"),
-        (("--stage", "traces", "--reason", "exact_duplicate"), "nothing was dropped by stage 'traces' and reason"),
+        (
+            ("--stage", "traces", "--reason", "exact_duplicate"),
+            "nothing was dropped by stage 'traces' and reason",
+        ),
         (("--grade", "near"), "must be one of exact, overlap"),
         (("--id", "world/nothing"), "nothing was dropped by id 'world/nothing'"),
         (("--sample", "0"), "at least 1"),
@@ -118,7 +143,9 @@ def test_unknown_names_are_told_what_there_is(
     assert len(error.splitlines()) == 1
 
 
-def test_a_preview_shows_rows_with_what_carries_loss(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_preview_shows_rows_with_what_carries_loss(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, out, _ = said(capsys, "preview", str(TINY), "--root", str(root), "--rows", "2")
     assert status == 0
     assert out.count("── row") == 2
@@ -138,7 +165,9 @@ def test_a_preview_shows_rows_with_what_carries_loss(root: Path, capsys: pytest.
     assert again[1] != out
 
 
-def test_a_preview_of_a_seed_that_the_study_has_not(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_preview_of_a_seed_that_the_study_has_not(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, _, error = said(capsys, "preview", str(TINY), "--root", str(root), "--seed", "9")
     assert (status, error.count("\n")) == (2, 1)
     assert "the seeds 0, 1" in error

@@ -1,4 +1,5 @@
-"""What `dreamer publish` writes, used as another machine would use it: in an empty home, with an unchanged program."""
+"""What `dreamer publish` writes, used as another machine would use it: in an empty home, with an
+unchanged program."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ CONTROL = load_study("control")  # whose models are in a file of code
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a study of two checkpoints and a benchmark of its own, that was run with a mirror."""
+    """The folder of a study of two checkpoints and a benchmark of its own, that was run with a
+    mirror."""
     folder = tmp_path_factory.mktemp("studies")
     path, root = str(small_study(folder, checkpoints=2)), str(folder / "run")
     content = yaml.safe_load(Path(path).read_text())
@@ -54,14 +56,23 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     assert main(["run", path, "--root", root, "--plain", "--mirror", str(folder / "data")]) == 0
-    assert main(["publish", path, str(folder / "home" / "out"), "--root", root, "--owner", "me"]) == 0
+    assert (
+        main(["publish", path, str(folder / "home" / "out"), "--root", root, "--owner", "me"]) == 0
+    )
     return folder / "home" / "out"
 
 
 def at_home(published: Path, *command: str, **more: str) -> str:
     """What a command prints, with nothing in the home but the published folder."""
-    environment = {"HOME": str(published.parent), "PATH": os.defpath, "OMP_NUM_THREADS": "1", **more}
-    done = subprocess.run(command, cwd=published.parent, env=environment, capture_output=True, text=True)
+    environment = {
+        "HOME": str(published.parent),
+        "PATH": os.defpath,
+        "OMP_NUM_THREADS": "1",
+        **more,
+    }
+    done = subprocess.run(
+        command, cwd=published.parent, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -72,7 +83,10 @@ def records(published: Path) -> list[Path]:
 
 @pytest.mark.slow
 def test_evaluations_keep_to_the_schema_of_every_eval_ever(published: Path) -> None:
-    results, asked = published / "results.duckdb", "from evaluations where metric in ('acc', 'exact_match')"
+    results, asked = (
+        published / "results.duckdb",
+        "from evaluations where metric in ('acc', 'exact_match')",
+    )
     accuracies = {(row.tokens, row.task): row.value for row in query(results, asked).itertuples()}
     told, public = {}, []
     for path in records(published):
@@ -84,13 +98,18 @@ def test_evaluations_keep_to_the_schema_of_every_eval_ever(published: Path) -> N
             config, score = result["metric_config"], result["score_details"]["score"]
             assert config["lower_is_better"] == (config["metric_id"] == "bits_per_byte")
             if config["metric_id"] == "accuracy":
-                told[int(record["model_info"]["additional_details"]["tokens"]), result["evaluation_name"]] = score
+                told[
+                    int(record["model_info"]["additional_details"]["tokens"]),
+                    result["evaluation_name"],
+                ] = score
     assert told == accuracies
     assert sorted(public) == ["open_weights", "unknown"], "of two checkpoints the last is published"
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not importlib.util.find_spec("every_eval_ever"), reason="needs the extra `publish`, Python 3.12")
+@pytest.mark.skipif(
+    not importlib.util.find_spec("every_eval_ever"), reason="needs the extra `publish`, Python 3.12"
+)
 def test_every_eval_evers_own_validator_accepts_the_evaluations(published: Path) -> None:
     command = [sys.executable, "-m", "every_eval_ever", "validate", *map(str, records(published))]
     assert "2 passed, 0 warning-only, 0 failed" in subprocess.check_output(command, text=True)
@@ -98,12 +117,17 @@ def test_every_eval_evers_own_validator_accepts_the_evaluations(published: Path)
 
 @pytest.mark.slow
 def test_report_and_comparison_work_in_an_empty_home(published: Path) -> None:
-    dreamer, page = str(Path(sys.executable).with_name("dreamer")), published / "report" / "index.html"
+    dreamer, page = (
+        str(Path(sys.executable).with_name("dreamer")),
+        published / "report" / "index.html",
+    )
     page.unlink()
     assert at_home(published, dreamer, "report", "out") == "out/report/index.html\n"
     assert "<title>" in page.read_text()
     shutil.copy(published / "results.duckdb", published.parent / "again.duckdb")
-    assert re.search(r"LA +2 .* \+0\.000\n", at_home(published, dreamer, "compare", "out", "again.duckdb"))
+    assert re.search(
+        r"LA +2 .* \+0\.000\n", at_home(published, dreamer, "compare", "out", "again.duckdb")
+    )
 
 
 @pytest.mark.slow
@@ -127,18 +151,26 @@ def test_study_and_cards_are_whole_and_name_nothing_of_this_machine(published: P
     assert all((published / one["data_files"]).exists() for one in card.data.to_dict()["configs"])
     assert "| world | data | builtin/world | - | Apache-2.0 |" in card.text
     assert "| mine | benchmark | me/mine | - | MIT |" in card.text
-    tasks = {str(path.relative_to(published)): path.read_text() for path in published.glob("tasks/*")}
+    tasks = {
+        str(path.relative_to(published)): path.read_text() for path in published.glob("tasks/*")
+    }
     assert tasks == {name: text for name, text in FILES.items() if name in tasks}
     assert len(tasks) == 2, "with the file that the task includes"
     assert yaml.safe_load((published / "CITATION.cff").read_text())["authors"] == [{"name": "me"}]
     assert json.loads((published / "environment.json").read_text())["packages"]["torch"]
     places = str(published.parents[1]).encode()
-    assert [path for path in published.rglob("*") if path.is_file() and places in path.read_bytes()] == []
+    assert [
+        path for path in published.rglob("*") if path.is_file() and places in path.read_bytes()
+    ] == []
 
 
 def results_of(study_id: str) -> dict[str, list]:
     """The tables of a study of two models."""
-    tables: dict[str, list] = {"studies": [study() | {"study_id": study_id}], "models": [], "runs": []}
+    tables: dict[str, list] = {
+        "studies": [study() | {"study_id": study_id}],
+        "models": [],
+        "runs": [],
+    }
     for name in ("LA", "DR"):
         tables["models"].append(model_row(f"{name}-2", name, 2) | {"study_id": study_id})
         tables["runs"].append(run_row(name, f"{name}-2") | {"study_id": study_id})
@@ -148,11 +180,21 @@ def results_of(study_id: str) -> dict[str, list]:
 @pytest.mark.slow
 def test_code_goes_with_its_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     entered(tmp_path / "run" / "results.duckdb", results_of(CONTROL.study_id))
-    command = ["publish", "control", str(tmp_path / "out"), "--root", str(tmp_path / "run"), "--checkpoints"]
+    command = [
+        "publish",
+        "control",
+        str(tmp_path / "out"),
+        "--root",
+        str(tmp_path / "run"),
+        "--checkpoints",
+    ]
     assert main([*command, "last"]) == 2
     assert "no trained models; --checkpoints none publishes" in capsys.readouterr().err
     assert main([*command, "none"]) == 0
-    assert f"hf upload OWNER/control {tmp_path / 'out'} . --repo-type dataset\n" in capsys.readouterr().out
+    assert (
+        f"hf upload OWNER/control {tmp_path / 'out'} . --repo-type dataset\n"
+        in capsys.readouterr().out
+    )
     assert load_study(tmp_path / "out" / "study.yaml").study_id == CONTROL.study_id
     assert "dreamer run out/study.yaml --trust-code" in (tmp_path / "out" / "README.md").read_text()
     assert main([*command, "none"]) == 2
@@ -172,7 +214,10 @@ def test_what_cannot_be_published_is_said_in_a_line_and_leaves_nothing(
 ) -> None:
     if results:
         entered(tmp_path / "run" / "results.duckdb", results_of(results))
-    assert main(["publish", "control", str(tmp_path / "out"), "--root", str(tmp_path / "run"), *more]) == 2
+    assert (
+        main(["publish", "control", str(tmp_path / "out"), "--root", str(tmp_path / "run"), *more])
+        == 2
+    )
     told = capsys.readouterr().err
     assert said in told
     assert told.count("\n") == 1

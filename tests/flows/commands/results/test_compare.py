@@ -12,26 +12,33 @@ from tests.reports.small_results import entered, trained
 
 
 def results(path: Path, more: int, stream: str = "ab") -> Path:
-    """Results of LA and DR with three seeds each; DR has `more` right answers at every checkpoint."""
+    """Results of LA and DR with three seeds each; DR has `more` right answers at every
+    checkpoint."""
     right = {"LA": (4, 8, 12, 16, 20), "DR": [count + more for count in (8, 13, 16, 22, 24)]}
     return entered(path, trained(right, seeds=3, stream=stream), replicates=50)
 
 
 @pytest.mark.slow
-def test_mean_factors_are_compared_without_a_bound(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mean_factors_are_compared_without_a_bound(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first, second = (str(results(tmp_path / f"{more}.duckdb", more)) for more in (0, 5))
     assert main(["compare", first, second]) == 0
     told = capsys.readouterr().out
     assert "mean accuracy" in told
     assert "None" not in told
-    assert re.search(r"mean accuracy +[0-9.]+ \([0-9.]+ to [0-9.]+\)", told), "a factor has its interval"
+    assert re.search(r"mean accuracy +[0-9.]+ \([0-9.]+ to [0-9.]+\)", told), (
+        "a factor has its interval"
+    )
 
 
 @pytest.mark.slow
 def test_what_did_not_change_is_counted_and_printed_only_when_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, second = (str(results(tmp_path / f"{stream}.duckdb", 0, stream)) for stream in ("aa", "bb"))
+    first, second = (
+        str(results(tmp_path / f"{stream}.duckdb", 0, stream)) for stream in ("aa", "bb")
+    )
     assert main(["compare", first, second]) == 0
     told = capsys.readouterr().out
     assert "because unchanged: 8 rows of accuracies" in told

@@ -1,4 +1,5 @@
-"""What a terminal shows of a study that runs, however many models and seeds it has; looked at in tmux."""
+"""What a terminal shows of a study that runs, however many models and seeds it has; looked at in
+tmux."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from tests.waiting import until
 
 WIDTH, HEIGHT = 80, 24
 
-# A run of which only the display is real: two trainings of 72 and an evaluation go on, and never end.
+# A run of which only the display is real: two trainings of 72 and an evaluation go on, and never
+# end.
 RUN = """
 import json, sys, time
 from rich.console import Console
@@ -59,14 +61,17 @@ with Live(Watch(study), console=Console(stderr=True)), told, only_run(study), re
 
 @pytest.fixture
 def tmux() -> Iterator[Callable[..., str]]:
-    """A tmux server of this test alone, with windows as small as terminals begin; skips where there is no tmux."""
+    """A tmux server of this test alone, with windows as small as terminals begin; skips where there
+    is no tmux."""
     if not shutil.which("tmux"):
         pytest.skip("tmux is not installed")
     with tempfile.TemporaryDirectory() as folder:  # a short path, as sockets need
 
         def call(*arguments: str) -> str:
             command = ["tmux", "-S", f"{folder}/socket", "-f", "/dev/null", *arguments]
-            return subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout
+            return subprocess.run(
+                command, env=environment(), capture_output=True, text=True, check=True
+            ).stdout
 
         call("new-session", "-d", "-x", str(WIDTH), "-y", str(HEIGHT), "sleep 1000000")
         yield call
@@ -84,19 +89,29 @@ def test_a_running_row_and_the_time_left_are_seen_of_seventy_two_runs(
         ("run", (sys.executable, "-c", RUN, path, root)),
         ("status", (str(DREAMER), "status", path, "--root", root, "--watch")),
     ):
-        window = tmux("new-window", "-d", "-P", "-F", "#{pane_id}", "-c", str(PROJECT), *command).strip()
+        window = tmux(
+            "new-window", "-d", "-P", "-F", "#{pane_id}", "-c", str(PROJECT), *command
+        ).strip()
 
         def shown(window: str = window) -> str:
             return tmux("capture-pane", "-p", "-t", window)
 
-        until(lambda shown=shown: re.search(r"·  .*\d.* left\n.* checkpoin", shown(), re.MULTILINE | re.DOTALL))
+        until(
+            lambda shown=shown: re.search(
+                r"·  .*\d.* left\n.* checkpoin", shown(), re.MULTILINE | re.DOTALL
+            )
+        )
         windows[name] = shown()
     for text in windows.values():
         lines = text.splitlines()
         (bar,) = [line for line in lines if "·" in line]
         assert re.search(r"\d+%  .*\d.* left$", bar), text
-        assert re.search(r"^train +DR\+DA-2 +2[12] +running +\d+% +\d.* loss 2.500, 20 tok", text, re.MULTILINE), text
-        assert re.search(r"^evaluate +DR\+DA-2 +23 +running +0 of 4 checkpoin", text, re.MULTILINE), text
+        assert re.search(
+            r"^train +DR\+DA-2 +2[12] +running +\d+% +\d.* loss 2.500, 20 tok", text, re.MULTILINE
+        ), text
+        assert re.search(
+            r"^evaluate +DR\+DA-2 +23 +running +0 of 4 checkpoin", text, re.MULTILINE
+        ), text
         assert "running   train 2, evaluate 1" in lines
         assert "waiting   train 70, evaluate 71, report 1" in lines
         assert len([line for line in lines if line]) <= HEIGHT - 2
@@ -107,7 +122,10 @@ MANY = [
     State("clean", state="complete", progress=1.0),
     *(State("train", "LA-2", seed, "complete", 1.0) for seed in range(30)),
     State("train", "DA-2", 0, "failed", 0.2, detail="no memory"),
-    *(State("train", "DR-2", seed, "running", 0.5, 60.0, "loss " + "2.5 " * 50) for seed in range(30)),
+    *(
+        State("train", "DR-2", seed, "running", 0.5, 60.0, "loss " + "2.5 " * 50)
+        for seed in range(30)
+    ),
     *(State("train", "DA-2", seed) for seed in range(1, 9)),
     State("report"),
 ]
@@ -115,7 +133,9 @@ MANY = [
 
 def test_what_runs_comes_first_then_failures_and_what_waits_where_nothing_runs() -> None:
     assert urgent(MANY) == [*MANY[32:62], MANY[31]]
-    assert urgent([one for one in MANY if one.state in ("complete", "waiting")]) == [State("train", "DA-2", 1)]
+    assert urgent([one for one in MANY if one.state in ("complete", "waiting")]) == [
+        State("train", "DA-2", 1)
+    ]
     assert counts(MANY) == [
         "complete  data 1, train 30",
         "failed    train 1",
@@ -147,7 +167,9 @@ def test_the_time_left_is_that_of_all_trainings_else_at_least_that_of_the_longes
         assert bar(states, speed).replace("\u202f", " ").endswith(words)
 
 
-@pytest.mark.parametrize("detail", ["cannot write [/data/x]", "[enforce fail at alloc.cpp] no memory", "[link=x]y"])
+@pytest.mark.parametrize(
+    "detail", ["cannot write [/data/x]", "[enforce fail at alloc.cpp] no memory", "[link=x]y"]
+)
 def test_brackets_in_what_a_training_says_are_shown_and_end_nothing(detail: str) -> None:
     screen = Console(width=120, force_terminal=True, color_system=None)  # as `dreamer run` has it
     with screen.capture() as captured:

@@ -33,7 +33,11 @@ def store(tiny_store: Path, tmp_path: Path) -> Path:
 def study(store: Path, name: str, seed: int, until: Until = "evaluate") -> tuple[Path, Plan]:
     """A study that has been run so far, by hand."""
     places = {"name": name, "root": str(store.parent / name), "store": str(store)}
-    settings = {"models": {"variants": ["LA"]}, "training": {"seeds": [seed]}, "evaluation": {"introspect": False}}
+    settings = {
+        "models": {"variants": ["LA"]},
+        "training": {"seeds": [seed]},
+        "evaluation": {"introspect": False},
+    }
     path = study_file(store.parent, **places, **settings)
     plan = Plan(load_study(path))
     run_study(plan, JobsByHand(), Shown(), Options(until=until))
@@ -55,7 +59,10 @@ def test_only_what_nobody_uses_is_removed(store: Path, capsys: pytest.CaptureFix
     assert main(["clean", str(first), "--yes"]) == 0
     out = capsys.readouterr().out
     (shared,) = [line for line in out.splitlines() if line.startswith("world")]
-    assert {word.strip(",") for word in shared.split()[-2:]} == {str(one.study.folder), str(other.study.folder)}
+    assert {word.strip(",") for word in shared.split()[-2:]} == {
+        str(one.study.folder),
+        str(other.study.folder),
+    }
     assert "removed 1 outputs" in out
     assert not left_over(store).exists()
     assert all(path.exists() for plan in (one, other) for path in used(plan))
@@ -89,7 +96,9 @@ def test_nothing_is_removed_where_a_study_begins_while_the_question_waits(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, _ = study(store, "first", 0)
-    monkeypatch.setattr("builtins.input", lambda question: study(store, "second", 1, "train") and "y")
+    monkeypatch.setattr(
+        "builtins.input", lambda question: study(store, "second", 1, "train") and "y"
+    )
     assert main(["clean", str(first)]) == 2
     assert "has changed meanwhile, as a study has begun" in capsys.readouterr().err
     assert left_over(store).exists()
@@ -102,11 +111,21 @@ def test_nothing_is_removed_while_a_study_is_unfinished_or_runs(
     first, _ = study(store, "first", 0)
     _, second = study(store, "second", 1, "train")
     assert main(["clean", str(first), "--yes"]) == 0
-    assert f"unfinished studies: finish them, or remove their folders: {second.study.folder}" in capsys.readouterr().out
+    assert (
+        f"unfinished studies: finish them, or remove their folders: {second.study.folder}"
+        in capsys.readouterr().out
+    )
     assert left_over(store).exists()
     study(store, "second", 1)
     with only_run(second.study):
-        command = [sys.executable, "-m", "dreamer_study.flows.commands.cli", "clean", str(first), "--yes"]
+        command = [
+            sys.executable,
+            "-m",
+            "dreamer_study.flows.commands.cli",
+            "clean",
+            str(first),
+            "--yes",
+        ]
         done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     assert done.returncode == 2
     assert "second is running already" in done.stderr

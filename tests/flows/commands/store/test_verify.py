@@ -1,4 +1,5 @@
-"""`dreamer verify` finds every kind of damage; `--repair` removes as little as the next run can make again."""
+"""`dreamer verify` finds every kind of damage; `--repair` removes as little as the next run can
+make again."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def one(root: Path, stage: str, name: str) -> Path:
 
 
 @pytest.mark.slow
-def test_what_is_damaged_is_named_removed_and_made_again(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_damaged_is_named_removed_and_made_again(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan = Plan(tiny(root))
     flip(one(root, "decontaminate", "*.parquet"))
     one(root, "tokens", "manifest.json").unlink()
@@ -52,7 +55,13 @@ def test_what_is_damaged_is_named_removed_and_made_again(root: Path, capsys: pyt
     command = ["verify", str(TINY), "--root", str(root)]
     assert main(command) == 1
     said = capsys.readouterr().out
-    for words in ("has other content", "is missing", "is damaged", "results.duckdb", "--repair` removes"):
+    for words in (
+        "has other content",
+        "is missing",
+        "is damaged",
+        "results.duckdb",
+        "--repair` removes",
+    ):
         assert words in said
     assert main([*command, "--repair"]) == 0
     assert main(command) == 0
@@ -64,15 +73,21 @@ def test_what_is_damaged_is_named_removed_and_made_again(root: Path, capsys: pyt
 
 
 @pytest.mark.slow
-def test_a_study_file_that_was_edited_since_leaves_the_store_to_be_compared(root: Path, tmp_path: Path) -> None:
+def test_a_study_file_that_was_edited_since_leaves_the_store_to_be_compared(
+    root: Path, tmp_path: Path
+) -> None:
     report_mark(Plan(tiny(root)).study).write_text("")
-    for number, change in enumerate(({"data": {"tokenizer": {"vocabulary_size": 280}}}, {"training": {"seeds": [7]}})):
+    for number, change in enumerate(
+        ({"data": {"tokenizer": {"vocabulary_size": 280}}}, {"training": {"seeds": [7]}})
+    ):
         edited = study_file(tmp_path, name=f"edited{number}", **change)
         assert main(["verify", str(edited), "--root", str(root)]) == 0
 
 
 @pytest.mark.slow
-def test_only_the_damaged_run_is_trained_again_and_only_the_damaged_evaluation_made_again(root: Path) -> None:
+def test_only_the_damaged_run_is_trained_again_and_only_the_damaged_evaluation_made_again(
+    root: Path,
+) -> None:
     plan = Plan(tiny(root))
     first, second, *_ = plan.runs
     flip(second.checkpoints[1].folder / "averaged.safetensors")
@@ -85,7 +100,10 @@ def test_only_the_damaged_run_is_trained_again_and_only_the_damaged_evaluation_m
     jobs = JobsByHand()
     run_study(Plan(plan.study), jobs, Shown(), EVALUATED)
     assert {job.name for job in jobs.submitted} >= {f"train {second.name}"}
-    assert {job.name.split(" at ")[0] for job in jobs.submitted} == {f"train {second.name}", f"evaluate {first.name}"}
+    assert {job.name.split(" at ")[0] for job in jobs.submitted} == {
+        f"train {second.name}",
+        f"evaluate {first.name}",
+    }
     assert plan.evaluated
 
 
@@ -117,7 +135,10 @@ def test_rows_that_were_removed_or_changed_are_named_and_entered_again(
     command = ["verify", str(study_file(tmp_path)), "--root", str(plan.study.folder)]
     assert main(command) == 0
     assert "outputs and the results are whole" in capsys.readouterr().out
-    for change in ("delete from evaluations where tokens < 9000", "update checkpoints set loss = 3.5"):
+    for change in (
+        "delete from evaluations where tokens < 9000",
+        "update checkpoints set loss = 3.5",
+    ):
         with connect(plan.study.database) as connection:
             connection.execute(change)
         assert main(command) == 1

@@ -60,7 +60,8 @@ def assert_both_ways_agree(function, *inputs):
     for one, other in zip(*results, strict=True):
         assert one.isfinite().all()
         tolerance = 1e-12 if one.dtype == torch.float64 else 2e-5
-        rounding = 10 * torch.finfo(one.dtype).eps * largest  # what should be zero is the difference of larger numbers
+        # what should be zero is the difference of larger numbers
+        rounding = 10 * torch.finfo(one.dtype).eps * largest
         assert (one - other).abs().max() <= tolerance * (1 + other.abs().max()) + rounding
 
 
@@ -71,12 +72,17 @@ def made(kind, dtype, **changes):
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter)
     torch.nn.init.normal_(module.router.bias) if module.router else None
-    code = depth_code(1, config.routing_size, 100.0, torch.device("cpu"), dtype) if config.recurrent else None
+    code = (
+        depth_code(1, config.routing_size, 100.0, torch.device("cpu"), dtype)
+        if config.recurrent
+        else None
+    )
     return module, lambda: next(iter(module.prepare(dtype, code, 1)))
 
 
 def assert_modules_agree(module, function, x, *others):
-    """As `assert_both_ways_agree`; `function` gives the chosen ids too. An example of a tie, by rounding, is none."""
+    """As `assert_both_ways_agree`; `function` gives the chosen ids too. An example of a tie, by
+    rounding, is none."""
     chosen = []
 
     def outputs(*inputs):
@@ -113,7 +119,9 @@ def attention_sizes(data, hidden):
 @settings(max_examples=30)
 @given(st.data(), st.integers(1, 110), st.integers(4, 70), st.booleans(), DTYPES)
 def test_projections_of_an_attention(data, tokens, hidden, recurrent, dtype):
-    module, prepare = made(SequenceAttention, dtype, **attention_sizes(data, hidden), recurrent=recurrent)
+    module, prepare = made(
+        SequenceAttention, dtype, **attention_sizes(data, hidden), recurrent=recurrent
+    )
     code = position_code(torch.arange(tokens), len(module.query_gain), 100.0, dtype).unsqueeze(1)
 
     def through(x):
@@ -139,17 +147,26 @@ def test_whole_attention(data, rows, length, hidden, recurrent, dtype):
     kind = data.draw(st.sampled_from([SequenceAttention, DepthAttention]))
     module, prepare = made(kind, dtype, **attention_sizes(data, hidden), recurrent=recurrent)
     cuts = data.draw(st.lists(st.booleans(), min_size=rows * length, max_size=rows * length))
-    documents = torch.tensor(cuts).view(rows, length).cumsum(dim=1) % 2  # a label that comes back is another document
-    K, earlier = len(module.query_gain), data.draw(st.integers(0, 4)) if kind is DepthAttention else 0
-    others = [normal(rows * length, module.key_value_heads, K, dtype=dtype) for _ in range(2 * earlier)]
+    # a label that comes back is another document
+    documents = torch.tensor(cuts).view(rows, length).cumsum(dim=1) % 2
+    K, earlier = (
+        len(module.query_gain),
+        data.draw(st.integers(0, 4)) if kind is DepthAttention else 0,
+    )
+    others = [
+        normal(rows * length, module.key_value_heads, K, dtype=dtype) for _ in range(2 * earlier)
+    ]
 
-    key_only = kind is DepthAttention and data.draw(st.booleans())  # a later depth sees the key, nobody the output
+    # a later depth sees the key, nobody the output
+    key_only = kind is DepthAttention and data.draw(st.booleans())
 
     def through(x, *others):
         history = tuple(zip(others[::2], others[1::2], strict=True))
         output, ids, seen, scores = module(x, prepare(), context(documents, K, dtype), history)
         if key_only:
-            return seen[-1][0] + sum(0 * each.sum() for each in (x, *others, *module.parameters())), ids
+            return seen[-1][0] + sum(
+                0 * each.sum() for each in (x, *others, *module.parameters())
+            ), ids
         entries = [part for entry in seen for part in entry]
         return output, *entries, *([] if scores is None else [scores + 0 * output.sum()]), ids
 
@@ -169,7 +186,9 @@ def test_expert_attention(data, tokens, hidden, experts, dtype):
         recurrent=data.draw(st.booleans()),
         routing_size=data.draw(st.sampled_from([4, 16, 36])),
     )
-    assert_modules_agree(module, lambda x: module(x, prepare(), None, ())[:2], normal(tokens, hidden, dtype=dtype))
+    assert_modules_agree(
+        module, lambda x: module(x, prepare(), None, ())[:2], normal(tokens, hidden, dtype=dtype)
+    )
 
 
 @pytest.mark.slow
@@ -189,20 +208,26 @@ def test_whichever_parameters_are_frozen(checkpointing):
             model(tokens).square().sum().backward()
             for name, parameter in model.named_parameters():
                 if parameter.requires_grad:
-                    torch.testing.assert_close(parameter.grad, gradients[name], msg=f"{own} {frozen} {name}")
+                    torch.testing.assert_close(
+                        parameter.grad, gradients[name], msg=f"{own} {frozen} {name}"
+                    )
 
 
 @pytest.mark.parametrize("kind", [SequenceAttention, DepthAttention, ExpertAttention])
 def test_tensors_may_lie_anyhow(kind):
     """Every second number of memory that holds no numbers in between."""
     sizes = {"head_size": 8, "depth_head_size": 8, "query_heads": 2, "key_value_heads": 1}
-    module, prepare = made(kind, torch.float32, hidden_size=24, routing_size=4, depth=3, recurrent=True, **sizes)
+    module, prepare = made(
+        kind, torch.float32, hidden_size=24, routing_size=4, depth=3, recurrent=True, **sizes
+    )
     x, around = torch.randn(50, 24), context(torch.zeros(1, 50, dtype=torch.long), 8, torch.float32)
     found = []
     for strided in (False, True):
         for tensor in (x, *module.parameters()):
             if strided:
-                tensor.data = torch.stack((tensor.data, torch.full_like(tensor, float("nan"))), dim=-1)[..., 0]
+                tensor.data = torch.stack(
+                    (tensor.data, torch.full_like(tensor, float("nan"))), dim=-1
+                )[..., 0]
         output = module(x, prepare(), around, ()).output
         found.append([output, *torch.autograd.grad(output.square().sum(), module.parameters())])
     assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
@@ -217,11 +242,17 @@ def test_what_would_be_promoted_is_left_to_torch(monkeypatch):
     prepared = prepare()
     module.router.bias = module.router.bias.bfloat16()
     for name in ("NativeExperts", "NativeRoute"):
-        monkeypatch.setattr(getattr(native, name), "apply", lambda *_: pytest.fail("this is not for the native engine"))
+        monkeypatch.setattr(
+            getattr(native, name),
+            "apply",
+            lambda *_: pytest.fail("this is not for the native engine"),
+        )
     module(x, prepared, None, ())
 
 
-@pytest.mark.parametrize(("parameters", "products"), [("float32", "float64"), ("bfloat16", "float32")])
+@pytest.mark.parametrize(
+    ("parameters", "products"), [("float32", "float64"), ("bfloat16", "float32")]
+)
 def test_a_network_of_several_precisions_is_the_same(parameters, products):
     torch.manual_seed(0)
     model = Dreamer(DR_DA, dtype=getattr(torch, products)).to(getattr(torch, parameters))
@@ -234,7 +265,9 @@ def test_what_is_not_finite_stays_visible():
     x = torch.randn(20, 16)
     x[7, 3] = float("nan")
     assert rms_norm(x, torch.ones(16), 1e-6)[7].isnan().all()
-    module, prepare = made(ExpertAttention, torch.float32, hidden_size=16, routing_size=8, active_experts=2)
+    module, prepare = made(
+        ExpertAttention, torch.float32, hidden_size=16, routing_size=8, active_experts=2
+    )
     output, ids, *_ = module(x, prepare(), None, ())
     assert ((ids >= 0) & (ids < 4)).all()
     assert output[7].isnan().all()
@@ -249,11 +282,14 @@ def test_attention_far_from_zero_does_not_overflow():
     query = torch.full((9, 1, 4), 300.0)
     value = torch.arange(9.0).view(9, 1, 1).expand(9, 1, 4)
     attended = NativeAttendSequence.apply(query, query, value, torch.zeros(9, dtype=torch.long))
-    torch.testing.assert_close(attended[:, 0, 0], torch.arange(9.0) / 2)  # equal scores: the mean of all before
+    # equal scores: the mean of all before
+    torch.testing.assert_close(attended[:, 0, 0], torch.arange(9.0) / 2)
 
 
 def test_another_default_device_changes_nothing():
-    module, prepare = made(DepthAttention, torch.float32, hidden_size=16, routing_size=8, depth_head_size=8)
+    module, prepare = made(
+        DepthAttention, torch.float32, hidden_size=16, routing_size=8, depth_head_size=8
+    )
     x, around = torch.randn(20, 16), context(torch.zeros(1, 20, dtype=torch.long), 8, torch.float32)
     expected = module(x, prepare(), around, ()).output
     prepared = prepare()
@@ -277,7 +313,9 @@ PRIVATE = ("_current_graph_task_id", "_will_engine_execute_node")
 def product(x: Tensor, weights: Tensor) -> Tensor:
     """Multiply each of 20 rows by one of three matrices; nobody chooses the second."""
     ends, tokens = torch.tensor([7, 7, 20], dtype=torch.int32), torch.arange(19, -1, -1)
-    return NativeMixedProduct.apply(x, torch.linspace(0, 1, 20).double()[:, None], weights, None, tokens, ends)
+    return NativeMixedProduct.apply(
+        x, torch.linspace(0, 1, 20).double()[:, None], weights, None, tokens, ends
+    )
 
 
 def inputs() -> tuple[Tensor, Tensor]:
@@ -286,13 +324,15 @@ def inputs() -> tuple[Tensor, Tensor]:
 
 
 def gradients(shared: bool) -> tuple[Tensor, ...]:
-    """Gradients of weights that three products multiply, and of what they multiply, from two of three passes."""
+    """Gradients of weights that three products multiply, and of what they multiply, from two of
+    three passes."""
     x, weights = inputs()
     multiplied, y = SharedWeights.apply(weights) if shared else weights, x
     for _ in range(3):
         y = torch.tanh(product(y, multiplied))
     loss = y.square().sum()
-    torch.autograd.grad(loss, x, retain_graph=True)  # does not come to the weights, and leaves nothing to the next
+    # does not come to the weights, and leaves nothing to the next
+    torch.autograd.grad(loss, x, retain_graph=True)
     first = torch.autograd.grad(loss, (weights, x), retain_graph=True)
     return *first, *torch.autograd.grad(loss, (weights, x))
 
@@ -314,7 +354,9 @@ def test_shared_weights_may_meet_torch_too():
     (own,) = torch.autograd.grad(multiplied.sum(), weights, retain_graph=True)
     (both,) = torch.autograd.grad(multiplied.sum() + shared.sum(), weights, retain_graph=True)
     torch.testing.assert_close(both, own + 1)
-    assert torch.autograd.grad(x.sum() + 0 * shared.detach().sum(), weights, allow_unused=True) == (None,)
+    assert torch.autograd.grad(x.sum() + 0 * shared.detach().sum(), weights, allow_unused=True) == (
+        None,
+    )
     with pytest.raises(RuntimeError, match="none themselves"):
         torch.autograd.grad(multiplied.sum(), weights, create_graph=True)
 

@@ -44,7 +44,11 @@ def test_dispatch_sorts_pairs_by_expert(tokens, experts, data):
 def test_compiled_code_chooses_the_first_of_the_best(active):
     """Experts are in pairs of equal keys and equal bias, so that every score is there twice."""
     experts = max(8, active + 1) // 2 * 2
-    x, query, keys = torch.randn(50, 6), torch.randn(6, 4), torch.randn(experts // 2, 4).repeat(2, 1)
+    x, query, keys = (
+        torch.randn(50, 6),
+        torch.randn(6, 4),
+        torch.randn(experts // 2, 4).repeat(2, 1),
+    )
     given = x, (query, keys), torch.randn(experts // 2).repeat(2), active, True, 1e-6
     torch._dynamo.reset()
     found, wanted = torch.compile(route, backend="eager", fullgraph=True)(*given), route(*given)
@@ -68,13 +72,19 @@ def test_mixture_is_equation_7():
     x, scores, weights, shared = double(5, 3), double(5, 1), double(4, 3, 6), double(3, 6)
 
     def mixed():
-        return ops.mixed_product(x, routed(ids, scores, 4), ops.mixed_weights(weights, shared, torch.float64))
+        return ops.mixed_product(
+            x, routed(ids, scores, 4), ops.mixed_weights(weights, shared, torch.float64)
+        )
 
     torch.testing.assert_close(mixed(), by_reference(mixed))
     for token, expert in enumerate(ids.flatten()):
-        torch.testing.assert_close(mixed()[token], scores[token] * (x[token] @ (weights[expert] + shared)))
+        torch.testing.assert_close(
+            mixed()[token], scores[token] * (x[token] @ (weights[expert] + shared))
+        )
     given = x, weights, shared
-    expected = torch.autograd.grad((scores * (x[:, None] @ (weights[ids[:, 0]] + shared)).squeeze(1)).sum(), given)
+    expected = torch.autograd.grad(
+        (scores * (x[:, None] @ (weights[ids[:, 0]] + shared)).squeeze(1)).sum(), given
+    )
     torch.testing.assert_close(torch.autograd.grad(mixed().sum(), given), expected)
     (found,) = torch.autograd.grad(mixed().sum(), scores)  # of the chosen expert alone
     torch.testing.assert_close(found, (x[:, None] @ weights[ids[:, 0]]).sum(dim=-1))
@@ -84,13 +94,17 @@ def test_mixture_is_equation_7():
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])
 @pytest.mark.parametrize("size", [8, 12, 6])
 def test_every_grouped_path_gives_the_same(dtype, tolerance, size):
-    """Sizes of whole 16 bytes go to torch's grouped product, others through a loop over the experts."""
+    """Sizes of whole 16 bytes go to torch's grouped product, others through a loop over the
+    experts."""
     ids = torch.stack([torch.randperm(7)[:2] for _ in range(40)])
     shapes = (40, size), (40, 2), (7, size, 16), (7, 8, size)
-    inputs = [torch.randn(*shape, dtype=torch.float64).to(dtype).requires_grad_() for shape in shapes]
+    inputs = [
+        torch.randn(*shape, dtype=torch.float64).to(dtype).requires_grad_() for shape in shapes
+    ]
     wide = [tensor.detach().double().requires_grad_() for tensor in inputs]
     output, expected = (
-        ops.swiglu_experts(x, routed(ids, scores, 7), *weights) for x, scores, *weights in (inputs, wide)
+        ops.swiglu_experts(x, routed(ids, scores, 7), *weights)
+        for x, scores, *weights in (inputs, wide)
     )
     direction = torch.randn_like(expected)
     for one, other in zip(
@@ -107,7 +121,10 @@ def test_every_grouped_path_gives_the_same(dtype, tolerance, size):
 def test_more_experts_than_a_product_takes_go_in_parts(chosen, groups, monkeypatch, as_gpu):
     """Also where a part has nothing to do."""
     ids = torch.stack([torch.tensor(chosen)[torch.randperm(len(chosen))[:2]] for _ in range(40)])
-    inputs = [torch.randn(shape, requires_grad=True) for shape in ((40, 8), (40, 2), (9, 8, 16), (9, 8, 8))]
+    inputs = [
+        torch.randn(shape, requires_grad=True)
+        for shape in ((40, 8), (40, 2), (9, 8, 16), (9, 8, 8))
+    ]
     x, scores, *weights = inputs
     whole = ops.swiglu_experts(x, routed(ids, scores, 9), *weights)
     largest = []
@@ -131,10 +148,14 @@ def test_more_experts_than_a_product_takes_go_in_parts(chosen, groups, monkeypat
 @pytest.mark.usefixtures("engine")
 def test_experts_without_tokens_get_no_gradient_on_a_device_that_writes_none(monkeypatch):
     ids = torch.tensor([[0], [3], [3]])
-    inputs = [torch.randn(shape, requires_grad=True) for shape in ((3, 8), (3, 1), (5, 8, 16), (5, 8, 8))]
+    inputs = [
+        torch.randn(shape, requires_grad=True) for shape in ((3, 8), (3, 1), (5, 8, 16), (5, 8, 8))
+    ]
     x, scores, *weights = inputs
     direction = torch.randn(3, 8)
-    expected = torch.autograd.grad(ops.swiglu_experts(x, routed(ids, scores, 5), *weights), inputs, direction)
+    expected = torch.autograd.grad(
+        ops.swiglu_experts(x, routed(ids, scores, 5), *weights), inputs, direction
+    )
     grouped_mm = F.grouped_mm
 
     def leaving_out(left, right, *, offs):
@@ -145,7 +166,9 @@ def test_experts_without_tokens_get_no_gradient_on_a_device_that_writes_none(mon
 
     monkeypatch.setattr(F, "grouped_mm", leaving_out)
     with as_on_gpu("cpu", BLACKWELL):
-        found = torch.autograd.grad(ops.swiglu_experts(x, routed(ids, scores, 5), *weights), inputs, direction)
+        found = torch.autograd.grad(
+            ops.swiglu_experts(x, routed(ids, scores, 5), *weights), inputs, direction
+        )
     torch.testing.assert_close(found, expected)
 
 
@@ -156,7 +179,10 @@ def loss_and_gradients(hidden: Tensor, head: Tensor, targets: Tensor, **options)
 
 
 def errors(found: list[Tensor], exact: list[Tensor]) -> list[float]:
-    return [((one - other).norm() / other.norm()).item() for one, other in zip(found, exact, strict=True)]
+    return [
+        ((one - other).norm() / other.norm()).item()
+        for one, other in zip(found, exact, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 3, 7, 100])
@@ -168,11 +194,15 @@ def test_loss_and_gradients_equal_the_plain_ones(chunk_rows, count):
 
 
 def test_narrow_inputs_are_summed_wide():
-    inputs = [torch.randn(shape, dtype=torch.bfloat16).requires_grad_() for shape in ((300, 16), (50, 16))]
+    inputs = [
+        torch.randn(shape, dtype=torch.bfloat16).requires_grad_() for shape in ((300, 16), (50, 16))
+    ]
     targets = torch.randint(50, (300,))
     found = loss_and_gradients(*inputs, targets, chunk_elements=10 * 50)
     assert [each.dtype for each in found] == [torch.float32, torch.bfloat16, torch.bfloat16]
-    exact = by_reference(loss_and_gradients, *(each.detach().double().requires_grad_() for each in inputs), targets)
+    exact = by_reference(
+        loss_and_gradients, *(each.detach().double().requires_grad_() for each in inputs), targets
+    )
     assert max(errors(found, exact)) < 0.005
 
 
@@ -194,14 +224,22 @@ def compiler(request):
         yield request.param
 
 
-@pytest.mark.parametrize("compiler", ["force_eager", pytest.param("default", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.parametrize(
+    "compiler", ["force_eager", pytest.param("default", marks=pytest.mark.slow)], indirect=True
+)
 def test_a_compiled_softmax_is_as_exact_and_compiled_once_for_chunks_of_all_sizes(compiler, as_gpu):
-    inputs = [torch.randn(shape, dtype=torch.bfloat16).requires_grad_() for shape in ((41, 16), (50, 16))]
+    inputs = [
+        torch.randn(shape, dtype=torch.bfloat16).requires_grad_() for shape in ((41, 16), (50, 16))
+    ]
     targets = torch.randint(50, (41,))
-    exact = by_reference(loss_and_gradients, *(each.detach().double().requires_grad_() for each in inputs), targets)
+    exact = by_reference(
+        loss_and_gradients, *(each.detach().double().requires_grad_() for each in inputs), targets
+    )
     for rows in (41, 20, 7):  # the last of these chunks have 41, 1 and 6
         plain = errors(loss_and_gradients(*inputs, targets, chunk_elements=rows * 50), exact)
-        found = errors(loss_and_gradients(*inputs, targets, chunk_elements=rows * 50, compiled=True), exact)
+        found = errors(
+            loss_and_gradients(*inputs, targets, chunk_elements=rows * 50, compiled=True), exact
+        )
         assert max(plain) < 0.01
         assert all(one <= 1.001 * other for one, other in zip(found, plain, strict=True))
     assert counters["stats"]["unique_graphs"] == (1 if compiler == "default" else 0)
@@ -210,7 +248,9 @@ def test_a_compiled_softmax_is_as_exact_and_compiled_once_for_chunks_of_all_size
 @pytest.mark.slow
 def test_a_loss_may_be_a_part_of_what_is_compiled(as_gpu):
     torch._dynamo.reset()
-    inputs = [torch.randn(shape, dtype=torch.bfloat16).requires_grad_() for shape in ((9, 16), (50, 16))]
+    inputs = [
+        torch.randn(shape, dtype=torch.bfloat16).requires_grad_() for shape in ((9, 16), (50, 16))
+    ]
     targets = torch.randint(50, (9,))
 
     def both(hidden: Tensor, head: Tensor) -> Tensor:
@@ -231,7 +271,9 @@ def network(x: Tensor, inward: Tensor, outward: Tensor, *, uses: int = USES) -> 
     """Several uses of one set of experts, one behind the other: [T, H]. Nobody chooses expert 2."""
     draw = torch.Generator().manual_seed(3)
     for taps in gradient_taps(inward, outward, uses, len(x), A):
-        ids = torch.stack([torch.tensor([0, 1, 3, 4, 5])[torch.randperm(5, generator=draw)[:A]] for _ in x])
+        ids = torch.stack(
+            [torch.tensor([0, 1, 3, 4, 5])[torch.randperm(5, generator=draw)[:A]] for _ in x]
+        )
         scores = torch.rand(len(x), A, generator=draw, dtype=torch.float64).to(x.dtype)
         routing = Routing(ids, scores, dispatch(ids, len(inward)))
         x = x + swiglu_experts(x, routing, inward, outward, taps)
@@ -270,11 +312,15 @@ def test_the_weights_of_all_uses_take_one_product_each(as_gpu, monkeypatch):
     assert sorted(shape for shape in made if len(shape) == 3) == [(E, SIZE, H), (E, H, 2 * SIZE)]
 
 
-def test_the_rows_of_a_group_are_multiplied_before_those_of_earlier_depths_are_made(as_gpu, monkeypatch):
+def test_the_rows_of_a_group_are_multiplied_before_those_of_earlier_depths_are_made(
+    as_gpu, monkeypatch
+):
     tokens = random_tokens()
     config = dataclasses.replace(DR, depth=4)
     rows = tokens.numel() * config.active_experts
-    monkeypatch.setattr(recurrent_experts, "ELEMENTS", 2 * rows * max(config.hidden_size, 2 * config.expert_size))
+    monkeypatch.setattr(
+        recurrent_experts, "ELEMENTS", 2 * rows * max(config.hidden_size, 2 * config.expert_size)
+    )
     order, grouped_outer = [], recurrent_experts.grouped_outer
 
     def multiply(*factors) -> Tensor:
@@ -317,7 +363,8 @@ def test_there_are_taps_only_where_gradients_of_several_uses_are_wanted_on_a_gpu
 
 def test_there_are_no_taps_where_the_rows_of_two_uses_are_too_many():
     inward, outward = (
-        torch.empty(3, *sides, device="meta", requires_grad=True) for sides in ((1024, 1008), (504, 1024))
+        torch.empty(3, *sides, device="meta", requires_grad=True)
+        for sides in ((1024, 1008), (504, 1024))
     )
     with as_on_gpu("meta"):
         assert None not in gradient_taps(inward, outward, 32, 32_768, 8)

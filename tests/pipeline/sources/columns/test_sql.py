@@ -1,4 +1,5 @@
-"""Column expressions: what they give, what is refused, and that they see nothing but the columns."""
+"""Column expressions: what they give, what is refused, and that they see nothing but the
+columns."""
 
 from time import process_time
 
@@ -9,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.pipeline.sources.columns.sql import FORMER, as_list, bind, evaluate, last_boxed, named_columns, parse
+from dreamer_study.pipeline.sources.columns.sql import (
+    FORMER,
+    as_list,
+    bind,
+    evaluate,
+    last_boxed,
+    named_columns,
+    parse,
+)
 
 
 def found(expression, **columns):
@@ -37,7 +46,9 @@ def found(expression, **columns):
     ],
 )
 def test_what_expressions_give(expression, texts):
-    user, assistant = ({"role": role, "content": said} for role, said in (("user", "no"), ("assistant", "yes")))
+    user, assistant = (
+        {"role": role, "content": said} for role, said in (("user", "no"), ("assistant", "yes"))
+    )
     columns = {
         "Body": ["A.", "", None],
         "Question": ["Why?", "How?", "Q"],
@@ -73,7 +84,8 @@ def test_what_is_refused_with_its_reason(expression, message):
 def test_an_expression_reads_no_file_and_changes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pq.write_table(pa.table({"q": ["secret"]}), "other.parquet")
-    secret = pa.table({"q": ["secret"]})  # which DuckDB finds by its name, where that is not forbidden
+    # which DuckDB finds by its name, where that is not forbidden
+    secret = pa.table({"q": ["secret"]})
     for expression in (
         "(select content from read_text('/etc/passwd'))",
         "(select q from 'other.parquet')",
@@ -107,12 +119,15 @@ def test_an_expression_of_earlier_versions_is_told_in_sql(former, sql):
     with pytest.raises(InputError) as error:
         parse(former)
     assert f"write the SQL  {sql}" in str(error.value)
-    assert ("the first element is list_extract(..., 1)" in str(error.value)) == ("list_extract" in sql)
+    assert ("the first element is list_extract(..., 1)" in str(error.value)) == (
+        "list_extract" in sql
+    )
     assert parse(sql) == sql
 
 
 @pytest.mark.parametrize(
-    "sql", ["regexp_replace(q, 'a{2}|b', '[1]')", "a || b", "{'a': q}.a", "q[-1]", "a::int / b::int"]
+    "sql",
+    ["regexp_replace(q, 'a{2}|b', '[1]')", "a || b", "{'a': q}.a", "q[-1]", "a::int / b::int"],
 )
 def test_what_looks_like_earlier_expressions_is_sql(sql):
     assert parse(sql) == sql
@@ -140,7 +155,10 @@ def test_answers_after_marks_and_of_options_with_commas_and_letters(expression, 
 
 def test_only_named_columns_are_read():
     columns = ["Problem", "solution", "messages", "hints/solutions"]
-    assert named_columns(["problem", 'lines("hints/solutions")'], columns) == ["Problem", "hints/solutions"]
+    assert named_columns(["problem", 'lines("hints/solutions")'], columns) == [
+        "Problem",
+        "hints/solutions",
+    ]
     assert named_columns(["columns('.*')"], columns) == columns
 
 
@@ -163,7 +181,9 @@ def test_last_boxed(text, answer):
 
 
 braces = st.recursive(
-    st.text("ab \\frac12", max_size=4), lambda inner: inner.map(lambda t: "{" + t + "}"), max_leaves=4
+    st.text("ab \\frac12", max_size=4),
+    lambda inner: inner.map(lambda t: "{" + t + "}"),
+    max_leaves=4,
 )
 
 

@@ -1,4 +1,5 @@
-"""The readers: every container gives the same rows, and files that end early or hold broken rows are told apart."""
+"""The readers: every container gives the same rows, and files that end early or hold broken rows
+are told apart."""
 
 import gzip
 import json
@@ -43,8 +44,15 @@ def test_all_containers_give_the_same_rows(tmp_path):
     (tmp_path / "c.json").write_text(json.dumps(rows))
     (tmp_path / "d.json").write_text(json.dumps(rows, indent=2, ensure_ascii=False))
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "e.parquet")
-    first, last, every = "list_extract(turns, 1).value", "turns[-1].value", "list_transform(turns, lambda t: t.value)"
-    expected = [{"q": odd, first: "a", last: odd, every: f"a\n{odd}"}, {"q": "", first: None, last: None, every: ""}]
+    first, last, every = (
+        "list_extract(turns, 1).value",
+        "turns[-1].value",
+        "list_transform(turns, lambda t: t.value)",
+    )
+    expected = [
+        {"q": odd, first: "a", last: odd, every: f"a\n{odd}"},
+        {"q": "", first: None, last: None, every: ""},
+    ]
     for path in sorted(tmp_path.iterdir()):
         assert rows_of(path, ["q", first, last, every]) == expected, path.name
 
@@ -81,7 +89,9 @@ def test_objects_where_a_text_is_wanted_name_their_fields_and_an_odd_one_is_an_e
 
 def test_broken_lines_are_handed_on_and_keep_their_row_numbers(tmp_path):
     path = tmp_path / "a.jsonl"
-    path.write_bytes(b'{"q": "a"}\n\n{"q": "b\nnot json\n[1]\n{"q": "c\\ud83d"}\n{"q": "tab\there"}\n{"q": "\xff"}')
+    path.write_bytes(
+        b'{"q": "a"}\n\n{"q": "b\nnot json\n[1]\n{"q": "c\\ud83d"}\n{"q": "tab\there"}\n{"q": "\xff"}'
+    )
     reader = open_rows(path)
     (block,) = reader.blocks(["q"])
     assert block.rows.to_pylist() == [0, 4, 5, 6]
@@ -93,11 +103,16 @@ def test_broken_lines_are_handed_on_and_keep_their_row_numbers(tmp_path):
 def test_csv_records_of_another_length_are_malformed_and_quoted_lines_are_not(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('q,a\n"two\nlines, with ""quotes""",1\ntoo,many,cells\nlast,2\n')
-    assert rows_of(path, ["q", "a"]) == [{"q": 'two\nlines, with "quotes"', "a": "1"}, {"q": "last", "a": "2"}]
+    assert rows_of(path, ["q", "a"]) == [
+        {"q": 'two\nlines, with "quotes"', "a": "1"},
+        {"q": "last", "a": "2"},
+    ]
     assert malformed_in(path) == [(1, "too,many,cells")]
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl.gz", "a.jsonl.zst", "a.jsonl", "a.json", "a.csv"])
+@pytest.mark.parametrize(
+    "name", ["a.parquet", "a.jsonl.gz", "a.jsonl.zst", "a.jsonl", "a.json", "a.csv"]
+)
 def test_a_file_cut_off_anywhere_in_its_last_part_is_named(tmp_path, name):
     rows = [{"q": f"question {i} of many", "a": str(i)} for i in range(200)]
     path = tmp_path / name
@@ -109,7 +124,11 @@ def test_a_file_cut_off_anywhere_in_its_last_part_is_named(tmp_path, name):
         path.write_text("q,a\n" + "".join(f'"{row["q"]}","{row["a"]}"\n' for row in rows))
     else:
         lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
-        packed = {"gz": gzip.compress, "zst": lambda data: pa.compress(data, "zstd", asbytes=True), "jsonl": bytes}
+        packed = {
+            "gz": gzip.compress,
+            "zst": lambda data: pa.compress(data, "zstd", asbytes=True),
+            "jsonl": bytes,
+        }
         path.write_bytes(packed[name.rpartition(".")[2]](lines))
     whole = path.read_bytes()
     for missing in (3, 5, 9):
@@ -123,7 +142,9 @@ def test_a_file_cut_off_anywhere_in_its_last_part_is_named(tmp_path, name):
 def test_another_encoding_is_named(tmp_path, name, encoding):
     path = tmp_path / name
     text = "q,a\n1,2\n" if name == "a.csv" else '{"q": "1"}\n{"q": "2"}\n'
-    path.write_bytes(gzip.compress(text.encode(encoding)) if name.endswith(".gz") else text.encode(encoding))
+    path.write_bytes(
+        gzip.compress(text.encode(encoding)) if name.endswith(".gz") else text.encode(encoding)
+    )
     with pytest.raises(InputError, match=rf"{name}: not UTF-8 text; convert it"):
         rows_of(path, ["q"])
 
@@ -131,15 +152,39 @@ def test_another_encoding_is_named(tmp_path, name, encoding):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.jsonl", gzip.compress(b'{"q": "1"}'), "compressed with gzip; its name must end with .gz"),
+        (
+            "a.jsonl",
+            gzip.compress(b'{"q": "1"}'),
+            "compressed with gzip; its name must end with .gz",
+        ),
         ("a.jsonl", b"<html>\n<body>\n", "none of the first 2 rows is a record"),
         ("a.parquet", b"no", "cut off or damaged"),
         ("a.doc", b"", "unknown kind of file"),
-        ("a.json", b'[{"q": "a"}, {"q": ' + b"[" * 10**5 + b"]" * 10**5 + b"}]", "row 1 of its array cannot be read"),
-        ("a.json", b'[{"q": "a"}, {"q": ' + b"9" * 6000 + b"}]", "row 1 of its array cannot be read"),
-        ("a.json", b'[{"q": "a"}, {"q" "c"}, ' + b'{"q": "d"}, ' * 20 + b"{}]", "broken JSON in row 1 of its array"),
+        (
+            "a.json",
+            b'[{"q": "a"}, {"q": ' + b"[" * 10**5 + b"]" * 10**5 + b"}]",
+            "row 1 of its array cannot be read",
+        ),
+        (
+            "a.json",
+            b'[{"q": "a"}, {"q": ' + b"9" * 6000 + b"}]",
+            "row 1 of its array cannot be read",
+        ),
+        (
+            "a.json",
+            b'[{"q": "a"}, {"q" "c"}, ' + b'{"q": "d"}, ' * 20 + b"{}]",
+            "broken JSON in row 1 of its array",
+        ),
     ],
-    ids=["gzip", "html", "no parquet", "doc", "nested without end", "number without end", "broken element"],
+    ids=[
+        "gzip",
+        "html",
+        "no parquet",
+        "doc",
+        "nested without end",
+        "number without end",
+        "broken element",
+    ],
 )
 def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
@@ -170,11 +215,17 @@ def test_an_element_longer_than_the_buffer_is_read(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.json", "a.csv", "a.txt"])
 def test_a_row_longer_than_the_limit_is_one_line_of_error(tmp_path, name):
-    text = {"a.json": '[{"q": "%s"}]', "a.csv": 'q,a\n"%s",1\n', "a.txt": "%s"}.get(name, '{"q": "a"}\n{"q": "%s"}\n')
+    text = {"a.json": '[{"q": "%s"}]', "a.csv": 'q,a\n"%s",1\n', "a.txt": "%s"}.get(
+        name, '{"q": "a"}\n{"q": "%s"}\n'
+    )
     data = (text % ("x" * 300_000)).encode()
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    with pytest.raises(InputError, match=rf"{name}: .* is longer than 100,000 bytes; raise the source's `longest`"):
-        list(open_rows(tmp_path / name, longest=100_000).blocks(["text" if name == "a.txt" else "q"]))
+    with pytest.raises(
+        InputError, match=rf"{name}: .* is longer than 100,000 bytes; raise the source's `longest`"
+    ):
+        list(
+            open_rows(tmp_path / name, longest=100_000).blocks(["text" if name == "a.txt" else "q"])
+        )
 
 
 def test_a_long_line_is_not_held_in_memory(tmp_path):
@@ -199,18 +250,29 @@ def test_csv_with_any_delimiter(tmp_path, delimiter):
 
 def test_values_keep_their_text_in_json_of_mixed_kinds(tmp_path):
     rows = [
-        {"q": value, "n": {"d": value}} for value in ("2020-01-01", "12:30", 5, 1.0, True, None, ["a", "b"], {"a": 1})
+        {"q": value, "n": {"d": value}}
+        for value in ("2020-01-01", "12:30", 5, 1.0, True, None, ["a", "b"], {"a": 1})
     ]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     texts = ["2020-01-01", "12:30", "5", "1", "true", None, "a\nb", None]
     assert [row["q"] for row in rows_of(tmp_path / "a.jsonl", ["q"])] == texts
     (tmp_path / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:5]))
-    assert [row["n.d"] for row in rows_of(tmp_path / "b.jsonl", ["n.d"])] == ["2020-01-01", "12:30", "5", "1.0", "true"]
+    assert [row["n.d"] for row in rows_of(tmp_path / "b.jsonl", ["n.d"])] == [
+        "2020-01-01",
+        "12:30",
+        "5",
+        "1.0",
+        "true",
+    ]
 
 
 def test_odd_objects_are_read_and_spoil_nothing(tmp_path):
     deep = "[" * 100_000 + "]" * 100_000
-    odd = ['{"Q": "a", "q": 1, "": 2, "m": {"A": 1, "a": 2}, "e": {}}', f'{{"Q": "b", "m": {deep}}}', '{"Q": "c"}']
+    odd = [
+        '{"Q": "a", "q": 1, "": 2, "m": {"A": 1, "a": 2}, "e": {}}',
+        f'{{"Q": "b", "m": {deep}}}',
+        '{"Q": "c"}',
+    ]
     (tmp_path / "a.jsonl").write_text("\n".join(odd) + "\n")
     assert rows_of(tmp_path / "a.jsonl", ["q", "m.a"]) == [
         {"q": "a", "m.a": "1"},

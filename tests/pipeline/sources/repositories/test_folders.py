@@ -7,8 +7,17 @@ from types import SimpleNamespace
 import pytest
 
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.pipeline.sources.repositories.folders import found_or_fetched, resolved_revision, source_files
-from dreamer_study.pipeline.sources.repositories.splits import card_configurations, find_split, has_splits, select_files
+from dreamer_study.pipeline.sources.repositories.folders import (
+    found_or_fetched,
+    resolved_revision,
+    source_files,
+)
+from dreamer_study.pipeline.sources.repositories.splits import (
+    card_configurations,
+    find_split,
+    has_splits,
+    select_files,
+)
 from dreamer_study.pipeline.sources.table import resolve_source
 from tests.mirror import MIRROR, needs_mirror
 
@@ -38,7 +47,9 @@ def test_the_hubs_own_cache_is_a_mirror_too(tmp_path):
     (snapshots / "snapshots" / commit / "main").mkdir(parents=True)
     (snapshots / "snapshots" / commit / "main/train-0.jsonl").symlink_to(blob)
     for revision in (None, commit, commit[:7]):
-        assert find(tmp_path / "hub", tmp_path, revision=revision) == snapshots / "snapshots" / commit
+        assert (
+            find(tmp_path / "hub", tmp_path, revision=revision) == snapshots / "snapshots" / commit
+        )
     with pytest.raises(InputError):
         find(tmp_path / "hub", tmp_path, revision="badcafe")
 
@@ -46,7 +57,8 @@ def test_the_hubs_own_cache_is_a_mirror_too(tmp_path):
 def test_a_mirror_that_lacks_a_split_does_not_have_the_data_set(tmp_path):
     touch(tmp_path / "mirror/a/b/main/test.jsonl")
     with pytest.raises(
-        InputError, match=r"nor is it, with main/train, in .*mirror/a/b or .*cache/a/b: .* `dreamer download"
+        InputError,
+        match=r"nor is it, with main/train, in .*mirror/a/b or .*cache/a/b: .* `dreamer download",
     ):
         find(tmp_path / "mirror", tmp_path)
 
@@ -59,7 +71,9 @@ def test_files_that_nobody_recorded_in_the_cache_are_not_trusted(tmp_path):
 
 def test_a_missing_split_names_what_there_is(tmp_path):
     touch(tmp_path / "a/b/main/train.jsonl")
-    with pytest.raises(InputError, match=r"has no split 'test' of configuration 'main'; it has main/train\.jsonl"):
+    with pytest.raises(
+        InputError, match=r"has no split 'test' of configuration 'main'; it has main/train\.jsonl"
+    ):
         find_split(tmp_path / "a/b", "main", "test")
     with pytest.raises(InputError, match="there is no such folder"):
         find_split(tmp_path / "a/c", "main", "test")
@@ -76,17 +90,24 @@ def test_a_linked_folder_is_read_and_a_link_to_nothing_is_named(tmp_path):
     (tmp_path / "mirror/a/b/main").symlink_to(file.parent)
     (tmp_path / "elsewhere/above").symlink_to(tmp_path / "mirror/a/b")
     assert find(tmp_path / "mirror", tmp_path) == tmp_path / "mirror/a/b"
-    assert find_split(tmp_path / "mirror/a/b", "main", "train") == [tmp_path / "mirror/a/b/main/train.jsonl"]
+    assert find_split(tmp_path / "mirror/a/b", "main", "train") == [
+        tmp_path / "mirror/a/b/main/train.jsonl"
+    ]
     file.rename(tmp_path / "blob")
     file.symlink_to("nowhere")
-    with pytest.raises(InputError, match=r"main/train\.jsonl: a link to nowhere, which is not there; fetch"):
+    with pytest.raises(
+        InputError, match=r"main/train\.jsonl: a link to nowhere, which is not there; fetch"
+    ):
         find(tmp_path / "mirror", tmp_path)
 
 
 def test_one_split_in_two_formats_is_refused_unless_the_card_names_its_files(tmp_path):
     touch(tmp_path / "main/train.jsonl")
     touch(tmp_path / "main/train.parquet")
-    with pytest.raises(InputError, match=r"several formats, such as main/train\.parquet and main/train\.jsonl; remove"):
+    with pytest.raises(
+        InputError,
+        match=r"several formats, such as main/train\.parquet and main/train\.jsonl; remove",
+    ):
         find_split(tmp_path, "main", "train")
     (tmp_path / "README.md").write_text(
         "---\nconfigs:\n- config_name: main\n  data_files: [{split: train, path: main/train.jsonl}]\n---\n"
@@ -97,7 +118,9 @@ def test_one_split_in_two_formats_is_refused_unless_the_card_names_its_files(tmp
 def test_source_files_follow_the_configurations(tmp_path):
     for name in ("x", "y"):
         touch(tmp_path / name / "train.jsonl")
-    source = resolve_source({"name": "s", "repository": "a/b", "configurations": ["y", "x"], "text": "text"})
+    source = resolve_source(
+        {"name": "s", "repository": "a/b", "configurations": ["y", "x"], "text": "text"}
+    )
     assert [path.parent.name for path in source_files(source, tmp_path)] == ["y", "x"]
     assert has_splits(tmp_path, [("x", "train")])
     assert not has_splits(tmp_path, [("x", "train"), ("z", "train")])
@@ -106,10 +129,14 @@ def test_source_files_follow_the_configurations(tmp_path):
 def test_a_mirror_at_another_commit_does_not_serve_a_pinned_source(tmp_path):
     folder = touch(tmp_path / "mirror/a/b/main/train.jsonl").parents[1]
     part = {"configuration": "main", "split": "train", "files": ["main/train.jsonl"]}
-    (folder / ".download.json").write_text(json.dumps({"revision": "c0ffee" * 6 + "c0ff", "parts": [part]}))
+    (folder / ".download.json").write_text(
+        json.dumps({"revision": "c0ffee" * 6 + "c0ff", "parts": [part]})
+    )
     assert find(tmp_path / "mirror", tmp_path, revision="c0ffeec") == folder
     assert resolved_revision(folder) == "c0ffee" * 6 + "c0ff"
-    with pytest.raises(InputError, match="holds a/b at c0ffeec0ffee, and badcafe is pinned: fetch that commit into"):
+    with pytest.raises(
+        InputError, match="holds a/b at c0ffeec0ffee, and badcafe is pinned: fetch that commit into"
+    ):
         find(tmp_path / "mirror", tmp_path, revision="badcafe")
 
 
@@ -117,7 +144,9 @@ def test_a_mirror_at_another_commit_does_not_serve_a_pinned_source(tmp_path):
 def test_every_card_of_the_real_mirror_leads_to_its_files():
     for card in MIRROR.glob("*/*/README.md"):
         for file in card.parent.glob("*/*.jsonl.gz"):
-            assert find_split(card.parent, file.parent.name, file.name.removesuffix(".jsonl.gz")) == [file]
+            assert find_split(
+                card.parent, file.parent.name, file.name.removesuffix(".jsonl.gz")
+            ) == [file]
 
 
 @pytest.mark.parametrize(
@@ -131,17 +160,42 @@ def test_every_card_of_the_real_mirror_leads_to_its_files():
             ["main/train/a.parquet", "main/train/b.parquet"],
         ),
         (["main/train/x/1.csv"], "main", "train", ["main/train/x/1.csv"]),
-        (["data/train-1.parquet", "data/train_1M-1.parquet"], "default", "train", ["data/train-1.parquet"]),
-        (["default/cot-0.parquet", "default/tir-0.parquet"], "default", "cot", ["default/cot-0.parquet"]),
+        (
+            ["data/train-1.parquet", "data/train_1M-1.parquet"],
+            "default",
+            "train",
+            ["data/train-1.parquet"],
+        ),
+        (
+            ["default/cot-0.parquet", "default/tir-0.parquet"],
+            "default",
+            "cot",
+            ["default/cot-0.parquet"],
+        ),
         (["train.csv", "test.csv"], "default", "test", ["test.csv"]),
         (["train.json", "train.parquet"], "default", "train", ["train.parquet"]),
-        (["Set.json", "config.json", ".download.json", ".hub/a.json"], "default", "train", ["Set.json"]),
-        (["part_10.parquet", "part_9.parquet"], "default", "train", ["part_9.parquet", "part_10.parquet"]),
+        (
+            ["Set.json", "config.json", ".download.json", ".hub/a.json"],
+            "default",
+            "train",
+            ["Set.json"],
+        ),
+        (
+            ["part_10.parquet", "part_9.parquet"],
+            "default",
+            "train",
+            ["part_9.parquet", "part_10.parquet"],
+        ),
         (["all.csv"], "default", "test", []),
         (["my_test.csv", "rest.csv"], "default", "train", []),
         (["contest.csv"], "default", "train", ["contest.csv"]),
         (["other/train.csv"], "main", "train", []),
-        (["../train.csv", ".git/train.json", "train.txt", "train.py", "train.bin"], "default", "train", []),
+        (
+            ["../train.csv", ".git/train.json", "train.txt", "train.py", "train.bin"],
+            "default",
+            "train",
+            [],
+        ),
     ],
 )
 def test_layouts(names, configuration, split, found):
@@ -187,14 +241,16 @@ def test_a_card_without_a_header_or_with_a_broken_one():
 )
 def test_configs_of_another_form_name_their_file(tmp_path, configs, entry):
     (tmp_path / "README.md").write_text(f"---\n{configs}\n---\n")
-    with pytest.raises(InputError, match=rf"{tmp_path}/README\.md: its `configs:` must be a list .*`path`{entry}$"):
+    with pytest.raises(
+        InputError, match=rf"{tmp_path}/README\.md: its `configs:` must be a list .*`path`{entry}$"
+    ):
         find_split(tmp_path, "main", "train")
 
 
 def test_numbers_name_configurations_and_null_names_none():
-    assert card_configurations("---\nconfigs:\n- config_name: 2019\n  data_files: a.csv\n---\n") == {
-        "2019": {"train": ["a.csv"]}
-    }
+    assert card_configurations(
+        "---\nconfigs:\n- config_name: 2019\n  data_files: a.csv\n---\n"
+    ) == {"2019": {"train": ["a.csv"]}}
     assert card_configurations("---\nconfigs:\n---\n") == {}
 
 
@@ -205,10 +261,16 @@ def test_a_card_names_files_of_its_own_folder_only(tmp_path, path):
     (tmp_path / "set").mkdir()
     for place in (tmp_path, tmp_path / "set"):
         (place / "a.csv").write_text("text\nt\n")
-    for configs in (f"data_files: '{path}'", f"data_dir: '{path.rpartition('/')[0]}'\n  data_files: a.csv"):
-        (tmp_path / "set" / "README.md").write_text(f"---\nconfigs:\n- config_name: c\n  {configs}\n---\n")
+    for configs in (
+        f"data_files: '{path}'",
+        f"data_dir: '{path.rpartition('/')[0]}'\n  data_files: a.csv",
+    ):
+        (tmp_path / "set" / "README.md").write_text(
+            f"---\nconfigs:\n- config_name: c\n  {configs}\n---\n"
+        )
         with pytest.raises(
-            InputError, match=r"set/README\.md: its `configs:` name '.*', which is not in the data set's"
+            InputError,
+            match=r"set/README\.md: its `configs:` name '.*', which is not in the data set's",
         ):
             find_split(tmp_path / "set", "c", "train")
 

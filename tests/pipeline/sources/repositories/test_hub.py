@@ -1,4 +1,5 @@
-"""Which files are a split, cards, and fetching from a hub (a small server of our own speaking its protocol)."""
+"""Which files are a split, cards, and fetching from a hub (a small server of our own speaking its
+protocol)."""
 
 import hashlib
 import json
@@ -40,7 +41,8 @@ FILES = {
 
 
 class Hub(BaseHTTPRequestHandler):
-    """As much of the hub as its client asks for: a listing, files, a gated and a missing repository."""
+    """As much of the hub as its client asks for: a listing, files, a gated and a missing
+    repository."""
 
     requests: list[str]  # what was asked, on the class that `hub` makes
     failing: set[str]  # the files of which the first request fails
@@ -48,18 +50,37 @@ class Hub(BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.requests.append(f"{self.path} {self.headers.get('Authorization')}")
-        listing = re.match(r"/api/datasets/(openai/gsm8k|gated/set)(/revision/(\w+))?(\?|$)", self.path)
+        listing = re.match(
+            r"/api/datasets/(openai/gsm8k|gated/set)(/revision/(\w+))?(\?|$)", self.path
+        )
         file = re.match(r"/datasets/(openai/gsm8k|gated/set)/resolve/(\w+)/(.+)$", self.path)
         if re.match(r"/api/datasets/openai/gsm8k/commits/", self.path):
-            commits = [{"id": COMMIT, "title": "t", "message": "", "date": "2026-01-01T00:00:00.000Z", "authors": []}]
+            commits = [
+                {
+                    "id": COMMIT,
+                    "title": "t",
+                    "message": "",
+                    "date": "2026-01-01T00:00:00.000Z",
+                    "authors": [],
+                }
+            ]
             self.answer(json.dumps(commits).encode(), {"Content-Type": "application/json"})
         elif file and self.command == "GET" and file[3] in self.failing:
             self.failing.remove(file[3])
             self.answer(b"", {}, 503)
         elif listing and listing[3] in (None, "main", COMMIT):
-            files = [{"rfilename": name, "size": len(body), "blobId": "0"} for name, body in FILES.items()]
+            files = [
+                {"rfilename": name, "size": len(body), "blobId": "0"}
+                for name, body in FILES.items()
+            ]
             commit = COMMIT if listing[3] == COMMIT else self.newest
-            about = {"id": listing[1], "sha": commit, "private": False, "tags": [], "siblings": files}
+            about = {
+                "id": listing[1],
+                "sha": commit,
+                "private": False,
+                "tags": [],
+                "siblings": files,
+            }
             self.answer(json.dumps(about).encode(), {"Content-Type": "application/json"})
         elif listing:
             self.answer(b"", {"X-Error-Code": "RevisionNotFound"}, 404)
@@ -67,7 +88,9 @@ class Hub(BaseHTTPRequestHandler):
             self.answer(b"", {"X-Error-Code": "GatedRepo"}, 401)
         elif file and file[3] in FILES:
             body = FILES[file[3]]
-            self.answer(body, {"ETag": f'"{hashlib.sha1(body).hexdigest()}"', "X-Repo-Commit": COMMIT})
+            self.answer(
+                body, {"ETag": f'"{hashlib.sha1(body).hexdigest()}"', "X-Repo-Commit": COMMIT}
+            )
         else:
             self.answer(b"", {"X-Error-Code": "RepoNotFound"}, 404)
 
@@ -96,10 +119,17 @@ def hub():
 
 
 def run(program, tmp_path, port, **environment):
-    """A program in a process of its own, since the hub client reads its address when it is imported."""
-    hub = {"HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
+    """A program in a process of its own, since the hub client reads its address when it is
+    imported."""
+    hub = {
+        "HF_ENDPOINT": f"http://127.0.0.1:{port}",
+        "HF_HOME": str(tmp_path / "home"),
+        "HF_HUB_OFFLINE": "0",
+    }
     command = [sys.executable, "-c", PRELUDE + program]
-    return subprocess.run(command, env=os.environ | hub | environment, cwd=tmp_path, capture_output=True, text=True)
+    return subprocess.run(
+        command, env=os.environ | hub | environment, cwd=tmp_path, capture_output=True, text=True
+    )
 
 
 PRELUDE = """
@@ -137,7 +167,9 @@ for configuration, split in (("main", "train"), ("main", "test"), ("socratic", "
     assert said[-4:] == [names, "['a', 'b']", "['c']", "['d']"]
     assert float(said[2].split()[0]) == 1.0
     assert not list(tmp_path.rglob("*.py"))
-    written = "".join(path.read_text() for path in (tmp_path / "mirror").rglob("*") if path.is_file())
+    written = "".join(
+        path.read_text() for path in (tmp_path / "mirror").rglob("*") if path.is_file()
+    )
     assert "verysecret" not in result.stdout + result.stderr + written
     record = json.loads((tmp_path / "mirror/openai/gsm8k/.download.json").read_text())
     assert (record["revision"], len(record["parts"])) == (COMMIT, 3)
@@ -158,7 +190,8 @@ print(attempt(revision="{COMMIT}"))
     assert run(program, tmp_path, hub.server_port, HF_HUB_OFFLINE="1").stdout == result.stdout
     assert len(hub.RequestHandlerClass.requests) == asked
     record = tmp_path / f"cache/openai/gsm8k@{COMMIT[:12]}/.download.json"
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"parts": []}))  # as a killed download leaves it
+    # as a killed download leaves it
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"parts": []}))
     assert "HF_HUB_OFFLINE" in run(program, tmp_path, hub.server_port, HF_HUB_OFFLINE="1").stdout
 
 
@@ -166,7 +199,9 @@ print(attempt(revision="{COMMIT}"))
 def test_the_rest_of_a_set_is_fetched_at_the_commit_that_is_here(tmp_path, hub):
     run("attempt()", tmp_path, hub.server_port)
     hub.RequestHandlerClass.newest = "f" * 40
-    result = run("""print(resolved_revision(attempt(splits=("test",))))""", tmp_path, hub.server_port)
+    result = run(
+        """print(resolved_revision(attempt(splits=("test",))))""", tmp_path, hub.server_port
+    )
     assert result.stdout.splitlines() == [COMMIT], result.stderr
 
 
@@ -187,14 +222,19 @@ print(resolved_revision(folder), len(find_split(folder, "main", "train")))
 def test_a_check_prints_the_pins(tmp_path, hub):
     study = yaml.safe_load(TINY.read_text())
     sets = {"own": "openai/gsm8k", "gone": "openai/gsm9k"}
-    study["data"]["sources"] += ["gsm8k", *({"name": n, "repository": r, "text": "a"} for n, r in sets.items())]
+    study["data"]["sources"] += [
+        "gsm8k",
+        *({"name": n, "repository": r, "text": "a"} for n, r in sets.items()),
+    ]
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
     program = """
 from dreamer_study.flows.commands.cli import main
 print(main(["sources", "--check", "study.yaml"]))
 """
     result = run(program, tmp_path, hub.server_port)
-    assert result.stdout.splitlines()[-2:] == [f"- {{name: own, revision: {COMMIT}}}", "0"], result.stderr
+    assert result.stdout.splitlines()[-2:] == [f"- {{name: own, revision: {COMMIT}}}", "0"], (
+        result.stderr
+    )
     assert "there is no such data set" in result.stdout
 
 
@@ -209,10 +249,19 @@ attempt(mirror="none", splits=("dev",))
     result = run(program, tmp_path, hub.server_port)
     missing, gated, revision, split = result.stdout.splitlines()
     assert "there is no such data set on the hub" in missing
-    assert "gated: accept its terms at https://huggingface.co/datasets/gated/set and set HF_TOKEN" in gated
+    assert (
+        "gated: accept its terms at https://huggingface.co/datasets/gated/set and set HF_TOKEN"
+        in gated
+    )
     assert "it has no revision '1234567'" in revision
-    assert "has no split 'dev' of configuration 'main'; it has main/train, main/test, socratic/train" in split
-    assert all("none/" in line and "`dreamer download " in line for line in (missing, gated, revision, split))
+    assert (
+        "has no split 'dev' of configuration 'main'; it has main/train, main/test, socratic/train"
+        in split
+    )
+    assert all(
+        "none/" in line and "`dreamer download " in line
+        for line in (missing, gated, revision, split)
+    )
 
 
 @pytest.mark.slow
