@@ -18,7 +18,7 @@ up: $(READY)
 	$(BIN)/python -m dreamer_study.flows.commands.make_up
 
 lint: $(READY)
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo && $(BIN)/mypy
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python tests/dense_lines.py && $(BIN)/lint-imports --no-logo && $(BIN)/mypy
 
 setup: $(READY)
 

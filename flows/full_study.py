@@ -61,10 +61,12 @@ def full_study(
 
     Args:
         study: a preset, the path of a YAML file, or the values of a study, which are written to a
-        file in its folder mirror: a folder of data sets in the hub's layout, looked in before the
-        hub root: where the study writes; default a folder of its name in runs accept_code_change:
-        go on with trainings that other code has started trust_code: let the tasks that the study
-        names run Python until: end after this stage: prepare, train, evaluate, report
+            file in its folder
+        mirror: a folder of data sets in the hub's layout, looked in before the hub
+        root: where the study writes; default a folder of its name in runs
+        accept_code_change: continue trainings that other code has started
+        trust_code: let the tasks that the study names run Python
+        until: end after this stage: prepare, train, evaluate, report
 
     Raises Failed, after the report of everything else is written, where a run or an evaluation has
     failed.

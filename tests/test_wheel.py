@@ -51,7 +51,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (*OURS, "src", "pyproject", "README", "LICENSE")
         ):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(PROJECT / name, folder / name)
+            shutil.copy(PROJECT / name, folder / name, follow_symlinks=False)
     options = ["--no-deps", "--no-build-isolation", "-q", "-w", str(folder)]
     subprocess.run([sys.executable, "-m", "pip", "wheel", str(folder), *options], check=True)
     (built,) = folder.glob("*.whl")

@@ -38,7 +38,9 @@ TODAY = [page for page in PAGES if page != "docs/log.md"]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 FILE = re.compile(r"(?<![\w./<>-])\w[\w.-]*(?:/[\w.-]+)*\.(?:py|sql|md|yaml|toml)\b")
-MODULE = re.compile(r"python -m ((?:benchmarks|flows|model|pipeline|reports|sql)\b[\w.]*)")
+MODULE = re.compile(
+    r"python -m ((?:benchmarks|dreamer_study|flows|model|pipeline|reports|sql)\b[\w.]*)"
+)
 COMMAND = re.compile(r"(?:^|[`$]|\(| )\s?dreamer ([a-z][a-z-]+)")
 # files that the reader of a page has
 OF_READERS = re.compile(r"my[-\w]*\.(?:yaml|py)|(?:study|gpt)\.yaml")
@@ -99,9 +101,9 @@ def test_functions_that_the_page_of_the_architecture_names_are_there() -> None:
     )
     assert len(named) > 20
     for path, name in named:
-        assert callable(getattr(importlib.import_module(path.replace("/", ".")), name)), (
-            f"{path}.py:{name}"
-        )
+        assert callable(
+            getattr(importlib.import_module(f"dreamer_study.{path}".replace("/", ".")), name)
+        ), f"{path}.py:{name}"
 
 
 OPERATIONS = text("docs/operations.md").partition("## Faults")[2]

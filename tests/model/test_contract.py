@@ -24,7 +24,7 @@ from dreamer_study.pipeline.errors import InputError
 from tests.model import tiny_network
 from tests.model.packed_folder import write_run
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "architectures"
 FILE = "own_models.py"
 OWN = [
     ("Attention", {}),

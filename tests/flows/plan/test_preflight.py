@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.plan import preflight
 from dreamer_study.flows.plan.model_plan import plan_models
 from dreamer_study.flows.plan.preflight import (
     bytes_written,
@@ -18,7 +19,7 @@ from dreamer_study.flows.plan.preflight import (
     machine_memory,
     study_warnings,
 )
-from dreamer_study.flows.plan.study_plan import Plan, preflight
+from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.running.curation import prepare_data
 from dreamer_study.flows.running.curation_warnings import (
     check_kept,

@@ -378,7 +378,7 @@ def test_a_lost_server_is_said_once_and_every_body_runs_once(
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr(dreamer_study.flows.prefect.tasks, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(dreamer_study.flows.prefect.tasks.progress, "write_line", said.append)
+    monkeypatch.setattr(dreamer_study.flows.prefect.tasks.reports, "write_line", said.append)
     one, called, done = job(tmp_path / "a", "training", "train LA-2 seed 0"), [], []
 
     def body(name: str) -> str:

@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.model.architectures.test_contract import HERE, OWN, described
 
 from dreamer_study.model.architectures.check_contract import check_contract
 from dreamer_study.pipeline.errors import InputError
+from tests.model.test_contract import HERE, OWN, described
 
 
 @pytest.mark.parametrize(("name", "values"), [*OWN, ("Rare", {}), ("Kernel", {})])

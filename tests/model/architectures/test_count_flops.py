@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.model.architectures.test_contract import HERE, described
 from torch.utils.flop_counter import FlopCounterMode
 
 from dreamer_study.flows.plan.model_plan import Sizing, size
@@ -14,6 +13,7 @@ from dreamer_study.model.accounting import Resources
 from dreamer_study.model.architectures.count_flops import FORMULAS, count
 from dreamer_study.model.module_config import ModuleConfig
 from dreamer_study.pipeline.errors import InputError
+from tests.model.test_contract import HERE, described
 
 LENGTH = 16
 TRUSTED = {"code": HERE, "trust_code": True}

@@ -14,13 +14,13 @@ import time
 
 import pytest
 import torch
-from tests.model.architectures.test_contract import write_own_run
 
 from dreamer_study.model.checkpoints.models import newest_state
 from dreamer_study.model.train import main, train
 from dreamer_study.model.training.step_log import read_record
 from dreamer_study.pipeline.storage.locks import try_lock
 from tests.model.packed_folder import write_run
+from tests.model.test_contract import write_own_run
 from tests.waiting import PATIENCE_SECONDS, until
 
 CONTEXT = multiprocessing.get_context("forkserver")  # its processes have torch imported already

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.pipeline.decontaminate.test_stage import grades, run
 
 from dreamer_study.pipeline.decontaminate.agreement import Target
 from dreamer_study.pipeline.decontaminate.omissions import sentences, without_closing
@@ -15,6 +14,7 @@ from dreamer_study.pipeline.decontaminate.sample import sample_documents
 from dreamer_study.pipeline.storage.documents import find_shards
 from dreamer_study.pipeline.text.words import Words, text_column, word_blocks
 from tests.pipeline.decontaminate.items import WORDS, item_table
+from tests.pipeline.decontaminate.test_decontaminate import grades, run
 from tests.pipeline.documents import table, write
 
 FIGURE = "[asy] draw((0,0)--(9,0)--(9,40)--cycle); [/asy]"
