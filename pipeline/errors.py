@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
 class InputError(ValueError):
     """Bad input; the text is one line that tells what is wrong, where, and what to do."""
+
+
+class BrokenDownload(InputError):
+    """A download that began and broke off: another try may help."""
+
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The numbers of the errors that mean: there is no room for what is to be written."""
 
 
 @contextmanager
