@@ -16,6 +16,10 @@ class BrokenDownload(InputError):
     """A download that began and broke off: another try may help."""
 
 
+class Unreachable(InputError):
+    """A hub that does not answer at all: another try would take time and hardly help."""
+
+
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The numbers of the errors that mean: there is no room for what is to be written."""
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from dreamer_study.flows.jobs import Failed
 from dreamer_study.flows.study.configuration import Compute
-from dreamer_study.pipeline.errors import BrokenDownload
+from dreamer_study.pipeline.errors import BrokenDownload, InputError, Unreachable
 
 Result = TypeVar("Result")
 
@@ -54,6 +54,37 @@ def may_pass(error: object) -> bool:
     if isinstance(error, Failed):
         return error.may_pass
     return isinstance(error, BrokenDownload)
+
+
+def resumable(fetch: Callable[[], Result]) -> Callable[[], Result]:
+    """Let a hub that falls silent in the middle of a download be tried again.
+
+    A hub that does not answer at the first try is no broken download: that ends in seconds.
+    """
+    has_begun = False
+
+    def attempt() -> Result:
+        nonlocal has_begun
+        try:
+            return fetch()
+        except BrokenDownload:
+            has_begun = True
+            raise
+        except InputError as error:
+            if has_begun and _is_unreachable(error):
+                raise BrokenDownload(str(error)) from error
+            raise
+
+    return attempt
+
+
+def _is_unreachable(error: BaseException | None) -> bool:
+    """Whether an error, or one that it was made of, says that the hub does not answer."""
+    while error is not None:
+        if isinstance(error, Unreachable):
+            return True
+        error = error.__cause__
+    return False
 
 
 def with_retries(

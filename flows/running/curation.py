@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dreamer_study.flows.jobs.devices import cores
+from dreamer_study.flows.jobs.retries import resumable
 from dreamer_study.flows.plan.data_plan import DataPlan, SourcePlan, Wanted, splits_of
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress.reports import report
@@ -83,7 +84,8 @@ def prepare_data(plan: Plan, steps: Steps) -> None:
         plan.study.folder.mkdir(parents=True, exist_ok=True)
         write_text_atomically(plan.study.folder / MIRROR, str(plan.study.mirror))
     for entry in plan.absent:
-        steps.call("download", entry.name, partial(_fetch, plan, entry))
+        fetch = resumable(partial(_fetch, plan, entry))
+        steps.call("download", entry.name, fetch)
     data, study = plan.data, plan.study
     make = partial(_make, plan, steps)
     if data.world:
