@@ -138,7 +138,7 @@ class DaskJobs(Jobs):
             if blind:
                 raise InputError(
                     f"compute.cluster: worker {blind[0]} does not see {shared}; a study's folder"
-                    " and store must be on a file system that all workers share, under the same path"
+                    " and store must be on a file system that all workers share, under one path"
                 )
         workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
         offered = (int(worker["resources"].get("GPU", 0)) for worker in workers)

@@ -34,6 +34,9 @@ def main(arguments):
     if what == "bad" or what == "bad-rank" and os.environ["RANK"] == "1":
         print("field x: must be 1")
         return 2
+    if what == "hopeless":
+        print("the disk is full")
+        return 3
     if what == "fail":
         raise RuntimeError("broken")
     if what == "killed-rank" and os.environ["RANK"] == "1":

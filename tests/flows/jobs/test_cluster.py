@@ -3,6 +3,8 @@ once."""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from dreamer_study.flows.jobs import Event, Failed, Jobs
 from dreamer_study.flows.jobs.cluster import open_jobs
+from dreamer_study.flows.running.steps import Steps
 from dreamer_study.pipeline.errors import InputError
 from tests.flows.by_hand import tiny
 from tests.flows.jobs.programs import alive, events, go, job, process, said, use
@@ -159,3 +162,42 @@ def test_a_stop_ends_what_runs_and_starts_nothing_more(tmp_path: Path, cluster: 
             "Stopped"
         ] * 2
     assert not (tmp_path / "later.log").exists()
+
+
+def test_a_killed_process_is_tried_again_on_its_worker(tmp_path: Path, cluster: Cluster) -> None:
+    pids: list[int] = []
+
+    def hear(event: Event) -> None:
+        if event.kind != "progress" or not (tmp_path / "a").exists():
+            return
+        pid = int((tmp_path / "a").read_text())
+        if not pids:
+            os.kill(pid, signal.SIGKILL)
+        if pid not in pids:
+            pids.append(pid)
+        if len(pids) == 2:
+            go(tmp_path, "a")
+
+    with opened(tmp_path, cluster(n_workers=2)) as jobs:
+        jobs.do = Steps().do_job
+        found = events(jobs, job(tmp_path, "a", waits=True), hear=hear)
+    assert [event.kind for event in found["a"]] == ["started", "finished"]
+
+
+def test_a_pause_ends_what_runs_on_workers_until_its_end(tmp_path: Path, cluster: Cluster) -> None:
+    with opened(tmp_path, cluster(threads_per_worker=1)) as jobs:
+        jobs.do = Steps().do_job
+        jobs.submit(job(tmp_path, "saves", "saves", waits=True))
+        jobs.submit(job(tmp_path, "waits", priority=(9,)))
+        until((tmp_path / "saves").exists)
+        first = int((tmp_path / "saves").read_text())
+        jobs.pause()
+        assert not alive(first)
+        assert (tmp_path / "saves.saved").exists()
+        assert not (tmp_path / "waits.log").exists()
+        go(tmp_path, "saves")
+        jobs.resume()
+        found = events(jobs)
+    assert [event.kind for event in found["saves"]][-2:] == ["started", "finished"]
+    assert found["waits"][-1].kind == "finished"
+    assert not list(tmp_path.rglob(".jobs-*"))

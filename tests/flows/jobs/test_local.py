@@ -16,6 +16,8 @@ import pytest
 import dreamer_study.flows.jobs.devices
 import dreamer_study.flows.jobs.local
 from dreamer_study.flows.jobs import Event, Failed, Stopped
+from dreamer_study.flows.running.steps import Steps
+from dreamer_study.flows.study.configuration import Compute
 from dreamer_study.pipeline.errors import InputError
 from tests.flows.jobs.programs import alive, events, go, job, local, process, said, use
 from tests.flows.small_study import PROJECT
@@ -344,3 +346,93 @@ def test_a_job_that_waits_for_a_gpu_hears_of_a_stop(tmp_path: Path) -> None:
         there.stop()
         (told,) = there.events()
     assert isinstance(told.error, Stopped)
+
+
+def steps_with(retries: int) -> Steps:
+    return Steps(Compute(retries=retries))
+
+
+@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_process_that_is_killed_is_tried_again_and_the_study_hears_of_one_job(
+    tmp_path: Path, devices: int
+) -> None:
+    pids: list[int] = []
+
+    def hear(event: Event) -> None:
+        if event.kind != "progress" or not (tmp_path / "a").exists():
+            return
+        pid = int((tmp_path / "a").read_text())
+        if not pids:
+            pids.append(pid)
+            os.kill(pid, signal.SIGKILL)
+        if pid not in pids:
+            pids.append(pid)
+        if len(said(tmp_path, "a")) == 2 * devices:
+            go(tmp_path, "a")
+
+    with local(tmp_path) as jobs:
+        jobs.do = steps_with(retries=1).do_job
+        found = events(jobs, job(tmp_path, "a", waits=True, devices=devices), hear=hear)
+    assert [event.kind for event in found["a"]] == ["started", "finished"]
+    assert len(said(tmp_path, "a")) == 2 * devices, "each try is in the log"
+
+
+@pytest.mark.parametrize(("retries", "tries"), [(0, 1), (2, 3)])
+def test_a_process_that_fails_is_tried_as_often_as_the_study_says(
+    tmp_path: Path, retries: int, tries: int
+) -> None:
+    with local(tmp_path) as jobs:
+        jobs.do = steps_with(retries).do_job
+        found = events(jobs, job(tmp_path, "a", "fail"))
+    assert isinstance(found["a"][-1].error, Failed)
+    assert (tmp_path / "a.log").read_text().count("RuntimeError: broken") == tries
+
+
+@pytest.mark.parametrize("what", ["bad", "hopeless"])
+def test_bad_input_and_what_would_fail_again_is_tried_once(tmp_path: Path, what: str) -> None:
+    with local(tmp_path) as jobs:
+        jobs.do = steps_with(retries=3).do_job
+        found = events(jobs, job(tmp_path, "a", what))
+    assert found["a"][-1].kind == "failed"
+    assert len((tmp_path / "a.log").read_text().splitlines()) == 2, "the process, and its reason"
+
+
+@pytest.mark.slow
+def test_a_process_that_writes_nothing_is_ended_and_tried_again(tmp_path: Path) -> None:
+    with local(tmp_path, compute={"silence": 12}) as jobs:
+        jobs.do = steps_with(retries=1).do_job
+        found = events(jobs, job(tmp_path, "a", waits=True))
+    error = found["a"][-1].error
+    assert isinstance(error, Failed)
+    assert "wrote nothing for" in str(error)
+    pids = [int(line[0]) for line in said(tmp_path, "a")]
+    assert len(set(pids)) == 2
+    assert not any(map(alive, pids))
+
+
+def test_a_pause_ends_what_runs_and_starts_nothing_until_the_end_of_the_pause(
+    tmp_path: Path,
+) -> None:
+    heard: list[str] = []
+
+    def hear(event: Event) -> None:
+        if event.kind == "paused":
+            heard.append(event.job.name)
+
+    with local(tmp_path, workers=1) as jobs:
+        jobs.do = steps_with(retries=1).do_job
+        jobs.submit(job(tmp_path, "saves", "saves", waits=True))
+        jobs.submit(job(tmp_path, "waits", priority=(9,)))
+        until((tmp_path / "saves").exists)
+        first = int((tmp_path / "saves").read_text())
+        jobs.pause()
+        assert not alive(first)
+        assert (tmp_path / "saves.saved").exists()
+        time.sleep(0.3)
+        assert not (tmp_path / "waits.log").exists()
+        go(tmp_path, "saves")
+        jobs.resume()
+        found = events(jobs, hear=hear)
+    assert heard == ["saves"], "a pause is no failure, and no try"
+    assert [event.kind for event in found["saves"]] == ["started", "paused", "started", "finished"]
+    assert found["waits"][-1].kind == "finished"
