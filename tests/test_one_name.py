@@ -1,4 +1,4 @@
-"""Only `dreamer_study` is imported: by tests, by a study with all its processes, and as installed."""
+"""Tests and studies, with all their processes, import `dreamer_study` and no bare name."""
 
 from __future__ import annotations
 

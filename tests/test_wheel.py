@@ -1,4 +1,4 @@
-"""Build and install a wheel, and run it beside files and packages that bear the names of our folders.
+"""Install a wheel, and run it beside files and packages that bear the names of our folders.
 
 A stand-in for jupysql, whose package is named `sql`, is installed beside the wheel: jupysql itself
 brings ten more packages, one of which reports its use to a server.
