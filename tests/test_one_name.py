@@ -116,8 +116,7 @@ def test_an_editable_install_is_a_plain_path() -> None:
 
 @needs_editable
 def test_an_editable_install_takes_no_folder_of_the_current_folder(tmp_path: Path) -> None:
-    """The hook that setuptools writes where packages are not below one folder puts a relative name
-    on the path."""
+    """An import hook of setuptools searched a folder of this name."""
     planted = tmp_path / "__editable__.dreamer_study-0.1.0.finder.__path_hook__"
     planted.mkdir()
     (planted / "planted.py").write_text("")
