@@ -31,4 +31,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf .venv runs .prefect build *.egg-info
+	rm -rf .venv runs .prefect build src/*.egg-info

@@ -22,13 +22,14 @@ MOST_ROWS = 40
 
 
 def answered(page: str, database: Path) -> str:
-    """Return the page with every query's output on a results file. Raises InputError for a query
-    that DuckDB refuses."""
+    """Return the page with the output of every query.
 
-    def with_output(found: re.Match[str]) -> str:
-        return (
-            f"```sql\n{found['sql']}```\n\n```text\n{as_text(query(database, found['sql']))}\n```\n"
-        )
+    Raises InputError for a query that DuckDB refuses.
+    """
+
+    def with_output(block: re.Match[str]) -> str:
+        table = as_text(query(database, block["sql"]))
+        return f"```sql\n{block['sql']}```\n\n```text\n{table}\n```\n"
 
     return QUERY.sub(with_output, page)
 
@@ -46,8 +47,9 @@ def as_text(table: pd.DataFrame) -> str:
         align = str.rjust if pd.api.types.is_numeric_dtype(table[name]) else str.ljust
         columns.append([align(cell, width) for cell in (name, *column)])
     lines = ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
-    more = len(table) - MOST_ROWS
-    return "\n".join(lines + ([f"({more} more rows)"] if more > 0 else []))
+    if len(table) > MOST_ROWS:
+        lines.append(f"({len(table) - MOST_ROWS} more rows)")
+    return "\n".join(lines)
 
 
 def _cell(value: object) -> str:

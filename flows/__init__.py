@@ -1,5 +1,5 @@
-"""Run studies: the study file, the plan of what follows from it, the run, its jobs, Prefect, the
-`dreamer` command.
+"""Run studies: the flow, the study file, its plan, its jobs, and the `dreamer` command.
 
-A module imports only from later rooms: commands; prefect; run; what a run does; plan; jobs; study;
-other packages."""
+`full_study.py` is the flow of Prefect. A room imports only from later ones: `commands/`,
+`full_study.py`, `prefect/`, `running/`, `plan/`, `progress/`, `jobs/`, `study/`, other packages.
+"""

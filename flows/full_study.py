@@ -1,5 +1,5 @@
 """Define the Prefect flow `full-study`, whose tasks are the steps and the jobs of a study
-(`flows.running.study`)."""
+(`flows/running/study.py`)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ are compared with.
 
 A block adds up attentions along different dimensions: sequence (SA), depth (DA), experts (EA). One
 block runs at all depths (recurrent), or each depth has a block of its own (layered). This file is
-the mathematics; `model.ops` chooses how an operation is computed. docs/model.md says what was
+the mathematics; `model/ops/` chooses how an operation is computed. docs/model.md says what was
 decided where the paper is silent.
 
 Names of tensors end in their axes: B batch, S sequence, T = B*S tokens, L depth, H hidden, N query

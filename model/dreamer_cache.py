@@ -1,7 +1,7 @@
 """Meet the contract as Dreamer does: with a cache, a loss in parts, its own engines, and weights
 folded for inference.
 
-`model.dreamer` is the mathematics; what is here computes the same numbers in less time or memory.
+`model/dreamer.py` is the mathematics; this module computes the same numbers in less time or memory.
 
 The cache holds sequence attention's keys and values and nothing else: depth attention looks at one
 token's own depths, which are gone when the next token comes, so its memory does not grow with what

@@ -2,5 +2,5 @@
 order of imports.
 
 Reads the views of the results database and computes no result; may import `sql` and
-`pipeline.errors`.
+`pipeline/errors.py`.
 """

@@ -1,8 +1,12 @@
 """Settings of all tests."""
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
+
+from tests.one_name import bare_modules
 
 # as in trainers and evaluators: sums over two threads are rounded otherwise
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -10,3 +14,15 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # a slow machine is no failure of what is tested
 settings.register_profile("shared-machines", deadline=None)
 settings.load_profile("shared-machines")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def only_the_one_name() -> Iterator[None]:
+    """Fail a file of tests after which a folder of ours is imported by its bare name.
+
+    Here such an import works, since the project's folder is on the path of the tests; a user of an
+    installed copy gets somebody else's package, or none.
+    """
+    yield
+    bare = bare_modules()
+    assert not bare, f"imported without `dreamer_study.`: {', '.join(bare)}"

@@ -1,15 +1,17 @@
 """Every third-party package that the product imports is declared in pyproject.toml, and every
-declared one imported."""
+declared one is imported."""
 
 import ast
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+from tests.one_name import FOLDERS, NAME
+
 ROOT = Path(__file__).parents[1]
-OURS = ("pipeline", "model", "flows", "sql", "reports")
 EXTRAS = ("cluster", "tracking", "transformers")  # the others serve no module
 NOT_IMPORTED = {  # declared for another reason than an import
     "fastapi": "bounds the version of Prefect's server, which does not start with newer ones",
@@ -21,43 +23,40 @@ def distribution(requirement: str) -> str:
     return re.split(r"[^\w.-]", requirement)[0].lower().replace("_", "-")
 
 
+def imported_modules(source: str) -> Iterator[str]:
+    """Yield the top-level names that a Python source imports, at its top or later."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
 def imported() -> dict[str, str]:
-    """Map the distributions that any module imports, at its top or later, to one module that
-    does."""
-    known = packages_distributions()
-    found: dict[str, str] = {}
-    for path in sorted(path for folder in OURS for path in (ROOT / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += (
-                [node.module]
-                if isinstance(node, ast.ImportFrom) and node.module and not node.level
-                else []
-            )
-            for name in (
-                {name.partition(".")[0] for name in names}
-                - set(sys.stdlib_module_names)
-                - {"dreamer_study"}
-            ):
-                for owner in known.get(name, [name]):
-                    found.setdefault(distribution(owner), str(path.relative_to(ROOT)))
-    return found
+    """Map each distribution that the product imports to one module that imports it."""
+    distributions = packages_distributions()
+    not_third_party = {*sys.stdlib_module_names, NAME}
+    modules: dict[str, str] = {}
+    for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")):
+        names = set(imported_modules(path.read_text(encoding="utf-8")))
+        for name in names - not_third_party:
+            for owner in distributions.get(name, [name]):
+                modules.setdefault(distribution(owner), str(path.relative_to(ROOT)))
+    return modules
 
 
 def declared() -> set[str]:
+    """Return the distributions that the product and its extras require."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    optional = project["optional-dependencies"]
-    return {
-        distribution(each)
-        for each in [
-            *project["dependencies"],
-            *(one for extra in EXTRAS for one in optional[extra]),
-        ]
-    }
+    requirements = list(project["dependencies"])
+    for extra in EXTRAS:
+        requirements += project["optional-dependencies"][extra]
+    return {distribution(requirement) for requirement in requirements}
 
 
 def test_what_is_imported_is_declared() -> None:
-    assert {name: where for name, where in imported().items() if name not in declared()} == {}
+    undeclared = imported().keys() - declared()
+    assert {name: imported()[name] for name in undeclared} == {}
 
 
 def test_what_is_declared_is_imported_or_has_a_reason() -> None:

@@ -1,5 +1,8 @@
-"""Install a wheel, and run the studies of docs/your-own.md beside files that bear the names of our
-packages."""
+"""Install a wheel, and run it beside files and packages that bear the names of our folders.
+
+A stand-in for jupysql, whose package is named `sql`, is installed beside the wheel: jupysql itself
+brings ten more packages, one of which reports its use to a server.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -17,18 +21,17 @@ import yaml
 
 import dreamer_study
 from tests.docs.test_your_own import FILES, STUDIES
-from tests.flows.small_study import PROJECT
+from tests.flows.small_study import PROJECT, small_study
+from tests.one_name import FOLDERS, NAME
 from tests.pipeline.documents import lines
-
-OURS = ("flows", "model", "pipeline", "reports", "sql")
 
 NUMBERS = [(number, 7 * number % 31) for number in range(400)]
 ASKED = [
     {
-        "question": f"A shelf holds {one} books and {two} more come. How many?",
-        "answer": f"They are {one + two}. #### {one + two}",
+        "question": f"A shelf holds {books} books and {more} more come. How many?",
+        "answer": f"They are {books + more}. #### {books + more}",
     }
-    for one, two in NUMBERS
+    for books, more in NUMBERS
 ]
 CHATS = [
     {
@@ -39,23 +42,75 @@ CHATS = [
     }
     for row in ASKED
 ]
+REFUSES_IMPORT = "raise SystemExit('a file beside the study was imported')\n"
+
+MY_MODELS = """
+from torch import nn
+
+from model.head import Head
+
+
+class Bigrams(nn.Module):
+    def __init__(self, vocabulary_size, sequence_length, hidden_size):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary_size, hidden_size)
+        self.head = Head(hidden_size, vocabulary_size)
+
+    def forward(self, tokens):
+        return self.head(self.tokens(tokens))
+"""
+MY_HEAD = """
+from torch import nn
+
+
+class Head(nn.Linear):
+    pass
+"""
+OWN_VARIANT = {
+    "name": "Bigrams",
+    "module": "my_models.py:Bigrams",
+    "files": ["model/__init__.py", "model/head.py"],
+    "config": {"hidden_size": 32},
+}
+
+
+def tracked(*beginnings: str) -> list[str]:
+    """List the files of the project, of those that git tracks, that begin with one of these."""
+    names = subprocess.check_output(["git", "ls-files"], cwd=PROJECT, text=True).splitlines()
+    return [name for name in names if name.startswith(beginnings) and (PROJECT / name).exists()]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of the files that git tracks."""
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the files that git tracks, with the links below src/ as links."""
     pytest.importorskip("setuptools")
-    folder = tmp_path_factory.mktemp("wheel")
-    for name in subprocess.check_output(["git", "ls-files"], cwd=PROJECT, text=True).splitlines():
-        if (PROJECT / name).exists() and name.startswith(
-            (*OURS, "src", "pyproject", "README", "LICENSE")
-        ):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(PROJECT / name, folder / name, follow_symlinks=False)
-    options = ["--no-deps", "--no-build-isolation", "-q", "-w", str(folder)]
-    subprocess.run([sys.executable, "-m", "pip", "wheel", str(folder), *options], check=True)
-    (built,) = folder.glob("*.whl")
-    return built
+    folder = tmp_path_factory.mktemp("source")
+    for name in tracked(""):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PROJECT / name, folder / name, follow_symlinks=False)
+    return folder
+
+
+def build_wheel(source: Path, target: Path) -> Path:
+    """Build a wheel of a folder or of a source distribution, without a network."""
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "-q", "-w", str(target)]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", str(source), *options], check=True)
+    (wheel,) = target.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(source, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def sdist(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sdist")
+    program = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", program, str(folder)], cwd=source, check=True)
+    (archive,) = folder.glob("*.tar.gz")
+    return archive
 
 
 def test_the_version_is_said_once() -> None:
@@ -65,22 +120,41 @@ def test_the_version_is_said_once() -> None:
     assert yaml.safe_load((PROJECT / "CITATION.cff").read_text())["cff-version"] == "1.2.0"
 
 
-@pytest.mark.slow
-def test_a_wheel_holds_nothing_of_this_machine(wheel: Path) -> None:
-    assert wheel.name.endswith("-py3-none-any.whl")
+def package_files(wheel: Path) -> set[str]:
+    """List what a wheel installs, without the description of the distribution."""
     names = zipfile.ZipFile(wheel).namelist()
-    assert not [name for name in names if name.endswith(".so")]
-    assert {"dreamer_study/py.typed", "dreamer_study/model/ops/native/source/native.c"} <= {*names}
+    return {name for name in names if ".dist-info/" not in name}
+
+
+@pytest.mark.slow
+def test_a_wheel_holds_all_files_of_the_folders_and_nothing_of_this_machine(wheel: Path) -> None:
+    assert wheel.name.endswith("-py3-none-any.whl")
+    below = tracked(*(f"{folder}/" for folder in FOLDERS))
+    top = {f"{NAME}/__init__.py", f"{NAME}/py.typed"}
+    assert package_files(wheel) == top | {f"{NAME}/{name}" for name in below}
+
+
+@pytest.mark.slow
+def test_a_source_distribution_makes_the_same_wheel(
+    sdist: Path, wheel: Path, tmp_path: Path
+) -> None:
+    with tarfile.open(sdist) as archive:
+        members = {member.name.partition("/")[2]: member for member in archive.getmembers()}
+    assert [name for name, member in members.items() if member.issym() or member.islnk()] == []
+    assert f"src/{NAME}/model/ops/native/source/native.c" in members
+    assert package_files(build_wheel(sdist, tmp_path)) == package_files(wheel)
 
 
 @pytest.fixture(scope="module")
 def dreamer(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command of an environment in which the wheel is installed."""
+    """The command of an environment in which the wheel is installed, beside a package `sql`."""
     folder = tmp_path_factory.mktemp("installed")
     venv.create(folder)
     (packages,) = folder.glob("lib/*/site-packages")
-    # without the checkout's own hook
+    # without the checkout: the files *.pth of a folder that is named so are not read
     (packages / "dependencies.pth").write_text(f"{Path(yaml.__file__).parents[1]}\n")
+    (packages / "sql").mkdir()
+    (packages / "sql" / "__init__.py").write_text("OWNER = 'jupysql'\n")
     options = ["--no-deps", "--no-index", "-q", "--ignore-installed", str(wheel)]
     python = str(folder / "bin" / "python")
     subprocess.run(
@@ -89,24 +163,60 @@ def dreamer(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin" / "dreamer"
 
 
+def output(folder: Path, *command: object) -> str:
+    """Run a command as a user does in a folder; return what the command prints."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def crowded(tmp_path: Path) -> Path:
+    """A folder with a file for the name of each of our folders; importing such a file ends a
+    process."""
+    for folder in FOLDERS:
+        (tmp_path / f"{folder}.py").write_text(REFUSES_IMPORT)
+    return tmp_path
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("study", STUDIES)
 def test_an_installed_study_takes_no_module_of_its_folder(
-    dreamer: Path, tmp_path: Path, study: str
+    dreamer: Path, crowded: Path, study: str
 ) -> None:
-    """The study's folder has a file for the name of each of our packages; importing such a file
-    ends a process."""
-    lines(tmp_path / "mirror" / "openai" / "gsm8k" / "main" / "train.jsonl", ASKED)
-    lines(tmp_path / "mirror" / "me" / "my-chats" / "default" / "train.jsonl", CHATS)
+    lines(crowded / "mirror" / "openai" / "gsm8k" / "main" / "train.jsonl", ASKED)
+    lines(crowded / "mirror" / "me" / "my-chats" / "default" / "train.jsonl", CHATS)
     for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    for package in OURS:
-        (tmp_path / f"{package}.py").write_text(
-            "raise SystemExit('a file beside the study was imported')\n"
-        )
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [str(dreamer), "run", study, "--mirror", "mirror", "--plain"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "runs" / Path(study).stem / "report" / "index.html").exists()
+        (crowded / name).parent.mkdir(parents=True, exist_ok=True)
+        (crowded / name).write_text(text, encoding="utf-8")
+    output(crowded, dreamer, "run", study, "--mirror", "mirror", "--plain")
+    assert (crowded / "runs" / Path(study).stem / "report" / "index.html").exists()
+
+
+@pytest.mark.slow
+def test_a_study_imports_the_package_model_of_its_user(dreamer: Path, crowded: Path) -> None:
+    (crowded / "model.py").unlink()
+    (crowded / "model").mkdir()
+    (crowded / "model" / "__init__.py").write_text("")
+    (crowded / "model" / "head.py").write_text(MY_HEAD)
+    (crowded / "my_models.py").write_text(MY_MODELS)
+    study = small_study(crowded)
+    content = yaml.safe_load(study.read_text())
+    content["models"]["variants"] = ["LA", OWN_VARIANT]
+    study.write_text(yaml.safe_dump(content))
+    output(crowded, dreamer, "run", study, "--plain", "--trust-code")
+    question = "select distinct variant from token_accuracy order by variant"
+    printed = output(crowded, dreamer, "sql", study, question)
+    assert [name for name in ("Bigrams", "LA") if name in printed] == ["Bigrams", "LA"]
+
+
+@pytest.mark.slow
+def test_commands_and_a_package_sql_of_others_work_side_by_side(
+    dreamer: Path, crowded: Path
+) -> None:
+    assert "tokens" in output(crowded, dreamer, "factors", "example")
+    program = "import sql, dreamer_study.sql; print(sql.OWNER, dreamer_study.sql.__name__)"
+    printed = output(crowded, dreamer.with_name("python"), "-P", "-c", program)
+    assert printed == "jupysql dreamer_study.sql\n"

@@ -3,7 +3,7 @@ interval is narrow.
 
     python -m benchmarks.intervals.stopping [--studies 400] [--high-over-low 1.25]
 
-The studies are those of `intervals.coverage`, with the looks of sql/statistics/sequential.py.
+The studies are those of `coverage.py`, with the looks of sql/statistics/sequential.py.
 Beside the share in percent stand that of plain 95 % intervals, looked at as often, and how many
 studies stopped at each look.
 """

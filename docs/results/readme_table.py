@@ -1,5 +1,7 @@
-"""Write the table of studies in README.md from their mean factors: python
-docs/results/readme_table.py"""
+"""Write the table of studies in README.md from their mean factors.
+
+python docs/results/readme_table.py
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ STUDIES = [
     (
         "depth",
         "expressions of up to 4",
-        "[expressions](docs/results/depth/README.md) alone, depth 4, eight seeds of 1.2M tokens, protocol beforehand",
+        "[expressions](docs/results/depth/README.md) alone, depth 4, eight seeds of 1.2M tokens,"
+        " protocol beforehand",
         [ACCURACY],
     ),
     ("depth", "expressions of up to 6", "of up to six operations, 2.4M tokens", [ACCURACY]),
@@ -47,13 +50,15 @@ STUDIES = [
     (
         "gpu-small",
         "8",
-        "[stories](docs/results/gpu-small/README.md), hidden size 256, depth 8, four seeds of 9M tokens",
+        "[stories](docs/results/gpu-small/README.md), hidden size 256, depth 8,"
+        " four seeds of 9M tokens",
         [ACCURACY],
     ),
     (
         "size-and-problems",
         "8",
-        "[stories again](docs/results/size-and-problems/README.md), eight other seeds of 4.8M tokens",
+        "[stories again](docs/results/size-and-problems/README.md),"
+        " eight other seeds of 4.8M tokens",
         [ACCURACY],
     ),
     (
@@ -85,45 +90,44 @@ def with_table(text: str) -> str:
 def rows_of(folder: Path) -> Iterator[dict[str, str]]:
     """Read the factors of a study, or of repetitions of a study as the summary of their bounds."""
     names = ("summary.csv", "factors.csv", "mean_factors.csv")
-    with next(folder / name for name in names if (folder / name).exists()).open(
-        newline=""
-    ) as lines:
+    path = next(folder / name for name in names if (folder / name).exists())
+    with path.open(newline="") as lines:
         for row in csv.DictReader(lines):
-            mean = (
-                {
-                    "factor": "",
-                    "bound": row["mean"],
-                    "bound_low": row["mean_low"],
-                    "bound_high": row["mean_high"],
-                }
-                if "mean" in row
-                else {}
-            )
-            yield row | mean
+            if "mean" in row:  # repetitions
+                row["factor"] = ""
+                row["bound"] = row["mean"]
+                row["bound_low"] = row["mean_low"]
+                row["bound_high"] = row["mean_high"]
+            yield row
 
 
 def table() -> Iterator[str]:
     """Yield the lines of the table: a row for each study and measure, a column for each variant."""
     yield f"| study | for equal | {' | '.join(VARIANTS)} |\n|---|---|{'---|' * len(VARIANTS)}\n"
-    for folder, place, description, measures in STUDIES:
-        found = rows_of(RESULTS / folder)
+    for folder, depth_or_world, description, measures in STUDIES:
         rows = {
             (row.get("world") or row["depth"], row["task"], row["metric"], row["variant"]): row
-            for row in found
+            for row in rows_of(RESULTS / folder)
         }
         for task, metric, words in measures:
-            cells = [cell(rows[place, task, metric, variant]) for variant in VARIANTS]
+            cells = [cell(rows[depth_or_world, task, metric, variant]) for variant in VARIANTS]
             yield f"| {description} | {words} | {' | '.join(cells)} |\n"
-            description = ""
+            description = ""  # which the rows of further measures do not repeat
 
 
 def cell(row: dict[str, str]) -> str:
-    """Format a factor and its interval, or its bound where a row has no factor or covers less than
-    0.9 of the range."""
-    bounded = not row["factor"] or float(row.get("covered") or 1) < 0.9
-    names = ("bound", "bound_low", "bound_high") if bounded else ("factor", "low", "high")
+    """Format a factor and its interval.
+
+    A row that has no factor, or whose factor covers less than 0.9 of the range, gives its bound.
+    """
+    if not row["factor"] or float(row.get("covered") or 1) < 0.9:
+        return f"at most {interval(row, 'bound', 'bound_low', 'bound_high')}"
+    return interval(row, "factor", "low", "high")
+
+
+def interval(row: dict[str, str], *names: str) -> str:
     value, low, high = (float(row[name]) for name in names)
-    return f"{'at most ' * bounded}{value:.2f} ({low:.2f} to {high:.2f})"
+    return f"{value:.2f} ({low:.2f} to {high:.2f})"
 
 
 if __name__ == "__main__":

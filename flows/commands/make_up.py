@@ -103,12 +103,19 @@ def only_one(address: str) -> Iterator[None]:
 
 def deployments(path: Path = DEPLOYMENTS) -> list[Any]:
     """Build the deployments that `prefect.yaml` lists."""
+    from prefect.types.entrypoint import EntrypointType
+
     from dreamer_study.flows.full_study import full_study
 
     known = ("name", "description", "parameters", "tags")
     listed = read_yaml(str(path), path.read_text())["deployments"]
+    # Prefect would leave the folder of a file on the path, and `flows/prefect/` is no Prefect
+    by_name = EntrypointType.MODULE_PATH
     return [
-        full_study.to_deployment(**{key: one[key] for key in known if key in one}) for one in listed
+        full_study.to_deployment(
+            **{key: one[key] for key in known if key in one}, entrypoint_type=by_name
+        )
+        for one in listed
     ]
 
 

@@ -113,8 +113,7 @@ class DataPlan:
 
 
 class PlannedData:
-    """The part of a plan that knows the data outputs of its study; `flows.plan.study_plan.Plan` is
-    the whole."""
+    """The part of a plan that knows the data outputs; Plan of `study_plan.py` is the whole."""
 
     def __init__(self, study: Study) -> None:
         self.study, self.store = study, Store(study.store_folder, tell=write_line)

@@ -475,7 +475,7 @@ class Plan(PlannedData):
 
     @cached_property
     def tasks(self) -> list[dict[str, Any]]:
-        """The specifications of all tasks, as in `pipeline.benchmarks.items`. Raises InputError
+        """The specifications of all tasks, as in `pipeline/benchmarks/items.py`. Raises InputError
         before the data are."""
         study, world, packed = self.study, self.data.world, self.data.packed
         found: list[dict[str, Any]] = []

@@ -1,4 +1,5 @@
-"""Prefect: the flow with its tasks, the server, the deployments, lost runs, a plugin for bare
-deployment names.
+"""Prefect: the flow's tasks, the server, lost runs, and a plugin for bare deployment names.
 
-No other folder imports Prefect."""
+Besides this folder only `full_study.py` and the two commands that start the flow (`run_here.py`,
+`make_up.py`) import Prefect.
+"""

@@ -1,6 +1,5 @@
-"""Architectures of anybody's: the contract that a network meets, its description, its code, models
-of transformers.
+"""Architectures of anybody's: their code, their costs, and whether they meet the contract.
 
-`model.architectures.build` builds a network from its description, `model.architectures.count_flops`
-counts its costs.
+`build.py` builds a network from its description, `count_flops.py` counts its costs, and
+`check_contract.py` checks that the network meets `model/contract.py`.
 """

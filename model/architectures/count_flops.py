@@ -1,4 +1,4 @@
-"""Count the parameters, FLOPs and bytes of any model; FLOPs are those that `model.accounting`
+"""Count the parameters, FLOPs and bytes of any model; FLOPs are those that `model/accounting.py`
 defines.
 
 FLOPs of a model that is no Dreamer come from one forward pass, by torch's counter of products. The

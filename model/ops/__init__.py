@@ -1,7 +1,8 @@
 """Compute the operations of the network, one function for each, by the engine that suits their
 tensors.
 
-The engines are reference.py, torch_kernels/ and native/. May import torch and pipeline.errors.
+The engines are reference.py, torch_kernels/ and native/. May import torch and the errors of
+`pipeline/`.
 
 Axes: T tokens, H hidden, N query heads, M key/value heads, K head size, L depth, R routing size, E
 experts, A active experts, F expert size, I and O inputs and outputs of a projection, B batch, C

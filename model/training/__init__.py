@@ -1,6 +1,5 @@
-"""Train a run: token stream, trainer, resume states and checkpoints; rooms for ranks, the step,
-records and origins.
+"""Train a run: token stream, trainer, ranks, resume states, checkpoints and provenance.
 
-May import model, model.ops and pipeline's errors and files; evaluation imports its stream and its
-origins.
+May import `model/`, `model/ops/`, and errors and files of `pipeline/`. `model/evaluation/` imports
+`stream.py` and `provenance.py` of this folder.
 """

@@ -50,7 +50,7 @@ class TrainingConfig:
     epsilon: Positive = 1e-8
     weight_decay: Finite = 1e-3
     clip: Positive = 0.5  # largest gradient norm
-    # power of the running average of the weights (averaging.py); 0: no average is kept
+    # power of the running average of the weights (weight_average.py); 0: no average is kept
     averaging: Finite = 18.0
     loss_on: Literal["all", "responses", "answers"] = "all"
     # token counts; `tokens` always is one

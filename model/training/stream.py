@@ -111,10 +111,9 @@ class TokenStream:
     """An endless, seeded stream of batches over a packed folder.
 
     A batch has `batch_rows` rows; `loss_on` is "all" (every token but a document's first),
-    "responses", or "answers"
-    (each token before the mark of an answer, `pipeline.tokens.tokenizer.MARK`). Raises InputError
-    if the folder is not a complete packed folder, or its tokenizer has no token for the mark that
-    is needed.
+    "responses", or "answers" (each token before the mark of an answer, MARK of
+    `pipeline/tokens/tokenizer.py`). Raises InputError if the folder is not a complete packed
+    folder, or its tokenizer has no token for the mark that is needed.
     """
 
     def __init__(

@@ -1,3 +1,3 @@
 """Decontamination: removal of documents that contain benchmark items.
 
-May import pipeline.text, pipeline.storage and pipeline.errors; not pipeline.dedup."""
+May import `pipeline/text/`, `pipeline/storage/` and `pipeline/errors.py`; not `pipeline/dedup/`."""

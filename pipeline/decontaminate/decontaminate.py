@@ -68,7 +68,7 @@ def decontaminate(
     `matches.parquet`, every finding of every grade (id, source, item, benchmark, grade, coverage),
     under `output`. Among several items the one of the better grade, then the higher coverage, then
     the smaller id is the cause. The result depends neither on the number of processes nor on a
-    `cluster` (`pipeline.storage.parallel.workers`); a killed stage goes on from its finished
+    `cluster` (`pipeline/storage/parallel.py`); a killed stage goes on from its finished
     shards.
 
     Returns "counts", "items", "short_items" (match only whole) and "templated_items" (can be found

@@ -1,4 +1,6 @@
 """Deduplication of whole documents: exact duplicates, near duplicates, a cap on responses per
 question.
 
-May import pipeline.text, pipeline.storage and pipeline.errors; not pipeline.decontaminate."""
+May import `pipeline/text/`, `pipeline/storage/` and `pipeline/errors.py`; not
+`pipeline/decontaminate/`.
+"""

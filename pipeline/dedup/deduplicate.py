@@ -69,7 +69,7 @@ def deduplicate(
     candidate; a killed stage goes on from them.
     `signed` are the outputs of `sign_source`, one for each of `sources` and made with
     `settings.signing`; without them the documents are signed here. `cluster` as in
-    `pipeline.storage.parallel.workers`.
+    `pipeline/storage/parallel.py`.
 
     Returns "counts", "candidates" (pairs compared), "verified" (near duplicates found), "refused"
     (pairs alike but for a guard, by guard), "drifted" (near duplicates below the threshold to the

@@ -41,7 +41,7 @@ class Source:
     Parquet, JSON, CSV with any `delimiter` (without one the first line tells), and text with one
     document a file (its column is `text`).
 
-    Columns are SQL expressions (`pipeline.sources.columns.sql`). Give `text` (a document without a
+    Columns are SQL expressions (`pipeline/sources/columns/sql.py`). Give `text` (a document without a
     question), or
     `question` with `response`, or with `responses` (several columns, each a document of its own). A
     response with

@@ -5,7 +5,7 @@ The normal form is made for mathematics: numbers and signs are kept, and LaTeX r
 text. A word is a run of letters, a number (`3`, `2.5`), or one of the signs `% * + - / < = > ^`. A
 hyphen between words and a repeated sign (`**bold**`, `---`) are punctuation; `}{` is a division
 line. This module holds the tables and the folding of everything that is not plain ASCII,
-`pipeline.text.words` splits columns of text into words. Texts equal line by line:
+`pipeline/text/words.py` splits columns of text into words. Texts equal line by line:
 
     **Ann** paid $\frac{1}{2}$ of 1{,}000 well-known coins    ann paid 1/2 of 1,000 well known coins
     “Naïve” Café: 3 × x² ≤ 7.50!                              naïve café 3 * x^2 \le 7.50

@@ -118,14 +118,12 @@ def pack(
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Run the stage: encode, shuffle and pack all documents into the files that
-    `pipeline.tokens.packing` describes.
+    `pipeline/tokens/packing.py` describes.
 
     About `validation` documents are held out, and `tuning` others, or one in fifty where the corpus
     is small: chosen by question, so that many documents of one question may make more
-    (`pipeline.tokens.validation`). At most about
-    `shard_bytes` of text make a shard; a process needs about four times that in memory. `cluster`
-    as in
-    `pipeline.storage.parallel.workers`.
+    (`pipeline/tokens/validation.py`). At most about `shard_bytes` of text make a shard; a process
+    needs about four times that in memory. `cluster` as in `pipeline/storage/parallel.py`.
 
     Returns {"tokens", "documents", "rows", "padding", "validation" and, where wanted, "tuning": the
     items written, and

@@ -1,4 +1,4 @@
 """Reasoning traces: how public sets mark them, and how a response becomes its worked solution
 alone.
 
-May import `pipeline.storage` and `pipeline.errors`."""
+May import `pipeline/storage/` and `pipeline/errors.py`."""

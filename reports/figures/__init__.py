@@ -1,5 +1,5 @@
 """Vega-Lite figures, one module for each subject, over `chart` (marks, axes) and `rendering` (SVG,
 PDF, PNG).
 
-May import `reports.data`, `reports.style` and `reports.text`.
+May import `reports/data.py`, `reports/style/` and `reports/text/`.
 """

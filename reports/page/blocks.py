@@ -47,7 +47,7 @@ def drawing_block(data: StudyData, frames: str, function: str, *arguments: Any) 
     """Show the figure that a function draws from frames of a study, named with spaces between, and
     from arguments.
 
-    `function` is the `module.name` in `reports.figures`. The module is imported when the figure is
+    `function` is the `module.name` in `reports/figures/`. The module is imported when the figure is
     drawn: Altair and the figures take seconds, which no text waits for.
     """
 

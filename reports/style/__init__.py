@@ -1,2 +1,2 @@
 """Colours, marker shapes, style sheet and script of the page; may import the names of
-`sql.names`."""
+`sql/names.py`."""

@@ -1,4 +1,4 @@
 """Tables as plain data for the page, one module for each subject, over `cells`.
 
-May import `reports.data`, `reports.style` and `reports.text`.
+May import `reports/data.py`, `reports/style/` and `reports/text/`.
 """

@@ -224,6 +224,7 @@ MODULES = [
 
 @pytest.mark.parametrize("path", MODULES, ids=str)
 def test_examples(path: Path) -> None:
-    result = doctest.testmod(import_module(".".join(["pipeline", *path.with_suffix("").parts])))
+    name = ".".join(["dreamer_study.pipeline", *path.with_suffix("").parts])
+    result = doctest.testmod(import_module(name))
     assert result.attempted
     assert not result.failed

@@ -21,7 +21,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 # A user's shell: it opens the results file, shows a table, and closes the file when told. A shell
 # that writes also enters a row. The prefix `duckdb:` keeps the rows of other processes, as
-# `sql.connection._open` says.
+# `_open` of sql/connection.py says.
 SHELL = """
     import sys
     import duckdb

@@ -185,13 +185,21 @@ def test_a_file_that_this_process_has_attached_is_no_damaged_one(path):
 # ------------------------------------------------------------------------------------------------------------
 
 
+KILLED_WRITER = """
+import os
+import sys
+
+from dreamer_study.sql.results import connect
+
+made = connect(sys.argv[1])
+os._exit(0)
+"""
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_file_whose_first_writer_was_killed_is_opened(tmp_path, read_only):
     path = tmp_path / "it's.duckdb"
-    killed = (
-        "import os, sys; from sql.results import connect; made = connect(sys.argv[1]); os._exit(0)"
-    )
-    subprocess.run([sys.executable, "-c", killed, path], check=True)
+    subprocess.run([sys.executable, "-c", KILLED_WRITER, path], check=True)
     assert path.with_name(f"{path.name}.wal").exists()
     with results.connect(path, read_only=read_only) as connection:
         assert connection.execute("from mean_factors").fetchall() == []

@@ -1,10 +1,9 @@
-"""Run the studies of depth, one for each world over one store, and collect their factors, rates and
-curves.
+"""Run the studies of depth, one for each world, and collect factors, rates and curves.
 
     python docs/results/depth/run.py FOLDER
 
-What is done is not done again, so the same command goes on with what was stopped. After each study
-the files beside this one are written anew.
+The studies share a store. What is done is not done again, so the same command continues studies
+that were stopped. After each study the files beside this one are written anew.
 """
 
 from __future__ import annotations
@@ -31,12 +30,22 @@ WORLDS = {  # problems, and training tokens of each run and of each training of 
 }
 QUERIES = {
     "factors": """
-        select metric, task, variant, factor, low, high, covered, bound, bound_low, bound_high, seeds
-        from mean_factors where variant <> 'LA' and task in ('average', 'validation') order by metric, task, variant
+        select
+            metric, task, variant, factor, low, high, covered, bound, bound_low, bound_high, seeds
+        from mean_factors
+        where variant <> 'LA' and task in ('average', 'validation')
+        order by metric, task, variant
     """,
-    "rates": "select variant, learning_rate, seed, loss, chosen from tuning order by variant, learning_rate, seed",
+    "rates": """
+        select variant, learning_rate, seed, loss, chosen
+        from tuning
+        order by variant, learning_rate, seed
+    """,
     "curves": """
-        select variant, seed, tokens, accuracy from token_accuracy where task = 'average' order by variant, seed, tokens
+        select variant, seed, tokens, accuracy
+        from token_accuracy
+        where task = 'average'
+        order by variant, seed, tokens
     """,
 }
 
@@ -62,16 +71,18 @@ def run(world: str, folder: Path) -> Path:
 def collect(folders: dict[str, Path]) -> None:
     """Write the rows of all studies that are done, and their curves as a figure."""
     for name, text in QUERIES.items():
-        rows = {world: query(folder / "results.duckdb", text) for world, folder in folders.items()}
-        found = pd.concat(rows, names=["world"]).reset_index("world").reset_index(drop=True)
-        found.to_csv(HERE / f"{name}.csv", index=False, float_format="%.4g")
-    (HERE / "curves.svg").write_text(vl_convert.vegalite_to_svg(figure(found)))
+        by_world = {
+            world: query(folder / "results.duckdb", text) for world, folder in folders.items()
+        }
+        rows = pd.concat(by_world, names=["world"]).reset_index("world").reset_index(drop=True)
+        rows.to_csv(HERE / f"{name}.csv", index=False, float_format="%.4g")
+        if name == "curves":
+            (HERE / "curves.svg").write_text(vl_convert.vegalite_to_svg(figure(rows)))
 
 
 def figure(curves: pd.DataFrame) -> dict:
-    """Draw the accuracy over training tokens in each world: means of the seeds, and faint lines for
-    the seeds."""
-    # of the checkpoint, whose tokens differ a little
+    """Draw accuracy over training tokens in each world: the mean of the seeds, and each faintly."""
+    # by the checkpoint's number, as the tokens of one checkpoint differ a little between seeds
     number = curves.groupby(["world", "variant", "seed"]).cumcount()
     means = curves.groupby(["world", "variant", number], as_index=False)[
         ["tokens", "accuracy"]

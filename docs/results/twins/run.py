@@ -40,8 +40,7 @@ COLUMNS = [
 
 
 def factors(study: dict, models: dict[str, dict], place: Path, store: Path) -> pd.DataFrame:
-    """Run the study with these models alone; return the factors of every model against the A of its
-    number."""
+    """Run the study with these models alone; return each model's factor against its A."""
     part = {**study, "name": place.name, "root": str(place), "store": str(store)}
     part["models"] = {**study["models"], "variants": list(models.values())}
     file = place.with_suffix(".yaml")
@@ -70,21 +69,23 @@ def factors(study: dict, models: dict[str, dict], place: Path, store: Path) -> p
 
 def main(file: Path, folder: Path) -> None:
     """Run the parts of a study, write the factors beside its file, and print the counts."""
-    study, found = yaml.safe_load(file.read_text()), []
+    study = yaml.safe_load(file.read_text())
     models = {variant["name"]: variant for variant in study["models"]["variants"]}
     numbers = sorted({int(name[1:]) for name in models})
+    parts = []
     for first in numbers[::4]:
-        part = {name: one for name, one in models.items() if first <= int(name[1:]) < first + 4}
-        found.append(factors(study, part, folder / f"{study['name']}-{first}", folder / "store"))
-    rows = pd.concat(found)
+        of_part = range(first, first + 4)
+        part = {name: model for name, model in models.items() if int(name[1:]) in of_part}
+        parts.append(factors(study, part, folder / f"{study['name']}-{first}", folder / "store"))
+    rows = pd.concat(parts)
     rows = rows.assign(kind=rows["variant"].str[0].map(KINDS))[COLUMNS]
     rows.to_csv(file.with_suffix(".csv"), index=False, float_format="%.4g")
-    for (metric, task), words in MEASURES.items():
+    for (metric, task), measure in MEASURES.items():
         own = rows[(rows["metric"] == metric) & (rows["task"] == task)]
         holds = (own["low"] <= 1) & (own["high"] >= 1)
         for kind, held in holds.groupby(own["kind"]):
-            print(f"{words}: {held.sum()} of {len(held)} intervals of {kind} models hold 1")
+            print(f"{measure}: {held.sum()} of {len(held)} intervals of {kind} models hold 1")
 
 
 if __name__ == "__main__":
-    main(*(Path(one).resolve() for one in sys.argv[1:3]))
+    main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve())

@@ -1,8 +1,8 @@
 """Estimate what a study's data need, stage by stage: documents, downloads, disk, memory and
 core-hours.
 
-Sizes come from `pipeline.sources.sizes`. Sums leave out sources of unknown size, and are then "at
-least".
+Sizes come from `pipeline/sources/sizes.py`. Sums leave out sources of unknown size, and are then
+"at least".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The engine "torch": the operations of model/ops in torch's own, on any device, with gradients
 written out.
 
-May import model.ops.types.
+May import `model/ops/types.py`.
 """
 
 from dreamer_study.model.ops.torch_kernels.attention import attend_depth, attend_sequence

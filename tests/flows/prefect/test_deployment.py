@@ -35,8 +35,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     }
     with process_environment(home), own_server() as (server, address):
         await_server(server, address)
-        # Of which `prefect deploy` imports the flow.
-        yield clean_environment(**home, PREFECT_API_URL=address, PYTHONPATH=str(PROJECT))
+        yield clean_environment(**home, PREFECT_API_URL=address)
 
 
 def prefect(

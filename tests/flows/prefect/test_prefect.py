@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import prefect
 import pytest
 import yaml
 from prefect import flow
@@ -167,6 +170,31 @@ def test_the_list_has_full_study_and_every_preset() -> None:
         n: n for n in presets()
     }
     assert all(one.description for one in listed)
+
+
+LOAD_FLOW = """
+import sys
+from importlib.machinery import PathFinder
+
+from prefect.flows import load_flow_from_entrypoint
+
+load_flow_from_entrypoint(sys.argv[1])
+print(PathFinder.find_spec("prefect").origin)
+"""
+
+
+def test_a_deployed_flow_is_loaded_by_name_which_leaves_prefect_importable() -> None:
+    """The processes of a data stage get the path of the flow's process.
+
+    A flow that is loaded from `flows/full_study.py` leaves `flows/` first on the path, where
+    `flows/prefect/` is taken for Prefect.
+    """
+    listed = yaml.safe_load((PROJECT / "prefect.yaml").read_text())["deployments"]
+    served = {deployment.entrypoint for deployment in deployments(PROJECT / "prefect.yaml")}
+    (entrypoint,) = served | {deployment["entrypoint"] for deployment in listed}
+    command = [sys.executable, "-c", LOAD_FLOW, entrypoint]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+    assert done.stdout.strip() == prefect.__file__, done.stderr
 
 
 def test_the_form_offers_presets_a_file_or_the_values_of_a_study() -> None:

@@ -417,8 +417,17 @@ def test_a_report_never_takes_the_place_of_the_curves(
         assert f"{wrong} must be a file in a folder that is there" in capsys.readouterr().err
 
 
+IMPORTED = """
+import sys
+
+from dreamer_study.flows.commands.cli import main
+
+main(["factors", "example"])
+sys.exit(bool({"torch", "prefect", "lm_eval"} & {*sys.modules}))
+"""
+
+
 @pytest.mark.slow
 def test_neither_torch_nor_prefect_is_imported() -> None:
-    code = "from flows.commands.cli import main; import sys; main(['factors', 'example']); "
-    code += "sys.exit(bool({'torch', 'prefect', 'lm_eval'} & {*sys.modules}))"
-    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL).returncode == 0
+    done = subprocess.run([sys.executable, "-c", IMPORTED], stdout=subprocess.DEVNULL)
+    assert done.returncode == 0
