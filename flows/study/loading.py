@@ -15,7 +15,6 @@ from dreamer_study.flows.study.configuration import PRESETS, Study
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import write_text_atomically
 
-
 MIRROR = ".mirror"  # in the study's folder: where its last run looked for data sets
 
 
