@@ -28,13 +28,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.random_stream import write_random_stream, write_run
+from benchmarks.random_stream import write_run
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.model import ops
 from dreamer_study.model.accounting import training_flops_per_token
 from dreamer_study.model.config import DreamerConfig, dr, dr_da, la
 from dreamer_study.model.dreamer import Dreamer
 from dreamer_study.model.ops import Documents
+from dreamer_study.model.training.random_stream import write_random_stream
 from dreamer_study.model.training.stream import IGNORED, Batch, TokenStream
 from dreamer_study.model.training.trainer import Trainer
 

@@ -33,12 +33,13 @@ from torch.utils.backend_registration import (
     _setup_privateuseone_for_python_backend,
 )
 
-from benchmarks.random_stream import write_random_stream, write_run
+from benchmarks.random_stream import write_run
 from dreamer_study.flows.plan.model_plan import plan_models
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.model.config import DreamerConfig
 from dreamer_study.model.ops.gpu import as_on_gpu
 from dreamer_study.model.training import trainer as training
+from dreamer_study.model.training.random_stream import write_random_stream
 
 PRESETS = ("gpu-small", "paper-mini", "paper-16", "paper-32")
 SETTINGS = ("micro_batch_tokens", "checkpointing", "averaging", "loss_on")  # of a study's training

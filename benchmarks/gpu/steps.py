@@ -21,10 +21,11 @@ from benchmarks.gpu.device_timing import (
     milliseconds,
     peak_gigabytes,
 )
-from benchmarks.random_stream import write_random_stream, write_run
+from benchmarks.random_stream import write_run
 from dreamer_study.model.accounting import training_flops_per_token
 from dreamer_study.model.ops.device import device_name, peak_flops
 from dreamer_study.model.train import write_trace
+from dreamer_study.model.training.random_stream import write_random_stream
 from dreamer_study.model.training.trainer import Trainer
 
 TIMED_STEPS = 3

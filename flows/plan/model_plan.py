@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dreamer_study.flows.study.configuration import Study, Variant
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.models_section import Variant
 from dreamer_study.model.accounting import Resources, resources
 from dreamer_study.model.architectures.code import digests
 from dreamer_study.model.config import la

@@ -1,8 +1,8 @@
-"""The section `data` of a study file: the sources of the documents, their curation, and the
-tokenizer."""
+"""The section `data` of a study file: sources of documents, their curation, the tokenizer."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,8 +24,10 @@ BUILTIN = "builtin"  # names the built-in world in a study file, as a source and
 
 
 def _from_home(path: Path) -> Path:
-    """Replace ~ at the start of a path by the user's home. Raises ValueError for a user that does
-    not exist."""
+    """Replace ~ at the start of a path by the user's home.
+
+    Raises ValueError for a user that does not exist.
+    """
     try:
         return path.expanduser()
     except RuntimeError as error:
@@ -36,8 +38,7 @@ HomePath = Annotated[Path, AfterValidator(_from_home)]
 
 
 class Tokenizer(Section):
-    """The tokenizer: trained on the study's own documents, fetched from the hub, or a local
-    tokenizer.json."""
+    """The tokenizer: trained on the study's own documents, of the hub, or a tokenizer.json."""
 
     vocabulary_size: int | None = Field(
         None, ge=260, description="train a byte-level BPE tokenizer of up to this size"
@@ -48,9 +49,11 @@ class Tokenizer(Section):
 
     @model_validator(mode="after")
     def _one_origin(self) -> Tokenizer:
-        if (self.hub is None) == (self.file is None) and not (
-            self.hub is None and self.vocabulary_size
-        ):
+        has_hub = self.hub is not None
+        has_file = self.file is not None
+        trains_one = not has_hub and not has_file and self.vocabulary_size
+        # beside a tokenizer that is there, vocabulary_size says its size
+        if not trains_one and has_hub == has_file:
             raise ValueError(
                 "give one of 'vocabulary_size' (train one), 'hub' (an id) or 'file' (a"
                 " tokenizer.json)"
@@ -116,34 +119,48 @@ class Data(Section):
     @field_validator("sources")
     @classmethod
     def _known_sources(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
-        fifteen = [name for name, source in SOURCES.items() if source.use == "train"]
-        entries = [one for entry in entries for one in (fifteen if entry == PAPER else [entry])]
-        names = set()
+        expanded: list[str | dict[str, Any]] = []
         for entry in entries:
-            for source in WORLD_SOURCES.values() if entry == BUILTIN else [entry]:
-                source = resolve_source(source)
-                if source.name in names:  # the name is part of every document's id
-                    raise ValueError(
-                        f"the name {source.name!r} is given twice; names of sources must differ"
-                    )
-                names.add(source.name)
-                if source.use != "train":
-                    raise ValueError(
-                        f"{source.name} is validation text and never trains; name it under"
-                        " evaluation.benchmarks"
-                    )
-        return entries
+            if entry == PAPER:
+                expanded += [name for name, source in SOURCES.items() if source.use == "train"]
+            else:
+                expanded.append(entry)
+
+        names = set()
+        for source in _named_sources(expanded):
+            if source.name in names:  # the name is part of every document's id
+                raise ValueError(
+                    f"the name {source.name!r} is given twice; names of sources must differ"
+                )
+            names.add(source.name)
+            if source.use != "train":
+                raise ValueError(
+                    f"{source.name} is validation text and never trains; name it under"
+                    " evaluation.benchmarks"
+                )
+        return expanded
 
     @property
     def resolved(self) -> list[Source]:
-        """All sources in their order, in the place of 'builtin' those that the world is made of."""
-        expanded = (
-            world_sources(self.world) if entry == BUILTIN else [entry] for entry in self.sources
-        )
-        return [resolve_source(entry) for entries in expanded for entry in entries]
+        """All sources in their order; instead of 'builtin' those that the world is made of."""
+        sources: list[Source] = []
+        for entry in self.sources:
+            if entry == BUILTIN:
+                sources += map(resolve_source, world_sources(self.world))
+            else:
+                sources.append(resolve_source(entry))
+        return sources
 
     def limit_of(self, source: Source) -> int | None:
         """Return how many rows of a source are read, the fewer of both limits; None for all."""
-        return min(
-            (limit for limit in (self.limit, source.limit) if limit is not None), default=None
-        )
+        limits = [limit for limit in (self.limit, source.limit) if limit is not None]
+        return min(limits, default=None)
+
+
+def _named_sources(entries: list[str | dict[str, Any]]) -> Iterator[Source]:
+    """Yield the sources that entries stand for; of the built-in world all that it may have."""
+    for entry in entries:
+        if entry == BUILTIN:
+            yield from map(resolve_source, WORLD_SOURCES.values())
+        else:
+            yield resolve_source(entry)

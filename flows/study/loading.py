@@ -15,29 +15,30 @@ from dreamer_study.flows.study.configuration import PRESETS, Study
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import write_text_atomically
 
+MIRROR = ".mirror"  # in the study's folder: where its last run looked for data sets
+
 
 def presets() -> list[str]:
     """List the names of the studies that come with the package."""
     return sorted(file.stem for file in PRESETS.glob("*.yaml"))
 
 
-MIRROR = ".mirror"  # in the study's folder: where its last run looked for data sets
-
-
 def lasting_name(study: Study) -> str:
-    """Return the name of the study's preset, or the absolute path of its file: what it is called in
-    any folder."""
+    """Return what the study is called in any folder: a preset's name, or a path from the root."""
     name = shlex.split(study.arguments)[0]
     return name if name in presets() else str(study.place / Path(name).name)
 
 
 def as_file(study: str | Study, *, root: Path | str | None = None) -> str:
-    """Return the name or path of a study; a study that came as values is written to `study.yaml` in
-    its folder."""
+    """Return the name or path of a study.
+
+    A study that came as values is written to `study.yaml` in its folder.
+    """
     if not isinstance(study, Study):
         return study
-    chosen = study if root is None else study.model_copy(update={"root": Path(root).expanduser()})
-    path = chosen.folder / "study.yaml"
+    if root is not None:
+        study = study.model_copy(update={"root": Path(root).expanduser()})
+    path = study.folder / "study.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     values = study.model_dump(mode="json", exclude_unset=True)
     write_text_atomically(path, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
@@ -56,10 +57,15 @@ def load_study(
     last run. Raises InputError, in one line, for a file that does not exist, is not YAML, or does
     not validate, and for a file where the study's folder is to be.
     """
-    named = None if isinstance(study, Mapping) else str(study)
-    content = dict(study) if isinstance(study, Mapping) else _read_content(str(study))
-    if mirror is not None and isinstance(content.get("data") or {}, dict):
-        content["data"] = {**(content.get("data") or {}), "mirror": str(mirror)}
+    if isinstance(study, Mapping):
+        named = None
+        content = dict(study)
+    else:
+        named = str(study)
+        content = _read_content(named)
+    data = content.get("data") or {}
+    if mirror is not None and isinstance(data, dict):  # else validation says what is wrong
+        content["data"] = {**data, "mirror": str(mirror)}
     if root is not None:
         content["root"] = str(root)
     try:
@@ -67,22 +73,29 @@ def load_study(
     except ValidationError as error:
         raise InputError(f"{named or 'study'}: {_on_one_line(error)}") from None
     if named is not None:
-        loaded._arguments = shlex.join([named, *([] if root is None else ["--root", str(root)])])
+        arguments = [named]
+        if root is not None:
+            arguments += ["--root", str(root)]
+        loaded._arguments = shlex.join(arguments)
         loaded._place = PRESETS if named in presets() else Path(named).parent
-    for folder, setting in ((loaded.folder, "`root` or --root"), (loaded.store_folder, "`store`")):
-        if file := next((place for place in (folder, *folder.parents) if place.is_file()), None):
+    _check_folder(loaded.folder, "`root` or --root")
+    _check_folder(loaded.store_folder, "`store`")
+    last_mirror = loaded.folder / MIRROR
+    if not loaded.mirror and last_mirror.exists():
+        folder = last_mirror.read_text(encoding="utf-8")
+        if Path(folder).is_dir():
+            return load_study(study, mirror=folder, root=root)
+    return loaded
+
+
+def _check_folder(folder: Path, setting: str) -> None:
+    """Raise InputError where a file is in the way of a folder that the study writes to."""
+    for path in (folder, *folder.parents):
+        if path.is_file():
             raise InputError(
-                f"{file} is a file, and the study writes to a folder {folder}; name another by"
+                f"{path} is a file, and the study writes to a folder {folder}; name another by"
                 f" {setting}"
             )
-    last = loaded.folder / MIRROR
-    if (
-        not loaded.mirror
-        and last.exists()
-        and Path(found := last.read_text(encoding="utf-8")).is_dir()
-    ):
-        return load_study(study, mirror=found, root=root)
-    return loaded
 
 
 def _read_content(study: str) -> dict[str, Any]:
@@ -104,8 +117,10 @@ def _read_content(study: str) -> dict[str, Any]:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Load plain values only; 3e-4 and 1.5e9 are numbers. A key given twice is an error: YAML takes
-    the second."""
+    """Load plain values only; 3e-4 and 1.5e9 are numbers.
+
+    A key that is given twice is an error, where YAML takes the second.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [
@@ -126,11 +141,13 @@ _StrictLoader.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+
 
 
 def read_yaml(where: str, text: str | bytes) -> Any:
-    """Parse a YAML text. Raises InputError, in one line that begins with `where`, for any other
-    text."""
+    """Parse a YAML text.
+
+    Raises InputError, in one line that begins with `where`, for any other text.
+    """
     try:
         return yaml.load(text, _StrictLoader)
-    # also a number or a nesting without an end
+    # the last two for a number and for a nesting without an end
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from None
 
@@ -138,10 +155,11 @@ def read_yaml(where: str, text: str | bytes) -> Any:
 def _on_one_line(error: ValidationError) -> str:
     """Join all validation errors on one line, the place of each first."""
     parts = []
-    for one in error.errors(include_url=False):
-        place = ".".join(str(part) for part in one["loc"])
-        message = one["msg"].removeprefix("Value error, ")
-        parts.append(
-            f"{place}: {message}" if place and not message.startswith(f"{place}.") else message
-        )
+    for fault in error.errors(include_url=False):
+        setting = ".".join(str(part) for part in fault["loc"])
+        message = fault["msg"].removeprefix("Value error, ")
+        names_setting = message.startswith(f"{setting}.")
+        if setting and not names_setting:
+            message = f"{setting}: {message}"
+        parts.append(message)
     return "; ".join(parts)

@@ -1,5 +1,4 @@
-"""Build the JSON schema of a study file, by which an editor completes keys and marks what is
-wrong."""
+"""Build the JSON schema of a study file, by which an editor completes keys and marks errors."""
 
 from __future__ import annotations
 
@@ -8,8 +7,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from dreamer_study.flows.study.configuration import OF_ALL, Study
+from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.data_section import BUILTIN, PAPER
+from dreamer_study.flows.study.models_section import OF_ALL
 from dreamer_study.model.dreamer_config import DreamerConfig
 from dreamer_study.model.training.config import TrainingConfig
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
@@ -19,8 +19,10 @@ from dreamer_study.pipeline.sources.table import SOURCES
 
 
 def study_schema() -> dict[str, Any]:
-    """Build the schema: that of `Study`, and what it leaves open, which are entries of tables and
-    sizes of Dreamer."""
+    """Build the schema: that of `Study`, with what `Study` leaves open.
+
+    That is: names and entries of sources and benchmarks, sizes of Dreamer, recipes of variants.
+    """
     schema = Study.model_json_schema()
     kinds = schema["$defs"]
     kinds |= {
@@ -41,19 +43,24 @@ def study_schema() -> dict[str, Any]:
     sizes = {"$ref": "#/$defs/DreamerConfig"}
     kinds["Models"]["properties"]["dreamer"] |= sizes
     kinds["Variant"]["properties"]["overrides"] |= sizes
+    kinds["Variant"]["properties"]["training"] |= {
+        "properties": _recipe_of_variant(kinds["Training"]["properties"]),
+        "additionalProperties": False,
+    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _recipe_of_variant(training: dict[str, Any]) -> dict[str, Any]:
+    """Choose the settings of `training` that a variant may have for itself."""
     own = TrainingConfig.__dataclass_fields__.keys() - {*OF_ALL}
-    recipe = {name: field for name, field in kinds["Training"]["properties"].items() if name in own}
+    recipe = {name: field for name, field in training.items() if name in own}
     times = {
         "type": "object",
         "required": ["times", "of"],
         "properties": {"times": {}, "of": {"type": "string"}},
     }
     recipe["learning_rate"] = {"anyOf": [recipe["learning_rate"], times]}
-    kinds["Variant"]["properties"]["training"] |= {
-        "properties": recipe,
-        "additionalProperties": False,
-    }
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return recipe
 
 
 def _entries(kind: str, names: Iterable[str]) -> dict[str, Any]:

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.curation.whole import mirror_of, size_of
-from benchmarks.random_stream import write_random_stream
 from benchmarks.soak import VICTIMS, _kill_one, run_study
 from dreamer_study.flows.jobs.local import started
+from dreamer_study.model.training.random_stream import write_random_stream
 from dreamer_study.model.training.stream import TokenStream
 from tests.waiting import until
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.memory import PRESETS, read_preset
-from benchmarks.random_stream import write_random_stream
 from dreamer_study.model.config import DreamerConfig
 from dreamer_study.model.evaluation.generate import generate
 from dreamer_study.model.ops import Routing, cross_entropy_sum, swiglu_experts
@@ -20,6 +19,7 @@ from dreamer_study.model.ops.torch_kernels.routing import dispatch
 from dreamer_study.model.train import train
 from dreamer_study.model.training.compile_and_recompute import compile_parts
 from dreamer_study.model.training.config import read_run
+from dreamer_study.model.training.random_stream import write_random_stream
 from dreamer_study.model.training.trainer import Trainer
 from tests.model.conftest import as_gpu  # noqa: F401  a fixture
 from tests.model.packed_folder import write_run

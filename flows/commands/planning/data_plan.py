@@ -1,5 +1,4 @@
-"""Estimate what a study's data need, stage by stage: documents, downloads, disk, memory and
-core-hours.
+"""Estimate what a study's data need: documents, downloads, disk and memory.
 
 Sizes come from `pipeline/sources/sizes.py`. Sums leave out sources of unknown size, and are then
 "at least".
@@ -8,10 +7,11 @@ Sizes come from `pipeline/sources/sizes.py`. Sums leave out sources of unknown s
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pandas as pd
 
-from dreamer_study.flows.commands.planning.time_plan import BYTES_PER_TOKEN
+from dreamer_study.flows.commands.planning.benchmark_sizes import BYTES_PER_TOKEN
 from dreamer_study.flows.jobs.devices import cores
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.running.curation import PROCESS_MEMORY
@@ -24,139 +24,141 @@ from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.storage.parallel import memory_bytes
 from dreamer_study.pipeline.worlds.tasks import REPOSITORY
 
-# Megabytes of text that one core processes per second, as measured on rows of reasoning-gym,
-# deduplication on a million documents of 830 bytes, decontamination on 500,000 against 23,000 items
-# (docs/log.md).
-RATES = {
-    "documents": 34,
-    "traces": 34,
-    "clean": 26,
-    "deduplicate": 16.7,
-    "decontaminate": 36,
-    "tokens": 8.2,
-}
-AFTER_TRACES = ("clean", "deduplicate", "decontaminate", "tokens")
+# The stages that write outputs of the size of the text, in their order.
+STAGES = ("documents", "traces", "clean", "deduplicate", "decontaminate", "tokens")
 PACKED_ON_DISK = 3  # of Parquet with zstd: text of 1.2 GB takes about 0.4 GB
 KEY_BYTES = 50  # of a document's keys on disk: 31 were measured, 49 with keys of questions
-# of a document; after curation; of a token
+# bytes of a document of the built-in world, of what curation keeps of it, and of a token
 WORLD_BYTES = {"world": (300, 105, 3.3), "sheets": (140, 135, 2.2)}
-SIGNED = 0.24  # of the documents get band hashes: the most of any real source so far, reasoning-gym
+# the share of the documents that get band hashes: the most of any real source, reasoning-gym
+SIGNED = 0.24
+
+
+@dataclass(frozen=True)
+class SizedSource:
+    """A source with its size after all limits of rows, and its bytes without reasoning traces."""
+
+    source: Source
+    size: Size
+    stripped: float
 
 
 def data_sizes(study: Study) -> tuple[pd.DataFrame, dict[str, str], float]:
-    """Build the table of sources with their sizes, and lines about totals, stages, epochs and
-    memory.
+    """Build the table of sources, and lines about totals, stages, epochs and memory.
 
     Returns also the bytes that the data stages write where nothing is dropped; sources of unknown
     size count as none. Raises InputError for a file in the mirror that is damaged.
     """
     sources = [_sized(study, source) for source in study.data.resolved]
-    rows = [
-        {
-            "source": source.name,
-            "documents": "unknown" if size.documents is None else f"{size.documents:,.0f}",
-            "to download": "at hand" if size.download == 0 else amount(size.download),
-            "text": amount(size.text),
-            "without traces": amount(None if size.text is None else left),
-        }
-        for source, size, left in sources
-    ]
-    amounts = _amounts(study, sources)
-    hours = sum(
-        read / rate / 1e6 / 3600 for rate, (read, _) in zip(RATES.values(), amounts, strict=True)
-    )
-    sizes, written = [size for _, size, _ in sources], sum(disk for _, disk in amounts)
-    memory, needed = memory_bytes(study.data.memory), cores() * PROCESS_MEMORY
+    sizes = [sized.size for sized in sources]
+    written = sum(_bytes_written(study, sources).values())
+    documents = _total([size.documents for size in sizes], "{:,.0f}".format)
+    download = _total([size.download for size in sizes])
+    text = _total([size.text for size in sizes])
+    disk = f"{amount(written)} of disk"
+    if any(size.text is None for size in sizes):
+        disk += " or more"
+    memory = min(memory_bytes(study.data.memory), cores() * PROCESS_MEMORY)
     lines = {
-        "data": (
-            f"{_total([s.documents for s in sizes], '{:,.0f}'.format)} documents, "
-            f"{_total([s.download for s in sizes])} to download, "
-            f"{_total([s.text for s in sizes])} of text"
-        ),
-        "stages": (
-            f"{hours:,.3g} core-hours, {amount(written)} of"
-            f" disk{' or more' if any(s.text is None for s in sizes) else ''}; nothing is counted"
-            " as dropped"
-        ),
+        "data": f"{documents} documents, {download} to download, {text} of text",
+        "stages": f"{disk}; nothing is counted as dropped",
         "epochs": _epochs(study, sources),
         "memory": (
-            f"at most data.memory = {study.data.memory} at once; "
-            f"{amount(min(memory, needed))} with a process on each of {cores()} cores, as here"
+            f"at most data.memory = {study.data.memory} at once; {amount(memory)} with a process"
+            f" on each of {cores()} cores, as here"
         ),
     }
-    return pd.DataFrame(rows), lines, written
+    return pd.DataFrame([_row(sized) for sized in sources]), lines, written
 
 
-def _epochs(study: Study, sources: list[tuple[Source, Size, float]]) -> str:
-    """Say how often the training reads its data: by the packed tokens where they are there, else
-    estimated.
+def _row(sized: SizedSource) -> dict[str, str]:
+    size = sized.size
+    return {
+        "source": sized.source.name,
+        "documents": "unknown" if size.documents is None else f"{size.documents:,.0f}",
+        "to download": "at hand" if size.download == 0 else amount(size.download),
+        "text": amount(size.text),
+        "without traces": amount(None if size.text is None else sized.stripped),
+    }
+
+
+def _epochs(study: Study, sources: list[SizedSource]) -> str:
+    """Say how often the training reads its data, from the packed tokens or an estimate.
 
     An epoch is all rows once. Tokens count without padding, in the rows as in the training, and
     with any `loss_on`.
     """
     tokens = study.training.tokens
-    try:
-        packed = Plan(study).data.packed.results["tokens"]
-        return "; WARNING: ".join(
-            [f"{tokens / packed:,.3g} over {packed:,} packed tokens", *repetition(tokens, packed)]
-        )
-    except InputError:
-        pass
-    built_in = {name: rate for name, (_, _, rate) in WORLD_BYTES.items()}
-    rates = [built_in.get(source.name, BYTES_PER_TOKEN) for source, _, _ in sources]
-    found = sum(
-        source.weight * left / rate for (source, _, left), rate in zip(sources, rates, strict=True)
+    packed = _packed_tokens(study)
+    if packed is not None:
+        epochs = f"{tokens / packed:,.3g} over {packed:,} packed tokens"
+        return "; WARNING: ".join([epochs, *repetition(tokens, packed)])
+
+    built_in = {name: bytes_per_token for name, (_, _, bytes_per_token) in WORLD_BYTES.items()}
+    by_source = [built_in.get(sized.source.name, BYTES_PER_TOKEN) for sized in sources]
+    available = sum(
+        sized.source.weight * sized.stripped / bytes_per_token
+        for sized, bytes_per_token in zip(sources, by_source, strict=True)
     )
-    known = (
-        f"about {found:,.3g} tokens, at {' and '.join(f'{rate:g}' for rate in sorted(set(rates)))}"
-        " bytes each"
-    )
-    if any(size.text is None for _, size, _ in sources):
-        return f"at most {tokens / max(found, 1):,.3g} over at least {known}"
+    assumed = " and ".join(f"{bytes_per_token:g}" for bytes_per_token in sorted(set(by_source)))
+    estimate = f"about {available:,.3g} tokens, at {assumed} bytes each"
+    epochs = tokens / max(available, 1)
+    if any(sized.size.text is None for sized in sources):
+        return f"at most {epochs:,.3g} over at least {estimate}"
     return "; WARNING: ".join(
-        [f"about {tokens / max(found, 1):,.3g} over {known}", *repetition(tokens, found)]
+        [f"about {epochs:,.3g} over {estimate}", *repetition(tokens, available)]
     )
 
 
-def _amounts(study: Study, sources: list[tuple[Source, Size, float]]) -> list[tuple[float, float]]:
-    """List the bytes that each stage of RATES reads, and those it writes; signatures belong to
-    deduplication."""
-    text, stripped = (
-        sum(size.text or 0 for _, size, _ in sources),
-        sum(left for _, _, left in sources),
-    )
-    each = 2 if (study.data.tokenizer.vocabulary_size or 0) <= 2**16 else 4
-    signing, found = study.data.deduplicate.signing, []
-    signed = (SIGNED if signing.numbers else 1) if signing.near else 0
-    signatures = sum(size.documents or 0 for _, size, _ in sources) * (
-        KEY_BYTES + signed * 8 * (1 + signing.bands)
-    )
-    for stage in RATES:
-        read = stripped if stage in AFTER_TRACES else text
-        written = text if stage == "documents" else stripped
-        disk = stripped / BYTES_PER_TOKEN * each if stage == "tokens" else written / PACKED_ON_DISK
-        found.append((read, disk + signatures if stage == "deduplicate" else disk))
-    return found
+def _packed_tokens(study: Study) -> int | None:
+    try:
+        return Plan(study).data.packed.results["tokens"]
+    except InputError:
+        return None  # the data are still to be packed
 
 
-def _sized(study: Study, source: Source) -> tuple[Source, Size, float]:
-    """Find a source's size, after the row limits of the source and of the study, and its bytes
-    without traces.
+def _bytes_written(study: Study, sources: list[SizedSource]) -> dict[str, float]:
+    """Estimate the bytes that each of STAGES writes; signatures belong to deduplication."""
+    text = sum(sized.size.text or 0 for sized in sources)
+    stripped = sum(sized.stripped for sized in sources)
+    written = dict.fromkeys(STAGES, stripped / PACKED_ON_DISK)
+    written["documents"] = text / PACKED_ON_DISK
+    written["deduplicate"] += _signature_bytes(study, sources)
+    small_vocabulary = (study.data.tokenizer.vocabulary_size or 0) <= 2**16
+    bytes_of_token = 2 if small_vocabulary else 4  # uint16, or uint32
+    written["tokens"] = stripped / BYTES_PER_TOKEN * bytes_of_token
+    return written
+
+
+def _signature_bytes(study: Study, sources: list[SizedSource]) -> float:
+    """Estimate the bytes of the keys and of the band hashes of all documents."""
+    documents = sum(sized.size.documents or 0 for sized in sources)
+    signing = study.data.deduplicate.signing
+    signed = 0.0  # the share of the documents that get band hashes
+    if signing.near:
+        signed = SIGNED if signing.numbers else 1.0
+    # of each document that is signed its place and the hashes of its bands, 8 bytes each
+    return documents * (KEY_BYTES + signed * 8 * (1 + signing.bands))
+
+
+def _sized(study: Study, source: Source) -> SizedSource:
+    """Find a source's size, after the row limits of the source and of the study.
 
     For the built-in world the bytes without traces are those that curation keeps.
     """
     if source.repository == REPOSITORY:
-        stories, whole = study.data.world.documents_of_stories, study.data.world.documents
-        documents = stories if source.name == "world" else whole - stories
+        world = study.data.world
+        stories = world.documents_of_stories
+        documents = stories if source.name == "world" else world.documents - stories
         text, kept, _ = WORLD_BYTES[source.name]
-        return source, Size(documents, 0, documents * text), documents * kept
+        return SizedSource(source, Size(documents, 0, documents * text), documents * kept)
     folder = Plan(study).find(source)
     size = size_of(source, source_files(source, folder) if folder else [])
     limit = study.data.limit_of(source)
     if limit is not None and size.documents is not None and size.documents > limit:
         text = None if size.text is None else size.text * limit / size.documents
         size = Size(limit, size.download, text)
-    return source, size, stripped_text(source, size.text or 0)
+    return SizedSource(source, size, stripped_text(source, size.text or 0))
 
 
 def amount(count: float | None) -> str:
@@ -174,4 +176,6 @@ def _total(values: list[float | int | None], form: Callable[[float], str] = amou
     """Format the sum of the known values, with the number of unknown ones."""
     text = form(sum(value for value in values if value is not None))
     unknown = sum(value is None for value in values)
-    return f"at least {text} ({unknown} of {len(values)} sources unknown)" if unknown else text
+    if unknown:
+        return f"at least {text} ({unknown} of {len(values)} sources unknown)"
+    return text

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from dreamer_study.flows.commands.planning.time_plan import BYTES_PER_TOKEN
+from dreamer_study.flows.commands.planning.benchmark_sizes import BYTES_PER_TOKEN
 from dreamer_study.flows.commands.tables import printable
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.flows.study.schema import study_schema

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import json
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -17,23 +19,21 @@ import pytest
 from dreamer_study.flows.commands import cli
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.parser import GROUPS, parser
+from dreamer_study.flows.commands.planning.benchmark_sizes import scored_by, unknown_benchmarks
 from dreamer_study.flows.commands.planning.data_plan import data_sizes
-from dreamer_study.flows.commands.planning.time_plan import (
-    Device,
-    estimate_times,
-    scored_by,
-    unknown_benchmarks,
-)
-from dreamer_study.flows.plan.model_plan import PlannedModel, plan_models
-from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.commands.planning.rates import Rates
+from dreamer_study.flows.commands.planning.time_plan import estimate_times
+from dreamer_study.flows.plan.model_plan import plan_models
+from dreamer_study.flows.plan.study_plan import Plan, Run
 from dreamer_study.flows.running.curation import prepare_data
 from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import presets
 from dreamer_study.pipeline.sources.sizes import SIZES
 from dreamer_study.pipeline.sources.table import SOURCES
-from tests.flows.by_hand import tiny
+from tests.flows.by_hand import Planned, study_file, tiny
 from tests.flows.small_study import TINY
+from tests.model.saved_files import rewrite
 from tests.sql.empty import empty_file
 
 
@@ -194,21 +194,30 @@ def test_every_source_of_the_table_has_a_size_or_is_said_to_be_unknown() -> None
     assert set(SIZES) == set(SOURCES)
 
 
+def plan_lines(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, str]:
+    """The lines that `dreamer plan` prints, by their first word."""
+    capsys.readouterr()
+    assert main(["plan", *map(str, arguments)]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    return {line.split()[0]: line for line in printed if line.strip()}
+
+
 def test_the_paper_study_prints_totals_and_what_is_unknown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["plan", "paper-16", "--gpus", "8", "--price", "2.5"]) == 0
-    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    lines = plan_lines(capsys, "paper-16", "--gpus", "8", "--price", "2.5", "--tflops", "198")
     assert "at least 135,914,853 (2 of 15 sources unknown) documents" in lines["data"]
-    assert "core-hours" in lines["stages"]
+    assert "176 GB of disk or more" in lines["stages"]
     assert lines["nemotron-sft-math"].split()[1:] == ["unknown"] * 4
     assert {"517", "504"} < set(lines["DR-16"].split()), (
         "expert size and count of the paper's Table 3"
     )
     assert {"537", "480"} < set(lines["DR+DA-16"].split())
     assert "+0.24 %" in lines["DR+DA-16"]
-    assert "8 x GPU at 198 TFLOP/s" in lines["time"]
+    assert "your 198 TFLOP/s" in lines["rate"]
+    assert "8 x GPU" in lines["time"]
     hours = float(lines["hours"].split()[1])
+    assert hours == pytest.approx(2400, rel=0.01), "docs/scale.md says so"
     assert float(lines["price"].split()[1].replace(",", "")) == pytest.approx(2.5 * hours, rel=0.01)
     assert "one seed of each model shows no spread" in lines["detects"]
 
@@ -222,14 +231,95 @@ def test_the_paper_study_prints_totals_and_what_is_unknown(
         if name != "paper-16"
     ],
 )
-def test_plan_of_every_preset(capsys: pytest.CaptureFixture[str], preset: str) -> None:
-    assert main(["plan", preset]) == 0
+def test_plan_of_every_preset(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, preset: str
+) -> None:
+    assert main(["plan", preset, "--root", str(tmp_path), "--gpus", "1", "--price", "1"]) == 0
     out = capsys.readouterr().out
-    assert "\ntime  " in out
-    told = (
+    assert "FLOPs of training" in out
+    assert "\ntime      not known: no run of LA-" in out
+    assert "--tflops N" in out
+    assert "\nprice     not known without a time\n" in out
+    detects = (
         "from 1 in four of five such studies, with" in out and "one more seed would detect" in out
     )
-    assert told == (not preset.startswith("paper"))
+    assert detects == (not preset.startswith("paper"))
+
+
+def test_a_plan_measures_training_steps_here(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = study_file(
+        tmp_path, models={"variants": ["LA", {"name": "twin", "family": "LA", "seeds": [7]}]}
+    )
+    lines = plan_lines(capsys, file, "--root", tmp_path / "run", "--measure")
+    first, second = re.findall(r"(?:LA|twin)-2 (\d[\d,]*\d)", lines["rate"])
+    assert first == second, "a twin is measured once"
+    assert "tokens/s on one core: 10 steps of each measured now, on cpu" in lines["rate"]
+    assert "of training and" in lines["time"]
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--gpus", "2", "--measure"), "--measure times a device of this machine"),
+        (("--tflops", "0"), "--tflops is 0, but it must be a number above 0"),
+        (("--tflops", "nan"), "--tflops is nan"),
+        (("--tflops", "inf"), "--tflops is inf"),
+    ],
+)
+def test_a_rate_that_cannot_be(
+    capsys: pytest.CaptureFixture[str], given: tuple[str, ...], said: str
+) -> None:
+    assert said in refusal(capsys, "plan", TINY, *given)
+
+
+def test_a_rate_is_measured_or_given_and_not_both(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["plan", "demo", "--measure", "--tflops", "1"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "argument --tflops: not allowed with argument --measure" in line
+
+
+def trained(run: Run, *, tokens: int, seconds: float, device: str = "cpu", step: int = 10) -> None:
+    """Write what a training of a run records."""
+    described = {**run.content, "run_id": run.run_id}
+    run.folder.mkdir(parents=True, exist_ok=True)
+    (run.folder / "run.json").write_text(json.dumps(described))
+    state = {"step": step, "device": device, "tokens": tokens, "seconds": seconds}
+    rewrite(run.folder / "state" / f"{tokens:015d}" / "values.json", state)
+
+
+def test_a_plan_takes_the_rates_of_runs_in_the_store(
+    capsys: pytest.CaptureFixture[str], prepared: Planned, tmp_path: Path
+) -> None:
+    variants = ["LA", "DR"]
+    plan = prepared(models={"variants": variants}, training={"seeds": [0, 1]})
+    first, second, other, young = plan.runs
+    file = study_file(tmp_path, models={"variants": variants}, training={"seeds": [0, 1]})
+    arguments = (file, "--root", plan.study.folder)
+    trained(first, tokens=1000, seconds=4.0)
+    trained(second, tokens=500, seconds=2.0)
+    trained(other, tokens=600, seconds=2.0, device="NVIDIA H100")
+    trained(young, tokens=600, seconds=2.0, step=9)
+    assert "not known: no run of DR-2 in the store" in plan_lines(capsys, *arguments)["time"]
+
+    trained(young, tokens=600, seconds=2.0)
+    (young.folder / "progress.json").write_text(json.dumps({"ranks": 2}))
+    lines = plan_lines(capsys, *arguments)
+    assert "LA-2 250, DR-2 150 tokens/s on one core: 3 runs in the store, on cpu" in lines["rate"]
+    assert "not known: no run of LA-2" in plan_lines(capsys, *arguments, "--gpus", "1")["time"]
+    trained(first, tokens=1000, seconds=1.0, device="NVIDIA H100")
+    lines = plan_lines(capsys, *arguments, "--gpus", "1")
+    assert "LA-2 1,000, DR-2 300 tokens/s on one GPU: 2 runs in the store" in lines["rate"]
+    assert "on NVIDIA H100" in lines["rate"]
+
+    # a damaged run is told by others
+    (second.folder / "run.json").write_text("{")
+    assert "DR-2 150" not in plan_lines(capsys, *arguments)["time"]
+    # an option decides
+    assert "your 2 TFLOP/s" in plan_lines(capsys, *arguments, "--tflops", "2")["rate"]
 
 
 def test_files_at_hand_are_measured(tmp_path: Path) -> None:
@@ -245,7 +335,7 @@ def test_files_at_hand_are_measured(tmp_path: Path) -> None:
     assert sources.to_dict("records")[0]["documents"] == "100"
     assert sources.to_dict("records")[0]["to download"] == "at hand"
     assert lines["data"].startswith("100 documents, 0 B to download")
-    assert "core-hours" in lines["stages"]
+    assert lines["stages"].endswith("of disk; nothing is counted as dropped")
 
 
 def test_a_mirror_that_is_not_there_is_one_line(
@@ -282,14 +372,13 @@ def scored_tokens(chosen: Study) -> float:
     return sum(one.items * one.tokens for one in scored_by(chosen))
 
 
-def times(
-    on: int = 2, least: tuple[float, ...] = (0, 0, 0), **changed: object
-) -> tuple[float, float, float]:
+def times(on: int = 2, *, shared: bool = False, **changed: object) -> tuple[float, float, float]:
     """Seconds of training, of evaluation and of work where every model trains as fast."""
     chosen = study(Path("run"), **changed)
-    with pytest.MonkeyPatch.context() as patched:  # 10 tokens are trained in a second, 30 evaluated
-        patched.setattr(PlannedModel, "training_flops", lambda model, length: 1)
-        found = estimate_times(chosen, plan_models(chosen, 400), Device("any", 10.0, *least), on)
+    planned = plan_models(chosen, 400)
+    # 10 tokens are trained in a second, 30 evaluated
+    rates = Rates({model.model_id: 10.0 for model in planned}, "by hand", shared=shared)
+    found = estimate_times(chosen, planned, rates, on)
     return found.training, pytest.approx(found.evaluation), pytest.approx(found.busy)
 
 
@@ -302,22 +391,12 @@ def test_runs_in_turn_on_the_devices() -> None:
     assert times(on=4)[0] == 200.0  # six runs on four
 
 
-def test_a_small_model_waits_for_the_host() -> None:
-    # Depth 2, micro-batches of 512 tokens, 12 evaluations and 8 at other depths; each of six
-    # trainings starts.
-    assert times(on=1, least=(51.2, 7, 1e6))[:2] == (6 * 1000 * 2 / 10 + 6 * 7, 20e6)
-    # on two devices none sooner
-    assert times(seeds=[0], on=7, least=(0, 7, 0))[0] == pytest.approx(50.0 + 7)
-
-
-def test_trainings_that_share_a_gpu_share_its_flops_and_wait_for_the_host_side_by_side() -> None:
+def test_trainings_that_share_a_gpu_share_its_rate() -> None:
     assert times(per_gpu=3) == times(), (
         "three at a time on each of two devices, each a third as fast"
     )
-    slow = (51.2, 0, 0)  # 200 s for the host, of which three trainings wait for each other 100 s
-    assert (times(least=slow)[0], times(least=slow, per_gpu=3)[0]) == (600.0, 300.0)
-    busy = (*slow, 102.4)  # the device is at work for two times as long as the host
-    assert times(least=busy, per_gpu=3)[0] == pytest.approx(1200)
+    # the rates of the store were taken from trainings that shared: six at a time on two devices
+    assert times(per_gpu=3, shared=True)[0] == 100.0
 
 
 def test_screening_trains_all_seeds_first_and_then_one() -> None:

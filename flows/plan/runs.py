@@ -1,0 +1,143 @@
+"""Describe the runs of a study: one model, one seed, one folder; and the checkpoints in it.
+
+The folder of a run is `store/runs/<run_id>/`, here of DR+DA at depth 4 with seed 0:
+
+    DR+DA-4-s0-1f0c82aa/
+      run.json                      what decides the run: model, recipe, seed, data
+      state/000000000800123/        to resume from: the newest state alone
+      checkpoints/000000000080011/  written once, at the first step with at least so many tokens
+      steps.csv, progress.json      the log of steps, and how far the training is
+      failure.txt                   why the newest attempt has failed, where one has
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+from dreamer_study.flows.plan.model_plan import PlannedModel
+from dreamer_study.model.checkpoints.checksums import newest_values
+
+FAILURE = "failure.txt"  # in the folder of a run
+# by the status of a run
+VERBS = {"chosen": "train", "tuning": "tune", "racing": "screen", "screened": "screen"}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that has been written: planned tokens, tokens trained on, and its folder."""
+
+    point: int
+    tokens: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model trained with one seed, in a folder of its own.
+
+    `content` decides the trajectory (run.json without the data's place), `points` are the planned
+    tokens of the study's checkpoints, `goal` the tokens to which the study trains the run, as far
+    as is decided. `status` is 'tuning' (of the search for learning rates), 'racing' (which seed is
+    trained to the end is not decided), 'screened' (another seed has won) or 'chosen'.
+    """
+
+    run_id: str
+    folder: Path
+    model: PlannedModel
+    seed: int
+    content: Mapping[str, Any]
+    points: tuple[int, ...]
+    goal: int
+    status: str
+    priority: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """Model and seed, in words; in the search for learning rates also the rate."""
+        name = f"{self.model.model_id} seed {self.seed}"
+        if self.status == "tuning":
+            name += f" rate {self.learning_rate:g}"
+        return name
+
+    @property
+    def training_name(self) -> str:
+        """The name of the training of the run to its goal."""
+        return f"{VERBS[self.status]} {self.name}"
+
+    @property
+    def learning_rate(self) -> float:
+        """The highest learning rate of the run."""
+        return self.content["training"]["learning_rate"]
+
+    @property
+    def batch_tokens(self) -> int:
+        """The most tokens of one optimiser step."""
+        return self.content["training"]["batch_tokens"]
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that the newest state was trained on; 0 where there is no state."""
+        values = newest_values(self.folder / "state", "tokens")
+        return values["tokens"] if values else 0
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        """The study's checkpoints that are there, in order.
+
+        A checkpoint is taken at the first optimiser step at or above its planned tokens; other
+        folders belong to studies with other checkpoints.
+        """
+        folder = self.folder / "checkpoints"
+        token_counts = sorted(map(int, glob("[0-9]*[0-9]", root_dir=folder)))
+        checkpoints = []
+        for point in self.points:
+            tokens = next((tokens for tokens in token_counts if tokens >= point), None)
+            # one that is a whole step further was taken for another planned count
+            if tokens is not None and tokens < point + self.batch_tokens:
+                checkpoints.append(Checkpoint(point, tokens, folder / f"{tokens:015d}"))
+        return checkpoints
+
+    @property
+    def written(self) -> list[Checkpoint]:
+        """The study's checkpoints, each folder once.
+
+        Points within one optimiser step share a checkpoint.
+        """
+        return list({checkpoint.folder: checkpoint for checkpoint in self.checkpoints}.values())
+
+    @property
+    def expected(self) -> int:
+        """The number of folders in the end, as far as is known which checkpoints share one."""
+        still_to_write = len(self.points) - len(self.checkpoints)
+        return still_to_write + len(self.written)
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has been trained to its goal, with every checkpoint on the way."""
+        if self.tokens < self.goal:
+            return False
+        on_the_way = [point for point in self.points if point <= self.goal]
+        points_there = [checkpoint.point for checkpoint in self.checkpoints]
+        return points_there[: len(on_the_way)] == on_the_way
+
+    @property
+    def missed(self) -> list[int]:
+        """The planned tokens that another study has trained past without a checkpoint."""
+        points_there = {checkpoint.point for checkpoint in self.checkpoints}
+        return [
+            point
+            for point in self.points
+            if point not in points_there and point + self.batch_tokens <= self.tokens
+        ]
+
+    @property
+    def failure(self) -> str:
+        """Why the newest attempt at the training has failed; "" where none has."""
+        with suppress(FileNotFoundError):  # another study may remove the file, to try again
+            return (self.folder / FAILURE).read_text(errors="replace")
+        return ""

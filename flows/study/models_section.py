@@ -1,0 +1,188 @@
+"""The section `models` of a study file: the architectures, and the depths at which they compare."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+
+from dreamer_study.flows.study.section import Section, check_keys, distinct
+from dreamer_study.model.training.config import HOW_FAR, NotNegative, TrainingConfig
+
+VARIANTS = ("LA", "DR", "DR+DA")
+ELSEWHERE = {  # sizes of a model that are no field of models.dreamer
+    "depth": "models.depths",
+    "vocabulary_size": "data.tokenizer",
+    "sequence_length": "training.sequence_length",
+}
+# no variant has its own
+OF_ALL = ("seed", *HOW_FAR, "batch_tokens", "loss_on", "device", "raw_checkpoints")
+
+Distinct = AfterValidator(lambda values: distinct(values, "these values"))
+Seeds = Annotated[list[NotNegative], Distinct]
+
+
+class Match(Section):
+    """The sizes of a variant that are searched, until its costs are nearest to the baseline's."""
+
+    flops: str | None = Field(
+        None, description="the size that is searched for equal FLOPs per token"
+    )
+    parameters: str | None = Field(
+        None, description="the size that is searched for equal parameters"
+    )
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Return the name of each size by what it is searched for."""
+        return self.model_dump(exclude_none=True)
+
+
+class Variant(Section):
+    """One architecture to compare.
+
+    It is of the bundled family, in a file of your own, or of the transformers library.
+    """
+
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9+][A-Za-z0-9+_.-]*$",
+        description="letters, digits, + and (not first) . - _",
+    )
+    family: Literal["LA", "DR", "DR+DA"] | None = Field(
+        None, description="layered, recurrent, with depth attention"
+    )
+    overrides: dict[str, Any] = Field(
+        default_factory=dict, description="fields of DreamerConfig, with `family`"
+    )
+    module: str | None = Field(
+        None, pattern=r"^[^:]+\.py:[A-Za-z_]\w*$", description="a class: <file>.py:<class>"
+    )
+    files: list[str] = Field(
+        default_factory=list, description="further files of code that the module needs"
+    )
+    transformers: str | None = Field(
+        None, pattern=r"^\w[\w.-]*$", description="a model type of transformers"
+    )
+    config: dict[str, Any] = Field(
+        default_factory=dict, description="arguments of the class, or of the model type"
+    )
+    match: bool | Match | None = Field(
+        None,
+        description=(
+            "to the baseline: sizes by name, or true (the default of a family) for experts and"
+            " their size"
+        ),
+    )
+    training: dict[str, Any] = Field(
+        default_factory=dict,
+        description=(
+            "settings of its own; a learning_rate, also {times: 0.25, of: LA}, is not tuned"
+        ),
+    )
+    seeds: Seeds | None = Field(
+        None, min_length=1, description="of its own; default: training.seeds"
+    )
+
+    @field_validator("training")
+    @classmethod
+    def _of_its_own(cls, training: dict[str, Any]) -> dict[str, Any]:
+        return check_keys(
+            training, [name for name in TrainingConfig.__dataclass_fields__ if name not in OF_ALL]
+        )
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Variant:
+        origins = (self.family, self.module, self.transformers)
+        if sum(origin is not None for origin in origins) != 1:
+            raise ValueError(f"{self.name}: give one of family, module and transformers")
+        if self.match is True and not self.family:
+            raise ValueError(
+                f"{self.name}: name the sizes that are searched, as in match: {{flops:"
+                " hidden_size}"
+            )
+        if isinstance(self.match, Match) and not self.match.fields:
+            raise ValueError(f"{self.name}: match names no size; give flops, parameters or both")
+        return self
+
+    @model_validator(mode="after")
+    def _settings_of_its_origin(self) -> Variant:
+        for given, needed in (("overrides", "family"), ("files", "module")):
+            if getattr(self, given) and not getattr(self, needed):
+                raise ValueError(f"{self.name}: {given} belongs to a variant with {needed}")
+        if self.config and self.family:
+            raise ValueError(f"{self.name}: sizes of a family are overrides, not config")
+        for size, setting in ELSEWHERE.items():
+            if size in self.overrides and size != "depth":
+                raise ValueError(
+                    f"{self.name}: {size} is said by {setting}; leave it out of overrides"
+                )
+        return self
+
+    @property
+    def matched(self) -> bool:
+        """Whether sizes of the variant are searched.
+
+        Those of the variant that the others are matched to are not searched in any case.
+        """
+        if self.match is None:
+            return self.family is not None
+        return bool(self.match)
+
+    @property
+    def code_files(self) -> list[str]:
+        """The files of code that the variant needs, that of its class first."""
+        return [self.module.rpartition(":")[0], *self.files] if self.module else []
+
+
+def _named(entry: Any) -> Any:
+    """Turn the name of a family into the variant of that name."""
+    return {"name": entry, "family": entry} if isinstance(entry, str) else entry
+
+
+NamedVariant = Annotated[
+    Variant, BeforeValidator(_named, json_schema_input_type=Literal["LA", "DR", "DR+DA"] | Variant)
+]
+
+
+class Models(Section):
+    """The architectures and depths; variants match the baseline in FLOPs and parameters."""
+
+    depths: Annotated[list[Annotated[int, Field(ge=1)]], Distinct] = Field(
+        default=[4], min_length=1, description="layers, or iterations"
+    )
+    variants: list[NamedVariant] = Field(
+        default=[Variant(name=v, family=v) for v in VARIANTS],
+        min_length=1,
+        description="architectures to compare",
+    )
+    baseline: str | None = Field(
+        None, description="what others are compared with and matched to; default: the first"
+    )
+    dreamer: dict[str, Any] = Field(
+        default_factory=dict, description="fields of DreamerConfig, for LA, DR and DR+DA"
+    )
+    counted_length: int | None = Field(
+        None, ge=1, description="over which FLOPs are counted; default: sequence_length"
+    )
+
+    @model_validator(mode="after")
+    def _named_once(self) -> Models:
+        names = distinct([variant.name for variant in self.variants], "variant names")
+        if self.baseline is not None and self.baseline not in names:
+            raise ValueError(
+                f"baseline is {self.baseline!r}, but the variants are {', '.join(names)}"
+            )
+        return self
+
+    @property
+    def compared_with(self) -> str:
+        """The variant that the others are compared with."""
+        return self.baseline or self.variants[0].name
+
+    @field_validator("dreamer")
+    @classmethod
+    def _said_here_alone(cls, dreamer: dict[str, Any]) -> dict[str, Any]:
+        for size, setting in ELSEWHERE.items():
+            if size in dreamer:
+                raise ValueError(f"{size} is said by {setting}; leave it out here")
+        return dreamer
