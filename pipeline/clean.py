@@ -25,7 +25,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from dreamer_study.pipeline.storage.documents import DocumentWriter, read_shard
-from dreamer_study.pipeline.storage.parallel import Progress, Run, quiet, serial
+from dreamer_study.pipeline.storage.parallel import Progress, Workers, quiet, serial
 from dreamer_study.pipeline.storage.resumable import shard_by_shard
 
 TEXTS = ("question", "response", "answer")
@@ -87,7 +87,7 @@ def clean(
     output: Path | str,
     settings: CleanSettings | None = None,
     *,
-    run: Run = serial,
+    run: Workers = serial,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Run the stage: mend the documents of `source` and drop those that break a rule.

@@ -20,8 +20,8 @@ from dreamer_study.pipeline.sources.rows import RowConverter
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.storage.documents import DocumentWriter, sum_counts
 from dreamer_study.pipeline.storage.files import sync
-from dreamer_study.pipeline.storage.parallel import Progress, Run, quiet, serial
-from dreamer_study.pipeline.storage.resumable import do_once, resumable_parts
+from dreamer_study.pipeline.storage.parallel import Progress, Workers, quiet, serial
+from dreamer_study.pipeline.storage.resumable import results_once, resumable_parts
 
 FIRST_ROWS = 100  # that are looked at before any work
 
@@ -33,7 +33,7 @@ def read_source(
     *,
     limit: int | None = None,
     commit: str | None = None,
-    run: Run = serial,
+    run: Workers = serial,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Run the stage: rows of a source's files become `documents/` and `dropped/` under `output`.
@@ -114,7 +114,7 @@ def check_rows(source: Source, files: Sequence[Path]) -> None:
 
 
 def _planned(
-    source: Source, files: Sequence[Path], limit: int | None, run: Run
+    source: Source, files: Sequence[Path], limit: int | None, run: Workers
 ) -> list[tuple[int, int | None]]:
     """Find the number of each file's first row, and how many of its rows are read: all, or its part
     of the limit."""
@@ -175,4 +175,4 @@ def _read_once(
             sync(written)
         return {"counts": writer.counts(), "rows": rows}
 
-    return do_once(folder / f"read-{number}.json", read)
+    return results_once(folder / f"read-{number}.json", read)
