@@ -1,7 +1,6 @@
-"""Clean documents: rules that mend a text or drop a document, each with a name, a count and a
-switch.
+"""Clean documents by rules that mend a text or drop a document.
 
-Mending comes first and must not change mathematics: Unicode is composed (NFC), never replaced by
+Each rule has a name, a count and a switch. Mending comes first and must not change mathematics: Unicode is composed (NFC), never replaced by
 compatibility forms (x² would become x2), and only invisible characters are removed. Mended
 documents are counted by rule. A dropped document's reason is the first rule that drops it.
 """
@@ -25,7 +24,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from dreamer_study.pipeline.storage.documents import DocumentWriter, read_shard
-from dreamer_study.pipeline.storage.parallel import Progress, Run, quiet, serial
+from dreamer_study.pipeline.storage.parallel import Progress, Workers, quiet, serial
 from dreamer_study.pipeline.storage.resumable import shard_by_shard
 
 TEXTS = ("question", "response", "answer")
@@ -41,12 +40,12 @@ LINE_ENDS = r"\r\n?|[\x0b\x0c]"  # page breaks end lines, too
 # UTF-8 that was decoded as Windows-1252 or Latin-1: "Ã©", "â€™", "Â°", "Ï€", "ðŸ˜€".
 MOJIBAKE = (  # a letter for the first byte, then a sign for the next one
     r"[\x{c2}\x{c3}\x{ce}\x{cf}\x{e2}\x{f0}]"
-    r"[\x{80}-\x{bf}\x{152}\x{153}\x{160}\x{161}\x{178}\x{17d}\x{17e}\x{192}\x{2c6}\x{2dc}\x{2013}\x{2014}"
-    r"\x{2018}-\x{201e}\x{2020}-\x{2022}\x{2026}\x{2030}\x{2039}\x{203a}\x{20ac}\x{2122}]"
+    r"[\x{80}-\x{bf}\x{152}\x{153}\x{160}\x{161}\x{178}\x{17d}\x{17e}\x{192}\x{2c6}\x{2dc}"
+    r"\x{2013}\x{2014}\x{2018}-\x{201e}\x{2020}-\x{2022}\x{2026}\x{2030}\x{2039}\x{203a}\x{20ac}\x{2122}]"
 )
 SHORT = 40  # characters; a shorter text may be all symbols
-# bytes: of the shortest response that may loop, and of the end that is looked at
-LEAST_LOOP, LOOP_END = 1_000, 2_000
+LEAST_LOOP = 1_000  # bytes of the shortest response that may loop
+LOOP_END = 2_000  # bytes at the end of a response that are looked at
 BATCH_ROWS = 2048
 
 # Bytes of UTF-8 that are of no letter and no digit of any script.
@@ -59,10 +58,9 @@ Share = Annotated[float, Field(ge=0, le=1)] | None
 
 @dataclass(frozen=True)
 class CleanSettings:
-    """The rules of cleaning and their bounds. Lengths are in characters; None or False switches a
-    rule off.
+    """The rules of cleaning and their bounds; None or False switches a rule off.
 
-    The bounds on questions do not apply to an empty question: such a document is plain text. Raises
+    Lengths are in characters. The bounds on questions do not apply to an empty question: such a document is plain text. Raises
     ValueError for values out of range.
     """
 
@@ -87,7 +85,7 @@ def clean(
     output: Path | str,
     settings: CleanSettings | None = None,
     *,
-    run: Run = serial,
+    run: Workers = serial,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Run the stage: mend the documents of `source` and drop those that break a rule.
@@ -124,8 +122,10 @@ def _clean_shard(
 def _mend(
     batch: pa.RecordBatch, settings: CleanSettings
 ) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
-    """Apply the mending rules; return the batch and, for each rule, a mask of the rows that it
-    changed."""
+    """Apply the mending rules.
+
+    Returns the batch and, for each rule, a mask of the rows that the rule changed.
+    """
     changes: dict[str, pa.Array] = {}
     rules: tuple[tuple[str, bool, Callable[[pa.Array], pa.Array]], ...] = (
         ("compose_unicode", settings.compose_unicode, _compose),
@@ -157,57 +157,76 @@ def _remove_controls(texts: pa.Array) -> pa.Array:
 def _faults(
     batch: pa.RecordBatch, original: pa.RecordBatch, settings: CleanSettings
 ) -> Iterator[tuple[str, pa.Array]]:
-    """Yield each dropping rule's name and a mask of its rows. Mojibake is counted in `original`:
-    mending hides it."""
-    question, response = (pc.fill_null(batch[name], "") for name in TEXTS[:2])
-    asked, answered = pc.utf8_length(question), pc.utf8_length(response)
+    """Yield each dropping rule's name and a mask of its rows, in the order of the rules."""
+    question = pc.fill_null(batch["question"], "")
+    response = pc.fill_null(batch["response"], "")
+    asked = pc.utf8_length(question)
+    answered = pc.utf8_length(response)
+    # at least 1: shares of a document without a text are 0
     characters = pc.cast(pc.max_element_wise(pc.add(asked, answered), 1), pa.float64())
     pairs = list(zip(question.to_pylist(), response.to_pylist(), strict=True))
+    yield from _length_faults(original, asked, answered, settings)
+    yield from _encoding_faults(original, question, response, characters, settings)
+    yield from _faults_of_no_text(pairs, characters, settings)
 
-    def fraction(found: pa.Array) -> pa.Array:
-        return pc.divide(pc.cast(found, pa.float64()), characters)
 
+def _length_faults(
+    original: pa.RecordBatch, asked: pa.Array, answered: pa.Array, settings: CleanSettings
+) -> Iterator[tuple[str, pa.Array]]:
     if settings.shortest_question is not None:
-        # mending may leave nothing of it
+        # Of the original: mending may leave nothing of a question that was given.
         given = pc.utf8_trim_whitespace(pc.fill_null(original["question"], ""))
-        yield (
-            "question too short",
-            pc.and_(pc.not_equal(given, ""), pc.less(asked, settings.shortest_question)),
-        )
+        short = pc.less(asked, settings.shortest_question)
+        yield "question too short", pc.and_(pc.not_equal(given, ""), short)
     if settings.longest_question is not None:
         yield "question too long", pc.greater(asked, settings.longest_question)
     if settings.shortest_response is not None:
         yield "response too short", pc.less(answered, settings.shortest_response)
     if settings.longest_response is not None:
         yield "response too long", pc.greater(answered, settings.longest_response)
+
+
+def _encoding_faults(
+    original: pa.RecordBatch,
+    question: pa.Array,
+    response: pa.Array,
+    characters: pa.Array,
+    settings: CleanSettings,
+) -> Iterator[tuple[str, pa.Array]]:
     if settings.broken_characters is not None:
-        broken = pc.add(*(pc.count_substring(texts, "\ufffd") for texts in (question, response)))
-        yield "broken encoding", pc.greater(fraction(broken), settings.broken_characters)
-    if settings.mojibake is not None:
-        found = pc.add(
-            *(
-                pc.count_substring_regex(pc.fill_null(original[name], ""), MOJIBAKE)
-                for name in TEXTS[:2]
-            )
+        broken = pc.add(
+            pc.count_substring(question, "\ufffd"), pc.count_substring(response, "\ufffd")
         )
-        yield "mojibake", pc.greater(fraction(found), settings.mojibake)
+        yield "broken encoding", pc.greater(_share(broken, characters), settings.broken_characters)
+    if settings.mojibake is not None:
+        # Of the original: mending removes the control characters of which mojibake is made.
+        wrong = pc.add(_count_mojibake(original["question"]), _count_mojibake(original["response"]))
+        yield "mojibake", pc.greater(_share(wrong, characters), settings.mojibake)
+
+
+def _count_mojibake(texts: pa.Array) -> pa.Array:
+    return pc.count_substring_regex(pc.fill_null(texts, ""), MOJIBAKE)
+
+
+def _faults_of_no_text(
+    pairs: list[tuple[str, str]], characters: pa.Array, settings: CleanSettings
+) -> Iterator[tuple[str, pa.Array]]:
+    """Yield the rules for what is data, symbols or a loop instead of text; pairs are of texts."""
     if settings.longest_run is not None:
         word = re.compile(rf"[!-~]{{{settings.longest_run + 1}}}")
-        yield (
-            "not text: endless word",
-            pa.array([any(map(word.search, pair)) for pair in pairs], pa.bool_()),
-        )
+        endless = [any(map(word.search, pair)) for pair in pairs]
+        yield "not text: endless word", pa.array(endless, pa.bool_())
     if settings.letters is not None:
-        letters = pa.array(
-            [len("".join(pair).encode().translate(None, _NO_LETTERS)) for pair in pairs], pa.int64()
-        )
-        few = pc.less(fraction(letters), settings.letters)
+        letters = [len("".join(pair).encode().translate(None, _NO_LETTERS)) for pair in pairs]
+        few = pc.less(_share(pa.array(letters, pa.int64()), characters), settings.letters)
         yield "not text: symbols", pc.and_(few, pc.greater(characters, float(SHORT)))
     if settings.looping is not None:
-        yield (
-            "looping text",
-            pa.array([_loops(text, settings.looping) for _, text in pairs], pa.bool_()),
-        )
+        looping = [_loops(response, settings.looping) for _, response in pairs]
+        yield "looping text", pa.array(looping, pa.bool_())
+
+
+def _share(count: pa.Array, characters: pa.Array) -> pa.Array:
+    return pc.divide(pc.cast(count, pa.float64()), characters)
 
 
 def _loops(response: str, least: float) -> bool:

@@ -48,7 +48,7 @@ from dreamer_study.pipeline.storage.documents import KEPT
 from dreamer_study.pipeline.storage.files import write_text_atomically
 from dreamer_study.pipeline.storage.parallel import (
     Progress,
-    Run,
+    Workers,
     at_once,
     memory_bytes,
     serial,
@@ -209,7 +209,7 @@ def _curate_sources(plan: Plan, steps: Steps) -> None:
         say([*warnings(one.chain), *unmarked_warnings(one.traces)])
 
 
-def _curate(plan: Plan, steps: Steps, one: SourcePlan, run: Run) -> None:
+def _curate(plan: Plan, steps: Steps, one: SourcePlan, run: Workers) -> None:
     """Make the outputs of the stages that look at one document at a time, then sign what is kept
     for deduplication."""
     data, source = plan.study.data, one.source

@@ -46,7 +46,7 @@ from dreamer_study.pipeline.storage.documents import (
     numbered_batches,
     sum_counts,
 )
-from dreamer_study.pipeline.storage.parallel import Progress, Run, memory_bytes, quiet, workers
+from dreamer_study.pipeline.storage.parallel import Progress, Workers, memory_bytes, quiet, workers
 from dreamer_study.pipeline.storage.resumable import resumable_parts, write_document_shard
 
 
@@ -106,7 +106,7 @@ def _sign_all(
     folder: Path,
     settings: DedupSettings,
     memory: int,
-    run: Run,
+    run: Workers,
     progress: Progress,
 ) -> list[Path]:
     """Sign the documents of all sources into `folder`."""

@@ -27,7 +27,7 @@ from dreamer_study.pipeline.dedup.document_table import DocumentTable
 from dreamer_study.pipeline.dedup.settings import GUARDS, DedupSettings
 from dreamer_study.pipeline.dedup.signing import words_of_documents, write_bands
 from dreamer_study.pipeline.storage.documents import Shard
-from dreamer_study.pipeline.storage.parallel import Progress, Run
+from dreamer_study.pipeline.storage.parallel import Progress, Workers
 from dreamer_study.pipeline.storage.resumable import make_once, save_arrays
 from dreamer_study.pipeline.text.arrays import bounds, distinct, jaccard
 
@@ -39,7 +39,7 @@ def find_near(
     output: Path,
     settings: DedupSettings,
     bands: Sequence[Path],
-    run: Run,
+    run: Workers,
     progress: Progress,
 ) -> dict[str, Any]:
     """Mark near duplicates in `table` and write `AUDIT` under `output`.
@@ -89,7 +89,7 @@ class Comparison:
     mapped file."""
 
     def __init__(
-        self, table: DocumentTable, pairs: np.ndarray, settings: DedupSettings, run: Run
+        self, table: DocumentTable, pairs: np.ndarray, settings: DedupSettings, run: Workers
     ) -> None:
         """Describe the nodes of `pairs` int64 [P, 2], which are all that will be compared."""
         self.settings = settings

@@ -35,7 +35,7 @@ from dreamer_study.pipeline.storage.documents import (
     find_shards,
     numbered_batches,
 )
-from dreamer_study.pipeline.storage.parallel import Progress, Run, quiet, serial
+from dreamer_study.pipeline.storage.parallel import Progress, Workers, quiet, serial
 from dreamer_study.pipeline.storage.resumable import make_once, save_arrays, within_means
 from dreamer_study.pipeline.text.words import Words, text_column, word_blocks
 
@@ -67,7 +67,7 @@ def sign_source(
     signing: Signing,
     *,
     memory: int = 4 * 10**9,
-    run: Run = serial,
+    run: Workers = serial,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Run the stage: write `keys/` and `bands/` of the documents of `source` under `output`.

@@ -1,7 +1,6 @@
-"""Read a source: convert the rows of its files into documents, file by file, and resume after an
-interruption.
+"""Read a source: convert the rows of its files into documents, file by file.
 
-This first stage does not judge quality. It drops rows that are no documents (malformed, empty
+An interrupted reading resumes. This first stage does not judge quality. It drops rows that are no documents (malformed, empty
 question or response) and rows that the source's own flags and filters exclude.
 """
 
@@ -20,8 +19,8 @@ from dreamer_study.pipeline.sources.rows import RowConverter
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.storage.documents import DocumentWriter, sum_counts
 from dreamer_study.pipeline.storage.files import sync
-from dreamer_study.pipeline.storage.parallel import Progress, Run, quiet, serial
-from dreamer_study.pipeline.storage.resumable import do_once, resumable_parts
+from dreamer_study.pipeline.storage.parallel import Progress, Workers, quiet, serial
+from dreamer_study.pipeline.storage.resumable import results_once, resumable_parts
 
 FIRST_ROWS = 100  # that are looked at before any work
 
@@ -33,7 +32,7 @@ def read_source(
     *,
     limit: int | None = None,
     commit: str | None = None,
-    run: Run = serial,
+    run: Workers = serial,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Run the stage: rows of a source's files become `documents/` and `dropped/` under `output`.
@@ -51,45 +50,35 @@ def read_source(
     """
     limit = limit if limit is not None else source.limit
     run = run if len(files) > 1 else serial
+    made_from = {"source": repr(replace(source, weight=1.0)), "limit": limit}
+    read: list[dict[str, Any]] = []
     sizes = [max(path.stat().st_size, 1) for path in files]
-    before = [0, *accumulate(sizes)]
-    found: list[dict[str, Any]] = []
+    bytes_before = [0, *accumulate(sizes)]
 
     def report(number: int, of_file: float, rows: int) -> None:
-        rows += sum(one["rows"] for one in found)
-        progress(
-            (before[number] + of_file * sizes[number]) / before[-1], f"{source.name}: {rows:,} rows"
-        )
+        done = (bytes_before[number] + of_file * sizes[number]) / bytes_before[-1]
+        rows += sum(results["rows"] for results in read)
+        progress(done, f"{source.name}: {rows:,} rows")
 
-    with resumable_parts(
-        output, {"source": repr(replace(source, weight=1.0)), "limit": limit}, files
-    ) as folder:
-        tasks = [
-            # What a file's reader reports while it reads does not leave other processes.
-            (
-                source,
-                path,
-                output,
-                folder,
-                number,
-                *plan,
-                *([partial(report, number)] if run is serial else []),
-            )
-            for number, (path, plan) in enumerate(
-                zip(files, _planned(source, files, limit, run), strict=False)
-            )
-        ]
-        for number, read in enumerate(run(_read_once, tasks)):
-            found.append(read)
+    with resumable_parts(output, made_from, files) as folder:
+        plans = _planned(source, files, limit, run)
+        tasks = []
+        for number, (path, (first_row, quota)) in enumerate(zip(files, plans, strict=False)):
+            task: tuple[Any, ...] = (source, path, output, folder, number, first_row, quota)
+            if run is serial:  # what a reader reports does not leave another process
+                task += (partial(report, number),)
+            tasks.append(task)
+        for number, results in enumerate(run(_read_file, tasks)):
+            read.append(results)
             report(number, 1.0, 0)
-    rows = sum(one["rows"] for one in found)
+    rows = sum(results["rows"] for results in read)
     if not rows:
         raise InputError(
             f"source {source.name!r} has no rows in {', '.join(map(str, files)) or 'no files'}"
         )
     progress(1.0, f"{source.name}: {rows:,} rows")
     return {
-        "counts": sum_counts(one["counts"] for one in found),
+        "counts": sum_counts(results["counts"] for results in read),
         "rows": rows,
         "files": len(files),
         "repository": source.repository,
@@ -100,10 +89,9 @@ def read_source(
 
 
 def check_rows(source: Source, files: Sequence[Path]) -> None:
-    """Convert the first rows of a source and keep nothing: wrong columns and delimiters are told
-    before any work.
+    """Convert the first rows of a source and keep nothing.
 
-    Raises InputError as `read_source` does.
+    So wrong columns and delimiters are reported before any work. Raises InputError as `read_source` does.
     """
     for path in files[:1]:
         reader = open_rows(path, delimiter=source.delimiter, longest=source.longest)
@@ -114,29 +102,32 @@ def check_rows(source: Source, files: Sequence[Path]) -> None:
 
 
 def _planned(
-    source: Source, files: Sequence[Path], limit: int | None, run: Run
+    source: Source, files: Sequence[Path], limit: int | None, run: Workers
 ) -> list[tuple[int, int | None]]:
-    """Find the number of each file's first row, and how many of its rows are read: all, or its part
-    of the limit."""
+    """Find the number of each file's first row, and how many of its rows are read.
+
+    That is all (None), or the file's part of the limit. Of two files of 30 and 10 rows, a limit of
+    8 reads 6 and 2 rows where both are Parquet, else the first 8 of the first file.
+    """
     spread = limit is not None and all(path.suffix == ".parquet" for path in files)
     counted = files if spread else files[:-1]
-    begins = [0, *accumulate(run(_count_rows, [(source, path, limit) for path in counted]))]
+    counts = run(_count_rows, [(source, path, limit) for path in counted])
+    begins = [0, *accumulate(counts)]
     if limit is None:
         return [(begin, None) for begin in begins]
     if not spread:
         return [(begin, max(limit - begin, 0)) for begin in begins]
     total = max(begins[-1], 1)
-    parts = [begin * min(limit, total) // total for begin in begins]
-    return [
-        (begin, end - start) for begin, (start, end) in zip(begins, pairwise(parts), strict=False)
-    ]
+    read_before = [begin * min(limit, total) // total for begin in begins]
+    quotas = [after - before for before, after in pairwise(read_before)]
+    return list(zip(begins, quotas, strict=False))
 
 
 def _count_rows(source: Source, path: Path, limit: int | None) -> int:
     return open_rows(path, delimiter=source.delimiter, longest=source.longest).count(limit)
 
 
-def _read_once(
+def _read_file(
     source: Source,
     path: Path,
     output: Path,
@@ -146,22 +137,18 @@ def _read_once(
     quota: int | None,
     report: Callable[[float, int], None] = lambda done, rows: None,
 ) -> dict[str, Any]:
-    """Write the documents of one file, as shards whose names begin with the file's number, unless
-    it has been read.
+    """Write the documents of one file, unless a killed attempt has.
 
-    Returns the counts and the number of rows read, after a round trip through JSON.
+    The names of its shards begin with the file's number. Returns the counts and the number of rows read, after a round trip through JSON.
     """
 
     def shards() -> list[Path]:
-        return [
-            path
-            for kind in ("documents", "dropped")
-            for path in (output / kind).glob(f"{number:05d}-*")
-        ]
+        name = f"{number:05d}-*"
+        return [*(output / "documents").glob(name), *(output / "dropped").glob(name)]
 
     def read() -> dict[str, Any]:
-        for left in shards():
-            left.unlink()  # of a killed attempt
+        for shard in shards():
+            shard.unlink()  # of a killed attempt
         reader = open_rows(path, delimiter=source.delimiter, longest=source.longest)
         rows = 0
         with DocumentWriter(output, prefix=f"{number:05d}-") as writer:
@@ -171,8 +158,8 @@ def _read_once(
                     converter.write(block, first_row, writer)
                     rows += len(block.rows) + len(block.malformed)
                     report(block.done, rows)
-        for written in shards():
-            sync(written)
+        for shard in shards():
+            sync(shard)
         return {"counts": writer.counts(), "rows": rows}
 
-    return do_once(folder / f"read-{number}.json", read)
+    return results_once(folder / f"read-{number}.json", read)

@@ -1,9 +1,8 @@
-"""Convert rows of one file into documents: filters, columns, the elements of a list of responses,
-ids."""
+"""Convert rows of one file into documents: filters, columns, elements of lists, ids."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,17 +35,27 @@ class RowConverter:
     """The expressions of a source, bound to the columns of one file."""
 
     def __init__(self, source: Source, reader: Reader) -> None:
-        """Bind the expressions. Raises InputError, naming the file's columns, for one that does not
-        fit the file."""
-        self.source, self.path = source, reader.path
-        given = [source.question, source.answer, *source.where, *source.keep_if]
+        """Bind the expressions.
+
+        Raises InputError, naming the file's columns, for an expression that does not fit the file.
+        """
+        self.source = source
+        self.path = reader.path
         self.responses = source.responses or (source.text or source.response,)
-        self.columns = named_columns([*given, *self.responses], reader.schema.names)
+        expressions = [
+            source.question,
+            source.answer,
+            *source.where,
+            *source.keep_if,
+            *self.responses,
+        ]
+        self.columns = named_columns(expressions, reader.schema.names)
         try:
             for text in self.responses:
                 check_turns(text, reader.schema)
-            texts = (source.question or "''", source.answer or "''", *self.responses)
-            question, answer, *responses = (bind(text, reader.schema) for text in texts)
+            question = bind(source.question or "''", reader.schema)
+            answer = bind(source.answer or "''", reader.schema)
+            responses = [bind(text, reader.schema) for text in self.responses]
             conditions = [f"({bind(text, reader.schema)})::bool" for text in source.where]
             self.flags = [f"({bind(text, reader.schema)})::bool" for text in source.keep_if]
         except InputError as error:
@@ -59,90 +68,119 @@ class RowConverter:
         self.plain = [question, answer, *responses, *conditions]
 
     def check(self, table: pa.Table) -> None:
-        """Evaluate the expressions over rows and keep nothing. Raises InputError as `write`
-        does."""
+        """Evaluate the expressions over rows and keep nothing.
+
+        Raises InputError as `write` does.
+        """
         self._evaluate(self.plain, table)
         if self.elements:
             self._evaluate([self.elements, *self.flags], table)
 
     def write(self, block: Block, first_row: int, writer: DocumentWriter) -> None:
-        """Write the documents that a block of rows gives; `first_row` is the number of the first
-        row of the file.
+        """Write the documents that a block of rows gives.
 
-        Raises InputError where a value cannot be cast as an expression says.
+        `first_row` is the number of the first row of the file. Raises InputError where a value
+        cannot be cast as an expression says.
         """
+        self._drop_malformed(block, first_row, writer)
+        if not len(block.table):
+            return
+        rows = pc.add(block.rows, first_row)
+        question, answer, *others = self._evaluate(self.plain, block.table).columns
+        first_condition = len(others) - len(self.source.where)
+        responses = others[:first_condition]
+        conditions = others[first_condition:]
+        question = _cut(question, self.source.remove_question)
+        # A list of responses is not taken apart yet, so a filtered row shows none.
+        shown = _empty(rows) if self.elements else _cut(responses[0])
+        keep = self._filter(rows, question, shown, conditions, writer)
+        rows = rows.filter(keep)
+        question = question.filter(keep)
+        answer = _cut(answer).filter(keep)
+        if self.elements:
+            table = block.table.filter(keep)
+            parents, numbers, response = self._elements(table, rows, question, writer)
+            columns = (column.take(parents) for column in (rows, question, answer))
+            self._write_documents(*columns, response, numbers, writer)
+            return
+        for number, response in enumerate(responses):
+            position = number if len(responses) > 1 else None
+            columns = (rows, question, answer)
+            self._write_documents(*columns, response.filter(keep), position, writer)
+
+    def _drop_malformed(self, block: Block, first_row: int, writer: DocumentWriter) -> None:
         if block.malformed:
             numbers = pa.array([first_row + row for row, _ in block.malformed], pa.int64())
             texts = pa.array([text for _, text in block.malformed], pa.string())
             writer.drop(self._documents(numbers, _empty(texts), texts, _empty(texts)), MALFORMED)
-        if not len(block.table):
-            return
-        rows, found = pc.add(block.rows, first_row), self._evaluate(self.plain, block.table)
-        question, answer, *others = found.columns
-        first = len(others) - len(self.source.where)
-        responses, conditions = others[:first], others[first:]
-        question = _cut(question, self.source.remove_question)
+
+    def _filter(
+        self,
+        rows: pa.Array,
+        question: pa.Array,
+        shown: pa.Array,
+        conditions: Sequence[Any],
+        writer: DocumentWriter,
+    ) -> pa.Array:
+        """Drop each row with its first condition that is not true; returns which rows are kept."""
         keep = pa.array(np.ones(len(rows), bool))
         for condition, text in zip(conditions, self.source.where, strict=True):
-            right = pc.fill_null(condition, False)
-            out = pc.and_not(keep, right)
+            holds = pc.fill_null(condition, False)
+            out = pc.and_not(keep, holds)
             if pc.any(out).as_py():
-                shown = _empty(rows) if self.elements else _cut(responses[0])
                 documents = self._documents(rows, question, shown, _empty(rows))
                 writer.drop(documents.filter(out), FILTERED + text)
-            keep = pc.and_(keep, right)
-        rows, question, answer = (column.filter(keep) for column in (rows, question, _cut(answer)))
-        generations: Iterable[tuple[Any, Any, Any]]
-        if self.elements:
-            generations = [self._elements(block.table.filter(keep), rows, question, writer)]
-        else:
-            numbers = range(len(responses)) if len(responses) > 1 else [None]
-            generations = [
-                (None, number, text.filter(keep))
-                for number, text in zip(numbers, responses, strict=True)
-            ]
-        for parents, number, response in generations:
-            columns = (rows, question, answer)
-            row, asked, answered = (
-                columns if parents is None else (column.take(parents) for column in columns)
-            )
-            documents = self._documents(
-                row, asked, _cut(response, self.source.remove_response), answered, number
-            )
-            unasked = pc.and_(pc.equal(documents["question"], ""), bool(self.source.question))
-            unanswered = pc.and_not(pc.equal(documents["response"], ""), unasked)
-            writer.drop(documents.filter(unasked), NO_QUESTION)
-            writer.drop(documents.filter(unanswered), NO_RESPONSE)
-            writer.keep(documents.filter(pc.invert(pc.or_(unasked, unanswered))))
+            keep = pc.and_(keep, holds)
+        return keep
+
+    def _write_documents(
+        self,
+        rows: pa.Array,
+        question: pa.Array,
+        answer: pa.Array,
+        response: Any,
+        number: Any,
+        writer: DocumentWriter,
+    ) -> None:
+        """Write documents whose texts are whole, and drop those without a question or response."""
+        response = _cut(response, self.source.remove_response)
+        documents = self._documents(rows, question, response, answer, number)
+        # A text of its own has no question, and needs none.
+        unasked = pc.and_(pc.equal(documents["question"], ""), bool(self.source.question))
+        unanswered = pc.and_not(pc.equal(documents["response"], ""), unasked)
+        writer.drop(documents.filter(unasked), NO_QUESTION)
+        writer.drop(documents.filter(unanswered), NO_RESPONSE)
+        writer.keep(documents.filter(pc.invert(pc.or_(unasked, unanswered))))
 
     def _elements(
         self, table: pa.Table, rows: pa.Array, question: pa.Array, writer: DocumentWriter
     ) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """Select the list elements that the flags keep: rows in the table, numbers in the list,
-        texts.
+        """Select the list elements that the flags keep.
 
-        Drops the rows of which no element is kept.
+        Returns their rows in the table, numbers in the list, and texts; drops the rows of which no
+        element is kept. Of the lists ["a", "b"] and ["c"], parents are [0, 0, 1], numbers [0, 1, 0].
         """
-        place = pa.array(np.arange(len(table)))
-        elements = [quoted(_PLACE), self.elements or "", *self.flags]
-        found = self._evaluate(elements, table.append_column(_PLACE, place))
+        places = pa.array(np.arange(len(table)))
+        expressions = [quoted(_PLACE), self.elements or "", *self.flags]
+        elements = self._evaluate(expressions, table.append_column(_PLACE, places))
         # The lists of a row are taken apart side by side: a row has as many elements as its longest
         # list.
-        parents = found["0"].to_numpy()
+        parents = elements["0"].to_numpy()
         numbers = np.arange(len(parents)) - np.searchsorted(parents, parents)
-        there, keep = pc.is_valid(found["1"]).to_numpy(), np.ones(len(parents), bool)
-        for flag in found.columns[2:]:
+        texts = elements["1"]
+        has_text = pc.is_valid(texts).to_numpy()
+        keep = np.ones(len(parents), bool)
+        for flag in elements.columns[2:]:
             keep &= pc.fill_null(flag, False).to_numpy()
-        empty = np.isin(place, parents[there], invert=True)
-        judged = np.isin(place, parents[keep], invert=True) & ~empty
-        for reason, out in ((NO_RESPONSE, empty), (NONE_CORRECT, judged)):
-            asked = question.filter(pa.array(out))
-            writer.drop(
-                self._documents(rows.filter(pa.array(out)), asked, _empty(asked), _empty(asked)),
-                reason,
-            )
-        keep &= ~empty[parents]
-        return pa.array(parents[keep]), pa.array(numbers[keep]), found["1"].filter(pa.array(keep))
+        without_response = np.isin(places, parents[has_text], invert=True)
+        none_kept = np.isin(places, parents[keep], invert=True) & ~without_response
+        for reason, out in ((NO_RESPONSE, without_response), (NONE_CORRECT, none_kept)):
+            mask = pa.array(out)
+            asked = question.filter(mask)
+            documents = self._documents(rows.filter(mask), asked, _empty(asked), _empty(asked))
+            writer.drop(documents, reason)
+        keep &= ~without_response[parents]
+        return pa.array(parents[keep]), pa.array(numbers[keep]), texts.filter(pa.array(keep))
 
     def _evaluate(self, bound: Sequence[str], table: pa.Table) -> pa.Table:
         with placing(f"source {self.source.name!r}: {self.path}"):
@@ -176,12 +214,13 @@ def _empty(like: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _cut(column: pa.Array | pa.ChunkedArray, patterns: Sequence[str] = ()) -> pa.Array:
-    """Remove the matches of the patterns, but for a first group `kept`, and white space around the
-    texts."""
+    """Remove the matches of the patterns, and white space around the texts.
+
+    What a first group `kept` matches stays.
+    """
     column = pc.utf8_trim_whitespace(pc.fill_null(column.cast(pa.string()), ""))
     for pattern in patterns:
         kept = "\\1" if "(?P<kept>" in pattern else ""
-        column = pc.utf8_trim_whitespace(
-            pc.replace_substring_regex(column, pattern=pattern, replacement=kept)
-        )
+        replaced = pc.replace_substring_regex(column, pattern=pattern, replacement=kept)
+        column = pc.utf8_trim_whitespace(replaced)
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

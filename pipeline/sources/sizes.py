@@ -1,5 +1,4 @@
-"""Sizes of the sources: published numbers before a source is fetched, measured ones where its files
-are at hand.
+"""Sizes of the sources: published before a source is fetched, measured where its files are at hand.
 
 Published numbers are from the data sets' cards, file listings and reports of users; None where
 there is none.
@@ -14,15 +13,15 @@ from dreamer_study.pipeline.sources.files.readers import COMPRESSIONS, open_rows
 from dreamer_study.pipeline.sources.source import Source
 
 COMPRESSED = (".parquet", *COMPRESSIONS)
-# of text in public Parquet and gzip files: 18.5 GB in 8.3 GB (OpenThoughts2), 5.0 in 2.1 (DeepMath)
+# Of text in public Parquet and gzip files: 18.5 GB in 8.3 GB (OpenThoughts2), 5.0 in 2.1
+# (DeepMath).
 COMPRESSION = 2.2
 SOLUTION_FRACTION = 0.1  # of a response with a trace: 1,450 of 14,367 characters (DeepMath)
 
 
 @dataclass(frozen=True)
 class Size:
-    """Documents, bytes to fetch, and bytes of the questions and responses that are read; None where
-    unknown."""
+    """Documents, bytes to fetch, and bytes of the texts that are read; None where unknown."""
 
     documents: int | None
     download: float | None
@@ -53,19 +52,21 @@ SIZES: dict[str, Size] = {
 
 
 def size_of(source: Source, files: list[Path]) -> Size:
-    """Measure a source's files, which then need not be fetched; without files, look up the
-    published size."""
+    """Measure a source's files, which need not be fetched; without files, look up what is known."""
     if not files:
         return SIZES.get(source.name, UNKNOWN)
-    text = sum(
-        path.stat().st_size * (COMPRESSION if path.suffix in COMPRESSED else 1) for path in files
-    )
-    rows = None
+    text: float = 0
+    for path in files:
+        factor = COMPRESSION if path.suffix in COMPRESSED else 1
+        text += path.stat().st_size * factor
+    documents = None
     if all(path.suffix == ".parquet" for path in files):
-        rows = sum(open_rows(path).count() for path in files)
-    return Size(rows, 0, text)
+        documents = sum(open_rows(path).count() for path in files)
+    return Size(documents, 0, text)
 
 
 def stripped_text(source: Source, text: float) -> float:
     """Estimate the bytes of a source's text that are left without its reasoning traces."""
-    return text * (SOLUTION_FRACTION if source.trace in ("paired", "thought", "closing") else 1)
+    if source.trace in ("paired", "thought", "closing"):
+        return text * SOLUTION_FRACTION
+    return text

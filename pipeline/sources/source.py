@@ -27,26 +27,28 @@ Trace = Literal["none", "paired", "thought", "closing", "unmarked"]
 
 @dataclass(frozen=True, config=CONFIG)
 class Source:
-    """One data set and how its rows become documents. Every field can be written in a study's YAML
-    file:
+    """One data set and how its rows become documents.
 
-        - {name: svamp, repository: svamp/svamp, question: "concat(Body, ' ', Question)", response:
-          Answer}
+    Every field can be written in a study's YAML file:
+
+        - name: svamp
+          repository: svamp/svamp
+          question: "concat(Body, ' ', Question)"
+          response: Answer
         - {name: mine, files: data/*.jsonl, question: q, response: r}
         - {name: openstax, repository: openstax/algebra, split: validation, text: text}
-        - {name: gsm8k, remove_response: ["<<[^<>]*>>"]}      # an entry of the table with one field
-          changed
+        # an entry of the table with one field changed
+        - {name: gsm8k, remove_response: ["<<[^<>]*>>"]}
 
     The data are a `repository`, or `files`: paths and patterns relative to the study file, of
-    Parquet, JSON, CSV with any `delimiter` (without one the first line tells), and text with one
+    Parquet, JSON, CSV with any `delimiter` (without one the first line decides), and text with one
     document a file (its column is `text`).
 
     Columns are SQL expressions (`pipeline/sources/columns/sql.py`). Give `text` (a document without a
-    question), or
-    `question` with `response`, or with `responses` (several columns, each a document of its own). A
-    response with
-    "unnest(...)" gives a document for every element of a list; `keep_if` are conditions, of the
-    flags beside that list, which must all be true for an element to be kept.
+    question), or `question` with `response`, or with `responses` (several columns, each a document
+    of its own). A response with "unnest(...)" gives a document for every element of a list;
+    `keep_if` are conditions, of the flags beside that list, which must all be true for an element
+    to be kept.
 
     `where` are conditions of the rows that are kept. `remove_question` and `remove_response` are
     regular expressions of what is cut out; what a group `(?P<kept>...)` matches stays. `longest` is
@@ -103,12 +105,8 @@ class Source:
             )
         if self.keep_if and not takes_elements(self.response):
             raise InputError("keep_if needs a response of elements, such as unnest(generations)")
-        if any(
-            map(
-                takes_elements,
-                (self.question, self.answer, self.text, *self.responses, *self.where),
-            )
-        ):
+        one_a_row = (self.question, self.answer, self.text, *self.responses, *self.where)
+        if any(map(takes_elements, one_a_row)):
             raise InputError("unnest gives several texts a row: it is for response and keep_if")
         if bool(self.files) == bool(self.repository):
             raise InputError("give either repository or files")
@@ -121,24 +119,22 @@ class Source:
 
     @property
     def prefix(self) -> str:
-        """The beginning of every document's id: the name, and the pinned revision if there is
-        one."""
+        """The beginning of every document's id: the name, and a pinned revision."""
         return f"{self.name}@{self.revision[:8]}" if self.revision else self.name
 
 
 def notices(source: Source) -> list[str]:
-    """Return what a person should know before the source is used: licence, reasoning that stays;
-    mostly nothing."""
-    found = []
+    """Return what a person should know before the source is used; mostly nothing."""
+    lines = []
     if source.non_commercial:
-        found.append(f"{source.name}: {source.licence}, for non-commercial use only")
+        lines.append(f"{source.name}: {source.licence}, for non-commercial use only")
     if source.gated:
-        found.append(f"{source.name}: gated; accept {source.licence} on the hub and set HF_TOKEN")
+        lines.append(f"{source.name}: gated; accept {source.licence} on the hub and set HF_TOKEN")
     if source.trace == "unmarked":
-        found.append(
+        lines.append(
             f"{source.name}: its responses are reasoning that no mark tells apart, so the reasoning"
             " trains too"
         )
     if source.licence == "not stated":
-        found.append(f"{source.name}: states no licence")
-    return found
+        lines.append(f"{source.name}: states no licence")
+    return lines

@@ -1,5 +1,10 @@
-"""Hash values and files: digests are the names of outputs in a store, and tell files that were
-changed."""
+"""Hash values and files: digests name the outputs of a store, and betray files that were changed.
+
+>>> digest({"b": 1, "a": [2.0, None]}) == digest({"a": [2.0, None], "b": 1})
+True
+>>> digest(["read", 3])
+'a05f8b0d2d1ab6ae'
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-_known: dict[tuple[int, ...], str] = {}  # of the files that this process has hashed
+_of_states: dict[tuple[int, ...], str] = {}  # digests of the files that this process has hashed
 
 
 def canonical(value: Any) -> str:
@@ -22,12 +27,14 @@ def digest(value: Any) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """Hash a file's bytes to 32 hexadecimal digits; within one process an unchanged file is read
-    once."""
-    state = path.stat()
-    file_state = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
-    if file_state not in _known:
+    """Hash a file's bytes to 32 hexadecimal digits.
+
+    Within one process a file that has not changed is read once.
+    """
+    stat = path.stat()
+    state = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    if state not in _of_states:
         with open(path, "rb") as file:
-            found = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
-        _known[file_state] = found.hexdigest()
-    return _known[file_state]
+            hashed = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+        _of_states[state] = hashed.hexdigest()
+    return _of_states[state]

@@ -1,5 +1,13 @@
-"""Read, number, write and count documents: Parquet shards in `documents/`, and in `dropped/` what a
-stage removed."""
+"""Read, number, write and count documents, which travel between stages as Parquet shards.
+
+`documents/` has what a stage kept, such as
+
+    id            source  row  question            response            answer
+    gsm8k@7403/0  gsm8k   0    Natalia sold clip…  Natalia sold 48/2…  72
+
+and `dropped/` what a stage removed, with `reason` and `because`: the rule, and the document or
+benchmark item that caused the removal, if one did.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +45,10 @@ KEPT = "kept"
 
 
 def shards(folder: Path | str, kind: str = "documents") -> list[Path]:
-    """List the Parquet shards of a stage output in reading order; `kind` is `documents` or
-    `dropped`."""
+    """List the Parquet shards of a stage output in reading order.
+
+    `kind` is `documents` or `dropped`.
+    """
     return sorted((Path(folder) / kind).glob("*.parquet"))
 
 
@@ -69,11 +79,11 @@ def read_shard(
     document is a batch of its own. Raises InputError for a shard that is cut off or damaged.
     """
     with open_shard(path) as file:
-        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-        largest = max(
-            (group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1
-        )
-        rows = int(min(max(BATCH_BYTES / max(largest, 1), 1), batch_rows or BATCH_ROWS))
+        document_bytes = 1.0  # of the row group with the longest documents
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            document_bytes = max(document_bytes, group.total_byte_size / max(group.num_rows, 1))
+        rows = int(min(max(BATCH_BYTES / document_bytes, 1), batch_rows or BATCH_ROWS))
         try:
             yield from file.iter_batches(batch_size=rows, columns=columns, row_groups=row_groups)
         except (pa.ArrowInvalid, OSError) as error:
@@ -95,8 +105,11 @@ def _damaged(path: Path, error: Exception) -> InputError:
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of documents: path, number of the stage output, and its documents `start:stop` in
-    reading order."""
+    """One file of documents.
+
+    `source` is the number of the stage output, `start:stop` are the file's documents in reading
+    order.
+    """
 
     path: Path
     source: int
@@ -112,13 +125,15 @@ def find_shards(sources: Sequence[Path]) -> list[Shard]:
 
     Raises InputError for a file that is not readable as Parquet.
     """
-    found: list[Shard] = []
+    files: list[Shard] = []
+    start = 0
     for number, source in enumerate(sources):
         for path in shards(source):
-            start = found[-1].stop if found else 0
             with open_shard(path) as file:
-                found.append(Shard(path, number, start, start + file.metadata.num_rows))
-    return found
+                stop = start + file.metadata.num_rows
+            files.append(Shard(path, number, start, stop))
+            start = stop
+    return files
 
 
 def numbered_batches(
@@ -137,8 +152,10 @@ def numbered_batches(
 def batches_of(
     shard: Shard, documents: np.ndarray, columns: Sequence[str]
 ) -> Iterator[tuple[slice, pa.RecordBatch]]:
-    """Yield batches of a shard's documents with these numbers (ascending), each with its slice of
-    `documents`."""
+    """Yield batches of a shard's documents with these numbers (ascending).
+
+    Each batch comes with its slice of `documents`.
+    """
     for first, batch in numbered_batches(shard, columns):
         start, stop = np.searchsorted(documents, (first, first + len(batch)))
         if stop - start == len(batch):
@@ -148,8 +165,10 @@ def batches_of(
 
 
 class DocumentWriter:
-    """Write a stage's kept and dropped documents, and count both by source and reason. Use as a
-    context manager."""
+    """Write a stage's kept and dropped documents, and count both by source and reason.
+
+    Use it as a context manager.
+    """
 
     def __init__(
         self, folder: Path | str, *, shard_bytes: int = SHARD_BYTES, prefix: str = ""
@@ -174,18 +193,19 @@ class DocumentWriter:
         reason: str | pa.Array,
         because: str | pa.Array | None = None,
     ) -> None:
-        """Write removed documents: `reason` names the rule, `because` the document or benchmark
-        item that caused it."""
+        """Write removed documents: `reason` names the rule, `because` what caused the removal."""
         table = pa.table(documents).select(SCHEMA.names).cast(SCHEMA)
-        reasons, causes = (_filled(value, len(table)) for value in (reason, because))
-        self._writers["dropped"].write(
-            table.append_column("reason", reasons).append_column("because", causes).cast(DROPPED)
-        )
+        reasons = _filled(reason, len(table))
+        causes = _filled(because, len(table))
+        explained = table.append_column("reason", reasons).append_column("because", causes)
+        self._writers["dropped"].write(explained.cast(DROPPED))
         self._counts = sum_counts([self._counts, count_documents(table, reasons)])
 
     def counts(self) -> list[dict[str, Any]]:
-        """Return the counts so far: rows of source, reason, documents, characters, sorted by source
-        and reason."""
+        """Return the counts so far: rows of source, reason, documents and characters.
+
+        The rows are sorted by source and reason.
+        """
         return self._counts
 
     def __enter__(self) -> DocumentWriter:
@@ -200,23 +220,23 @@ class DocumentWriter:
 def count_documents(
     documents: pa.Table | pa.RecordBatch, reason: str | pa.Array, tokens: np.ndarray | None = None
 ) -> list[dict[str, Any]]:
-    """Count documents, their characters and, if given, their `tokens` by source and reason, as rows
-    of `curation`."""
-    lengths = [
-        pc.fill_null(pc.utf8_length(documents[side]), 0) for side in ("question", "response")
-    ]
-    columns = {"documents": np.ones(len(documents), np.int64), "characters": pc.add(*lengths)}
+    """Count documents, their characters and, if given, their `tokens` by source and reason.
+
+    Returns rows of the table `curation`.
+    """
+    asked = pc.fill_null(pc.utf8_length(documents["question"]), 0)
+    answered = pc.fill_null(pc.utf8_length(documents["response"]), 0)
+    numbers = {
+        "documents": np.ones(len(documents), np.int64),
+        "characters": pc.add(asked, answered),
+    }
     if tokens is not None:
-        columns["tokens"] = tokens
+        numbers["tokens"] = tokens
     keys = {"source": documents["source"], "reason": _filled(reason, len(documents))}
-    sums = (
-        pa.table({**keys, **columns})
-        .group_by(list(keys))
-        .aggregate([(name, "sum") for name in columns])
-    )
-    return sums.rename_columns(
-        [name.removesuffix("_sum") for name in sums.column_names]
-    ).to_pylist()
+    groups = pa.table({**keys, **numbers}).group_by(list(keys))
+    sums = groups.aggregate([(name, "sum") for name in numbers])
+    names = [name.removesuffix("_sum") for name in sums.column_names]
+    return sums.rename_columns(names).to_pylist()
 
 
 def sum_counts(counts: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -232,11 +252,10 @@ def sum_counts(counts: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 
 def _filled(value: str | pa.Array | None, rows: int) -> pa.Array:
-    return (
-        value
-        if isinstance(value, pa.Array | pa.ChunkedArray)
-        else pa.array([value] * rows, pa.string())
-    )
+    """Return a column: the value itself, or one text for all rows."""
+    if isinstance(value, pa.Array | pa.ChunkedArray):
+        return value
+    return pa.array([value] * rows, pa.string())
 
 
 class _ShardWriter:
@@ -247,16 +266,15 @@ class _ShardWriter:
     """
 
     def __init__(self, folder: Path, schema: pa.Schema, shard_bytes: int, prefix: str) -> None:
-        self.folder, self.schema, self.shard_bytes, self.prefix = (
-            folder,
-            schema,
-            shard_bytes,
-            prefix,
-        )
+        self.folder = folder
+        self.schema = schema
+        self.shard_bytes = shard_bytes
+        self.prefix = prefix
         self.folder.mkdir(parents=True, exist_ok=True)
         self._writer: pq.ParquetWriter | None = None
-        self._number = self._bytes = 0
-        self._waiting: list[pa.Table] = []
+        self._number = 0  # of the shard
+        self._bytes = 0  # of text in the shard
+        self._waiting: list[pa.Table] = []  # for their row group
         self._waiting_bytes = 0
 
     def write(self, table: pa.Table) -> None:
@@ -275,7 +293,8 @@ class _ShardWriter:
 
     def _flush(self) -> None:
         group = pa.concat_tables([self.schema.empty_table(), *self._waiting])
-        self._waiting, self._waiting_bytes = [], 0
+        self._waiting = []
+        self._waiting_bytes = 0
         if not len(group):
             return
         if self._writer is None:
@@ -286,6 +305,8 @@ class _ShardWriter:
     def close(self) -> None:
         self._flush()
         if self._writer is not None:
-            writer, self._writer, self._bytes = self._writer, None, 0
+            writer = self._writer
+            self._writer = None  # also where closing fails
+            self._bytes = 0
             writer.close()
             self._number += 1

@@ -1,8 +1,7 @@
-"""Atomic writes: a file or folder under its final name is complete, after a crash or a loss of
-power too.
+"""Atomic writes: a file or folder under its final name is complete.
 
-Data are written under a partial name beside the final place, synced and renamed. The standard
-library is enough.
+That holds after a crash or a loss of power too. Data are written under a partial name beside the
+final place, synced and renamed. The standard library is enough.
 """
 
 from __future__ import annotations
@@ -19,8 +18,10 @@ PARTIAL = ".partial"
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let an OSError of the block name `path` where it names no file, as that of a disk which gets
-    full."""
+    """Let an OSError of the block name `path` where it names no file.
+
+    The error of a disk that gets full names none.
+    """
     try:
         yield
     except OSError as error:
@@ -38,9 +39,8 @@ def atomic_file(path: Path, *, shared: bool = False, durable: bool = True) -> It
     loss of power may leave an empty one. On an error the partial file is removed, and `path` stays
     as it was.
     """
-    partial = path.with_name(
-        f"{path.name}.{uuid.uuid4().hex}{PARTIAL}" if shared else path.name + PARTIAL
-    )
+    own = f".{uuid.uuid4().hex}" if shared else ""
+    partial = path.with_name(f"{path.name}{own}{PARTIAL}")
     try:
         with naming(path):
             yield partial
@@ -63,8 +63,7 @@ def write_text_atomically(
 def atomic_folder(folder: Path) -> Iterator[Path]:
     """Yield a new, empty partial folder to fill, then rename it to `folder`, which must not exist.
 
-    On an error the partial folder is removed: on a full disk, half-written files only stand in the
-    way.
+    On an error the partial folder is removed: on a full disk, half-written files only take space.
     """
     partial = folder.with_name(folder.name + PARTIAL)
     shutil.rmtree(partial, ignore_errors=True)
@@ -79,12 +78,14 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 def replace_folder(partial: Path, final: Path) -> None:
-    """Sync everything in the folder `partial`, then rename it to `final`, which must not exist or
-    be empty."""
+    """Sync everything in the folder `partial`, then rename it to `final`.
+
+    `final` must be empty or not exist.
+    """
     for path in (*partial.rglob("*"), partial):
         sync(path)
     partial.rename(final)
-    sync(final.parent)
+    sync(final.parent)  # the folder above holds the name
 
 
 def sync(path: Path) -> None:

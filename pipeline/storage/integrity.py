@@ -1,8 +1,8 @@
-"""Write what tells a finished output from a damaged one, and compare: sealed JSON files, and
-manifests of folders.
+"""Distinguish a finished output from a damaged one: sealed JSON files, and manifests of folders.
 
 A sealed file holds a digest of its own values; a manifest is sealed and holds the digests of the
-files beside it. Sizes and times prove nothing: bad disks and copying programs keep both.
+files beside it (`store` shows one). Sizes and times prove nothing: bad disks and copying programs
+keep both.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ def sealed(values: Mapping[str, Any]) -> str:
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """Read the values of a sealed JSON file. Raises InputError where the file is missing or
-    damaged."""
+    """Read the values of a sealed JSON file.
+
+    Raises InputError where the file is missing or damaged.
+    """
     try:
         values = json.loads(path.read_bytes())
         whole = values.pop(SEAL) == digest(values)
@@ -43,49 +45,57 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 def write_manifest(folder: Path, values: Mapping[str, Any]) -> None:
-    """Write the manifest of an output: the given values, and size and digest of every file in the
-    output's folder."""
-    files = {
-        str(path.relative_to(folder)): {"bytes": path.stat().st_size, "blake2b": file_digest(path)}
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != MANIFEST
-    }
+    """Write the manifest of an output: the given values, and size and digest of its every file."""
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name != MANIFEST:
+            name = str(path.relative_to(folder))
+            files[name] = {"bytes": path.stat().st_size, "blake2b": file_digest(path)}
     (folder / MANIFEST).write_text(sealed({**values, "files": files}))
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read the manifest of a finished output. Raises InputError where it is missing, damaged, or of
-    another output.
+    """Read the manifest of a finished output.
 
     Files are named by relative paths inside the folder, so that nothing else is ever touched
-    because of a manifest.
+    because of a manifest. Raises InputError where the manifest is missing, damaged, or of another
+    output.
     """
     path = folder / MANIFEST
     manifest = read_sealed(path)
-    whole = manifest.get("key") == folder.name and set(manifest) >= KEYS
-    if not whole or any(
-        Path(name).is_absolute() or ".." in Path(name).parts for name in manifest["files"]
-    ):
+    own = manifest.get("key") == folder.name and set(manifest) >= KEYS
+    if not own or not all(map(_leads_inside, manifest["files"])):
         raise InputError(f"{path} is damaged; {REPAIR}")
     return manifest
 
 
+def _leads_inside(name: str) -> bool:
+    return not Path(name).is_absolute() and ".." not in Path(name).parts
+
+
 def damage(folder: Path) -> dict[str, str]:
-    """Say what is wrong with the files of a finished output, by name. Raises InputError for a
-    damaged manifest."""
-    found = {}
-    for name, known in read_manifest(folder)["files"].items():
-        if not (folder / name).exists():
-            found[name] = "is missing"
-        elif (size := (folder / name).stat().st_size) != known["bytes"]:
-            found[name] = f"has {size:,} bytes, not {known['bytes']:,}"
-        elif file_digest(folder / name) != known["blake2b"]:
-            found[name] = "has other content than when it was written"
-    return found
+    """Say what is wrong with the files of a finished output, by name.
+
+    Raises InputError for a damaged manifest.
+    """
+    wrong = {}
+    for name, written in read_manifest(folder)["files"].items():
+        path = folder / name
+        if not path.exists():
+            wrong[name] = "is missing"
+            continue
+        size = path.stat().st_size
+        if size != written["bytes"]:
+            wrong[name] = f"has {size:,} bytes, not {written['bytes']:,}"
+        elif file_digest(path) != written["blake2b"]:
+            wrong[name] = "has other content than when it was written"
+    return wrong
 
 
 def check(folder: Path) -> None:
-    """Raise InputError for an output whose files are not those of its manifest, before they are
-    used."""
+    """Raise InputError for an output whose files are not those of its manifest.
+
+    Whoever is going to read an output calls this first.
+    """
     for name, wrong in damage(folder).items():
         raise InputError(f"{folder / name} {wrong}; {REPAIR}")

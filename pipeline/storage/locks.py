@@ -17,14 +17,14 @@ PATIENCE_SECONDS = 5.0  # of waiting without a word
 
 
 def try_lock(file: IO[Any], *, shared: bool = False) -> bool:
-    """Lock an open file until it is closed. Returns False at once where the file is locked by
-    another opening of it.
+    """Lock an open file until it is closed; returns False at once where it is locked already.
 
     A `shared` lock excludes only locks that are not shared; over NFS it can be taken on a file open
     for reading.
     """
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -37,16 +37,11 @@ def hold(path: Path, tell: Callable[[str], object]) -> Iterator[None]:
     After PATIENCE_SECONDS of waiting `tell` gets a line that names the holder.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    began, told = time.monotonic(), False
+    began = time.monotonic()
+    told = False
     while True:
         with path.open("a+") as file:
-            # The previous holder may have removed the file; a lock on a removed file excludes
-            # nobody.
-            if (
-                try_lock(file)
-                and path.exists()
-                and os.path.samestat(path.stat(), os.fstat(file.fileno()))
-            ):
+            if try_lock(file) and _is_file_at(path, file):
                 sign(file)
                 yield
                 return
@@ -54,6 +49,14 @@ def hold(path: Path, tell: Callable[[str], object]) -> Iterator[None]:
             told = True
             tell(f"{path.with_suffix('')} is being made by {holder(path)}; waiting")
         time.sleep(POLL_SECONDS)
+
+
+def _is_file_at(path: Path, file: IO[Any]) -> bool:
+    """Tell whether the open file is still the one at `path`.
+
+    The previous holder may have removed the file: a lock on a removed file excludes nobody.
+    """
+    return path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno()))
 
 
 def sign(file: IO[str]) -> None:
@@ -66,6 +69,7 @@ def sign(file: IO[str]) -> None:
 def holder(path: Path) -> str:
     """Say which process holds the lock on a file, on which machine, and since when."""
     try:
-        return path.read_text() or "another process"  # which has locked the file this moment
+        signature = path.read_text()
     except OSError:
-        return "another process"
+        signature = ""
+    return signature or "another process"  # one that has not signed yet

@@ -1,5 +1,4 @@
-"""Run independent parts of a stage: in this process, in processes of this machine, or on a Dask
-cluster.
+"""Run independent parts of a stage: here, in processes of this machine, or on a Dask cluster.
 
 Data stay in files and results are small. The workers of a cluster need this package and a shared
 file system, with folders under equal names. Workers end when their parent is gone.
@@ -21,8 +20,10 @@ from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from dreamer_study.pipeline.errors import InputError
 
-Run = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
-# stages call one with the fraction done (0 to 1) and a few words
+# Called with a function of a module and with the arguments of each call: yields the results in the
+# order of the arguments, whoever does the work.
+Workers = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
+# Called by stages with the fraction done (0 to 1) and a few words.
 Progress = Callable[[float, str], None]
 
 CONNECT_SECONDS = 10
@@ -35,13 +36,12 @@ def quiet(fraction: float, words: str) -> None:
 
 def serial(work: Callable[..., Any], arguments: Iterable[tuple]) -> Iterator[Any]:
     """Do the work here, one after the other."""
-    return (work(*each) for each in arguments)
+    return (work(*values) for values in arguments)
 
 
 @contextmanager
-def workers(processes: int, cluster: str | None = None) -> Iterator[Run]:
-    """Yield a function `run(work, list of arguments)` that yields `work(*arguments)` for each, in
-    order.
+def workers(processes: int, cluster: str | None = None) -> Iterator[Workers]:
+    """Yield a function `run(work, arguments)` that yields `work(*values)` for each, in order.
 
     With one process, the work is done here. More processes are spawned (threads of libraries do not
     survive a fork), with one thread each; `work` has to be a function of a module. `cluster` is the
@@ -72,8 +72,7 @@ def workers(processes: int, cluster: str | None = None) -> Iterator[Run]:
 
 
 def at_once(work: Callable[[Any], Any], things: Sequence[Any], threads: int) -> list[Any]:
-    """Do `work` for each thing in so many threads, for work that waits for the workers of one
-    `Run`.
+    """Do `work` for each thing in so many threads, for work that itself waits for `Workers`.
 
     After an error in one thread no other work starts; those that run end when the workers do.
     """
@@ -95,18 +94,19 @@ def scheduler(address: str) -> Iterator[Any]:
         client = Client(address, timeout=CONNECT_SECONDS)
     except (OSError, ValueError) as error:
         raise InputError(f"cluster {address}: no Dask scheduler answers there ({error})") from error
-    # a lost scheduler is told once, by us
+    # We report a lost scheduler, once; Dask's client would repeat itself.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     with client:
         yield client
 
 
-def _on(client: Any) -> Run:
+def _on(client: Any) -> Workers:
     from distributed import KilledWorker
 
     def run(work: Callable[..., Any], arguments: Iterable[tuple]) -> Iterator[Any]:
+        # `pure=False`: two equal calls are two pieces of work.
         futures = client.map(
-            lambda each: work(*each), list(arguments), pure=False, key=work.__name__
+            lambda values: work(*values), list(arguments), pure=False, key=work.__name__
         )
         try:
             for future in futures:
@@ -118,13 +118,14 @@ def _on(client: Any) -> Run:
                 f"workers of the cluster died one after another ({error}), most likely of too"
                 " little memory: raise it"
             ) from None
-        finally:  # after an error the other parts are not needed
+        finally:  # after an error nobody needs the other parts
             client.cancel(futures)
 
     return run
 
 
 def _begin() -> None:
+    """Prepare a worker process: one thread for computing, and an end with its parent's end."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["OMP_NUM_THREADS"] = "1"
     Thread(target=_end_with_parent, daemon=True).start()

@@ -24,12 +24,12 @@ import numpy as np
 from dreamer_study.pipeline.errors import DISK_FULL, InputError
 from dreamer_study.pipeline.storage.digests import digest
 from dreamer_study.pipeline.storage.documents import DocumentWriter, find_shards, shards, sum_counts
-from dreamer_study.pipeline.storage.files import atomic_file, sync, write_text_atomically
-from dreamer_study.pipeline.storage.parallel import Progress, Run, serial
+from dreamer_study.pipeline.storage.files import atomic_file, sync
+from dreamer_study.pipeline.storage.parallel import Progress, Workers, serial
 
 UNFINISHED = "unfinished"
 _KINDS = ("documents", "dropped")
-# DuckDB names this setting, by default the free disk, where the disk is full
+# DuckDB names this setting, whose default is the free disk, where the disk is full.
 _OFFLOADED = "max_temp_directory_size"
 
 
@@ -37,48 +37,53 @@ _OFFLOADED = "max_temp_directory_size"
 def resumable_parts(
     output: Path, settings: Any, files: Sequence[os.PathLike], *, kinds: Sequence[str] = _KINDS
 ) -> Iterator[Path]:
-    """Yield the folder of a stage's parts; parts made from other settings or input files are
-    removed first.
+    """Yield the folder of a stage's parts.
 
-    So are the folders `kinds` of the output, to which finished shards go. Raises InputError as
-    `within_means` does.
+    Parts that were made from other settings or input files are removed first, and with them the
+    folders `kinds` of the output, to which finished shards go. Raises InputError as `within_means`
+    does.
     """
     folder = output / UNFINISHED
-    states = [(os.fspath(file), os.stat(file)) for file in files]
-    made_from = digest(
-        [settings, [[path, state.st_size, state.st_mtime_ns] for path, state in states]]
-    )
-    if not (folder / made_from).exists():
-        for old in (folder, *(output / kind for kind in kinds)):
+    states = []
+    for file in files:
+        stat = os.stat(file)
+        states.append([os.fspath(file), stat.st_size, stat.st_mtime_ns])
+    made_from = folder / digest([settings, states])
+    folders = [folder, *(output / kind for kind in kinds)]
+    if not made_from.exists():
+        for old in folders:
             shutil.rmtree(old, ignore_errors=True)
-    for path in (folder, *(output / kind for kind in kinds)):
+    for path in folders:
         path.mkdir(parents=True, exist_ok=True)
-    (folder / made_from).touch()
+    made_from.touch()
     with within_means(output):
         yield folder
-    # first: a folder that is removed in part would be taken for a whole one
-    (folder / made_from).unlink()
+    # The mark goes first: a folder that is removed in part would be taken for a whole one.
+    made_from.unlink()
     shutil.rmtree(folder)
 
 
 @contextmanager
 def within_means(output: Path) -> Iterator[None]:
-    """Raise InputError when the disk gets full, or DuckDB's memory, in a stage: what is finished
-    stays."""
+    """Raise InputError when a stage fills the disk, or DuckDB's memory: what is finished stays."""
     try:
         yield
     except (OSError, duckdb.Error) as error:
         number = getattr(error, "errno", None)
         reason = os.strerror(number) if number else str(error).splitlines()[0]
-        full = (_OFFLOADED, *map(os.strerror, DISK_FULL))
-        if number in DISK_FULL or any(words in str(error) for words in full):
-            wrong, way = "the disk is full", "free some space"
+        signs_of_full_disk = (_OFFLOADED, *map(os.strerror, DISK_FULL))
+        if number in DISK_FULL or any(sign in str(error) for sign in signs_of_full_disk):
+            problem = "the disk is full"
+            advice = "free some space"
         elif isinstance(error, duckdb.OutOfMemoryException):
-            wrong, way = "too little memory", "raise data.memory"
+            problem = "too little memory"
+            advice = "raise data.memory"
         else:
             raise
-        kept = "finished stages and finished shards are kept"
-        raise InputError(f"{output}: {wrong} ({reason}): {way} and run again, {kept}") from error
+        raise InputError(
+            f"{output}: {problem} ({reason}): {advice} and run again, finished stages and finished"
+            " shards are kept"
+        ) from error
 
 
 def make_once(path: Path, write: Callable[[Path], None]) -> Path:
@@ -89,24 +94,27 @@ def make_once(path: Path, write: Callable[[Path], None]) -> Path:
     return path
 
 
-def do_once(note: Path, work: Callable[[], Any], *files: Path) -> Any:
-    """Do `work`, unless a killed attempt has; returns what `work` returned, after a round trip
-    through JSON.
+def results_once(note: Path, work: Callable[[], Any], *files: Path) -> Any:
+    """Return the results of `work`, from the file `note` where a killed attempt has done the work.
 
-    The `files` that `work` writes are synced before the note: after a loss of power a note stands
-    for whole files.
+    The results have made a round trip through JSON. The `files` that `work` writes are synced
+    before the note: after a loss of power a note means whole files.
     """
-    if not note.exists():
-        found = work()
+
+    def write(partial: Path) -> None:
+        results = work()
         for path in files:
             sync(path)
-        write_text_atomically(note, json.dumps(found))
-    return json.loads(note.read_text())
+        partial.write_text(json.dumps(results), encoding="utf-8")
+
+    return json.loads(make_once(note, write).read_text())
 
 
 def save_array(path: Path, array: np.ndarray) -> None:
-    """Write an array, for `np.load`: `np.save` and `tofile` are silent where a full disk cuts off
-    the end of a file."""
+    """Write an array, for `np.load`.
+
+    `np.save` and `tofile` are silent where a full disk cuts off the end of a file.
+    """
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
         file.write(array.data)
@@ -114,7 +122,7 @@ def save_array(path: Path, array: np.ndarray) -> None:
 
 def save_arrays(path: Path, **arrays: np.ndarray) -> None:
     """Write named arrays, for `np.load`."""
-    # `np.savez` of a path does not tell a full disk from other errors
+    # `np.savez` of a path does not distinguish a full disk from other errors
     with path.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # no array is called allow_pickle
 
@@ -122,8 +130,7 @@ def save_arrays(path: Path, **arrays: np.ndarray) -> None:
 def write_document_shard(
     output: Path, folder: Path, number: int, write: Callable[[DocumentWriter], Any]
 ) -> dict[str, Any]:
-    """Write shard `number` of the output: `write` keeps and drops documents. A finished shard is
-    not written again.
+    """Write shard `number` of the output, unless that is done: `write` keeps and drops documents.
 
     Returns "counts" and "results", the value that `write` returned, after a round trip through
     JSON.
@@ -143,7 +150,7 @@ def write_document_shard(
             shutil.rmtree(partial, ignore_errors=True)
         return {"counts": writer.counts(), "results": results}
 
-    return do_once(folder / f"written-{number}.json", work)
+    return results_once(folder / f"written-{number}.json", work)
 
 
 def shard_by_shard(
@@ -153,34 +160,35 @@ def shard_by_shard(
     work: Callable[[Path, DocumentWriter], Counter[tuple[str, str]]],
     *,
     kind: str,
-    run: Run = serial,
+    run: Workers = serial,
     progress: Progress,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Run a stage that sees one document at a time: `work` keeps and drops the documents of one
-    shard of `source`.
+    """Run a stage that sees one document at a time, shard by shard.
 
-    `work` has to be picklable where `run` uses other processes. Returns the counts of documents,
-    and the numbers that
-    `work` counted by (source, `kind`), as rows with the columns source, `kind` and documents.
+    `work` keeps and drops the documents of one shard of `source`; it has to be picklable where
+    `run` uses other processes. Returns the counts of documents, and the numbers that `work` counted
+    by (source, `kind`), as rows with the columns source, `kind` and documents.
     """
-    output, files = Path(output), find_shards([Path(source)])
+    output = Path(output)
+    files = find_shards([Path(source)])
     written = []
     with resumable_parts(output, settings, files) as folder:
         tasks = [
-            (output, folder, n, functools.partial(_counted, work, shard.path))
-            for n, shard in enumerate(files)
+            (output, folder, number, functools.partial(_counted, work, shard.path))
+            for number, shard in enumerate(files)
         ]
-        for shard, done in zip(files, run(write_document_shard, tasks), strict=True):
-            written.append(done)
+        for shard, results in zip(files, run(write_document_shard, tasks), strict=True):
+            written.append(results)
             progress(len(written) / len(files), f"{shard.stop:,} documents")
-    found: Counter[tuple[str, str]] = Counter()
-    for shard in written:
-        found.update({(name, what): count for name, what, count in shard["results"]})
+    totals: Counter[tuple[str, str]] = Counter()
+    for results in written:
+        for name, what, count in results["results"]:
+            totals[name, what] += count
     rows = [
         {"source": name, kind: what, "documents": count}
-        for (name, what), count in sorted(found.items())
+        for (name, what), count in sorted(totals.items())
     ]
-    return sum_counts(shard["counts"] for shard in written), rows
+    return sum_counts(results["counts"] for results in written), rows
 
 
 def _counted(

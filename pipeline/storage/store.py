@@ -1,9 +1,30 @@
-"""The content-addressed store of stage outputs: a folder that exists is complete, and is never
-written again.
+"""The content-addressed store of stage outputs.
 
-A stage's key is a hash of its name, version, configuration and the keys of its inputs: a changed
-setting changes the keys of everything downstream. A stage works in `<key>.partial`, which is synced
-and renamed at the end; a lock on the key lets several processes share one store.
+A folder that exists is complete, and is never written again. A stage's key is a hash of its name,
+version, configuration and the keys of its inputs: a changed setting changes the keys of everything
+downstream. A stage works in `<key>.partial`, which is synced and renamed at the end; a lock on the
+key lets several processes share one store.
+
+An output `clean/b75c1a6e1e8b8a40/` holds `documents/`, `dropped/` and `manifest.json`, which other
+processes read:
+
+    {
+     "configuration": {"shortest_question": 3, ...},
+     "files": {
+      "documents/00000.parquet": {"blake2b": "2f9d...", "bytes": 81234},
+      "dropped/00000.parquet": {"blake2b": "91c0...", "bytes": 1377}
+     },
+     "inputs": ["read/0f3c5d1be4a7c2d9"],
+     "key": "b75c1a6e1e8b8a40",
+     "results": {"counts": [{"source": "gsm8k", "reason": "kept", "documents": 7473, ...}], ...},
+     "seal": "53e1f0c6a2b94d87",
+     "seconds": 2.481,
+     "stage": "clean",
+     "version": 4
+    }
+
+`files` has every other file of the folder, `results` what the stage returned, `seal` a digest of
+all the rest (`integrity`).
 """
 
 from __future__ import annotations
@@ -51,8 +72,10 @@ class Output:
 
     @cached_property
     def manifest(self) -> Mapping[str, Any]:
-        """The manifest of an output that has been made. Raises InputError for a damaged one, or
-        none."""
+        """The manifest of an output that has been made.
+
+        Raises InputError for a damaged one, or none.
+        """
         return read_manifest(self.path)
 
     @property
@@ -61,15 +84,15 @@ class Output:
         return self.manifest["results"]
 
 
-# digests of files of so many bytes are kept for other processes: 73 GB of sources take minutes
+# Digests of files of so many bytes are kept for other processes: 73 GB of sources take minutes.
 LARGE = 2**26
 
 
 class Store:
-    """The folder `store/` of a study, with outputs in `<root>/<stage>/<key>/`; several studies may
-    share one.
+    """The folder `store/` of a study, with outputs in `<root>/<stage>/<key>/`.
 
-    `tell` gets a line where a call waits for another process that makes the wanted output.
+    Several studies may share one. `tell` gets a line where a call waits for another process that
+    makes the wanted output.
     """
 
     def __init__(self, root: Path | str, *, tell: Callable[[str], object] = print) -> None:
@@ -77,29 +100,30 @@ class Store:
         self.tell = tell
 
     def file_digest(self, path: Path) -> str:
-        """Hash a file as `file_digest` does; a large file's digest is kept in `digests/` until the
-        file changes."""
-        state = path.stat()
-        if state.st_size < LARGE:
+        """Hash a file as `file_digest` does.
+
+        A large file's digest is kept in `digests/` until the file changes.
+        """
+        stat = path.stat()
+        if stat.st_size < LARGE:
             return file_digest(path)
-        kept = (
-            self.root
-            / "digests"
-            / digest([str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ino])
-        )
+        state = digest([str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino])
+        kept = self.root / "digests" / state
         with suppress(OSError):
             return kept.read_text()
-        found = file_digest(path)
-        with suppress(OSError):  # keeping the digest is optional
+        hashed = file_digest(path)
+        with suppress(OSError):  # the next process hashes the file again where none is kept
             kept.parent.mkdir(parents=True, exist_ok=True)
-            write_text_atomically(kept, found, shared=True)
-        return found
+            write_text_atomically(kept, hashed, shared=True)
+        return hashed
 
     def check_files(self, files: Sequence[Path], digests: Sequence[str]) -> None:
-        """Raise InputError for a file that differs from its digest, which may have been kept from
-        an earlier run."""
-        for path, known in zip(files, digests, strict=False):
-            if file_digest(path) != known:
+        """Raise InputError for a file that differs from its digest.
+
+        The digest may have been kept from an earlier run.
+        """
+        for path, expected in zip(files, digests, strict=False):
+            if file_digest(path) != expected:
                 shutil.rmtree(self.root / "digests", ignore_errors=True)
                 raise InputError(
                     f"{path} was changed, while its size and time stayed: fetch the file again; the"
@@ -110,8 +134,7 @@ class Store:
     def key(
         stage: str, version: int, configuration: Mapping[str, Any], inputs: Sequence[str] = ()
     ) -> str:
-        """Hash stage, version, configuration and the names of the inputs to the key of an
-        output."""
+        """Hash what decides an output to its key."""
         return digest([stage, version, configuration, list(inputs)])
 
     def build(
@@ -122,8 +145,7 @@ class Store:
         resumes: bool = False,
         uses: Sequence[Output] = (),
     ) -> None:
-        """Make an output that is missing by `work(folder)`, after the outputs that it is made of
-        have been checked.
+        """Make an output, unless it is there, by `work(folder)`.
 
         `work` fills the folder and returns the `results` of the manifest. With `resumes`, `work`
         finds the files of a killed attempt in the folder; else the folder is empty. `uses` are
@@ -134,23 +156,25 @@ class Store:
         if output.done:
             read_manifest(output.path)
             return
-        final, key = output.path, output.key
-        partial = final.with_name(key + PARTIAL)
-        with hold(final.with_name(f"{key}.lock"), self.tell):
+        final = output.path
+        partial = final.with_name(output.key + PARTIAL)
+        lock = final.with_name(f"{output.key}.lock")
+        with hold(lock, self.tell):
             if output.done:  # another process has finished the output meanwhile
                 return
-            for left in (final,) if resumes else (final, partial):  # `final` without a manifest
-                shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(final, ignore_errors=True)  # without a manifest it is nothing
+            if not resumes:
+                shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True, exist_ok=True)
             started = time.monotonic()
-            for read in (*output.inputs, *(used.name for used in uses)):
-                check(self.root / read)
+            for name in (*output.inputs, *(used.name for used in uses)):
+                check(self.root / name)
             with within_means(partial):
                 results = work(partial) or {}
             made = {
                 "stage": output.stage,
                 "version": output.version,
-                "key": key,
+                "key": output.key,
                 "configuration": output.configuration,
                 "inputs": list(output.inputs),
                 "results": results,
@@ -158,4 +182,4 @@ class Store:
             }
             write_manifest(partial, made)
             replace_folder(partial, final)
-        final.with_name(f"{key}.lock").unlink(missing_ok=True)
+        lock.unlink(missing_ok=True)

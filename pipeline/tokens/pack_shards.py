@@ -38,7 +38,7 @@ from dreamer_study.pipeline.storage.documents import (
 from dreamer_study.pipeline.storage.parallel import Progress, quiet, workers
 from dreamer_study.pipeline.storage.resumable import (
     UNFINISHED,
-    do_once,
+    results_once,
     resumable_parts,
     save_array,
 )
@@ -177,7 +177,7 @@ def pack(
             )
             for each in chunks
         ]
-        for done, encoded in enumerate(run(do_once, encoding), 1):
+        for done, encoded in enumerate(run(results_once, encoding), 1):
             counted.append(encoded["counts"])
             tokens, documents = tokens + encoded["tokens"], documents + encoded["documents"]
             progress(0.9 * done / len(chunks), "tokenising")
@@ -196,7 +196,7 @@ def pack(
             )
             for number in range(job.shards)
         ]
-        for shard in run(do_once, packing):
+        for shard in run(results_once, packing):
             packed.append(shard)
             progress(0.9 + 0.1 * len(packed) / job.shards, "packing")
         held_out = [job.chunk_files(chunk.number)[-1] for chunk in chunks]

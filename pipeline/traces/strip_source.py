@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dreamer_study.pipeline.storage.documents import DocumentWriter, read_shard
-from dreamer_study.pipeline.storage.parallel import Progress, Run, quiet, serial
+from dreamer_study.pipeline.storage.parallel import Progress, Workers, quiet, serial
 from dreamer_study.pipeline.storage.resumable import shard_by_shard
 from dreamer_study.pipeline.traces.strip import (
     DECLARED,
@@ -36,7 +36,7 @@ def strip_traces(
     *,
     marking: str = "none",
     longest_unmarked: int = sys.maxsize,
-    run: Run = serial,
+    run: Workers = serial,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Run the stage: strip the reasoning traces from the documents of `source`.

@@ -2,6 +2,7 @@
 
 import doctest
 import json
+import re
 import unicodedata
 from collections.abc import Callable
 from functools import partial
@@ -218,13 +219,15 @@ def test_parts_of_other_files_are_not_used(files: list[Path], tmp_path: Path) ->
 
 ROOT = Path(dreamer_study.pipeline.__path__[0])
 MODULES = [
-    path.relative_to(ROOT) for path in sorted(ROOT.rglob("*.py")) if "\n>>> " in path.read_text()
+    path.relative_to(ROOT)
+    for path in sorted(ROOT.rglob("*.py"))
+    if re.search(r"^ *>>> ", path.read_text(), re.MULTILINE)
 ]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=str)
 def test_examples(path: Path) -> None:
-    name = ".".join(["dreamer_study.pipeline", *path.with_suffix("").parts])
+    name = ".".join(["dreamer_study", "pipeline", *path.with_suffix("").parts])
     result = doctest.testmod(import_module(name))
     assert result.attempted
     assert not result.failed

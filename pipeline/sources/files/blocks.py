@@ -17,10 +17,9 @@ LONGEST_SHOWN = 10_000
 
 @dataclass(frozen=True)
 class Block:
-    """A block of rows: a table of columns, the rows' numbers in the file, malformed rows as (row,
-    text).
+    """A block of rows: a table of columns, and the rows' numbers in the file.
 
-    `done` is the fraction of the file that has been read.
+    `malformed` are rows as (number, text), `done` is the fraction of the file that has been read.
     """
 
     table: pa.Table
@@ -30,16 +29,16 @@ class Block:
 
 
 def batches(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """Group records into lists of at most `BLOCK_RECORDS` records and about half of
-    `BLOCK_BYTES`."""
+    """Group records into lists of at most `BLOCK_RECORDS` records and half of `BLOCK_BYTES`."""
     batch: list[Record] = []
     size = 0
     for record in records:
         batch.append(record)
         size += len(record) if isinstance(record, bytes) else sum(map(len, record))
-        # texts are held twice, as they stand and parsed
+        # half, because texts are held twice: as they were read, and parsed
         if len(batch) == BLOCK_RECORDS or size >= BLOCK_BYTES // 2:
             yield batch
-            batch, size = [], 0
+            batch = []
+            size = 0
     if batch:
         yield batch

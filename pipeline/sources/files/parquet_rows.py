@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.files.blocks import BLOCK_BYTES, Block
 
+MOST_ROWS = 16_384  # of a block
+
 
 class ParquetRows:
     """Read a Parquet file in blocks of about `BLOCK_BYTES` of text."""
@@ -22,11 +24,11 @@ class ParquetRows:
             self.file = pq.ParquetFile(path)
         except (pa.ArrowInvalid, OSError) as error:
             raise _unreadable(path, error) from error
-        names, kinds = self.file.schema_arrow.names, self.file.schema_arrow.types
-        as_text = [
-            pa.string() if kind in (pa.binary(), pa.large_binary()) else kind for kind in kinds
-        ]
-        self.schema = pa.schema(zip(names, as_text, strict=True))
+        columns = []
+        for field in self.file.schema_arrow:
+            is_bytes = field.type in (pa.binary(), pa.large_binary())
+            columns.append((field.name, pa.string() if is_bytes else field.type))
+        self.schema = pa.schema(columns)
 
     def count(self, limit: int | None = None) -> int:
         """Count all rows, whatever the limit: the file says how many they are."""
@@ -34,46 +36,48 @@ class ParquetRows:
 
     def blocks(self, columns: Sequence[str], limit: int | None = None) -> Iterator[Block]:
         """Yield all rows, or `limit` rows taken evenly from the heads of the row groups."""
-        metadata = self.file.metadata
-        total = metadata.num_rows
+        total = self.file.metadata.num_rows
         first_row = 0
-        for group in range(metadata.num_row_groups):
-            rows = metadata.row_group(group).num_rows
-            quota = rows
+        for group in range(self.file.metadata.num_row_groups):
+            next_group = first_row + self.file.metadata.row_group(group).num_rows
+            quota = next_group - first_row
             if limit is not None and limit < total:
-                quota = (first_row + rows) * limit // total - first_row * limit // total
-            size = max(metadata.row_group(group).total_byte_size // max(rows, 1), 1)
-            batch_rows = min(max(BLOCK_BYTES // size, 1), 16_384, max(quota, 1))
-            start = first_row
-            try:
-                for batch in (
-                    self.file.iter_batches(batch_rows, row_groups=[group], columns=columns)
-                    if quota
-                    else ()
-                ):
-                    batch = batch.slice(0, min(len(batch), first_row + quota - start))
-                    numbers = pa.array(range(start, start + len(batch)), pa.int64())
-                    start += len(batch)
-                    table = pa.table({name: _valid(batch[name]) for name in columns})
-                    yield Block(table, numbers, start / total)
-                    if start - first_row >= quota:
-                        break
-            except (pa.ArrowInvalid, OSError) as error:
-                raise _unreadable(self.path, error, start) from error
-            first_row += rows
+                quota = next_group * limit // total - first_row * limit // total
+            if quota:
+                yield from self._group_blocks(group, columns, first_row, quota)
+            first_row = next_group
+
+    def _group_blocks(
+        self, group: int, columns: Sequence[str], first_row: int, quota: int
+    ) -> Iterator[Block]:
+        """Yield the first `quota` rows of a row group, which begins at `first_row` of the file."""
+        metadata = self.file.metadata.row_group(group)
+        row_bytes = max(metadata.total_byte_size // max(metadata.num_rows, 1), 1)
+        batch_rows = min(max(BLOCK_BYTES // row_bytes, 1), MOST_ROWS, quota)
+        row = first_row
+        stop = first_row + quota
+        try:
+            for batch in self.file.iter_batches(batch_rows, row_groups=[group], columns=columns):
+                batch = batch.slice(0, min(len(batch), stop - row))
+                numbers = pa.array(range(row, row + len(batch)), pa.int64())
+                row += len(batch)
+                table = pa.table({name: _valid(batch[name]) for name in columns})
+                yield Block(table, numbers, row / self.file.metadata.num_rows)
+                if row >= stop:
+                    break
+        except (pa.ArrowInvalid, OSError) as error:
+            raise _unreadable(self.path, error, row) from error
 
 
 def _valid(array: pa.Array) -> pa.Array:
     """Make texts valid UTF-8, which Parquet does not guarantee; plain bytes are taken for text."""
-    kind = array.type
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        array, kind = array.cast(pa.binary()).view(pa.string()), pa.string()
+    if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
+        array = array.cast(pa.binary()).view(pa.string())
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        return pa.array(
-            [_decoded(value) for value in array.cast(_byte_type(kind)).to_pylist()], kind
-        )
+        values = array.cast(_byte_type(array.type)).to_pylist()
+        return pa.array([_decoded(value) for value in values], array.type)
     return array
 
 
@@ -83,7 +87,9 @@ def _byte_type(kind: pa.DataType) -> pa.DataType:
         return pa.struct([(field.name, _byte_type(field.type)) for field in kind])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(_byte_type(kind.value_type))
-    return pa.binary() if pa.types.is_string(kind) or pa.types.is_large_string(kind) else kind
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return pa.binary()
+    return kind
 
 
 def _decoded(value: Any) -> Any:
@@ -91,7 +97,9 @@ def _decoded(value: Any) -> Any:
         return value.decode("utf-8", "replace")
     if isinstance(value, dict):
         return {name: _decoded(inner) for name, inner in value.items()}
-    return [_decoded(inner) for inner in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_decoded(inner) for inner in value]
+    return value
 
 
 def _unreadable(path: Path, error: Exception, row: int | None = None) -> InputError:

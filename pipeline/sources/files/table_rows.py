@@ -1,6 +1,6 @@
 """Read rows of CSV files with any delimiter, and texts of one document a file.
 
-Python's reader of CSV is strict and tells records of another length; DuckDB's takes a quoted text
+Python's reader of CSV is strict and shows records of another length. DuckDB's takes a quoted text
 of several lines for several rows where it does not guess the quotes, and says nothing of a file
 that ends inside a quoted text.
 """
@@ -22,13 +22,16 @@ _DELIMITERS = ",;\t|"
 
 
 class CsvRows:
-    """Read a CSV file in blocks; without a `delimiter`, the one that the first line has most often
-    is taken."""
+    """Read a CSV file in blocks.
+
+    Without a `delimiter`, the one that the first line has most often is taken.
+    """
 
     def __init__(self, path: Path, longest: int, delimiter: str = "") -> None:
-        self.path, self.file = path, TextFile(path, longest)
-        first = self.file.head.partition(b"\n")[0].decode("utf-8", "replace")
-        self.delimiter = delimiter or max(_DELIMITERS, key=first.count)
+        self.path = path
+        self.file = TextFile(path, longest)
+        first_line = self.file.head.partition(b"\n")[0].decode("utf-8", "replace")
+        self.delimiter = delimiter or max(_DELIMITERS, key=first_line.count)
         csv.field_size_limit(longest)
         lines = (line.decode("utf-8", "replace") for line in self.file.lines())
         self._reader = csv.reader(lines, strict=True, delimiter=self.delimiter)
@@ -42,25 +45,24 @@ class CsvRows:
     def blocks(self, columns: Sequence[str], limit: int | None = None) -> Iterator[Block]:
         """Yield all rows, or the first `limit` rows."""
         row = 0
-        places = {name: place for place, name in enumerate(self.names)}
+        position = {name: number for number, name in enumerate(self.names)}
         for batch in batches(islice(self._records(), limit)):
-            whole = [
-                (row + n, record)
-                for n, record in enumerate(batch)
-                if len(record) == len(self.names)
-            ]
-            broken = [
-                (row + n, self.delimiter.join(record)[:LONGEST_SHOWN])
-                for n, record in enumerate(batch)
-                if len(record) != len(self.names)
-            ]
+            numbers = []
+            records = []
+            malformed = []
+            for number, record in enumerate(batch, row):
+                if len(record) == len(self.names):
+                    numbers.append(number)
+                    records.append(record)
+                else:
+                    malformed.append((number, self.delimiter.join(record)[:LONGEST_SHOWN]))
             row += len(batch)
-            texts = [
-                pa.array([record[places[name]] for _, record in whole], pa.string())
-                for name in columns
-            ]
-            numbers = pa.array([number for number, _ in whole], pa.int64())
-            yield Block(pa.table(texts, names=list(columns)), numbers, self.file.done, broken)
+            texts = []
+            for name in columns:
+                values = [record[position[name]] for record in records]
+                texts.append(pa.array(values, pa.string()))
+            table = pa.table(texts, names=list(columns))
+            yield Block(table, pa.array(numbers, pa.int64()), self.file.done, malformed)
 
     def _records(self) -> Iterator[list[str]]:
         try:
@@ -69,8 +71,8 @@ class CsvRows:
             line = self._reader.line_num
             if "field limit" in str(error):
                 raise self.file.too_long(f"a text at line {line}") from None
-            what = "cut off" if "end of data" in str(error) else f"not CSV ({error})"
-            raise InputError(f"{self.path}: {what} at line {line}; fetch it again") from error
+            fault = "cut off" if "end of data" in str(error) else f"not CSV ({error})"
+            raise InputError(f"{self.path}: {fault} at line {line}; fetch it again") from error
 
 
 class WholeText:
@@ -79,7 +81,8 @@ class WholeText:
     schema = pa.schema([("text", pa.string())])
 
     def __init__(self, path: Path, longest: int) -> None:
-        self.path, self.file = path, TextFile(path, longest)
+        self.path = path
+        self.file = TextFile(path, longest)
 
     def count(self, limit: int | None = None) -> int:
         """Count the one row."""

@@ -19,13 +19,16 @@ COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 
 
 class TextFile:
-    """A stream of the bytes of a file, decompressed. Raises InputError for gzip without the ending,
-    and for UTF-16."""
+    """A stream of the bytes of a file, decompressed.
+
+    Raises InputError for gzip without the ending, and for UTF-16.
+    """
 
     def __init__(self, path: Path, longest: int) -> None:
-        self.path, self.longest = path, longest
+        self.path = path
+        self.longest = longest
         self._size = max(path.stat().st_size, 1)
-        with self._told(), self._open() as stream:
+        with self._with_advice(), self._open() as stream:
             head = stream.read(4096)
         if head.startswith(b"\x1f\x8b"):
             raise InputError(f"{path}: compressed with gzip; its name must end with .gz")
@@ -41,9 +44,11 @@ class TextFile:
         return 1.0 if self._raw.closed else min(self._raw.tell() / self._size, 1.0)
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines with their ends. Raises InputError for a line longer than `longest`
-        bytes."""
-        with self._told():
+        """Yield the lines with their ends.
+
+        Raises InputError for a line longer than `longest` bytes.
+        """
+        with self._with_advice():
             number = 0
             while line := self._stream.readline(self.longest + 1):
                 number += 1
@@ -54,16 +59,14 @@ class TextFile:
 
     def read(self, size: int) -> str:
         """Read at most `size` characters."""
-        with self._told():
+        with self._with_advice():
             return self._text.read(size)
 
     def too_long(self, what: str) -> InputError:
         """Return the error for a row above the limit."""
-        limit = (
-            f"{self.longest / 2**20:,.0f} MB"
-            if self.longest >= 2**20
-            else f"{self.longest:,} bytes"
-        )
+        limit = f"{self.longest:,} bytes"
+        if self.longest >= 2**20:
+            limit = f"{self.longest / 2**20:,.0f} MB"
         return InputError(
             f"{self.path}: {what} is longer than {limit}; raise the source's `longest`, if it is"
             " right"
@@ -71,12 +74,14 @@ class TextFile:
 
     def _open(self) -> BinaryIO:
         self._raw: BinaryIO = self.path.open("rb")
-        if kind := COMPRESSIONS.get(self.path.suffix):
-            return io.BufferedReader(pa.CompressedInputStream(self._raw, kind), _READ)  # type: ignore[arg-type]
-        return self._raw
+        compression = COMPRESSIONS.get(self.path.suffix)
+        if compression is None:
+            return self._raw
+        stream = pa.CompressedInputStream(self._raw, compression)
+        return io.BufferedReader(stream, _READ)  # type: ignore[arg-type]
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _with_advice(self) -> Iterator[None]:
         """Raise InputError where a compressed file ends early; Arrow's error is no more exact."""
         try:
             yield

@@ -1,2 +1,1 @@
-"""Find the files of a data set: in the mirror, in what was fetched before, or on the hub; fetch
-them."""
+"""Find the files of a data set, in the mirror or in what was fetched before, and fetch them."""

@@ -31,32 +31,30 @@ def folder_of(
     cache: Path | str,
     beside: Path = Path(),
 ) -> Path | None:
-    """Find the folder with these splits of a source's or benchmark's data, without the hub; None
-    where there is none.
+    """Find the folder with these splits of a source's or benchmark's data, without the hub.
 
     Looks in `<mirror>/<owner>/<name>`, in a hub cache inside the mirror
-    (`datasets--owner--name/snapshots/...`) and in
-    `cache`; `files` lie `beside` the study file. Raises InputError when the mirror was fetched at
-    another commit than the entry's.
+    (`datasets--owner--name/snapshots/...`) and in `cache`; `files` lie `beside` the study file.
+    None where no folder has them. Raises InputError when the mirror was fetched at another commit
+    than the entry's.
     """
     if getattr(entry, "files", ()):
         return beside
     parts = _parts(entry, splits)
-    *_, cached = looked = _places(entry, mirror, cache)
-    for folder in looked:
-        # The record of a fetched folder tells what is complete; of a folder that a user filled, its
-        # files tell.
-        if record := hub.read_record(folder):
+    cached = _cached_folder(entry, cache)
+    for folder in (*_mirror_folders(entry, mirror), cached):
+        record = hub.read_record(folder)
+        if record:  # the folder was fetched: its record says what is complete
             if entry.revision and not record["revision"].startswith(entry.revision):
                 raise InputError(
                     f"{folder} holds {entry.repository} at {record['revision'][:12]}, and"
                     f" {entry.revision[:12]} is pinned: fetch that commit into another mirror, or"
                     " give the source of the study the `revision` of the mirror"
                 )
-            found = hub.is_fetched(record, parts)
-        else:
-            found = folder != cached and folder.is_dir() and has_splits(folder, parts)
-        if found:
+            has_all = hub.is_fetched(record, parts)
+        else:  # a user filled the folder: its files say what is there
+            has_all = folder != cached and folder.is_dir() and has_splits(folder, parts)
+        if has_all:
             return folder
     return None
 
@@ -75,65 +73,70 @@ def found_or_fetched(
     Raises Absent within seconds when neither is possible, with the command that fetches all data
     sets of `study`; BrokenDownload where a download breaks off.
     """
-    if found := folder_of(entry, splits, mirror=mirror, cache=cache):
-        return found
+    folder = folder_of(entry, splits, mirror=mirror, cache=cache)
+    if folder:
+        return folder
     parts = _parts(entry, splits)
-    *_, cached = looked = _places(entry, mirror, cache)
+    cached = _cached_folder(entry, cache)
     try:
         hub.fetch(entry.repository, cached, revision=entry.revision, parts=parts, progress=progress)
     except BrokenDownload:
         raise
     except InputError as error:
-        named = [f"{configuration}/{split}" for configuration, split in parts]
-        words = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
+        searched = [*_mirror_folders(entry, mirror), cached]
         raise Absent(
-            f"{error}; nor is it, with {words}, in {' or '.join(map(str, looked))}: on a machine"
-            f" with a network run `dreamer download {study} --mirror <folder>`, and give that"
-            " folder as the mirror here"
+            f"{error}; nor is it, with {_named(parts)}, in {' or '.join(map(str, searched))}: on a"
+            f" machine with a network run `dreamer download {study} --mirror <folder>`, and give"
+            " that folder as the mirror here"
         ) from error
     return cached
 
 
+def _named(parts: Sequence[Part]) -> str:
+    """Name the first three parts, and say how many more there are."""
+    names = ", ".join(f"{configuration}/{split}" for configuration, split in parts[:3])
+    return f"{names} and {len(parts) - 3} more" if len(parts) > 3 else names
+
+
 def resolved_revision(folder: Path | str) -> str | None:
-    """Return the commit of a repository's folder, from its record or the hub's cache; None for a
-    user's own folder."""
+    """Return the commit of a repository's folder, from its record or the hub's cache.
+
+    None for a user's own folder.
+    """
     folder = Path(folder)
-    if record := hub.read_record(folder):
+    record = hub.read_record(folder)
+    if record:
         return record["revision"]
     return folder.name if folder.parent.name == "snapshots" else None
 
 
 def source_files(source: Source, folder: Path | str) -> list[Path]:
-    """Return all files of a source in its folder: configuration by configuration, or pattern by
-    pattern of `files`.
+    """Return all files of a source in its folder.
 
-    Raises InputError for a split that is not there, and a pattern that finds no file.
+    They are ordered by configuration, or by pattern of `files`. Raises InputError for a split that
+    is not there, and a pattern that finds no file.
     """
+    files: list[Path] = []
     if not source.files:
-        return [
-            path
-            for name in source.configurations
-            for path in find_split(folder, name, source.split)
-        ]
-    found = []
+        for configuration in source.configurations:
+            files += find_split(folder, configuration, source.split)
+        return files
     for pattern in source.files:
-        names = (
-            [pattern]
-            if Path(folder, pattern).is_file()
-            else glob(pattern, root_dir=folder, recursive=True)
-        )
+        names = [pattern]
+        if not Path(folder, pattern).is_file():
+            names = glob(pattern, root_dir=folder, recursive=True)
         paths = [Path(folder, name) for name in sorted(names, key=natural)]
-        if not any(path.is_file() for path in paths):
+        matching = [path for path in paths if path.is_file()]
+        if not matching:
             raise InputError(f"source {source.name!r}: no file {Path(folder, pattern)}")
-        found += [path for path in paths if path.is_file()]
-    return list(dict.fromkeys(found))  # patterns may overlap
+        files += matching
+    return list(dict.fromkeys(files))  # patterns may overlap
 
 
 def download(
     wanted: Iterable[Any], folder: Path | str, *, progress: Progress = quiet
 ) -> list[Path]:
-    """Fetch from the hub, into the mirror `folder`, every split that the sources and benchmarks
-    `wanted` need.
+    """Fetch from the hub, into the mirror `folder`, what the sources and benchmarks `wanted` need.
 
     Returns the repositories' folders; each repository is fetched once. Optional splits (`also` of a
     benchmark) are fetched too. Raises InputError at the first repository that the hub refuses; a
@@ -141,7 +144,9 @@ def download(
     """
     revisions: dict[str, str | None] = {}
     parts: dict[str, list[Part]] = {}
-    for entry in (entry for entry in wanted if entry.repository):
+    for entry in wanted:
+        if not entry.repository:
+            continue
         pinned = revisions.setdefault(entry.repository, entry.revision)
         if entry.revision and pinned and entry.revision != pinned:
             raise InputError(
@@ -156,9 +161,12 @@ def download(
             progress((number + done) / len(parts), words)
 
         folders.append(Path(folder) / repository)
-        found = list(dict.fromkeys(parts[repository]))
         hub.fetch(
-            repository, folders[-1], revision=revisions[repository], parts=found, progress=report
+            repository,
+            folders[-1],
+            revision=revisions[repository],
+            parts=list(dict.fromkeys(parts[repository])),
+            progress=report,
         )
     return folders
 
@@ -167,21 +175,26 @@ def _parts(entry: Any, splits: Sequence[str]) -> list[Part]:
     return [(configuration, split) for configuration in entry.configurations for split in splits]
 
 
-def _places(entry: Any, mirror: Path | str | None, cache: Path | str) -> list[Path]:
-    """List where a repository may be: in the mirror, as owner/name or as in the hub's cache, at the
-    end in `cache`."""
-    repository, revision = entry.repository, entry.revision
-    places = [Path(cache) / (f"{repository}@{revision[:12]}" if revision else repository)]
-    if mirror:
-        snapshots = Path(mirror) / f"datasets--{repository.replace('/', '--')}"
-        reference = snapshots / "refs" / "main"
-        commit = (
-            f"{revision}*"
-            if revision
-            else reference.read_text().strip()
-            if reference.is_file()
-            else ""
-        )
-        places[:0] = sorted((snapshots / "snapshots").glob(commit)) if commit else []
-        places.insert(0, Path(mirror) / repository)
-    return places
+def _cached_folder(entry: Any, cache: Path | str) -> Path:
+    """Return the folder in `cache` to which a repository is fetched: a pinned commit has its own."""
+    if entry.revision:
+        return Path(cache) / f"{entry.repository}@{entry.revision[:12]}"
+    return Path(cache) / entry.repository
+
+
+def _mirror_folders(entry: Any, mirror: Path | str | None) -> list[Path]:
+    """List where a repository may be in the mirror: as owner/name, or as in the hub's cache."""
+    if not mirror:
+        return []
+    folders = [Path(mirror) / entry.repository]
+    cached = Path(mirror) / f"datasets--{entry.repository.replace('/', '--')}"
+    commit = f"{entry.revision}*" if entry.revision else _newest_commit(cached)
+    if commit:
+        folders += sorted((cached / "snapshots").glob(commit))
+    return folders
+
+
+def _newest_commit(cached: Path) -> str:
+    """Return the commit of the branch `main` in a folder of the hub's cache, or ""."""
+    reference = cached / "refs" / "main"
+    return reference.read_text().strip() if reference.is_file() else ""

@@ -35,7 +35,7 @@ RECORD = ".download.json"
 TIMEOUT_SECONDS = 5
 PARALLEL_FILES = 4
 
-_BEGINNING = re.compile(r"[0-9a-f]{7,39}")
+_BEGINNING = re.compile(r"[0-9a-f]{7,39}")  # of a commit's hash, which has 40
 _TOKEN = re.compile(r"hf_\w+")
 
 
@@ -73,39 +73,55 @@ def fetch(
         text = ""
         if CARD in sizes:
             text = _download(repository, commit, folder / ".hub", CARD).read_text(errors="replace")
-        card = card_configurations(text, f"{repository}/{CARD}")
-        wanted = {
-            (entry["configuration"], entry["split"]): entry["files"] for entry in record["parts"]
-        }
-        for configuration, split in parts:
-            wanted[configuration, split] = select_files(sizes, configuration, split, card)
-            if not wanted[configuration, split]:
-                raise InputError(
-                    f"{repository} at {commit[:12]} has no split {split!r} of configuration"
-                    f" {configuration!r}; it has {summary(sizes, card)}"
-                )
+        wanted = _files_of_parts(repository, commit, parts, sizes, text)
         # From here on a killed download leaves a record, which names only complete splits as
         # complete.
         write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
-        files = data_files({name for part in parts for name in wanted[part]})
-        total, done = sum(sizes[name] for name in files) or 1, 0
+        files = data_files({name for names in wanted.values() for name in names})
+        total = sum(sizes[name] for name in files) or 1
+        done = 0
         with ThreadPoolExecutor(PARALLEL_FILES) as pool:
             fetched = pool.map(partial(_download, repository, commit, folder), files)
             # after an error, waiting files do not start
             for name, _ in zip(files, fetched, strict=True):
                 done += sizes[name]
                 progress(done / total, f"{repository}/{name}")
+        complete = {
+            (part["configuration"], part["split"]): part["files"] for part in record["parts"]
+        } | wanted
         record["parts"] = [
-            {"configuration": c, "split": s, "files": names}
-            for (c, s), names in sorted(wanted.items())
+            {"configuration": configuration, "split": split, "files": names}
+            for (configuration, split), names in sorted(complete.items())
         ]
-        write_text_atomically(folder / CARD, written_card(text, wanted, repository))
+        write_text_atomically(folder / CARD, written_card(text, complete, repository))
         write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
 
 
+def _files_of_parts(
+    repository: str, commit: str, parts: Sequence[Part], sizes: Mapping[str, int], text: str
+) -> dict[Part, list[str]]:
+    """Select the files of each part, by the repository's card `text`.
+
+    Raises InputError where a part has none.
+    """
+    card = card_configurations(text, f"{repository}/{CARD}")
+    files = {}
+    for configuration, split in parts:
+        names = select_files(sizes, configuration, split, card)
+        if not names:
+            raise InputError(
+                f"{repository} at {commit[:12]} has no split {split!r} of configuration"
+                f" {configuration!r}; it has {summary(sizes, card)}"
+            )
+        files[configuration, split] = names
+    return files
+
+
 def resolve_commit(repository: str, revision: str | None = None) -> str:
-    """Return the whole hash of a commit that `revision` begins, or of the newest one. Raises
-    InputError as `fetch`."""
+    """Return the whole hash of a commit that `revision` begins, or of the newest one.
+
+    Raises InputError as `fetch` does.
+    """
     return _described(repository, revision).sha
 
 
@@ -117,11 +133,11 @@ def _described(repository: str, revision: str | None, **wanted: Any) -> Any:
     try:
         if revision and _BEGINNING.fullmatch(revision):
             ask()  # a listing of commits has no time limit, so ask first whether the hub answers
-            # the hub takes no beginning of a hash
-            commits = HfApi().list_repo_commits(repository, repo_type="dataset")
-            revision = next(
-                (one.commit_id for one in commits if one.commit_id.startswith(revision)), revision
-            )
+            # The hub takes whole hashes only.
+            for commit in HfApi().list_repo_commits(repository, repo_type="dataset"):
+                if commit.commit_id.startswith(revision):
+                    revision = commit.commit_id
+                    break
         return ask(revision=revision, **wanted)
     except Exception as error:  # the hub client raises errors of several libraries
         reason = _refusal(error, repository, revision)
@@ -161,8 +177,7 @@ def is_fetched(record: Mapping[str, Any], parts: Sequence[Part]) -> bool:
 
 
 def written_card(text: str, parts: Mapping[Part, Sequence[str]], repository: str) -> str:
-    """Return the card `text` with a header that names exactly these files by configuration and
-    split."""
+    """Return the card `text` with a header that names exactly the files of these parts."""
     header, body = parse_card(text)
     # The hub's `dataset_info` lists splits that may not be here.
     header = {key: value for key, value in header.items() if key not in ("configs", "dataset_info")}

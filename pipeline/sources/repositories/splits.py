@@ -1,5 +1,7 @@
-"""Find the files of a split: in a listing of the hub, or in a folder, by file names and the card's
-`configs:` alone."""
+"""Find the files of a split, in a listing of the hub or in a folder.
+
+File names and the card's `configs:` decide, nothing else: no script of a repository is run.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ METADATA = (
 )
 
 Part = tuple[str, str]  # a configuration and a split
-# patterns of file names by configuration and split
+# Patterns of file names by configuration and split.
 Card = Mapping[str, Mapping[str, Sequence[str]]]
 
 _SPLIT_WORD = re.compile(
@@ -56,77 +58,85 @@ _CONFIGURATIONS = TypeAdapter(list[_Configuration] | None)
 
 
 def card_configurations(text: str, where: object = CARD) -> dict[str, dict[str, list[str]]]:
-    """Read the `configs:` of a data set card: file patterns by configuration and split; empty
-    without `configs:`.
+    """Read the `configs:` of a data set card: file patterns by configuration and split.
 
-    Raises InputError, naming the card as `where`, when its header is not YAML, its `configs:` have
-    another form, or a path leads out of the data set's folder (absolute, with `..`, a URL).
+    Empty without `configs:`. Raises InputError, naming the card as `where`, when its header is not
+    YAML, its `configs:` have another form, or a path leads out of the data set's folder (absolute,
+    with `..`, a URL).
     """
+    header, _ = parse_card(text, where)
     try:
-        entries = _CONFIGURATIONS.validate_python(parse_card(text, where)[0].get("configs"))
+        entries = _CONFIGURATIONS.validate_python(header.get("configs"))
     except ValidationError as error:
-        place = next(
-            (f" (entry {part + 1})" for part in error.errors()[0]["loc"] if isinstance(part, int)),
-            "",
-        )
+        numbers = [part + 1 for part in error.errors()[0]["loc"] if isinstance(part, int)]
+        entry_number = f" (entry {numbers[0]})" if numbers else ""
         raise InputError(
             f"{where}: its `configs:` must be a list of entries with `config_name` and"
             " `data_files`: a text, or a list of texts or of entries with `split` and"
-            f" `path`{place}"
+            f" `path`{entry_number}"
         ) from None
-    found: dict[str, dict[str, list[str]]] = {}
-    for entry in entries or []:
-        splits: dict[str, list[str]] = {}
-        folder = f"{entry.data_dir.rstrip('/')}/" if entry.data_dir else ""
-        files = entry.data_files or []
-        for item in [files] if isinstance(files, str) else files:
-            split, path = ("train", item) if isinstance(item, str) else (item.split, item.path)
-            paths = [path] if isinstance(path, str) else path
-            splits.setdefault(split, []).extend(_inside(folder + path, where) for path in paths)
-        found[entry.config_name] = splits
-    return found
+    return {entry.config_name: _patterns_by_split(entry, where) for entry in entries or []}
+
+
+def _patterns_by_split(entry: _Configuration, where: object) -> dict[str, list[str]]:
+    """List the file patterns of each split; plain texts are of the split "train"."""
+    folder = f"{entry.data_dir.rstrip('/')}/" if entry.data_dir else ""
+    files = entry.data_files or []
+    splits: dict[str, list[str]] = {}
+    for item in _as_list(files):
+        split = "train" if isinstance(item, str) else item.split
+        paths = _as_list(item if isinstance(item, str) else item.path)
+        splits.setdefault(split, []).extend(_inside(folder + path, where) for path in paths)
+    return splits
+
+
+def _as_list(value: Any) -> list[Any]:
+    return [value] if isinstance(value, str) else value
 
 
 def select_files(names: Iterable[str], configuration: str, split: str, card: Card) -> list[str]:
-    """Select a split's files among the file `names` of a repository, in reading order; empty
-    without such a split.
+    """Select a split's files among the file `names` of a repository, in reading order.
 
     A card that names the split decides. Else the first of these that matches:
-    `<configuration>/<split>.*`,
-    `<configuration>/<split>/**`, `<configuration>/<split>-*`; for the configuration "default",
-    these patterns in
-    `data/` and at the top. Then, for the split "train", all data files of these folders, if none
-    has a split in its name. Of several formats only the first in `SUFFIXES` is taken, so that no
-    row is read twice.
+    `<configuration>/<split>.*`, `<configuration>/<split>/**`, `<configuration>/<split>-*`; for the
+    configuration "default", these patterns in `data/` and at the top. Then, for the split "train",
+    all data files of these folders, if none has a split in its name. Of several formats only the
+    first in `SUFFIXES` is taken, so that no row is read twice. Empty without such a split.
     """
     data = data_files(names)
-    return _in_card(data, configuration, split, card) or _one_format(
-        _by_name(data, configuration, split)
-    )
+    in_card = _in_card(data, configuration, split, card)
+    return in_card or _one_format(_by_name(data, configuration, split))
 
 
 def _in_card(data: Sequence[str], configuration: str, split: str, card: Card) -> list[str]:
     """Select the files that the card makes a split."""
-    found = {
-        name
-        for pattern in card.get(configuration, {}).get(split, [])
-        for name in _matching(data, pattern)
-    }
-    return [name for name in data if name in found]
+    matching = set()
+    for pattern in card.get(configuration, {}).get(split, []):
+        matching.update(_matching(data, pattern))
+    return [name for name in data if name in matching]
 
 
 def _by_name(data: Sequence[str], configuration: str, split: str) -> list[str]:
     """Select the files, of all formats, that their own names make a split."""
-    folders = [f"{configuration}/", *(("data/", "") if configuration == "default" else ())]
+    folders = [f"{configuration}/"]
+    if configuration == "default":
+        folders += ["data/", ""]
     for folder in folders:
         for pattern in (f"{folder}{split}.*", f"{folder}{split}/**", f"{folder}{split}-*"):
-            if found := _matching(data, pattern):
-                return found
-    for folder in folders if split == "train" else ():
-        found = _matching(data, f"{folder}*")
-        if found and not any(_SPLIT_WORD.search(name.rpartition("/")[2].lower()) for name in found):
-            return found
+            files = _matching(data, pattern)
+            if files:
+                return files
+    if split != "train":
+        return []
+    for folder in folders:
+        files = _matching(data, f"{folder}*")
+        if files and not any(map(_names_a_split, files)):
+            return files
     return []
+
+
+def _names_a_split(name: str) -> bool:
+    return bool(_SPLIT_WORD.search(name.rpartition("/")[2].lower()))
 
 
 def data_files(names: Iterable[str]) -> list[str]:
@@ -149,22 +159,24 @@ def find_split(folder: Path | str, configuration: str, split: str) -> list[Path]
         raise InputError(f"{folder}: there is no such folder")
     names, card = _listing(folder)
     data = data_files(names)
-    if found := _in_card(data, configuration, split, card):
-        return [folder / name for name in found]
-    named = _by_name(data, configuration, split)
-    found = _one_format(named)
-    if other := [name for name in named if name not in found]:
+    in_card = _in_card(data, configuration, split, card)
+    if in_card:
+        return [folder / name for name in in_card]
+    of_all_formats = _by_name(data, configuration, split)
+    files = _one_format(of_all_formats)
+    others = [name for name in of_all_formats if name not in files]
+    if others:
         raise InputError(
             f"{folder}: split {split!r} of configuration {configuration!r} has files of several"
-            f" formats, such as {found[0]} and {other[0]}; remove one format, or name the files of"
+            f" formats, such as {files[0]} and {others[0]}; remove one format, or name the files of"
             " the split in the card's `configs:`"
         )
-    if not found:
+    if not files:
         raise InputError(
             f"{folder} has no split {split!r} of configuration {configuration!r}; it has"
             f" {summary(names, card)}"
         )
-    return [folder / name for name in found]
+    return [folder / name for name in files]
 
 
 def has_splits(folder: Path | str, parts: Iterable[Part]) -> bool:
@@ -175,28 +187,27 @@ def has_splits(folder: Path | str, parts: Iterable[Part]) -> bool:
 
 def summary(names: Iterable[str], card: Card) -> str:
     """List at most 20 splits that the card names, or else data files, for an error message."""
+    choices = data_files(names)
     if card:
-        found = [
-            f"{configuration}/{split}" for configuration, splits in card.items() for split in splits
-        ]
-    else:
-        found = data_files(names)
-    return (
-        ", ".join(found[:20]) + (f" and {len(found) - 20} more" if len(found) > 20 else "")
-        or "no data files"
-    )
+        choices = [f"{name}/{split}" for name, splits in card.items() for split in splits]
+    if not choices:
+        return "no data files"
+    text = ", ".join(choices[:20])
+    return f"{text} and {len(choices) - 20} more" if len(choices) > 20 else text
 
 
 def _listing(folder: Path) -> tuple[list[str], Card]:
-    names, seen = [], set()
-    for place, folders, files in os.walk(folder, followlinks=True):
-        real = os.path.realpath(place)
+    """List the files of a folder, as the hub lists those of a repository, and read its card."""
+    names = []
+    seen = set()
+    for parent, folders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(parent)
         if real in seen:  # a link to a folder above
             folders.clear()
             continue
         seen.add(real)
         for name in files:
-            path = Path(place, name)
+            path = Path(parent, name)
             if not path.exists() and name.endswith(SUFFIXES):
                 raise InputError(
                     f"{path}: a link to {os.readlink(path)}, which is not there; fetch the file"
@@ -204,36 +215,42 @@ def _listing(folder: Path) -> tuple[list[str], Card]:
                 )
             names.append(path.relative_to(folder).as_posix())
     card = folder / CARD
-    return names, (
-        card_configurations(card.read_text(errors="replace"), card) if card.is_file() else {}
-    )
+    text = card.read_text(errors="replace") if card.is_file() else ""
+    return names, card_configurations(text, card)
 
 
 def parse_card(text: str, where: object = CARD) -> tuple[dict[str, Any], str]:
-    """Split a card into its YAML header, between two lines of three dashes, and the rest; {}
-    without a header."""
-    found = re.match(r"\ufeff?---\s*\n(.*?)^---\s*$\n?(.*)", text, re.DOTALL | re.MULTILINE)
+    """Split a card into its YAML header, between two lines of three dashes, and the rest.
+
+    Without a header both are empty.
+    """
+    card = re.match(r"\ufeff?---\s*\n(.*?)^---\s*$\n?(.*)", text, re.DOTALL | re.MULTILINE)
+    if card is None:
+        return {}, ""
     try:
-        header = yaml.safe_load(found[1] if found else "")
+        header = yaml.safe_load(card[1])
     except yaml.YAMLError as error:
-        raise InputError(
-            f"{where}: its header is not YAML ({str(error).splitlines()[0]})"
-        ) from error
-    return header if isinstance(header, dict) else {}, found[2] if found else ""
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{where}: its header is not YAML ({reason})") from error
+    return header if isinstance(header, dict) else {}, card[2]
 
 
 def _one_format(names: list[str]) -> list[str]:
     for suffix in SUFFIXES:
-        if found := [name for name in names if name.endswith(suffix)]:
-            return found
+        files = [name for name in names if name.endswith(suffix)]
+        if files:
+            return files
     return []
 
 
 def natural(name: str) -> list[tuple[bool, int, str]]:
     """Return a sorting key under which part_2 comes before part_10."""
-    return [
-        (not p.isdigit(), int(p) if p.isdigit() else 0, p) for p in re.split(r"(\d+)", name) if p
-    ]
+    key = []
+    for part in re.split(r"(\d+)", name):
+        if part:
+            is_number = part.isdigit()
+            key.append((not is_number, int(part) if is_number else 0, part))
+    return key
 
 
 def _matching(names: Sequence[str], pattern: str) -> list[str]:

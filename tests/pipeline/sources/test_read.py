@@ -155,7 +155,6 @@ MINE = {"name": "x", "repository": "a/b"}
         (MINE | {"text": "t", "limit": 0}, "limit must be a whole number"),
         (MINE | {"text": "t", "remove_response": "("}, "not a regular expression"),
         (MINE | {"text": "a b c"}, "'a b c' is no SQL expression"),
-        (MINE | {"text": "a[*]"}, r"is of earlier versions: write the SQL  unnest\(a\)"),
         (MINE | {"text": "t", "where": {"a": "y*"}}, "where must be SQL, such as"),
         (
             MINE | {"text": "t", "keep_if": "flag"},

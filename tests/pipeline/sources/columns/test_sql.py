@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.columns.sql import (
-    FORMER,
     as_list,
     bind,
     evaluate,
@@ -107,29 +106,10 @@ def test_an_expression_reads_no_file_and_changes_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("former", "sql"),
-    [
-        ("conversations[1].value", "list_extract(conversations, 2).value"),
-        ("boxed(conversations[1].value)", "boxed(list_extract(conversations, 2).value)"),
-        ("responses[*].response", "unnest(responses).response"),
-        *FORMER.items(),
-    ],
-)
-def test_an_expression_of_earlier_versions_is_told_in_sql(former, sql):
-    with pytest.raises(InputError) as error:
-        parse(former)
-    assert f"write the SQL  {sql}" in str(error.value)
-    assert ("the first element is list_extract(..., 1)" in str(error.value)) == (
-        "list_extract" in sql
-    )
-    assert parse(sql) == sql
-
-
-@pytest.mark.parametrize(
     "sql",
     ["regexp_replace(q, 'a{2}|b', '[1]')", "a || b", "{'a': q}.a", "q[-1]", "a::int / b::int"],
 )
-def test_what_looks_like_earlier_expressions_is_sql(sql):
+def test_expressions_stay_as_they_are_written(sql):
     assert parse(sql) == sql
 
 
