@@ -529,7 +529,7 @@ class Plan(PlannedData):
             name = task["benchmark"]
             files = {
                 part: self.store.file_digest(Path(task[part]))
-                for part in ("plain", "yaml")
+                for part in ("plain", "yaml", "data_file")
                 if task.get(part)
             }
             if task.get("yaml") and (

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dreamer_study.model.evaluation.job import INTROSPECTION, Checkpoint
+from dreamer_study.model.evaluation.job import INTROSPECTION, EvaluatedCheckpoint
 from dreamer_study.model.evaluation.language_model import LanguageModel
 from dreamer_study.model.evaluation.metrics import COLUMNS, TaskScores, rows_beside, schema, tables
 from dreamer_study.model.evaluation.observe import Sample, observe
@@ -24,7 +24,7 @@ from dreamer_study.pipeline.storage.files import atomic_folder
 from dreamer_study.pipeline.storage.integrity import write_manifest
 
 Rows = Mapping[str, pa.Table]  # by table
-# a HarnessTask or a PlainTask: `specification`, `requests` by kind, and `score(answers)`
+# an LmEvalTask or a HeldOutTask: `specification`, `requests` by kind, and `score(answers)`
 Task = Any
 
 
@@ -66,7 +66,7 @@ def _without(items: Sequence[str], scores: TaskScores) -> TaskScores:
 
 
 def split_evaluation(
-    checkpoint: Checkpoint,
+    checkpoint: EvaluatedCheckpoint,
     models: Sequence[LanguageModel],
     tasks: Sequence[Task],
     sample: Sample | None,
@@ -100,7 +100,7 @@ def split_evaluation(
 
 
 def _score_benchmark(
-    checkpoint: Checkpoint,
+    checkpoint: EvaluatedCheckpoint,
     model: LanguageModel,
     depth: int | None,
     tasks: Sequence[Task],
@@ -126,13 +126,15 @@ def _score_benchmark(
     return other if depth else {**rows, **other}
 
 
-def _score_raw(checkpoint: Checkpoint, model: LanguageModel, tasks: Sequence[Task]) -> Rows:
+def _score_raw(
+    checkpoint: EvaluatedCheckpoint, model: LanguageModel, tasks: Sequence[Task]
+) -> Rows:
     """Compute a benchmark's rows of `raw_evaluations`."""
     rows = tables(checkpoint.run_id, checkpoint.tokens, score_tasks(model, tasks))
     return {"raw_evaluations": rows_beside(rows["evaluations"])}
 
 
-def _observe(checkpoint: Checkpoint, model: LanguageModel, sample: Sample) -> Rows:
+def _observe(checkpoint: EvaluatedCheckpoint, model: LanguageModel, sample: Sample) -> Rows:
     """Compute rows of `depth_attention` (none without depth attention) and `expert_usage`; none of
     other models."""
     if not model.model.observable:
