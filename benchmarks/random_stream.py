@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dreamer_study.model.config import DreamerConfig
-from dreamer_study.model.training.config import Run, read_run
+from dreamer_study.model.training.config import TrainingRun, read_run
 
 
 def write_random_stream(
@@ -62,7 +62,7 @@ def write_random_stream(
     return folder
 
 
-def write_run(folder: Path, data: Path, config: DreamerConfig, **training: Any) -> Run:
+def write_run(folder: Path, data: Path, config: DreamerConfig, **training: Any) -> TrainingRun:
     """Describe an endless run over packed data in a new folder, and read its description."""
     folder.mkdir(parents=True)
     recipe = {"tokens": 10**12, **training}

@@ -29,7 +29,7 @@ import torch
 
 from dreamer_study.model.checkpoints.models import weights_in
 from dreamer_study.model.evaluation.benchmark_rows import (
-    Part,
+    EvaluationPart,
     Task,
     join,
     split_evaluation,
@@ -174,7 +174,7 @@ class _Evaluator:
             f" {said}"
         )
 
-    def _score(self, part: Part, models: Sequence[LanguageModel]) -> Mapping[str, Any]:
+    def _score(self, part: EvaluationPart, models: Sequence[LanguageModel]) -> Mapping[str, Any]:
         """Compute the rows of a part, with smaller batches where memory is short."""
         before = self._progress.done
         while True:

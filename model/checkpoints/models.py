@@ -40,7 +40,7 @@ FILES = {"averaged": "averaged.safetensors", "raw": "model.safetensors"}
 
 
 @dataclass(frozen=True)
-class State:
+class TrainingState:
     """Hold everything that a run resumes from: tensors by name, and plain values."""
 
     tensors: Mapping[str, Tensor]
@@ -143,7 +143,7 @@ def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) 
         raise InputError(f"the tensors in {source} do not fit the model: {said[:400]}") from None
 
 
-def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
+def save_state(folder: Path, step: int, state: TrainingState, keep: int = 1) -> None:
     """Write `folder/<step>/`, then remove all states but the newest `keep`, and what unfinished
     writes left."""
     path = folder / f"{step:09d}"
@@ -157,7 +157,7 @@ def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
         shutil.rmtree(other)
 
 
-def newest_state(folder: Path, *names: str) -> State | None:
+def newest_state(folder: Path, *names: str) -> TrainingState | None:
     """Read the newest complete state in `folder`, or return None.
 
     Raises InputError if the state cannot be read, or its values lack one of `names`.
@@ -167,7 +167,7 @@ def newest_state(folder: Path, *names: str) -> State | None:
         return None
     try:
         values = read_checked(states[-1] / "values.json", *names)
-        return State(_load_tensors(states[-1] / "tensors.safetensors"), values)
+        return TrainingState(_load_tensors(states[-1] / "tensors.safetensors"), values)
     except (OSError, InputError) as error:
         advice = (
             f"remove {states[-1]} to go on from {states[-2].name}"

@@ -29,7 +29,7 @@ Task = Any
 
 
 @dataclass(frozen=True)
-class Part:
+class EvaluationPart:
     """A part of an evaluation: its number of requests, and the function that computes its rows."""
 
     requests: int
@@ -71,7 +71,7 @@ def split_evaluation(
     tasks: Sequence[Task],
     sample: Sample | None,
     depths: Sequence[int],
-) -> dict[str, list[Part]]:
+) -> dict[str, list[EvaluationPart]]:
     """Split a checkpoint's evaluation by benchmark: at its own depth, then at each other depth,
     then of raw weights.
 
@@ -91,11 +91,11 @@ def split_evaluation(
     found = (
         {}
         if sample is None
-        else {INTROSPECTION: [Part(0, partial(_observe, checkpoint, model, sample))]}
+        else {INTROSPECTION: [EvaluationPart(0, partial(_observe, checkpoint, model, sample))]}
     )
     for name, own in benchmarks.items():
         requests = sum(len(asked) for task in own for asked in task.requests.values())
-        found[name] = [Part(requests, partial(score, own)) for score in ways]
+        found[name] = [EvaluationPart(requests, partial(score, own)) for score in ways]
     return found
 
 

@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dreamer_study.model.training.config import Run
+from dreamer_study.model.training.config import TrainingRun
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import write_text_atomically
 
@@ -101,7 +101,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str =
 
 
 def find_code_change(
-    run: Run, saved: Mapping[str, Any], origin: Mapping[str, Any], accept: bool
+    run: TrainingRun, saved: Mapping[str, Any], origin: Mapping[str, Any], accept: bool
 ) -> dict[str, Any] | None:
     """Compare what the run was started with, in the values of its state, and what it goes on with.
 

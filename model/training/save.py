@@ -9,11 +9,11 @@ from __future__ import annotations
 from torch import Tensor
 
 from dreamer_study.model.architectures.code import FOLDER as CODE
-from dreamer_study.model.checkpoints.models import State, save_state, save_weights
-from dreamer_study.model.training.config import Run
+from dreamer_study.model.checkpoints.models import TrainingState, save_state, save_weights
+from dreamer_study.model.training.config import TrainingRun
 
 
-def write_state(run: Run, state: State) -> None:
+def write_state(run: TrainingRun, state: TrainingState) -> None:
     """Write a run's state, then its checkpoint if one is due at the state's step and not there
     yet."""
     values = state.values
@@ -34,7 +34,7 @@ def write_state(run: Run, state: State) -> None:
     save_weights(folder, run.model, raw, extra, average, keep_raw=keep_raw, code=run.folder / CODE)
 
 
-def part_of(state: State, prefix: str) -> dict[str, Tensor]:
+def part_of(state: TrainingState, prefix: str) -> dict[str, Tensor]:
     """Select the tensors whose names begin with `prefix`, named without the prefix."""
     return {
         n.removeprefix(prefix): tensor
