@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from dreamer_study.model.config import DreamerConfig
-from dreamer_study.model.training.config import Run, read_run
+from dreamer_study.model.training.config import TrainingRun, read_run
 
 
-def write_run(folder: Path, data: Path, config: DreamerConfig, **training: Any) -> Run:
+def write_run(folder: Path, data: Path, config: DreamerConfig, **training: Any) -> TrainingRun:
     """Describe an endless run over packed data in a new folder, and read its description."""
     folder.mkdir(parents=True)
     recipe = {"tokens": 10**12, **training}

@@ -1,5 +1,4 @@
-"""Compute what a model costs from its sizes: parameters, FLOPs per token and memory, component by
-component.
+"""Compute what a model costs from its sizes: parameters, FLOPs per token, memory.
 
 FLOPs are counted as in Table 1: 2 FLOPs per multiply-add; every matrix product, routers and the
 output head included; sequence attention at its causal mean length (length + 1) / 2 and depth
@@ -20,8 +19,7 @@ ELEMENT_BYTES = 2  # bfloat16
 
 @dataclass(frozen=True)
 class Resources:
-    """What a model costs (Table 1); `remarks` are clauses that a reader of these figures must
-    know."""
+    """What a model costs (Table 1); `remarks` are clauses that a reader of it must know."""
 
     parameters: int
     flops_per_token: float
@@ -45,16 +43,16 @@ def parameters_by_component(config: DreamerConfig) -> dict[str, int]:
     counts = {
         "embedding": config.vocabulary_size * H,
         "head": config.vocabulary_size * H,
-        "norms": H,
+        "norms": H,  # the gain of the residual stream's norm
     }
 
     def add(component: str, count: int) -> None:
         counts[component] = counts.get(component, 0) + layers * count
 
+    # A mixture holds one projection per expert, and a shared one.
+    copies = config.attention_experts + config.shared_expert if config.recurrent else 1
     for name, (_, _, head_size) in _attentions(config).items():
-        # A mixture holds one projection per expert, and a shared one.
-        banks = config.attention_experts + config.shared_expert if config.recurrent else 1
-        add(f"{name}_projections", banks * _projection_size(config, name))
+        add(f"{name}_projections", copies * _projection_size(config, name))
         if config.recurrent:
             add(f"{name}_routing", H * R + config.attention_experts * R)
             add("norms", R)
@@ -78,12 +76,14 @@ def flops_by_component(config: DreamerConfig, length: float = 1024) -> dict[str,
     if not length >= 1:
         raise InputError(f"length is {length!r}, but FLOPs are those of at least 1 token")
     H, R, L = config.hidden_size, config.routing_size, config.depth
-    products: dict[str, float] = {"head": config.vocabulary_size * H}
+    products: dict[str, float] = {"head": config.vocabulary_size * H}  # multiply-adds
     window = min(config.depth_window or L, L)
-    # keys of a query, mean
+    # Mean number of keys that a query sees. Depth l sees min(l, window) depths: without a window
+    # the mean over l = 1..L is (L + 1) / 2.
     visible = {"sequence": (length + 1) / 2, "depth": window - window * (window - 1) / (2 * L)}
     for name, (heads, _, head_size) in _attentions(config).items():
         products[f"{name}_projections"] = L * _projection_size(config, name)
+        # scores q k^T, and the weighted sum of values
         products[f"{name}_attention"] = L * 2 * heads * head_size * visible[name]
         if config.recurrent:
             products[f"{name}_routing"] = L * (H * R + config.attention_experts * R)
@@ -119,17 +119,14 @@ def memory_by_component(config: DreamerConfig, length: int = 1024) -> dict[str, 
     the logits in float32.
     """
     L, H = config.depth, config.hidden_size
-    per_token = 2 * config.key_value_heads * config.head_size * L
-    visible = min(L, config.depth_window or L)
-    depth_cache = (
-        2 * config.depth_key_value_heads * config.depth_head_size * visible
-        if config.depth_attention
-        else 0
-    )
-    widest = max(
-        config.active_experts * (H + 3 * config.expert_size),
-        2 * (config.query_heads + config.key_value_heads) * config.head_size,
-    )
+    per_token = 2 * config.key_value_heads * config.head_size * L  # keys and values
+    depth_cache = 0
+    if config.depth_attention:
+        visible = min(L, config.depth_window or L)
+        depth_cache = 2 * config.depth_key_value_heads * config.depth_head_size * visible
+    of_experts = config.active_experts * (H + 3 * config.expert_size)
+    of_attention = 2 * (config.query_heads + config.key_value_heads) * config.head_size
+    widest = max(of_experts, of_attention)
     return {
         "weights": ELEMENT_BYTES * parameters(config),
         "sequence_cache": ELEMENT_BYTES * per_token * (length + 1) // 2,

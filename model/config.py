@@ -18,8 +18,7 @@ SIZES = {"experts", "expert_size"}  # which matching changes
 
 
 def la(depth: int = 16, **overrides: Any) -> DreamerConfig:
-    """Configure the classically layered baseline: `depth` layers with 32 experts of size 512 each
-    (Table 3)."""
+    """Configure the layered baseline: `depth` layers with 32 experts of size 512 each (Table 3)."""
     return DreamerConfig(**{"depth": depth, **_named("la", overrides, recurrent=False)})
 
 
@@ -45,8 +44,10 @@ def dr_da(
 
 
 def _named(name: str, overrides: dict[str, Any], **switches: bool) -> dict[str, Any]:
-    """Add the switches that define a variant to overrides. Raises InputError for an override that
-    contradicts one."""
+    """Add the switches that define a variant to overrides.
+
+    Raises InputError for an override that contradicts a switch.
+    """
     for switch, value in switches.items():
         if overrides.get(switch, value) != value:
             raise InputError(
@@ -62,7 +63,8 @@ def _variant(
         apart = ("recurrent", "depth_attention", *SIZES)
         common = {name: value for name, value in overrides.items() if name not in apart}
         baseline = la(**common) if depth is None else la(depth, **common)
-    variant = dataclasses.replace(
-        baseline, depth=baseline.depth if depth is None else depth, **overrides
-    )
-    return variant if overrides.keys() & SIZES else match(baseline, variant)
+    own_depth = baseline.depth if depth is None else depth
+    variant = dataclasses.replace(baseline, depth=own_depth, **overrides)
+    if overrides.keys() & SIZES:
+        return variant
+    return match(baseline, variant)

@@ -1,7 +1,6 @@
-"""Say what an architecture needs to be measured: `Network`, with a default for everything but the
-forward pass.
+"""Say what an architecture needs to be measured: `Network`, with defaults for all but `forward`.
 
-An architecture of one's own is a class that is built as `Class(vocabulary_size=...,
+Your own architecture is a class that is built as `Class(vocabulary_size=...,
 sequence_length=..., **config)`, where the second number is the length of the rows of a training,
 and has
 
@@ -66,8 +65,8 @@ class Network(nn.Module):
     def states(
         self, tokens: Tensor, documents: Documents | None = None, depth: int | None = None
     ) -> Tensor:
-        """Compute what the head is given [B, S, H]: logits themselves where a model has no head of
-        its own.
+        """Compute what the head is given [B, S, H]: the logits where a model has no head of its
+        own.
 
         Without `documents` each row is one text. `depth` is that of a model which runs at several.
         """
@@ -84,10 +83,10 @@ class Network(nn.Module):
         wanted: Tensor | None = None,
         depth: int | None = None,
     ) -> Tensor:
-        """Compute the states [B, S, H] of rows of which the first `lengths` tokens are real; or
-        those `wanted` [W, H].
+        """Compute the states [B, S, H] of rows of which the first `lengths` tokens are real.
 
-        Padding comes last, so causality keeps it out.
+        With `wanted` [W], places in the flattened rows, those states [W, H] alone. Padding comes
+        last, so causality keeps it out.
         """
         states = self.states(tokens, depth=depth)
         return states if wanted is None else states.flatten(0, 1)[wanted]
@@ -97,8 +96,10 @@ class Network(nn.Module):
         return Rows(self, batch, length)
 
     def checked_depth(self, depth: int | None) -> int | None:
-        """Return the depth to run at; None stands for the model's own. Raises InputError where the
-        model cannot."""
+        """Return the depth to run at; None: the model's own.
+
+        Raises InputError where the model cannot run at `depth`.
+        """
         if depth is not None:
             raise InputError(
                 f"depth is {depth!r}, but only a recurrent model runs at another depth"
@@ -112,13 +113,14 @@ class Network(nn.Module):
         return F.cross_entropy(self.logits(states_WH).float(), targets_W, reduction="sum")
 
     def decayed_parameters(self) -> list[nn.Parameter]:
-        """List the parameters under weight decay: those of two or more dimensions, so neither gains
-        nor biases."""
+        """List the parameters under weight decay: of two or more dimensions, so no gain or bias."""
         return [parameter for parameter in self.parameters() if parameter.ndim >= 2]
 
     def counts(self) -> list[Tensor]:
-        """List the tensors in which a step counts: they are summed over ranks, and zeroed before a
-        step is repeated."""
+        """List the tensors in which a step counts, such as the selections of experts.
+
+        They are summed over ranks, and zeroed before a step is repeated.
+        """
         return []
 
     def update_balance(self) -> None:
@@ -135,20 +137,20 @@ class Network(nn.Module):
         return self
 
     def position_bytes(self) -> float:
-        """Estimate the bytes that a position of a batch takes while it is evaluated: here those of
-        its logits."""
-        return 12 * self.config.vocabulary_size
+        """Estimate the bytes that a position of a batch takes while it is evaluated."""
+        return 12 * self.config.vocabulary_size  # its logits, three times in float32
 
 
 class Rows:
-    """Rows whose tokens are kept, and read again with every extension: this works for every model.
+    """Rows whose tokens are kept, and read again with every extension.
 
-    A model with a real cache has a class of its own with these methods, `room` and `longest`: the
-    number of positions that have been filled in the longest row.
+    This works for every model. A model with a real cache has a class of its own with these methods,
+    `room` and `longest`: the number of positions that have been filled in the longest row.
     """
 
     def __init__(self, model: Network, batch: int, length: int) -> None:
-        self.model, self.longest = model, 0
+        self.model = model
+        self.longest = 0
         self.tokens = torch.zeros(batch, length, dtype=torch.long, device=model.device)
         self.lengths = torch.zeros(batch, dtype=torch.long, device=model.device)
 
@@ -169,25 +171,25 @@ class Rows:
         Of row b only the first `lengths[b]` tokens are real, the rest is padding. With `wanted`
         [W], places in the flattened tokens, the states [W, H] of these alone are returned.
         """
-        new, device = tokens.shape[1], tokens.device
-        places = self.lengths[:, None] + torch.arange(new, device=device)
+        new = tokens.shape[1]
+        device = tokens.device
+        places = self.lengths[:, None] + torch.arange(new, device=device)  # [B, S], in the row
         self.tokens.scatter_(1, places, tokens)
         self.longest += new
         self.lengths = self.lengths + (new if lengths is None else lengths)
         # beyond are padding, and rows that have ended
         read = min(self.longest, self.model.config.sequence_length)
-        places = (
-            places.clamp(max=read - 1) + torch.arange(len(tokens), device=device)[:, None] * read
-        )
+        row_starts = torch.arange(len(tokens), device=device)[:, None] * read
+        places = places.clamp(max=read - 1) + row_starts  # [B, S], in the flattened rows
         chosen = places if wanted is None else places.flatten()[wanted]
         return self.model.states(self.tokens[:, :read], depth=depth).flatten(0, 1)[chosen]
 
     def take(self, rows: Sequence[int]) -> None:
-        """Keep these rows, in this order; a row may be taken several times to go on in several
-        ways.
+        """Keep these rows, in this order; a row may be taken several times, to branch.
 
-        A copy by `copy.copy` takes other rows and goes on by itself: bind new tensors, and change
-        nothing in place.
+        A copy by `copy.copy` takes other rows and is then extended by itself: bind new tensors, and
+        change nothing in place.
         """
         index = torch.tensor(rows, device=self.tokens.device)
-        self.tokens, self.lengths = self.tokens[index], self.lengths[index]
+        self.tokens = self.tokens[index]
+        self.lengths = self.lengths[index]

@@ -1,10 +1,18 @@
-"""Dreamer: depth-recurrent attention mixtures (DR, DR+DA), and the layered baseline (LA) that they
-are compared with.
+"""Dreamer: depth-recurrent attention mixtures (DR, DR+DA), and their layered baseline (LA).
 
 A block adds up attentions along different dimensions: sequence (SA), depth (DA), experts (EA). One
-block runs at all depths (recurrent), or each depth has a block of its own (layered). This file is
-the mathematics; `model/ops/` chooses how an operation is computed. docs/model.md says what was
-decided where the paper is silent.
+block runs at all depths (recurrent), or each depth has a block of its own (layered):
+
+    recurrent                                    layered
+    x_1 = Norm(embedding of the token)           x_1 = embedding of the token
+    y_l = x_l + DA(x_:l) + SA(x_l)               the same (Eq. 5; Eq. 4 and 6 are options),
+    y_l = y_l + EA(y_l)                          with the weights of layer l
+    x_{l+1} = Norm(y_l)                          x_{l+1} = y_l
+    logits = x_{L+1} W_head^T                    logits = Norm(x_{L+1}) W_head^T
+
+Norm is RMSNorm with a learned gain. This file is the mathematics; `model/ops/` chooses how an
+operation is computed, and `model/ops/reference.py` states each in its plainest form. docs/model.md
+says what was decided where the paper is silent.
 
 Names of tensors end in their axes: B batch, S sequence, T = B*S tokens, L depth, H hidden, N query
 heads, M key/value heads, K head size, C keys that a query may see, E experts, A active experts, F
@@ -45,13 +53,13 @@ Weights = Any
 
 
 def position_code(positions: Tensor, size: int, base: float, dtype: torch.dtype) -> Tensor:
-    """Compute the cosines and sines [..., size/2, 2] of RoPE for heads of `size` at `positions`
-    [...].
+    """Compute the cosines and sines [..., size/2, 2] of RoPE at `positions` [...].
 
-    The angles are computed in float64: in float32 they are off by 1e-4 at position 4096.
+    Pair i of a head of `size` turns by the angle position * base^(-i / (size/2)). The angles are
+    computed in float64: in float32 they are off by 1e-4 at position 4096.
     """
     exponents = torch.arange(size // 2, device=positions.device, dtype=torch.float64) / (size // 2)
-    angles = positions[..., None] * base**-exponents
+    angles = positions[..., None] * base**-exponents  # [..., size/2]
     return torch.stack((angles.cos(), angles.sin()), dim=-1).to(dtype)
 
 
@@ -64,24 +72,27 @@ def depth_code(
     with L - l: this half tells how many depths are still to come.
     """
     depths = torch.arange(1, depth + 1, device=device)
-    halves = [
-        position_code(direction, size // 2, base, dtype) for direction in (depths, depth - depths)
-    ]
-    return torch.cat(halves, dim=-2)
+    passed = position_code(depths, size // 2, base, dtype)  # [L, size/4, 2]
+    to_come = position_code(depth - depths, size // 2, base, dtype)
+    return torch.cat((passed, to_come), dim=-2)
 
 
 # What an attention sees besides its input
 
 
 class Memory(Protocol):
-    """Hold what sequence attention attends over: tokens of this forward (Documents), or a cache
-    with earlier ones."""
+    """Hold what sequence attention attends over.
+
+    These are the tokens of this forward (Documents), or a cache with earlier ones.
+    """
 
     positions: Tensor  # [B, S]
 
     def recall(self, depth: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Visible]:
-        """Return all keys and values [B, C, M, K] of depth index `depth`, given those [T, M, K] of
-        the new tokens."""
+        """Return all keys and values [B, C, M, K] of depth index `depth`.
+
+        Given are those [T, M, K] of the new tokens.
+        """
 
 
 class Context(NamedTuple):
@@ -97,36 +108,39 @@ class Context(NamedTuple):
 
 
 class Router(nn.Module):
-    """Choose experts by low-rank routing (Eq. 2): a query per token against a learned key per
-    expert, both normalised.
+    """Choose experts by low-rank routing (Eq. 2): a query per token against a key per expert.
 
-    Computed in float32 at least. The bias takes part in the selection only; `update_balance` moves
-    the bias, never the optimiser.
+        q = Norm(RoPE_l(x W_q))                              [T, R]; RoPE_l where depths share it
+        k = Norm(keys)                                       [E, R], learned
+        s = q k^T / sqrt(R)                                  [T, E]
+        ids = the A largest of s + b                         [T, A]
+        scores = sigmoid(s) at ids                           [T, A]; EA divides them by their sum
+
+    Computed in float32 at least. The bias b takes part in the selection only, so it has no
+    gradient; `update_balance` moves it (Eq. 3).
     """
 
     def __init__(
         self, config: DreamerConfig, experts: int, active: int, *, rate: float, normalised: bool
     ) -> None:
         super().__init__()
-        self.active, self.rate, self.normalised, self.epsilon = (
-            active,
-            rate,
-            normalised,
-            config.norm_epsilon,
-        )
-        self.query = nn.Parameter(torch.empty(config.hidden_size, config.routing_size))
+        self.active = active
+        self.rate = rate
+        self.normalised = normalised
+        self.epsilon = config.norm_epsilon
+        self.query = nn.Parameter(torch.empty(config.hidden_size, config.routing_size))  # W_q
         self.query_gain = nn.Parameter(torch.empty(config.routing_size))
         self.keys = nn.Parameter(torch.empty(experts, config.routing_size))
-        self.register_buffer("bias", torch.zeros(experts))
-        # selections since the last update
+        self.register_buffer("bias", torch.zeros(experts))  # b
+        # N: selections since the last update
         self.register_buffer("counts", torch.zeros(experts, dtype=torch.long))
 
     def prepare(self, code_LP: Tensor | None) -> list[Weights]:
         """Prepare what `forward` needs at each depth of the code; one entry without a code."""
         dtype = torch.promote_types(self.keys.dtype, torch.float32)
-        query, query_gain, keys = (
-            each.to(dtype) for each in (self.query, self.query_gain, self.keys)
-        )
+        query = self.query.to(dtype)
+        query_gain = self.query_gain.to(dtype)
+        keys = self.keys.to(dtype)
         return ops.routing_keys(query, query_gain, keys, self.epsilon, code_LP)
 
     def forward(self, x_TH: Tensor, keys: Weights) -> Routing:
@@ -136,35 +150,41 @@ class Router(nn.Module):
     @torch.no_grad()
     def count(self, ids_TA: Tensor, real_T: Tensor | None) -> None:
         """Count the selections of the tokens that are real: padding is not."""
-        ones = (
-            torch.ones_like(ids_TA)
-            if real_T is None
-            else real_T.to(ids_TA.dtype)[:, None].expand_as(ids_TA)
-        )
-        self.counts.scatter_add_(0, ids_TA.flatten(), ones.flatten())
+        if real_T is None:
+            counted_TA = torch.ones_like(ids_TA)
+        else:
+            counted_TA = real_T.to(ids_TA.dtype)[:, None].expand_as(ids_TA)
+        self.counts.scatter_add_(0, ids_TA.flatten(), counted_TA.flatten())
 
     @torch.no_grad()
     def update_balance(self) -> None:
-        """Move the bias by the counts since the last update (Eq. 3), and count from zero again."""
+        """Move the bias, b <- b + rate * sign(median(N) - N) (Eq. 3), and count from zero again."""
         self.bias += self.rate * balance_step(self.counts)
         self.counts.zero_()
 
 
 def balance_step(counts_E: Tensor) -> Tensor:
-    """Compute sign(median(N) - N) of the selection counts N, in float32 (Eq. 3). Example: 4, 2, 1,
-    1 -> -1, -1, 1, 1.
+    """Compute sign(median(N) - N) of the selection counts N, in float32 (Eq. 3).
 
-    For an even number of experts the median is the mean of the two middle counts: torch's own takes
-    the lower one, so that the signs would not cancel and the biases would drift together.
+    Example: the counts 4, 2, 1, 1 have the median 1.5, and give -1, -1, 1, 1. For an even number of
+    experts the median is the mean of the two middle counts: torch's own takes the lower one, so
+    that the signs would not cancel and the biases would drift together.
     """
-    ordered, largest = counts_E.sort().values, len(counts_E) - 1
-    doubled_median = ordered[largest // 2] + ordered[(largest + 1) // 2]
+    ordered = counts_E.sort().values
+    last = len(counts_E) - 1
+    doubled_median = ordered[last // 2] + ordered[(last + 1) // 2]  # doubled to stay whole
     return torch.sign(doubled_median - 2 * counts_E).float()
 
 
 class ExpertAttention(nn.Module):
-    """EA: add up the chosen SwiGLU experts of each token, weighted by their scores (section
-    3.5)."""
+    """EA: add up the chosen SwiGLU experts of each token, weighted by their scores (section 3.5).
+
+        n = Norm(x)                                          [T, H]
+        ids, scores = the router's choice for n              [T, A] (Eq. 2)
+        EA(x) = sum over a of scores_a (SiLU(n G_e) * (n U_e)) D_e, e = ids_a       [T, H]
+
+    An expert e has the matrices G_e and U_e [H, F] (gate and up) and D_e [F, H] (down).
+    """
 
     def __init__(self, config: DreamerConfig) -> None:
         super().__init__()
@@ -174,26 +194,28 @@ class ExpertAttention(nn.Module):
         self.router = Router(
             config, E, config.active_experts, rate=config.expert_bias_rate, normalised=True
         )
-        self.inward = nn.Parameter(torch.empty(E, H, 2 * F))  # gate and up projection side by side
-        self.outward = nn.Parameter(torch.empty(E, F, H))
+        self.inward = nn.Parameter(torch.empty(E, H, 2 * F))  # G and U side by side
+        self.outward = nn.Parameter(torch.empty(E, F, H))  # D
 
     def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> Iterator[Weights]:
         """Prepare the routing keys of each depth, and cast the weights to the dtype of the
         products."""
-        inward, outward = (
-            ops.expert_weights(self.inward, dtype),
-            ops.expert_weights(self.outward, dtype),
-        )
-        keys = self.router.prepare(code_LP)
+        inward = ops.expert_weights(self.inward, dtype)
+        outward = ops.expert_weights(self.outward, dtype)
+        keys = self.router.prepare(code_LP)  # of each depth
+        # All depths use the same experts: their gradients may be collected and made together.
         taps = ops.gradient_taps(inward, outward, len(keys), tokens, self.router.active)
-        return ((each, inward, outward, tap) for each, tap in zip(keys, taps, strict=True))
+        return (
+            (keys_of_depth, inward, outward, tap)
+            for keys_of_depth, tap in zip(keys, taps, strict=True)
+        )
 
     def forward(
         self, x_TH: Tensor, weights: Weights, context: Context, history: History
     ) -> Attended:
         """Route the normalised x, and sum its experts."""
         keys, inward_EHF, outward_EFH, taps = weights
-        given = (
+        operands = ExpertOperands(
             x_TH,
             self.gain,
             keys,
@@ -203,21 +225,24 @@ class ExpertAttention(nn.Module):
             self.router.active,
             self.epsilon,
         )
-        if whole := ops.whole_attention(ExpertOperands(*given)):
+        whole = ops.whole_attention(operands)  # all of the below in one call
+        if whole:
             return whole
-        x_TH = ops.rms_norm(x_TH, self.gain, self.epsilon)
-        routing = self.router(x_TH, keys)
-        return Attended(
-            ops.swiglu_experts(x_TH, routing, inward_EHF, outward_EFH, taps), routing.ids
-        )
+        normalised_TH = ops.rms_norm(x_TH, self.gain, self.epsilon)
+        routing = self.router(normalised_TH, keys)  # ids and scores [T, A]
+        output_TH = ops.swiglu_experts(normalised_TH, routing, inward_EHF, outward_EFH, taps)
+        return Attended(output_TH, routing.ids)
 
 
 # Projections
 
 
 class PlainProjections(nn.Module):
-    """Project to queries, keys and values (fused), and attended values to the output, as in any
-    Transformer."""
+    """Project as in any Transformer: x to queries, keys and values (fused), and attended values
+    out.
+
+    One matrix W_qkv [H, (N + 2M) K] inward, one W_out [N K, H] outward.
+    """
 
     router = None
 
@@ -227,8 +252,8 @@ class PlainProjections(nn.Module):
         self.outward = nn.Parameter(torch.empty(inputs, config.hidden_size))
 
     def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[Weights]:
-        """Cast the weights to the dtype of the products: each depth has its own layer, and nothing
-        is routed."""
+        """Cast the weights to the dtype of the products; for one depth, as each has its own
+        layer."""
         return [(None, self.inward.to(dtype), self.outward.to(dtype))]
 
     def route(self, x_TH: Tensor, keys: None) -> Routing:
@@ -241,11 +266,13 @@ class PlainProjections(nn.Module):
 
 
 class MixedProjections(nn.Module):
-    """Project in and out by mixtures of `depth` linear experts, top 1, with one router for both
-    (section 3.7).
+    """Project in and out by mixtures of `depth` linear experts, top 1 (section 3.7).
 
-    Eq. 7: the chosen expert is scaled by its score, and a shared expert by the same score with
-    stopped gradient.
+        y = s x W_e + stop(s) x W_shared                     Eq. 7; e and its score s by the router
+
+    One router chooses for both projections. The gradient of a score is that of the chosen expert
+    alone: in the product with the shared expert it is stopped. Merged (Eq. 8) the same output is
+    y = s x (W_e + W_shared).
     """
 
     def __init__(self, config: DreamerConfig, outputs: int, inputs: int) -> None:
@@ -276,24 +303,30 @@ class MixedProjections(nn.Module):
 
 
 class _ProjectedAttention(nn.Module):
-    """What SA and DA have in common: projections to queries, keys and values, and back to the
-    hidden size.
+    """What SA and DA have in common: projections to queries, keys and values, and back.
 
-    Each says what is `seen`: a rotary code, a memory or None, earlier depths; and how to `attend`
-    over that.
+        q, k, v = heads of Norm(x) W_qkv                     [T, N, K], [T, M, K], [T, M, K]
+        q, k = Norm(RoPE(q)), Norm(RoPE(k))
+        a = softmax(q k^T / sqrt(K)) v                       [T, N, K] (Eq. 1), over visible keys
+        output = a W_out                                     [T, H]
+
+    SA and DA each say what is `seen`: a rotary code, a memory or None, earlier depths; and how to
+    `attend` over that.
     """
 
     def __init__(
         self, config: DreamerConfig, heads: int, key_value_heads: int, head_size: int
     ) -> None:
         super().__init__()
-        projections = MixedProjections if config.recurrent else PlainProjections
-        self.heads, self.key_value_heads, self.epsilon = heads, key_value_heads, config.norm_epsilon
+        self.heads = heads
+        self.key_value_heads = key_value_heads
+        self.epsilon = config.norm_epsilon
         self.gain = nn.Parameter(torch.empty(config.hidden_size))
         self.query_gain = nn.Parameter(torch.empty(head_size))
         self.key_gain = nn.Parameter(torch.empty(head_size))
+        projections = MixedProjections if config.recurrent else PlainProjections
         self.projections = projections(
-            config, (heads + 2 * key_value_heads) * head_size, heads * head_size
+            config, outputs=(heads + 2 * key_value_heads) * head_size, inputs=heads * head_size
         )
 
     @property
@@ -308,58 +341,61 @@ class _ProjectedAttention(nn.Module):
     def forward(
         self, x_TH: Tensor, weights: Weights, context: Context, history: History
     ) -> Attended:
-        """Project x in, attend over what `seen` returns, and project out; by one function where the
-        engine has one."""
+        """Project x in, attend over what `seen` returns, and project out."""
         code, visible, earlier = self.seen(context, history)
         if self.router is not None:
             keys, inward, outward = weights
-            gains, heads = (self.query_gain, self.key_gain), (self.heads, self.key_value_heads)
-            given = (
+            operands = AttentionOperands(
                 x_TH,
                 self.gain,
                 keys,
                 self.router.bias,
                 inward,
                 outward,
-                *gains,
+                self.query_gain,
+                self.key_gain,
                 code,
-                heads,
+                (self.heads, self.key_value_heads),
                 self.epsilon,
+                visible,
+                earlier,
             )
-            if whole := ops.whole_attention(AttentionOperands(*given, visible, earlier)):
+            whole = ops.whole_attention(operands)  # all of the below in one call
+            if whole:
                 return whole
-        *heads, routing = self.project_in(x_TH, weights, code)
-        attended = self.attend(*heads, context, history)
-        return attended._replace(
-            output=self.project_out(attended.output, weights, routing), ids=routing.ids
-        )
+        query_TNK, key_TMK, value_TMK, routing = self.project_in(x_TH, weights, code)
+        attended = self.attend(query_TNK, key_TMK, value_TMK, context, history)
+        output_TH = self.project_out(attended.output, weights, routing)
+        return attended._replace(output=output_TH, ids=routing.ids)
 
     def project_in(
         self, x_TH: Tensor, weights: Weights, code: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Routing]:
-        """Project x to queries [T, N, K], keys and values [T, M, K]; return also the choice of
-        projections.
+        """Project x to queries [T, N, K], keys and values [T, M, K]; return also the routing.
 
         Queries and keys are rotated by `code` [T or 1, 1, P, 2], then normalised.
         """
         keys, inward, _ = weights
-        x_TH = ops.rms_norm(x_TH, self.gain, self.epsilon)
-        routing = self.projections.route(x_TH, keys)
-        projected = self.projections.project(x_TH, routing, inward)
-        heads = self.heads, self.key_value_heads
-        return (
-            *ops.split_heads(projected, self.query_gain, self.key_gain, heads, self.epsilon, code),
-            routing,
+        normalised_TH = ops.rms_norm(x_TH, self.gain, self.epsilon)
+        routing = self.projections.route(normalised_TH, keys)
+        projected = self.projections.project(normalised_TH, routing, inward)  # [T, (N + 2M) K]
+        heads = (self.heads, self.key_value_heads)
+        query_TNK, key_TMK, value_TMK = ops.split_heads(
+            projected, self.query_gain, self.key_gain, heads, self.epsilon, code
         )
+        return query_TNK, key_TMK, value_TMK, routing
 
     def project_out(self, attended_TNK: Tensor, weights: Weights, routing: Routing) -> Tensor:
         """Project the attended values to the output [T, H]."""
-        return self.projections.project(attended_TNK.flatten(1), routing, weights[-1])
+        _, _, outward = weights
+        return self.projections.project(attended_TNK.flatten(1), routing, outward)
 
 
 class SequenceAttention(_ProjectedAttention):
-    """SA: attend causally along the sequence (Eq. 1), queries grouped over key/value heads (section
-    3.3)."""
+    """SA: attend causally along the sequence (Eq. 1, section 3.3).
+
+    Each of the M key/value heads serves a group of N / M query heads.
+    """
 
     def __init__(self, config: DreamerConfig) -> None:
         super().__init__(config, config.query_heads, config.key_value_heads, config.head_size)
@@ -386,12 +422,13 @@ class DepthAttention(_ProjectedAttention):
         self.window = config.depth_window
 
     def visible(self, history: History) -> History:
-        """Keep the latest earlier depths that lie within the window."""
-        return history[max(0, len(history) + 1 - self.window) :] if self.window else history
+        """Keep the latest earlier depths that lie within the window, the current one included."""
+        if not self.window:
+            return history
+        return history[max(0, len(history) + 1 - self.window) :]
 
     def seen(self, context: Context, history: History) -> tuple[Tensor, None, History]:
-        """Return the code of the depth, and the keys and values of the earlier depths that are
-        visible."""
+        """Return the code of the depth, and the keys and values of the visible earlier depths."""
         return context.depth_code, None, self.visible(history)
 
     def attend(
@@ -403,8 +440,9 @@ class DepthAttention(_ProjectedAttention):
         history: History,
     ) -> Attended:
         """Attend between the projections: the output is [T, N, K]."""
-        history = (*self.visible(history), (key_TMK, value_TMK))
-        attended_TNK, scores = ops.attend_depth(query_TNK, *zip(*history, strict=True))
+        history = (*self.visible(history), (key_TMK, value_TMK))  # the current depth included
+        keys, values = zip(*history, strict=True)
+        attended_TNK, scores = ops.attend_depth(query_TNK, keys, values)
         return Attended(attended_TNK, history=history, scores=scores)
 
 
@@ -413,7 +451,7 @@ ATTENTIONS: dict[str, type[nn.Module]] = {
     "depth": DepthAttention,
     "experts": ExpertAttention,
 }
-"""Another dimension is another class here, and its name in `architecture.MIXTURES`
+"""Another dimension is another class here, and its name in `dreamer_config.MIXTURES`
 (docs/model.md)."""
 
 
@@ -421,8 +459,14 @@ ATTENTIONS: dict[str, type[nn.Module]] = {
 
 
 class Block(nn.Module):
-    """Compute one layer: add the output of each group of attentions to the residual stream (Eq. 4,
-    5 or 6)."""
+    """Compute one layer: add each group of attentions to the residual stream.
+
+    The groups are those of the mixture, each of which reads the sum of the groups before:
+
+        y_l = x_l + DA(x_:l);  y_l += SA(y_l);  y_l += EA(y_l)       "sequential" (Eq. 4)
+        y_l = x_l + DA(x_:l) + SA(x_l);  y_l += EA(y_l)              "partial" (Eq. 5)
+        y_l = x_l + DA(x_:l) + SA(x_l) + EA(x_l)                     "parallel" (Eq. 6)
+    """
 
     def __init__(self, config: DreamerConfig) -> None:
         super().__init__()
@@ -434,19 +478,18 @@ class Block(nn.Module):
     def prepare(
         self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int
     ) -> Iterator[dict[str, Weights]]:
-        """Prepare what each attention needs at each depth, for any batch of so many tokens; one
-        entry without a code.
+        """Prepare what each attention needs at each depth, for any batch of so many tokens.
 
-        The entry of a depth is made only when that depth runs. Autograd goes through newer nodes
-        first, so what was made for some depths alone (the taps of a group of depths) is done and
-        freed before the depths below.
+        Without a code there is one entry. The entry of a depth is made only when that depth runs.
+        Autograd goes through newer nodes first, so what was made for some depths alone (the taps of
+        a group of depths) is done and freed before the depths below.
         """
-        prepared = {
+        by_name = {
             name: attention.prepare(dtype, code_LP, tokens)
             for name, attention in self.attentions.items()
         }
-        for each in zip(*prepared.values(), strict=True):
-            yield dict(zip(prepared, each, strict=True))
+        for of_depth in zip(*by_name.values(), strict=True):
+            yield dict(zip(by_name, of_depth, strict=True))
 
     def forward(
         self,
@@ -455,8 +498,7 @@ class Block(nn.Module):
         context: Context,
         histories: dict[str, History],
     ) -> tuple[Tensor, dict[str, Attended]]:
-        """Add each group to the residual stream [T, H]; return also what each attention
-        returned."""
+        """Add each group to the residual stream [T, H]; return also the attentions' results."""
         attended: dict[str, Attended] = {}
         for group in self.order:
             for name in group:
@@ -478,7 +520,8 @@ class Dreamer(DreamerNetwork):
 
     def __init__(self, config: DreamerConfig, *, dtype: torch.dtype | None = None) -> None:
         super().__init__()
-        self.config, self.dtype = config, dtype
+        self.config = config
+        self.dtype = dtype
         self.embedding = nn.Parameter(torch.empty(config.vocabulary_size, config.hidden_size))
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.gain = nn.Parameter(torch.empty(config.hidden_size))
@@ -488,18 +531,22 @@ class Dreamer(DreamerNetwork):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw weights (Table 3): N(0, 1/(5 H)), output projections N(0, 1/(2.5 H depth
-        dimensions)), gains 1."""
+        """Draw weights (Table 3).
+
+        N(0, 1 / (5 H)), output projections N(0, 1 / (2.5 H L D)) where D is the number of attention
+        dimensions (3 with DA, else 2); gains are 1.
+        """
         H, L = self.config.hidden_size, self.config.depth
         dimensions = 3 if self.config.depth_attention else 2
         for name, parameter in self.named_parameters():
             if name.endswith("gain"):
                 parameter.fill_(1.0)
+                continue
+            if name.endswith("outward"):
+                variance = 1 / (2.5 * H * L * dimensions)
             else:
-                variance = (
-                    1 / (2.5 * H * L * dimensions) if name.endswith("outward") else 1 / (5 * H)
-                )
-                parameter.normal_(std=variance**0.5)
+                variance = 1 / (5 * H)
+            parameter.normal_(std=variance**0.5)
 
     def forward(
         self,
@@ -522,23 +569,26 @@ class Dreamer(DreamerNetwork):
         these do not fit each other.
         """
         _check_shapes(tokens_BS, documents, positions, memory)
-        L, dtype = self.checked_depth(depth), self.dtype or self.embedding.dtype
+        L = self.checked_depth(depth)
+        dtype = self.dtype or self.embedding.dtype
         memory = memory or Documents(tokens_BS, documents, positions)
-        counted = self.training and isinstance(memory, Documents)
+        counted = self.training and isinstance(memory, Documents)  # for the experts' balance
         real_T = memory.real if counted else None
-        positions_T, depths_LP, routing_LP = self._codes(memory.positions, L, dtype)
+        position_codes, depth_codes, routing_codes = self._codes(memory.positions, L, dtype)
+        # L entries: of the one block at each depth, or of each layer's block once
         prepared = (
-            each
+            weights
             for block in self.blocks
-            for each in block.prepare(dtype, routing_LP, tokens_BS.numel())
+            for weights in block.prepare(dtype, routing_codes, tokens_BS.numel())
         )
 
         x_TH = F.embedding(tokens_BS.flatten(), self.embedding).to(dtype)
-        x_TH = self.norm(x_TH) if self.config.recurrent else x_TH
-        histories: dict[str, History] = {}
+        if self.config.recurrent:
+            x_TH = self.norm(x_TH)
+        histories: dict[str, History] = {}  # of depth attention: keys and values of earlier depths
         for index, weights in zip(range(L), prepared, strict=True):
             block = self.blocks[0 if self.config.recurrent else index]
-            context = Context(index, positions_T, depths_LP[index], memory)
+            context = Context(index, position_codes, depth_codes[index], memory)
             x_TH, attended = self.layer(block, x_TH, weights, context, histories)
             histories = {name: result.history for name, result in attended.items()}
             for name, result in attended.items():
@@ -558,14 +608,15 @@ class Dreamer(DreamerNetwork):
         context: Context,
         histories: dict[str, History],
     ) -> tuple[Tensor, dict[str, Attended]]:
-        """Run one depth: a block, and where one block is iterated the norm: x_{l+1} = Norm(y_l)
-        (section 3.7)."""
-        x_TH, attended = block(x_TH, weights, context, histories)
-        return self.norm(x_TH) if self.config.recurrent else x_TH, attended
+        """Run one depth: x_{l+1} = Norm(y_l) where one block is iterated (section 3.7), else
+        y_l."""
+        y_TH, attended = block(x_TH, weights, context, histories)
+        if self.config.recurrent:
+            y_TH = self.norm(y_TH)
+        return y_TH, attended
 
     def norm(self, x_TH: Tensor) -> Tensor:
-        """Normalise the residual stream: before the head, and when recurrent before every depth
-        (section 3.7)."""
+        """Normalise the residual stream: before the head, and when recurrent before every depth."""
         return ops.rms_norm(x_TH, self.gain, self.config.norm_epsilon)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -575,25 +626,28 @@ class Dreamer(DreamerNetwork):
     def _codes(
         self, positions_BS: Tensor, depth: int, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Compute the codes of positions [T, 1, P, 2], and of depths for heads and for routing [L,
-        P, 2].
+        """Compute the rotary codes of positions, of depths for heads, and of depths for routing.
 
-        Layers with weights of their own need no depth code for routing.
+        Their shapes are [T, 1, P, 2], [L, P, 2] and [L, P, 2]. Layers with weights of their own
+        need no depth code for routing: there it is None.
         """
-        config, device = self.config, positions_BS.device
+        config = self.config
+        device = positions_BS.device
         wide = torch.promote_types(dtype, torch.float32)
-        code = position_code(
-            positions_BS.flatten(), config.head_size, config.rope_base, wide
-        ).unsqueeze(1)
-        of_heads, of_routing = (
-            depth_code(depth, size, config.depth_rope_base, device, wide)
-            for size in (config.depth_head_size, config.routing_size)
-        )
-        return code, of_heads, of_routing if config.recurrent else None
+        positions_T = positions_BS.flatten()
+        of_positions = position_code(positions_T, config.head_size, config.rope_base, wide)
+        base = config.depth_rope_base
+        of_heads = depth_code(depth, config.depth_head_size, base, device, wide)
+        of_routing = None
+        if config.recurrent:
+            of_routing = depth_code(depth, config.routing_size, base, device, wide)
+        return of_positions.unsqueeze(1), of_heads, of_routing
 
     def checked_depth(self, depth: int | None) -> int:
-        """Return the depth to run at, by default the model's own. Raises InputError where the model
-        cannot."""
+        """Return the depth to run at, by default the model's own.
+
+        Raises InputError where the model cannot run at `depth`.
+        """
         if depth is None:
             return self.config.depth
         if not self.config.recurrent and depth != self.config.depth:
@@ -614,16 +668,18 @@ class Dreamer(DreamerNetwork):
         return [router.counts for router in self.routers().values()]
 
     def update_balance(self) -> None:
-        """Move every router's bias (Eq. 3): once per optimiser step, on the counts of all its
-        forwards and ranks."""
+        """Move every router's bias (Eq. 3).
+
+        Once per optimiser step, on the counts of all its forward passes and ranks.
+        """
         for router in self.routers().values():
             router.update_balance()
 
     def merged(self) -> Dreamer:
-        """Fold the shared experts into the routable ones (Eq. 8), for inference: same outputs,
-        fewer weights.
+        """Fold the shared experts into the routable ones, for inference: W_e + W_shared (Eq. 8).
 
-        The merged model owns what was folded, and shares every other tensor with this one.
+        The outputs are the same, up to rounding, by fewer weights. The merged model owns what was
+        folded, and shares every other tensor with this one.
         """
         config = dataclasses.replace(self.config, shared_expert=False)
         with torch.device("meta"):
@@ -631,7 +687,8 @@ class Dreamer(DreamerNetwork):
         state = self.state_dict()
         shared = {name: state.pop(name) for name in list(state) if "shared_" in name}
         for name, weights in shared.items():
-            state[name.replace("shared_", "")] = state[name.replace("shared_", "")] + weights
+            routable = name.replace("shared_", "")
+            state[routable] = state[routable] + weights
         model.load_state_dict(state, assign=True)
         return model.train(self.training)
 
@@ -648,9 +705,9 @@ def _check_shapes(
         raise InputError(
             "a forward with a memory takes neither documents nor positions: a row is one document"
         )
-    for name, given in (("positions", positions), ("documents", documents)):
-        if given is not None and given.shape != tokens.shape:
+    for name, tensor in (("positions", positions), ("documents", documents)):
+        if tensor is not None and tensor.shape != tokens.shape:
             raise InputError(
-                f"{name} are {list(given.shape)}, but for these tokens they must be"
+                f"{name} are {list(tensor.shape)}, but for these tokens they must be"
                 f" {list(tokens.shape)}"
             )

@@ -1,5 +1,4 @@
-"""Meet the contract as Dreamer does: with a cache, a loss in parts, its own engines, and weights
-folded for inference.
+"""Meet the contract as Dreamer does: a cache, a loss in parts, engines, weights for inference.
 
 `model/dreamer.py` is the mathematics; this module computes the same numbers in less time or memory.
 
@@ -25,10 +24,9 @@ from dreamer_study.pipeline.errors import InputError
 
 
 class DreamerNetwork(Network):
-    """Answer what training and evaluation ask of a network; experts and attention along the depth
-    can be observed."""
+    """Answer what training and evaluation ask of a network."""
 
-    observable = True
+    observable = True  # its experts, and its attention along the depth
 
     def states(
         self, tokens: Tensor, documents: Documents | None = None, depth: int | None = None
@@ -60,35 +58,34 @@ class DreamerNetwork(Network):
         their padding.
         """
         labels = None
-        packed = ops.packs(self.head, tokens.shape[1]) and self.dtype in (None, self.head.dtype)
-        if packed and lengths is not None and wanted is not None:
-            real = torch.arange(tokens.shape[1]) < lengths[:, None]
-            wanted = real.flatten().cumsum(0)[wanted] - 1
-            tokens, labels = (
-                tokens[real][None],
-                torch.arange(len(lengths)).repeat_interleave(lengths)[None],
-            )
+        packs = ops.packs(self.head, tokens.shape[1]) and self.dtype in (None, self.head.dtype)
+        if packs and lengths is not None and wanted is not None:
+            real = torch.arange(tokens.shape[1]) < lengths[:, None]  # [B, S]; the rest is padding
+            wanted = real.flatten().cumsum(0)[wanted] - 1  # places among the real tokens
+            tokens = tokens[real][None]
+            labels = torch.arange(len(lengths)).repeat_interleave(lengths)[None]  # a row's number
         documents = Documents(tokens, labels)
         memory = documents if cache is None else _FirstRows(cache, documents)
         hidden = self(tokens, memory=memory, depth=depth, return_hidden=True)
         return hidden if wanted is None else hidden.flatten(0, 1)[wanted]
 
     def position_bytes(self) -> float:
-        """Estimate the bytes of a position: cached keys and values, half of them twice while rows
-        are taken out.
+        """Estimate the bytes of a position: its cache, and its active experts.
 
-        And inputs and activations of its active experts, up to three copies.
+        Of the cached keys and values half are held twice while rows are taken out; of inputs and
+        activations of the experts there are up to three copies.
         """
-        config, bytes_ = self.config, (self.dtype or self.head.dtype).itemsize
-        cached = 1.5 * config.depth * 2 * config.key_value_heads * config.head_size * bytes_
-        return (
-            cached
-            + 3 * config.active_experts * (config.hidden_size + 3 * config.expert_size) * bytes_
-        )
+        config = self.config
+        element_bytes = (self.dtype or self.head.dtype).itemsize
+        cached = 1.5 * config.depth * 2 * config.key_value_heads * config.head_size
+        of_experts = 3 * config.active_experts * (config.hidden_size + 3 * config.expert_size)
+        return (cached + of_experts) * element_bytes
 
     def for_inference(self) -> Network:
-        """Merge the shared experts (Eq. 8); on a GPU narrow all but routers and gains, as in
-        training, to bfloat16."""
+        """Merge the shared experts (Eq. 8); on a GPU narrow all but routers and gains.
+
+        To bfloat16, as in training.
+        """
         model = self.merged()
         if on_gpu(model.device):
             model.narrow()
@@ -97,18 +94,17 @@ class DreamerNetwork(Network):
     def narrow(self) -> None:
         """Convert weights and computation to bfloat16 in place; routers and gains stay in
         float32."""
-        routing = {
+        of_routers = {
             id(parameter) for router in self.routers().values() for parameter in router.parameters()
         }
         for parameter in self.parameters():
-            if id(parameter) not in routing and parameter.ndim > 1:
+            if id(parameter) not in of_routers and parameter.ndim > 1:
                 parameter.data = parameter.data.to(torch.bfloat16)
         self.dtype = torch.bfloat16
 
 
 class Cache:
-    """Keys and values [L, B, length, M, K] for `batch` sequences, and how many positions of each
-    are filled.
+    """Keys and values [L, B, length, M, K] for `batch` sequences, filled from the left.
 
     Sequences may have different lengths: each row writes behind its own latest position.
     """
@@ -116,13 +112,12 @@ class Cache:
     def __init__(
         self, model: DreamerNetwork, batch: int, length: int, depth: int | None = None
     ) -> None:
-        config, made = (
-            model.config,
-            {"device": model.device, "dtype": model.dtype or model.head.dtype},
-        )
+        config = model.config
+        dtype = model.dtype or model.head.dtype
         shape = (depth or config.depth, batch, length, config.key_value_heads, config.head_size)
         self.model = model
-        self.keys, self.values = torch.zeros(shape, **made), torch.zeros(shape, **made)
+        self.keys = torch.zeros(shape, device=model.device, dtype=dtype)
+        self.values = torch.zeros(shape, device=model.device, dtype=dtype)
         # filled positions of each row, [B]
         self.lengths = torch.zeros(batch, device=model.device, dtype=torch.long)
         self.longest = 0  # of them, known without asking the device
@@ -139,19 +134,22 @@ class Cache:
         depth: int | None = None,
         wanted: Tensor | None = None,
     ) -> Tensor:
-        """Read tokens behind those in the cache, as `contract.Rows.extend` says; `depth` must be
-        that of the cache."""
-        capacity, new = self.keys.shape[2], tokens.shape[1]
+        """Read tokens behind those in the cache, as `contract.Rows.extend` says.
+
+        `depth` must be that of the cache.
+        """
+        capacity = self.keys.shape[2]
+        new = tokens.shape[1]
         if self.longest + new > capacity:
             raise InputError(
                 f"the cache has room for {capacity} positions: {self.longest} are filled, {new}"
                 " more do not fit; give new_cache a larger length"
             )
         if self.longest:
-            hidden = self.model(
-                tokens, memory=_CachedRows(self, new), depth=depth, return_hidden=True
-            )
-            hidden = hidden if wanted is None else hidden.flatten(0, 1)[wanted]
+            memory = _CachedRows(self, new)
+            hidden = self.model(tokens, memory=memory, depth=depth, return_hidden=True)
+            if wanted is not None:
+                hidden = hidden.flatten(0, 1)[wanted]
         else:
             hidden = self.model.read(tokens, lengths, wanted, depth, self)
         self.lengths += new if lengths is None else lengths
@@ -167,17 +165,20 @@ class Cache:
 
 
 class _FirstRows:
-    """Serve the first forward over the rows of a cache as its memory; `documents` are the rows,
-    packed or padded."""
+    """Serve the first forward over the rows of a cache as its memory.
+
+    `documents` are the rows, packed or padded.
+    """
 
     def __init__(self, cache: Cache, documents: Documents) -> None:
-        self.cache, self.documents, self.positions = cache, documents, documents.positions
+        self.cache = cache
+        self.documents = documents
+        self.positions = documents.positions
 
     def recall(self, depth: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Visible]:
-        """Write the keys and values [T, M, K] of one depth to the cache, and return both as rows
-        [B, S, M, K]."""
+        """Write the keys and values [T, M, K] of one depth to the cache; return [B, S, M, K]."""
         for held, new in ((self.cache.keys[depth], key), (self.cache.values[depth], value)):
-            if self.documents.labels is None:
+            if self.documents.labels is None:  # padded: what is behind a row's end is overwritten
                 held[:, : self.documents.length] = new.unflatten(0, (len(held), -1))
             else:
                 places = self.documents.labels * held.shape[1] + self.positions
@@ -186,11 +187,11 @@ class _FirstRows:
 
 
 class _CachedRows(Visible):
-    """The memory of a later forward over `new` tokens per row: what the cache holds, and these
-    tokens behind it."""
+    """The memory of a later forward: what the cache holds, and `new` tokens per row behind that."""
 
     def __init__(self, cache: Cache, new: int) -> None:
-        self.cache, self.filled = cache, cache.longest + new
+        self.cache = cache
+        self.filled = cache.longest + new
         self.positions = cache.lengths[:, None] + torch.arange(new, device=cache.lengths.device)
         self.mask(cache.keys.dtype)  # now, while no activation takes memory
 

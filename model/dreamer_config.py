@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from dreamer_study.model.checked import checked
 
-LARGEST = 2**31 - 1  # of any size: beyond every machine, and within every kind of number
+LARGEST = 2**31 - 1  # of any size: beyond every machine, and within every type of number
 Size = Annotated[int, Field(ge=1, le=LARGEST)]
 Even = Annotated[Size, Field(multiple_of=2)]  # positions rotate pairs
 Fourfold = Annotated[Size, Field(multiple_of=4)]  # one half of the rotated pairs turns backwards
@@ -64,15 +64,14 @@ class DreamerConfig:
             raise ValueError(
                 f"mixture is {self.mixture!r}, but it must be one of {', '.join(MIXTURES)}"
             )
-        for part, whole in (
+        for key_heads, query_heads in (
             ("key_value_heads", "query_heads"),
             ("depth_key_value_heads", "depth_heads"),
         ):
-            if getattr(self, whole) % getattr(self, part):
-                raise ValueError(
-                    f"{whole} is {getattr(self, whole)}, no multiple of {part}"
-                    f" ({getattr(self, part)})"
-                )
+            queries = getattr(self, query_heads)
+            keys = getattr(self, key_heads)
+            if queries % keys:  # each key head serves as many query heads as the others
+                raise ValueError(f"{query_heads} is {queries}, no multiple of {key_heads} ({keys})")
         if self.active_experts > self.experts:
             raise ValueError(
                 f"active_experts is {self.active_experts}, above experts ({self.experts})"
@@ -82,7 +81,8 @@ class DreamerConfig:
     @property
     def variant(self) -> str:
         """The name used in results: 'LA', 'DR', 'DR+DA' (or 'LA+DA')."""
-        return ("DR" if self.recurrent else "LA") + ("+DA" if self.depth_attention else "")
+        name = "DR" if self.recurrent else "LA"
+        return f"{name}+DA" if self.depth_attention else name
 
     @property
     def layers(self) -> int:
@@ -91,23 +91,30 @@ class DreamerConfig:
 
     @property
     def attention_experts(self) -> int:
-        """Experts in each projection bank of sequence and depth attention; 0 where projections are
-        plain (Table 3)."""
+        """Experts in each bank of projections (Table 3); 0 where projections are plain."""
         return self.depth if self.recurrent else 0
 
     @property
     def order(self) -> tuple[tuple[str, ...], ...]:
-        """The attentions in the order they are applied; those in one group read the same input (Eq.
-        4 to 6)."""
-        groups = MIXTURES[self.mixture]
-        if not self.depth_attention:
-            groups = tuple(tuple(name for name in group if name != "depth") for group in groups)
-        return tuple(group for group in groups if group)
+        """The attentions in the order they are applied (Eq. 4 to 6).
+
+        Those in one group read the same input.
+        """
+        groups = []
+        for group in MIXTURES[self.mixture]:
+            names = tuple(name for name in group if name != "depth" or self.depth_attention)
+            if names:
+                groups.append(names)
+        return tuple(groups)
 
     def other_depths(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
-        """Return which of the wanted depths a trained model can run at besides its own: all, if it
-        is recurrent."""
-        return tuple(depth for depth in wanted if depth != self.depth) if self.recurrent else ()
+        """Return which of the wanted depths a trained model can run at besides its own.
+
+        All of them if the model is recurrent, else none.
+        """
+        if not self.recurrent:
+            return ()
+        return tuple(depth for depth in wanted if depth != self.depth)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values by field name, for JSON."""

@@ -1,9 +1,9 @@
-"""Evaluate the checkpoints of a job: `python -m dreamer_study.model.evaluate <job.json>`; reads and
-writes files only.
+"""Evaluate the checkpoints of a job: `python -m dreamer_study.model.evaluate <job.json>`.
 
-Imports, tasks, prompts and data are loaded once; then each checkpoint is evaluated benchmark by
-benchmark. The rows of a benchmark appear at once, as a folder of Parquet files: a killed process
-loses the benchmark in hand, and a new one goes on from there.
+The process reads and writes files only; `evaluation/job.py` shows a job file. Imports, tasks,
+prompts and data are loaded once; then each checkpoint is evaluated benchmark by benchmark. The rows
+of a benchmark appear at once, as a folder of Parquet files: a killed process loses the benchmark in
+hand, and a new one continues from there.
 
 Exit status: 0 done, 1 failed, 2 bad input, 143 stopped by SIGTERM.
 """
@@ -29,14 +29,19 @@ import torch
 
 from dreamer_study.model.checkpoints.models import weights_in
 from dreamer_study.model.evaluation.benchmark_rows import (
-    Part,
+    EvaluationPart,
     Task,
     join,
     split_evaluation,
     write_rows,
 )
-from dreamer_study.model.evaluation.held_out import PlainTask
-from dreamer_study.model.evaluation.job import Checkpoint, Job, Output, read_job
+from dreamer_study.model.evaluation.held_out import HeldOutTask, is_held_out
+from dreamer_study.model.evaluation.job import (
+    EvaluatedCheckpoint,
+    EvaluationJob,
+    EvaluationOutput,
+    read_job,
+)
 from dreamer_study.model.evaluation.language_model import LanguageModel, load_language_model
 from dreamer_study.model.evaluation.observe import Sample, sample_of_stream
 from dreamer_study.model.evaluation.tokenizer import Tokenizer, load_tokenizer
@@ -51,11 +56,10 @@ TELL_SECONDS = 1.0
 
 @dataclass
 class Questions:
-    """The tasks of a job, its tokenizer, and the rows on which attention is observed; None:
-    attention is not observed.
+    """What a job asks: its tasks, its tokenizer, and the rows on which attention is observed.
 
-    `batch_tokens` is set by a shortage of memory, for all that is asked from then on; None: there
-    was no shortage.
+    Without `sample` attention is not observed. `batch_tokens` is set by a shortage of memory, for
+    all that is asked from then on; None: there was no shortage.
     """
 
     tasks: list[Task]
@@ -68,9 +72,11 @@ _kept: dict[str, Questions] = {}
 """The questions of the newest job of this process, by what it asks."""
 
 
-def questions_of(job: Job, *, keep: bool) -> Questions:
-    """Build the questions of a job; with `keep`, return the previous job's where that job named
-    equal tasks."""
+def questions_of(job: EvaluationJob, *, keep: bool) -> Questions:
+    """Build the questions of a job.
+
+    With `keep`, return those of the previous job where it named equal tasks.
+    """
     asked = repr(
         (job.tokenizer, job.tasks, job.limit, job.max_new_tokens, job.trust_code, job.observe)
     )
@@ -81,37 +87,31 @@ def questions_of(job: Job, *, keep: bool) -> Questions:
     return _kept[asked]
 
 
-def build_tasks(job: Job) -> list[Task]:
-    """Build the tasks of a job with their prompts: lm-eval's, and files of plain items that lm-eval
-    has no task for."""
-    default = {"limit": job.limit}
-    if job.max_new_tokens is not None:
-        default["max_new_tokens"] = job.max_new_tokens
-    if all(map(_is_plain, job.tasks)):  # importing lm-eval takes seconds
-        return [PlainTask(task, **default) for task in job.tasks]
+def build_tasks(job: EvaluationJob) -> list[Task]:
+    """Build the tasks of a job with their prompts: lm-eval's, and held-out documents."""
+    if all(map(is_held_out, job.tasks)):  # importing lm-eval takes seconds
+        return [HeldOutTask(task, limit=job.limit) for task in job.tasks]
     from dreamer_study.model.evaluation.lm_eval_definitions import tune_libraries
-    from dreamer_study.model.evaluation.lm_eval_tasks import HarnessTask
+    from dreamer_study.model.evaluation.lm_eval_tasks import LmEvalTask
 
+    options: dict[str, Any] = {"limit": job.limit, "trust_code": job.trust_code}
+    if job.max_new_tokens is not None:
+        options["max_new_tokens"] = job.max_new_tokens
     tune_libraries()
+    tasks: list[Task] = []
     # The datasets library recognises files by date, and would take an earlier copy for the present
     # data.
     with TemporaryDirectory(prefix=".datasets-", dir=job.output) as cache:
-        return [
-            (
-                PlainTask(task, **default)
-                if _is_plain(task)
-                else HarnessTask(task, cache=cache, trust_code=job.trust_code, **default)
-            )
-            for task in job.tasks
-        ]
-
-
-def _is_plain(task: Mapping[str, Any]) -> bool:
-    return bool(task.get("plain")) and not (task.get("yaml") or task.get("dataset_path"))
+        for task in job.tasks:
+            if is_held_out(task):
+                tasks.append(HeldOutTask(task, limit=job.limit))
+            else:
+                tasks.append(LmEvalTask(task, cache=cache, **options))
+    return tasks
 
 
 def evaluate(
-    job: Job, *, keep: bool = False, line: Callable[[str], object] = lambda text: None
+    job: EvaluationJob, *, keep: bool = False, line: Callable[[str], object] = lambda text: None
 ) -> list[Path]:
     """Make every output of the job that is not there yet; return the folders of all outputs.
 
@@ -124,49 +124,58 @@ def evaluate(
     ]
     if all(folder.exists() for folder in folders):
         return folders
-    asked = questions_of(job, keep=keep)
+    questions = questions_of(job, keep=keep)
     progress = _Progress(job.output / "progress.json")
-    evaluator = _Evaluator(job, asked, progress)
+    evaluator = _Evaluator(job, questions, progress)
     for checkpoint in job.checkpoints:
-        outputs = {
-            name: output
-            for name, output in checkpoint.outputs.items()
+        missing = {
+            benchmark: output
+            for benchmark, output in checkpoint.outputs.items()
             if not output.folder.exists()
         }
-        if outputs:
-            line(evaluator(checkpoint, outputs))
+        if missing:
+            line(evaluator(checkpoint, missing))
     progress.begin(0)
     return folders
 
 
 class _Evaluator:
-    """Evaluate checkpoints; a shortage of memory halves all later batches
-    (`Questions.batch_tokens`)."""
+    """Evaluate checkpoints, one after the other.
 
-    def __init__(self, job: Job, questions: Questions, progress: _Progress) -> None:
-        self._job, self._questions, self._progress = job, questions, progress
+    A shortage of memory halves all later batches (`Questions.batch_tokens`).
+    """
 
-    def __call__(self, checkpoint: Checkpoint, outputs: Mapping[str, Output]) -> str:
+    def __init__(self, job: EvaluationJob, questions: Questions, progress: _Progress) -> None:
+        self._job = job
+        self._questions = questions
+        self._progress = progress
+
+    def __call__(
+        self, checkpoint: EvaluatedCheckpoint, outputs: Mapping[str, EvaluationOutput]
+    ) -> str:
         """Write the rows of one checkpoint, benchmark by benchmark; return a line about them."""
         models = self._load(checkpoint)
         depths = models[0].model.config.other_depths(self._job.depths)
         questions = self._questions
         parts = split_evaluation(checkpoint, models, questions.tasks, questions.sample, depths)
-        self._progress.begin(sum(part.requests for name in outputs for part in parts[name]))
-        values = []
-        for name, output in outputs.items():
+        requests = sum(part.requests for benchmark in outputs for part in parts[benchmark])
+        self._progress.begin(requests)
+        scores: list[dict[str, Any]] = []
+        for benchmark, output in outputs.items():
             with _claimed(output.folder) as mine:
-                if mine:
-                    rows = join([self._score(part, models) for part in parts[name]])
-                    write_rows(output.folder, rows, output.configuration)
-                    values += rows["evaluations"].to_pylist() if "evaluations" in rows else []
-        words = ", ".join(f"{row['task']} {row['metric']} {row['value']:.3f}" for row in values)
+                if not mine:  # another process has made it meanwhile
+                    continue
+                rows = join([self._score(part, models) for part in parts[benchmark]])
+                write_rows(output.folder, rows, output.configuration)
+                if "evaluations" in rows:
+                    scores += rows["evaluations"].to_pylist()
+        said = ", ".join(f"{row['task']} {row['metric']} {row['value']:.3f}" for row in scores)
         return (
             f"{checkpoint.run_id} {checkpoint.tokens:,}: {self._progress.rate:,.0f} requests/s:"
-            f" {words}"
+            f" {said}"
         )
 
-    def _score(self, part: Part, models: Sequence[LanguageModel]) -> dict[str, object]:
+    def _score(self, part: EvaluationPart, models: Sequence[LanguageModel]) -> Mapping[str, Any]:
         """Compute the rows of a part, with smaller batches where memory is short."""
         before = self._progress.done
         while True:
@@ -182,10 +191,13 @@ class _Evaluator:
                 model.batch_tokens = self._questions.batch_tokens
             torch.cuda.empty_cache()
 
-    def _load(self, checkpoint: Checkpoint) -> list[LanguageModel]:
-        """Load the weights to evaluate: the main ones, then the raw ones where both are asked for
-        and differ."""
+    def _load(self, checkpoint: EvaluatedCheckpoint) -> list[LanguageModel]:
+        """Load the weights to evaluate.
+
+        The first are the main ones; raw ones follow where both are asked for and differ.
+        """
         asked = ("averaged", "raw") if self._job.weights == "both" else (self._job.weights,)
+        there = dict.fromkeys(weights_in(checkpoint.path, wanted) for wanted in asked)
         return [
             load_language_model(
                 checkpoint.path,
@@ -196,16 +208,15 @@ class _Evaluator:
                 batch_tokens=self._questions.batch_tokens or self._job.batch_tokens,
                 finished=self._progress.add,
             )
-            for weights in dict.fromkeys(weights_in(checkpoint.path, wanted) for wanted in asked)
+            for weights in there
         ]
 
 
 @contextmanager
 def _claimed(folder: Path) -> Iterator[bool]:
-    """Lock an output for this process; yield whether the output is still to be made, after waiting
-    for another process.
+    """Lock an output for this process; yield whether the output is still to be made.
 
-    Locks end with their process.
+    Where another process holds the lock, this one waits. Locks end with their process.
     """
     path = folder.with_name(f"{folder.name}.lock")
     with hold(path, partial(print, file=sys.stderr, flush=True)):
@@ -214,8 +225,10 @@ def _claimed(folder: Path) -> Iterator[bool]:
 
 
 class _Progress:
-    """Write `progress.json`: requests answered and in all, their rate, seconds left, of the
-    checkpoint in hand.
+    """Write `progress.json`, about the requests of the checkpoint in hand:
+
+        {"done": 1200, "total": 4000, "requests_per_second": 310.5, "seconds_left": 9.02,
+         "process": 4711, "machine": "node-3"}
 
     A request counts at every depth and with all weights that it is asked of.
     """
@@ -226,7 +239,8 @@ class _Progress:
 
     def begin(self, requests: int) -> None:
         """Begin a checkpoint that is asked so many requests."""
-        self._total, self.done = requests, 0.0
+        self._total = requests
+        self.done = 0.0
         self._began = time.monotonic()
         self.tell()
 
@@ -243,7 +257,8 @@ class _Progress:
 
     def tell(self) -> None:
         """Rewrite `progress.json`."""
-        self._told, rate = time.monotonic(), self.rate
+        self._told = time.monotonic()
+        rate = self.rate
         values = {
             "done": round(self.done),
             "total": self._total,
@@ -286,10 +301,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def prepare_staying() -> None:
-    """Set the process up for evaluation: libraries stay offline, one core is used, SIGTERM raises
-    SystemExit."""
-    # Data are local, so the libraries must not look for newer ones; they read these variables on
-    # import.
+    """Set the process up for evaluation: libraries offline, one core, SIGTERM as SystemExit."""
+    # Data are local, so the libraries must not look for newer ones. They read these variables when
+    # they are imported.
     os.environ |= {
         "HF_HUB_OFFLINE": "1",
         "HF_DATASETS_OFFLINE": "1",

@@ -19,32 +19,32 @@ from dreamer_study.model.accounting import flops_per_token, parameters
 from dreamer_study.model.dreamer_config import DreamerConfig
 from dreamer_study.pipeline.errors import InputError
 
-SIZE_STEP = 8
-EXPERTS = {"flops": "expert_size", "parameters": "experts"}
-# largest relative distance in FLOPs and in parameters of sizes that are tried where the descent
-# fails
+SIZE_STEP = 8  # of expert sizes
+EXPERTS = {"flops": "expert_size", "parameters": "experts"}  # the size that moves each cost
+# where the descent fails: the largest relative distance in FLOPs and in parameters
 NEAR = 0.01
 
 
 def match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int = 1024) -> DreamerConfig:
-    """Return `variant` with the expert size and number of experts that bring it nearest to
-    `baseline`.
+    """Return `variant` with the expert size and number that bring it nearest to `baseline`.
 
     FLOPs are those per token over a generation of `length` tokens. Raises InputError, with the
     reason, where no size comes near.
     """
     experts = baseline.experts * baseline.layers // variant.layers  # as many in all
-    found = dataclasses.replace(variant, experts=max(experts, variant.active_experts))
+    start = dataclasses.replace(variant, experts=max(experts, variant.active_experts))
     return match_costs(
-        found, flops_per_token(baseline, length), parameters(baseline), length=length
+        start, flops_per_token(baseline, length), parameters(baseline), length=length
     )
 
 
 def match_costs(
     variant: DreamerConfig, target_flops: float, target_parameters: int, *, length: int = 1024
 ) -> DreamerConfig:
-    """Return `variant` with the sizes that bring it nearest to these costs; the search begins at
-    its own sizes."""
+    """Return `variant` with the sizes that bring it nearest to these costs.
+
+    The search begins at the variant's own sizes.
+    """
     target = {"flops": target_flops, "parameters": target_parameters}
 
     def cost(values: Mapping[str, Any]) -> dict[str, float]:
@@ -67,22 +67,25 @@ def _near_in_both(
     target: Mapping[str, float],
     cost: Callable[[Mapping[str, Any]], Mapping[str, float]],
 ) -> dict[str, Any] | None:
-    """Find the expert size nearest in FLOPs, its experts nearest in parameters; None if not near in
-    both."""
+    """Find the expert size nearest in FLOPs, with the number of experts nearest in parameters.
+
+    None if no size is near in both.
+    """
     near: dict[float, dict[str, Any]] = {}  # by mismatch in FLOPs
-    found = {**values, "expert_size": SIZE_STEP, "experts": values["active_experts"]}
-    while cost(found)["flops"] <= (1 + NEAR) * target["flops"]:  # the least that this size needs
+    fewest = values["active_experts"]
+    tried = {**values, "expert_size": SIZE_STEP, "experts": fewest}
+    while cost(tried)["flops"] <= (1 + NEAR) * target["flops"]:  # the least that this size needs
         try:
-            found["experts"] = _nearest_value(found, "experts", "parameters", target, cost)
+            tried["experts"] = _nearest_value(tried, "experts", "parameters", target, cost)
         except InputError:
             break  # larger experts have still more parameters
-        flops, numbers = (abs(cost(found)[name] / target[name] - 1) for name in EXPERTS)
-        if flops <= NEAR and numbers <= NEAR:
-            near.setdefault(flops, dict(found))
-        found |= {
-            "expert_size": found["expert_size"] + SIZE_STEP,
-            "experts": values["active_experts"],
-        }
+        costs = cost(tried)
+        flops_mismatch = abs(costs["flops"] / target["flops"] - 1)
+        parameters_mismatch = abs(costs["parameters"] / target["parameters"] - 1)
+        if flops_mismatch <= NEAR and parameters_mismatch <= NEAR:
+            near.setdefault(flops_mismatch, dict(tried))
+        tried["expert_size"] += SIZE_STEP
+        tried["experts"] = fewest
     return near[min(near)] if near else None
 
 
@@ -92,19 +95,21 @@ def match_fields(
     target: Mapping[str, float],
     cost: Callable[[Mapping[str, Any]], Mapping[str, float]],
 ) -> dict[str, Any]:
-    """Return `values` with the sizes in `fields` that bring their costs nearest to the target, by
-    the same descent.
+    """Return `values` with the sizes in `fields` that bring their costs nearest to the target.
 
     `fields` names the field that is changed for each resource, "flops" or "parameters", as `target`
     and `cost(values)` do. `cost` raises InputError for values of which no model can be built;
     InputError also where a field is no size.
     """
-    found, seen = dict(values), list[list[Any]]()
-    while (sizes := [found.get(field) for field in fields.values()]) not in seen:
+    matched = dict(values)
+    seen: list[list[Any]] = []
+    sizes = [matched.get(field) for field in fields.values()]
+    while sizes not in seen:  # sizes that come again are either the end or a cycle
         seen.append(sizes)
         for resource, field in fields.items():
-            found[field] = _nearest_value(found, field, resource, target, cost)
-    return found
+            matched[field] = _nearest_value(matched, field, resource, target, cost)
+        sizes = [matched.get(field) for field in fields.values()]
+    return matched
 
 
 def _nearest_value(
@@ -114,6 +119,7 @@ def _nearest_value(
     target: Mapping[str, float],
     cost: Callable[[Mapping[str, Any]], Mapping[str, float]],
 ) -> int:
+    """Find the value of one size field at which a resource is nearest to its target."""
     start = values.get(field)
     if type(start) is not int or start < 1:
         raise InputError(
@@ -154,8 +160,10 @@ def _step(start: int, cost: Callable[[int], object]) -> int:
 
 
 def _nearest(cost: Callable[[int], float], target: float, *, least: int) -> int | None:
-    """Find the number from `least` on whose rising cost is nearest to `target`; None if `least`
-    costs too much."""
+    """Find the number from `least` on whose rising cost is nearest to `target`, by bisection.
+
+    None if `least` costs too much: more than half a step above the target.
+    """
     if cost(least) >= target:
         step = cost(least + 1) - cost(least)
         return least if cost(least) - target <= step / 2 else None
@@ -165,5 +173,8 @@ def _nearest(cost: Callable[[int], float], target: float, *, least: int) -> int 
     below = above // 2  # cost(below) < target <= cost(above)
     while above - below > 1:
         middle = (below + above) // 2
-        below, above = (middle, above) if cost(middle) < target else (below, middle)
+        if cost(middle) < target:
+            below = middle
+        else:
+            above = middle
     return below if target - cost(below) <= cost(above) - target else above

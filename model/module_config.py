@@ -1,5 +1,11 @@
-"""Describe a model that is no Dreamer: a class in a file of the user's, or a model type of the
-transformers library."""
+"""Describe a model that is no Dreamer: a user's class, or a type of the transformers library.
+
+As JSON, in `run.json` and in `config.json` of a checkpoint:
+
+    {"module": "my_models.py:GPT", "config": {"hidden_size": 64, "layers": 4},
+     "files": {"my_models.py": "9f86d081884c7d65..."}, "vocabulary_size": 4096,
+     "sequence_length": 512}
+"""
 
 from __future__ import annotations
 
@@ -18,8 +24,7 @@ TRANSFORMERS = "transformers"  # stands for the file of a model of that library:
 
 @checked("model")
 class ModuleConfig:
-    """A class, the arguments that build a model of it, and the digests of the files of code that it
-    needs.
+    """A class, the arguments that build a model of it, and digests of its files of code.
 
     Raises InputError, naming field, value and rule.
     """
@@ -51,10 +56,7 @@ def read_architecture(values: Mapping[str, Any]) -> Architecture:
 
 
 def training_flops(config: Architecture, length: float, targets: float) -> float | None:
-    """Count FLOPs per token of a training step, as `training_flops_per_token`; None where only a
-    pass would tell."""
-    return (
-        training_flops_per_token(config, length, targets)
-        if isinstance(config, DreamerConfig)
-        else None
-    )
+    """Count FLOPs per token of a training step; None where only a pass would tell."""
+    if isinstance(config, DreamerConfig):
+        return training_flops_per_token(config, length, targets)
+    return None

@@ -1,5 +1,4 @@
-"""Start child processes that are always ended: no child outlives the process that has started
-it."""
+"""Start child processes that are always ended: none outlives the process that has started it."""
 
 from __future__ import annotations
 
@@ -24,11 +23,13 @@ TORCHRUN = (
     *("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"),
     *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE"),
 )
-"""Variables that tell a process which rank of which job it is: those of a surrounding job are not
-for its children."""
+"""Variables that tell a process which rank of which job it is.
 
-# PR_SET_PDEATHSIG (1) survives exec; the parent may have died before it was set, hence the second
-# look.
+Those of a surrounding job are not for its children.
+"""
+
+# PR_SET_PDEATHSIG (1) survives exec. The parent may have died before it was set: so its id is
+# compared once more.
 _BIND_TO_PARENT = """
 import os, signal, sys
 parent, ends_by = map(int, sys.argv[1:3])
@@ -44,23 +45,22 @@ os.execv(sys.argv[3], sys.argv[3:])
 def bound_command(
     module: str, *arguments: str, ends_by: signal.Signals = signal.SIGTERM
 ) -> list[str]:
-    """Return the command of a child, `python -P -m module arguments`, that gets a signal when this
-    process dies.
+    """Return the command of a child that gets a signal when this process dies.
 
-    With -P no module is taken from the current folder, whose files may be anybody's. Linux sends
-    the signal already when the thread that started the child ends: start children from a thread
-    that outlives them.
+    The child is `python -P -m module arguments`. With -P no module is taken from the current
+    folder, whose files may be anybody's. Linux sends the signal already when the thread that
+    started the child ends: start children from a thread that outlives them.
     """
     bound = [sys.executable, "-P", "-c", _BIND_TO_PARENT, str(os.getpid()), str(int(ends_by))]
     return [*bound, sys.executable, "-P", "-m", module, *arguments]
 
 
 class Child:
-    """A process `python -m module arguments` in a session of its own; its output is appended to the
-    file `log`.
+    """A process `python -m module arguments` in a session of its own.
 
-    With `ranks` above 1, so many processes by torchrun's agent. With `asked`, a process that reads
-    lines from its standard input and answers on its standard output (`ask`).
+    Its output is appended to the file `log`. With `ranks` above 1 there are so many processes,
+    started by torchrun's agent. With `asked` the process reads lines from its standard input and
+    answers on its standard output (`ask`).
     """
 
     def __init__(
@@ -73,13 +73,11 @@ class Child:
         asked: bool = False,
     ) -> None:
         self.log = log
-        # without parents: a study whose folder was moved must not go on
+        # without parents: a study whose folder was moved must not continue
         log.parent.mkdir(exist_ok=True)
         if ranks > 1:
-            module, arguments = (
-                "dreamer_study.model.training.start_ranks",
-                (str(ranks), module, *arguments),
-            )
+            arguments = (str(ranks), module, *arguments)
+            module = "dreamer_study.model.training.start_ranks"
         outside = {name: value for name, value in os.environ.items() if name not in TORCHRUN}
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -115,25 +113,28 @@ class Child:
         return child.stdout.readline().decode().rstrip("\n")
 
     def wait(self, tick: Callable[[], object] = lambda: None) -> int:
-        """Wait until the process has ended, calling `tick` every second and once more then; return
-        the exit status."""
-        while (status := self._process.poll()) is None:
+        """Wait until the process has ended, and return its exit status.
+
+        Calls `tick` every second meanwhile, and at the end.
+        """
+        status = self._process.poll()
+        while status is None:
             tick()
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(TICK_SECONDS)
+            status = self._process.poll()
         tick()
         return status
 
     def finish(self) -> int:
-        """Close the standard input of a process that is asked, wait for its end, and return its
-        exit status."""
+        """Close the standard input of an asked process, wait for its end; return its status."""
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         return self._process.wait()
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process and all of its session."""
-        # all have ended; macOS refuses where one is a zombie
+        # where all have ended; macOS refuses where one is a zombie
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
@@ -145,15 +146,14 @@ class Child:
 
     def last_line(self) -> str:
         """Return the final line of the log."""
-        lines = (
-            self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
-        )
+        if not self.log.exists():
+            return "no output"
+        lines = self.log.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "no output"
 
 
 def stop(children: Iterable[Child], grace: float = GRACE_SECONDS) -> None:
-    """End processes: SIGTERM, a grace in which they save their states, SIGKILL to what is left of
-    them."""
+    """End processes: SIGTERM, a grace in which they save their states, then SIGKILL."""
     children = list(children)
     for child in children:
         child.signal(signal.SIGTERM)

@@ -1,7 +1,7 @@
-"""Train one run, or resume it: `python -m dreamer_study.model.train <folder> [--stop-at TOKENS]`;
-reads and writes files only.
+"""Train one run, or resume it: `python -m dreamer_study.model.train <folder> [--stop-at TOKENS]`.
 
-`--profile STEPS` traces so many steps instead.
+The process reads and writes files only; `training/config.py` shows `run.json`. `--profile STEPS`
+traces so many steps instead.
 
 Training tokens are counted exactly: real tokens, no padding, by the optimiser step that consumed
 them. A run that is stopped or killed at any moment resumes from its newest saved state, on a CPU by
@@ -40,7 +40,7 @@ from dreamer_study.pipeline.errors import DISK_FULL, InputError
 from dreamer_study.pipeline.storage.locks import holder, sign, try_lock
 
 LOOK_SECONDS = 1.0  # between two looks whether another process still trains a run
-WARM_UP = 2  # steps before those that are traced, which allocate and compile
+WARM_UP = 2  # steps before the traced ones: the first steps allocate and compile
 
 
 def train(
@@ -65,6 +65,7 @@ def train(
     for bad input; TrainingFailed when loss or gradients are not finite, or memory is short;
     OtherRankFailed in one of several ranks, when another rank says what is wrong.
     """
+    # Three blocks, as no rank may wait for another within a block: only the lock waits.
     with process_group() as ranks, ExitStack() as held:
         with ranks.failing_together():
             if stop_at is not None and stop_at < 1:
@@ -84,32 +85,41 @@ def train(
                     "out of memory before the first step, for the weights, their average and"
                     " AdamW's moments; free the device of other programs, or train a smaller model"
                 ) from error
-            if ranks.is_first and (change := trainer.code_change):
-                record_code_change(run.folder, change)
-                notice(
-                    "{}: goes on from {tokens:,} tokens; code {before} is now {after}".format(
-                        run.run_id, **change
-                    )
-                )
-            if (
-                ranks.is_first
-                and on_gpu(trainer.device)
-                and (slow := slow_products(trainer.device, trainer.precision))
-            ):
-                notice(f"{run.run_id}: {slow}")
             goal = min(run.training.tokens, stop_at or run.training.tokens)
-            recorder = Recorder(trainer, goal, line, notice) if ranks.is_first else None
+            recorder = None
+            if ranks.is_first:
+                _tell_at_start(trainer, notice)
+                recorder = Recorder(trainer, goal, line, notice)
         trainer.synchronize()
         return _train(trainer, goal, stopped, recorder)
+
+
+def _tell_at_start(trainer: Trainer, notice: Callable[[str], object]) -> None:
+    """Record and tell an accepted change of the code, and tell of a GPU's slow products."""
+    run = trainer.run
+    change = trainer.code_change
+    if change:
+        record_code_change(run.folder, change)
+        notice(
+            f"{run.run_id}: goes on from {change['tokens']:,} tokens; code {change['before']} is"
+            f" now {change['after']}"
+        )
+    if on_gpu(trainer.device):
+        slow = slow_products(trainer.device, trainer.precision)
+        if slow:
+            notice(f"{run.run_id}: {slow}")
 
 
 def _train(
     trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: Recorder | None
 ) -> str:
-    """Take optimiser steps up to `goal` tokens. Only the first rank has a recorder; all stop at the
-    same step."""
-    started = time.monotonic() - trainer.seconds
+    """Take optimiser steps up to `goal` tokens.
+
+    Only the first rank has a recorder; all ranks stop at the same step.
+    """
+    started = time.monotonic() - trainer.seconds  # as if earlier parts had just been trained
     try:
+        # a checkpoint at 0 tokens, or one that a kill prevented
         if trainer.due and recorder:
             recorder.save()
         while trainer.tokens < goal and not trainer.ranks.any(stopped()):
@@ -139,11 +149,10 @@ def _train(
 
 @contextmanager
 def _alone(folder: Path, ranks: Ranks, wait: bool, stopped: Callable[[], bool]) -> Iterator[None]:
-    """Lock the folder by the first rank, for which all wait: so all then read the same. The lock
-    ends with its process.
+    """Lock the folder by the first rank, for which all wait: so all then read the same.
 
-    Raises InputError if another process trains there, with `wait` only when this one is stopped
-    before the other ends.
+    The lock ends with its process. Raises InputError if another process trains there; with `wait`
+    only when this one is stopped before the other ends.
     """
     path = folder / ".lock"
     with path.open("a+") as file:
@@ -159,8 +168,7 @@ def _alone(folder: Path, ranks: Ranks, wait: bool, stopped: Callable[[], bool]) 
 
 
 def write_trace(trainer: Trainer, steps: int) -> Path:
-    """Take so many steps, write their trace to `trace.json` in the run's folder, and return its
-    path.
+    """Take so many steps, and write their trace to `trace.json` in the run's folder.
 
     By torch's own profiler, for chrome://tracing or ui.perfetto.dev. No state is saved: the run
     stays where it was.
@@ -179,8 +187,7 @@ def write_trace(trainer: Trainer, steps: int) -> Path:
 
 
 def prepare_staying() -> None:
-    """Note the code of this program as it has been imported: its files may change while a process
-    stays."""
+    """Note the code of this program as it was imported: its files may change while it stays."""
     source_digests(__name__)
 
 
@@ -216,14 +223,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     received: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: received.append(number))
-    talks = options.verbose or sys.stdout.isatty()
+    shows_progress = options.verbose or sys.stdout.isatty()
     try:
         if options.profile:
-            allowed = {
-                "accept_code_change": options.accept_code_change,
-                "trust_code": options.trust_code,
-            }
-            trainer = Trainer(read_run(options.folder), **allowed)
+            trainer = Trainer(
+                read_run(options.folder),
+                accept_code_change=options.accept_code_change,
+                trust_code=options.trust_code,
+            )
             print(write_trace(trainer, options.profile))
             return 0
         status = train(
@@ -233,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             trust_code=options.trust_code,
             wait=options.wait,
             stopped=lambda: bool(received),
-            line=(lambda text: print(text, flush=True)) if talks else (lambda text: None),
+            line=_print_line if shows_progress else (lambda text: None),
             notice=lambda text: print(text, file=sys.stderr, flush=True),
         )
     except OtherRankFailed as error:
@@ -247,7 +254,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"{options.folder}: {error}", file=sys.stderr)
         return HOPELESS if error.errno in DISK_FULL else 1
-    return 128 + (received or [signal.SIGTERM])[0] if status == "interrupted" else 0
+    if status == "interrupted":
+        # a rank that no signal has reached stops with the one that got it
+        number = received[0] if received else signal.SIGTERM
+        return 128 + number
+    return 0
+
+
+def _print_line(text: str) -> None:
+    print(text, flush=True)
 
 
 if __name__ == "__main__":

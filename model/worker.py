@@ -1,12 +1,17 @@
-"""Do one job after another in one process: `python -m dreamer_study.model.worker
-dreamer_study.model.train <folder>`; imports are made once.
+"""Do one job after another in one process, so that imports are made once.
 
-A request is a line of JSON on standard input, {"arguments": those of the program, "log": path of a
-file}. The program's output is appended to the log. The answer to a job that ends well is its exit
-status, 0, as a line on standard output. The first job with another exit status ends the process
-with that status, and without an answer; the end of the standard input ends the process with status
-0. SIGTERM between two jobs ends it at once. The last argument, the folder of the study, is not
-read: it shows in a list of processes what this one is for.
+`python -m dreamer_study.model.worker dreamer_study.model.train <folder>`
+
+A request is a line of JSON on standard input:
+
+    {"arguments": ["/home/ada/runs/demo/store/runs/LA-2-s0-e035352e"],
+     "log": "/home/ada/runs/demo/store/runs/LA-2-s0-e035352e/log.txt"}
+
+"arguments" are those of the program. The program's output is appended to the log. The answer to a
+job that ends well is its exit status, 0, as a line on standard output. The first job with another
+exit status ends the process with that status, and without an answer; the end of the standard input
+ends the process with status 0. SIGTERM between two jobs ends it at once. The last argument, the
+folder of the study, is not read: it shows in a list of processes what this one is for.
 """
 
 from __future__ import annotations
@@ -31,20 +36,21 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
-    answers, nowhere = os.fdopen(os.dup(1), "w", buffering=1), os.open(os.devnull, os.O_WRONLY)
+    answers = os.fdopen(os.dup(1), "w", buffering=1)  # the standard output becomes a log below
+    nowhere = os.open(os.devnull, os.O_WRONLY)
     program = import_module(sys.argv[1])
     program.prepare_staying()
-    # what is imported stays: the collector of cycles need not look through all of torch again and
-    # again
+    # what is imported stays: the collector of cycles need not look through torch again and again
     gc.freeze()
     for number, line in enumerate(sys.stdin):
         request = json.loads(line)
         with open(request["log"], "ab") as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
-        if status := program.main(request["arguments"]):
+        status = program.main(request["arguments"])
+        if status:
             return status
-        # which a training has caught to save its state
+        # a training has caught these signals to save its state
         for signalled in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signalled, signal.SIG_DFL)
         gc.collect()  # an idle process holds no model

@@ -129,7 +129,7 @@ class PlannedEvaluations(PlannedData):
             for part in ("task", "metric", "filter", "chance", "left_out")
             if part in task
         }
-        for part in ("plain", "yaml"):
+        for part in ("plain", "yaml", "data_file"):
             if task.get(part):
                 content[part] = self.store.file_digest(Path(task[part]))
         if task.get("yaml"):

@@ -1,5 +1,4 @@
-"""Build the network of a description: Dreamer, a class of the user's, or a model of the
-transformers library."""
+"""Build the network of a description: Dreamer, a user's class, or a transformers model."""
 
 from __future__ import annotations
 
@@ -40,8 +39,8 @@ def build(
     except InputError:
         raise
     except Exception as error:  # of the user's code, whatever it is
+        # Where the call itself has failed, before any code of the user: the arguments are wrong.
         here = error.__traceback__
-        # no code of the user has run
         if isinstance(error, TypeError) and here and not here.tb_next:
             raise InputError(
                 f"{config.module}: {error}; it takes {', '.join(signature(kind).parameters)}"

@@ -1,5 +1,7 @@
-"""Load a class of the user's: from files that have the digests which its model was planned with, if
-code is trusted."""
+"""Load a user's class, if code is trusted.
+
+Its files must have the digests with which its model was planned.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,10 @@ FOLDER = "code"  # of a run, and of a checkpoint: the files of its model's class
 
 
 def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Hash files of code. Raises InputError for a file that is not there, or lies outside the
-    folder."""
+    """Hash files of code.
+
+    Raises InputError for a file that is not there, or lies outside the folder.
+    """
     found = {}
     for name in dict.fromkeys(names):
         path = folder / name
@@ -34,21 +38,24 @@ def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def copy_code(config: Any, source: Path, target: Path) -> None:
-    """Copy the files of code that a model needs, if any, so that the model is whole without the
-    folder they came from.
+    """Copy the files of code that a model needs, if any, beside the model.
 
-    Raises InputError if they are no longer what the model was planned with.
+    Raises InputError if the files are no longer what the model was planned with.
     """
-    if files := getattr(config, "files", {}):
-        _check(files, source)
-        for name in files:
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source / name, target / name)
+    files = getattr(config, "files", {})
+    if not files:
+        return
+    _check(files, source)
+    for name in files:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, target / name)
 
 
 def load_class(config: ModuleConfig, folder: Path | None, *, trust_code: bool) -> type:
-    """Load the class of a model. Raises InputError where code is not trusted, has changed or has no
-    such class."""
+    """Load the class of a model.
+
+    Raises InputError where code is not trusted, has changed or has no such class.
+    """
     file, _, name = config.module.rpartition(":")
     if file == TRANSFORMERS:
         from dreamer_study.model.architectures.transformers_model import TransformersModel
@@ -61,15 +68,19 @@ def load_class(config: ModuleConfig, folder: Path | None, *, trust_code: bool) -
         )
     assert folder is not None, "a model of the user's code has a folder of code"
     _check(config.files, folder)
-    module = _load(folder, file, "_".join([config.files[file], *sorted(config.files.values())]))
-    if not isinstance(kind := getattr(module, name, None), type):
+    # by the digests of all files: what the class imports from its folder belongs to it
+    digest = "_".join([config.files[file], *sorted(config.files.values())])
+    loaded = getattr(_load(folder, file, digest), name, None)
+    if not isinstance(loaded, type):
         raise InputError(f"{file} has no class {name}")
-    return kind
+    return loaded
 
 
 def _check(files: dict[str, str], folder: Path) -> None:
+    """Raise InputError where a file is no longer what it was."""
     now = digests(folder, files)
-    if changed := [name for name in files if now[name] != files[name]]:
+    changed = [name for name in files if now[name] != files[name]]
+    if changed:
         raise InputError(f"{folder / changed[0]} has changed since its model was planned")
 
 
@@ -80,40 +91,47 @@ def forget_loaded() -> None:
 
 
 def _load(folder: Path, file: str, digest: str) -> Any:
-    """Import a file; what it imports from its folder is its own, also where another model has a
-    file of that name."""
-    own = TRUSTED + digest
-    if own in sys.modules:
-        return sys.modules[own]
+    """Import a file; what it imports from its folder is its own.
+
+    So another model may have another file of the same name.
+    """
+    own_name = TRUSTED + digest
+    if own_name in sys.modules:
+        return sys.modules[own_name]
     path = (folder / file).resolve()
-    specification = importlib.util.spec_from_file_location(own, path)
+    specification = importlib.util.spec_from_file_location(own_name, path)
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
-    places = [str(path.parent), str(folder.resolve())]
-    sys.path[:0], before = places, set(sys.modules)
-    sys.modules[own] = module
+    searched = [str(path.parent), str(folder.resolve())]
+    before = set(sys.modules)
+    sys.path[:0] = searched
+    sys.modules[own_name] = module
     try:
         specification.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        del sys.modules[own]
+        del sys.modules[own_name]
         raise InputError(f"{file} cannot be imported: {described(error)}") from error
     finally:
-        del sys.path[: len(places)]
-        for name in set(sys.modules) - before - {own}:
-            place = getattr(sys.modules[name], "__file__", None) or ""
-            if Path(place).is_relative_to(folder.resolve()):
+        del sys.path[: len(searched)]
+        # forget the modules of the folder: the next model may import others of these names
+        for name in set(sys.modules) - before - {own_name}:
+            imported_from = getattr(sys.modules[name], "__file__", None) or ""
+            if Path(imported_from).is_relative_to(folder.resolve()):
                 del sys.modules[name]
     return module
 
 
 def described(error: BaseException) -> str:
-    """Describe an error of the user's code in a line: the innermost place that is no library's, and
-    what went wrong."""
+    """Describe an error of the user's code in a line.
+
+    Where it happened, in the innermost file that is no library's, and what went wrong.
+    """
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if "site-packages" not in frame.filename
     ]
-    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else ""
-    return f"{place}{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else ""
+    reason = " ".join(str(error).split())[:200]
+    return f"{where}{type(error).__name__}: {reason}"

@@ -1,5 +1,4 @@
-"""Count the parameters, FLOPs and bytes of any model; FLOPs are those that `model/accounting.py`
-defines.
+"""Count the parameters, FLOPs and bytes of any model; `model/accounting.py` defines FLOPs.
 
 FLOPs of a model that is no Dreamer come from one forward pass, by torch's counter of products. The
 counter sees the full square of attention; so a row of (S + 1) / 2 tokens costs for each of its
@@ -10,7 +9,7 @@ and on numbers where a model needs them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -55,9 +54,9 @@ def count(
         return resources(config, length)
     logging.disable(logging.ERROR)  # torch tells of every operation that works on numbers alone
     try:
-        for place in ("meta", "fake"):
+        for tensors in ("meta", "fake"):
             with suppress(Exception):  # some models read numbers while they are built or run
-                return _count_on(place, config, length, code, trust_code)
+                return _count_on(tensors, config, length, code, trust_code)
     finally:
         logging.disable(logging.NOTSET)
     return _count_on("cpu", config, length, code, trust_code)
@@ -65,33 +64,41 @@ def count(
 
 @torch.no_grad()
 def _count_on(
-    place: str, config: ModuleConfig, length: int, code: Path | None, trust_code: bool
+    tensors: str, config: ModuleConfig, length: int, code: Path | None, trust_code: bool
 ) -> Resources:
+    """Count with "meta" tensors, "fake" ones, or on the "cpu" with numbers."""
     with ExitStack() as stack:
-        if place == "fake":
+        if tensors == "fake":
             stack.enter_context(FakeTensorMode())
-        stack.enter_context(torch.device("meta" if place == "meta" else "cpu"))
-        # what a file keeps between calls, such as a table, would be on the place before
+        stack.enter_context(torch.device("meta" if tensors == "meta" else "cpu"))
+        # what a file keeps between calls, such as a table, would be of the kind tried before
         forget_loaded()
         model = build(config, code=code, trust_code=trust_code).eval()
         assert isinstance(model, Wrapped), "what is no Dreamer is wrapped"
-        numbers = sum(parameter.numel() for parameter in model.parameters())
-        remarks = [] if model.reads_documents else ["reads the documents of a row as one text"]
-        if declared := getattr(model.module, "flops_per_token", None):
-            flops = float(declared(length))
-            remarks.append("FLOPs are those that its own code says")
-        else:
-            halves = [_flops_of_row(model, half) for half in {(length + 1) // 2, length // 2 + 1}]
-            flops = sum(found for found, _ in halves) / len(halves)
-            if unknown := sorted(set().union(*(names for _, names in halves))):
-                remarks.append(f"FLOPs leave out {', '.join(unknown)}, which nobody can count")
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        flops, remarks = _flops_per_token(model, length)
+        if not model.reads_documents:
+            remarks.insert(0, "reads the documents of a row as one text")
         model(torch.zeros(1, config.sequence_length, dtype=torch.long))  # a row of the training
-    return Resources(numbers, flops, ELEMENT_BYTES * numbers, tuple(remarks))
+    return Resources(parameters, flops, ELEMENT_BYTES * parameters, tuple(remarks))
+
+
+def _flops_per_token(model: Wrapped, length: int) -> tuple[float, list[str]]:
+    """Count the mean FLOPs per token of a text of `length` tokens, with remarks about the count."""
+    declared = getattr(model.module, "flops_per_token", None)
+    if declared:
+        return float(declared(length)), ["FLOPs are those that its own code says"]
+    # rows of (length + 1) / 2 tokens (see above), of the two whole numbers beside that if need be
+    rows = [_flops_of_row(model, tokens) for tokens in {(length + 1) // 2, length // 2 + 1}]
+    flops = sum(of_row for of_row, _ in rows) / len(rows)
+    uncounted = sorted(set().union(*(names for _, names in rows)))
+    if uncounted:
+        return flops, [f"FLOPs leave out {', '.join(uncounted)}, which nobody can count"]
+    return flops, []
 
 
 def _flops_of_row(model: Wrapped, tokens: int) -> tuple[float, set[str]]:
-    """Count the FLOPs per token of a row, and name the operations that may multiply matrices and
-    are not counted."""
+    """Count the FLOPs per token of a row, and name the products that are not counted."""
     seen = _Products()
     with (
         sdpa_kernel(SDPBackend.MATH),
@@ -110,11 +117,11 @@ def _grouped_product(left: Any, right: Any, *_: Any, **__: Any) -> int:
 
 
 def _product_with_vector(*shapes: Any, **_: Any) -> int:
-    """Count the FLOPs of a matrix [I, K] times a vector [K], the last two arguments: torch counts
-    neither operation."""
+    """Count the FLOPs of a matrix [I, K] times a vector [K], the last two arguments."""
     return 2 * shapes[-2][0] * shapes[-2][1]
 
 
+# of operations that torch does not count
 FORMULAS: dict[Any, Callable[..., int]] = {
     torch.ops.aten._grouped_mm: _grouped_product,
     torch.ops.aten.mv: _product_with_vector,
@@ -123,39 +130,46 @@ FORMULAS: dict[Any, Callable[..., int]] = {
 
 
 class _Products(TorchDispatchMode):
-    """Name operations on two or more matrices that may be products: neither pointwise nor moving
-    numbers around."""
+    """Name operations on two or more matrices that may be products.
+
+    They are neither pointwise nor do they move numbers around.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.names: set[str] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        arguments = _flat((args, tuple((kwargs or {}).values())))
         matrices = [
-            one for one in _flat((args, tuple((kwargs or {}).values()))) if isinstance(one, Tensor)
+            argument
+            for argument in arguments
+            if isinstance(argument, Tensor) and argument.is_floating_point() and argument.ndim >= 2
         ]
-        matrices = [one for one in matrices if one.is_floating_point() and one.ndim >= 2]
         namespace, name, *_ = str(func).split(".")
-        free = torch.Tag.pointwise in func.tags or (
-            namespace == "aten" and name.removesuffix("_") in MOVING
-        )
-        if (len(matrices) > 1 and not free) or "_fft_" in name:
+        moves = namespace == "aten" and name.removesuffix("_") in MOVING
+        may_multiply = torch.Tag.pointwise not in func.tags and not moves
+        if (len(matrices) > 1 and may_multiply) or "_fft_" in name:
             self.names.add(f"{namespace}.{name}")
         return func(*args, **(kwargs or {}))
 
 
-def _flat(values: Any) -> list[Any]:
-    return [
-        one
-        for value in values
-        for one in (_flat(value) if isinstance(value, list | tuple) else [value])
-    ]
+def _flat(values: Iterable[Any]) -> list[Any]:
+    """List values, and what is in lists and tuples among them."""
+    flat: list[Any] = []
+    for value in values:
+        if isinstance(value, list | tuple):
+            flat += _flat(value)
+        else:
+            flat.append(value)
+    return flat
 
 
 def check_countable(resources: Resources) -> None:
-    """Raise InputError for a model whose FLOPs are known to be too low, where it is to be matched
-    by them."""
-    if short := next((remark for remark in resources.remarks if "leave out" in remark), None):
-        raise InputError(
-            f"cannot be matched: {short}; give its class flops_per_token(length), or match: false"
-        )
+    """Raise InputError for a model whose FLOPs are known to be too low to be matched by."""
+    for remark in resources.remarks:
+        if "leave out" in remark:
+            raise InputError(
+                f"cannot be matched: {remark}; give its class flops_per_token(length), or match:"
+                " false"
+            )

@@ -1,5 +1,7 @@
-"""Build a causal language model of the transformers library, from its own configuration class with
-random weights."""
+"""Build a causal language model of the transformers library, with random weights.
+
+Its sizes are those of the library's own configuration class.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,15 @@ except ImportError as error:
 
 
 class TransformersModel(nn.Module):
-    """A model that has `forward` alone: packed documents are read as one text; generation reads all
-    tokens anew."""
+    """A model that has `forward` alone.
+
+    Packed documents are read as one text; generation reads all tokens anew.
+    """
 
     def __init__(
         self, kind: str, vocabulary_size: int, sequence_length: int, **values: Any
     ) -> None:
-        """Raises InputError for a field that the configuration of this type of model does not
-        have."""
+        """Raises InputError for a field that the configuration of this type does not have."""
         super().__init__()
         aliases = CONFIG_MAPPING[kind].attribute_map
         longest = aliases.get("max_position_embeddings", "max_position_embeddings")
@@ -40,8 +43,10 @@ class TransformersModel(nn.Module):
 
     @classmethod
     def of_type(cls, kind: str) -> Any:
-        """Return what builds models of a type. Raises InputError for a type that the library does
-        not know."""
+        """Return what builds models of a type.
+
+        Raises InputError for a type that the library does not know.
+        """
         if kind not in CONFIG_MAPPING:
             raise InputError(
                 f"transformers has no model type {kind}{nearest(kind, CONFIG_MAPPING)}"

@@ -1,5 +1,4 @@
-"""Make a network of a module of any origin: its own optional methods, and the contract's defaults
-for the others."""
+"""Make a network of any module, with the contract's defaults for what the module lacks."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from dreamer_study.pipeline.errors import InputError
 
 
 class Wrapped(Network):
-    """A module of any origin as a network: its own optional methods, and the defaults for the
+    """A module of any origin as a network: its own optional methods, and defaults for the
     others."""
 
     config: ModuleConfig
@@ -29,21 +28,19 @@ class Wrapped(Network):
         self, module: nn.Module, config: ModuleConfig, dtype: torch.dtype | None = None
     ) -> None:
         super().__init__()
-        self.module, self.config, self.dtype = module, config, dtype
-        self._given = [
-            name
-            for name in ("documents", "positions")
-            if name in signature(module.forward).parameters
-        ]
+        self.module = module
+        self.config = config
+        self.dtype = dtype
+        parameters = signature(module.forward).parameters
+        self._given = [name for name in ("documents", "positions") if name in parameters]
         for name in OPTIONAL:
             own = getattr(module, name, None)
             # a layer called `logits` is no method
-            if callable(own) and not isinstance(own, nn.Module):
-                setattr(
-                    self,
-                    name,
-                    partial(self._run, name, own) if name in ("states", "logits") else own,
-                )
+            if not callable(own) or isinstance(own, nn.Module):
+                continue
+            if name in ("states", "logits"):
+                own = partial(self._run, name, own)
+            setattr(self, name, own)
         if ("states" in vars(self)) != ("logits" in vars(self)):
             raise InputError(
                 f"{config.module} has one of states and logits; define both, or forward alone"
@@ -51,23 +48,21 @@ class Wrapped(Network):
 
     @property
     def reads_documents(self) -> bool:
-        """Whether the model tells the documents of a row apart."""
-        return (
-            "documents" in signature(getattr(self.module, "states", self.module.forward)).parameters
-        )
+        """Whether the model distinguishes the documents of a row."""
+        reads = getattr(self.module, "states", self.module.forward)
+        return "documents" in signature(reads).parameters
 
     def states(
         self, tokens: Tensor, documents: Documents | None = None, depth: int | None = None
     ) -> Tensor:
         """Compute the logits [B, S, V], in the precision of the matrix products."""
-        own = (
-            {}
-            if documents is None
-            else {"documents": documents.labels, "positions": documents.positions}
-        )
-        own = {name: own[name] for name in self._given if name in own}
-        logits = self._run("forward", self.module, tokens, **own)
-        if logits.shape != (expected := (*tokens.shape, self.config.vocabulary_size)):
+        asked: dict[str, Tensor] = {}
+        if documents is not None:
+            of_row = {"documents": documents.labels, "positions": documents.positions}
+            asked = {name: of_row[name] for name in self._given}
+        logits = self._run("forward", self.module, tokens, **asked)
+        expected = (*tokens.shape, self.config.vocabulary_size)
+        if logits.shape != expected:
             raise InputError(
                 f"{self.config.module}: forward returned {list(logits.shape)}, but must return [B,"
                 f" S, V], here {list(expected)}"
@@ -77,8 +72,10 @@ class Wrapped(Network):
     def _run(
         self, name: str, own: Callable[..., Tensor], given: Tensor, *others: Any, **named: Any
     ) -> Tensor:
-        """Call a method of the class in the precision of the matrix products. Raises InputError
-        where it fails."""
+        """Call a method of the class in the precision of the matrix products.
+
+        Raises InputError where the method fails.
+        """
         narrow = self.dtype == torch.bfloat16
         try:
             with torch.autocast(given.device.type, torch.bfloat16) if narrow else nullcontext():
@@ -86,7 +83,8 @@ class Wrapped(Network):
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # of the user's code, whatever it is
-            shape = f"{list(given.shape)} {'states' if name == 'logits' else 'tokens'}"
+            what = "states" if name == "logits" else "tokens"
             raise InputError(
-                f"{self.config.module}: {name} of {shape} failed: {described(error)}"
+                f"{self.config.module}: {name} of {list(given.shape)} {what} failed:"
+                f" {described(error)}"
             ) from error

@@ -1,10 +1,10 @@
-"""Write and read models and resume states. Each is a folder, which gets its final name when it is
-complete.
+"""Write and read models and resume states.
 
-Two kinds: a model, which evaluation reads and nothing rewrites; and a run's state, everything that
-training needs to resume bit for bit, of which the newest stay. A model is `config.json`,
-`model.safetensors` and, of a training run, `averaged.safetensors` and `checkpoint.json`.
-`checksums.json` in each has the CRC-32 of every other file. Nothing is pickled.
+Each is a folder, which gets its final name when it is complete. Two kinds: a model, which
+evaluation reads and nothing rewrites; and a run's state, everything that training needs to resume
+bit for bit, of which the newest stay. A model is `config.json`, `model.safetensors` and, of a
+training run, `averaged.safetensors` and `checkpoint.json`. `checksums.json` in each has the CRC-32
+of every other file. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FILES = {"averaged": "averaged.safetensors", "raw": "model.safetensors"}
 
 
 @dataclass(frozen=True)
-class State:
+class TrainingState:
     """Hold everything that a run resumes from: tensors by name, and plain values."""
 
     tensors: Mapping[str, Tensor]
@@ -57,12 +57,11 @@ def save_weights(
     keep_raw: bool = True,
     code: Path | None = None,
 ) -> None:
-    """Write a model's tensors, with `extra` as checkpoint.json, to a new folder. Raises InputError
-    if it exists.
+    """Write a model's tensors, with `extra` as checkpoint.json, to a new folder.
 
-    `averaged` holds averages of the model's tensors, by name; tensors without an average are
-    written as they are. Then the raw tensors are written only with `keep_raw`. `code` is the folder
-    of the files that the model needs, if any.
+    Raises InputError if the folder exists. `averaged` holds averages of the model's tensors, by
+    name; tensors without an average are written as they are. Then the raw tensors are written only
+    with `keep_raw`. `code` is the folder of the files that the model needs, if any.
     """
     if folder.exists():
         raise InputError(
@@ -115,49 +114,48 @@ def load_model(
 
 
 def weights_in(folder: Path | str, wanted: str = "averaged") -> str:
-    """Tell which weights `load_model` loads where `wanted` are wanted: "raw" where the folder holds
-    no average."""
-    return (
-        "averaged"
-        if wanted == "averaged" and (Path(folder) / FILES["averaged"]).exists()
-        else "raw"
-    )
+    """Tell which weights `load_model` loads: "raw" also where the folder holds no average."""
+    has_average = (Path(folder) / FILES["averaged"]).exists()
+    return "averaged" if wanted == "averaged" and has_average else "raw"
 
 
 def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Replace the tensors of a model, in the model's dtypes; a model without memory takes these as
-    its own.
+    """Replace the tensors of a model, in the model's dtypes.
 
-    Raises InputError where tensors are missing, unknown or of another shape; the model is then good
-    for nothing.
+    A model without memory (on the device "meta") takes these tensors as its own. Raises InputError
+    where tensors are missing, unknown or of another shape; the model is then good for nothing.
     """
     own = model.state_dict()
-    new = {
+    converted = {
         name: tensor.to(own[name].dtype) if name in own else tensor
         for name, tensor in tensors.items()
     }
+    without_memory = any(tensor.is_meta for tensor in own.values())
     try:
-        model.load_state_dict(new, assign=any(tensor.is_meta for tensor in own.values()))
+        model.load_state_dict(converted, assign=without_memory)
     except RuntimeError as error:  # torch names the tensors that do not fit, a line for each kind
-        said = " ".join(str(error).split())
-        raise InputError(f"the tensors in {source} do not fit the model: {said[:400]}") from None
+        reason = " ".join(str(error).split())
+        raise InputError(f"the tensors in {source} do not fit the model: {reason[:400]}") from None
 
 
-def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
-    """Write `folder/<step>/`, then remove all states but the newest `keep`, and what unfinished
-    writes left."""
+def save_state(folder: Path, step: int, state: TrainingState, keep: int = 1) -> None:
+    """Write `folder/<step>/`, and remove all but the newest `keep` states.
+
+    What unfinished writes have left is removed too.
+    """
     path = folder / f"{step:09d}"
     if not path.exists():
         with atomic_folder(path) as partial:
             _save_tensors(partial / "tensors.safetensors", state.tensors)
             (partial / "values.json").write_text(json.dumps(state.values, indent=1))
             write_checksums(partial)
-    states = list_states(folder)
-    for other in (*states[:-keep], *folder.glob(f"[0-9]*{PARTIAL}")):
+    older = list_states(folder)[:-keep]
+    unfinished = folder.glob(f"[0-9]*{PARTIAL}")
+    for other in (*older, *unfinished):
         shutil.rmtree(other)
 
 
-def newest_state(folder: Path, *names: str) -> State | None:
+def newest_state(folder: Path, *names: str) -> TrainingState | None:
     """Read the newest complete state in `folder`, or return None.
 
     Raises InputError if the state cannot be read, or its values lack one of `names`.
@@ -167,13 +165,12 @@ def newest_state(folder: Path, *names: str) -> State | None:
         return None
     try:
         values = read_checked(states[-1] / "values.json", *names)
-        return State(_load_tensors(states[-1] / "tensors.safetensors"), values)
+        return TrainingState(_load_tensors(states[-1] / "tensors.safetensors"), values)
     except (OSError, InputError) as error:
-        advice = (
-            f"remove {states[-1]} to go on from {states[-2].name}"
-            if states[1:]
-            else "remove the run to start over"
-        )
+        if len(states) > 1:
+            advice = f"remove {states[-1]} to go on from {states[-2].name}"
+        else:
+            advice = "remove the run to start over"
         raise InputError(f"{error}; {advice}") from error
 
 

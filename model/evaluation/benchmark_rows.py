@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dreamer_study.model.evaluation.job import INTROSPECTION, Checkpoint
+from dreamer_study.model.evaluation.job import INTROSPECTION, EvaluatedCheckpoint
 from dreamer_study.model.evaluation.language_model import LanguageModel
 from dreamer_study.model.evaluation.metrics import COLUMNS, TaskScores, rows_beside, schema, tables
 from dreamer_study.model.evaluation.observe import Sample, observe
@@ -24,12 +24,12 @@ from dreamer_study.pipeline.storage.files import atomic_folder
 from dreamer_study.pipeline.storage.integrity import write_manifest
 
 Rows = Mapping[str, pa.Table]  # by table
-# a HarnessTask or a PlainTask: `specification`, `requests` by kind, and `score(answers)`
+# an LmEvalTask or a HeldOutTask: `specification`, `requests` by kind, and `score(answers)`
 Task = Any
 
 
 @dataclass(frozen=True)
-class Part:
+class EvaluationPart:
     """A part of an evaluation: its number of requests, and the function that computes its rows."""
 
     requests: int
@@ -66,12 +66,12 @@ def _without(items: Sequence[str], scores: TaskScores) -> TaskScores:
 
 
 def split_evaluation(
-    checkpoint: Checkpoint,
+    checkpoint: EvaluatedCheckpoint,
     models: Sequence[LanguageModel],
     tasks: Sequence[Task],
     sample: Sample | None,
     depths: Sequence[int],
-) -> dict[str, list[Part]]:
+) -> dict[str, list[EvaluationPart]]:
     """Split a checkpoint's evaluation by benchmark: at its own depth, then at each other depth,
     then of raw weights.
 
@@ -91,16 +91,16 @@ def split_evaluation(
     found = (
         {}
         if sample is None
-        else {INTROSPECTION: [Part(0, partial(_observe, checkpoint, model, sample))]}
+        else {INTROSPECTION: [EvaluationPart(0, partial(_observe, checkpoint, model, sample))]}
     )
     for name, own in benchmarks.items():
         requests = sum(len(asked) for task in own for asked in task.requests.values())
-        found[name] = [Part(requests, partial(score, own)) for score in ways]
+        found[name] = [EvaluationPart(requests, partial(score, own)) for score in ways]
     return found
 
 
 def _score_benchmark(
-    checkpoint: Checkpoint,
+    checkpoint: EvaluatedCheckpoint,
     model: LanguageModel,
     depth: int | None,
     tasks: Sequence[Task],
@@ -126,13 +126,15 @@ def _score_benchmark(
     return other if depth else {**rows, **other}
 
 
-def _score_raw(checkpoint: Checkpoint, model: LanguageModel, tasks: Sequence[Task]) -> Rows:
+def _score_raw(
+    checkpoint: EvaluatedCheckpoint, model: LanguageModel, tasks: Sequence[Task]
+) -> Rows:
     """Compute a benchmark's rows of `raw_evaluations`."""
     rows = tables(checkpoint.run_id, checkpoint.tokens, score_tasks(model, tasks))
     return {"raw_evaluations": rows_beside(rows["evaluations"])}
 
 
-def _observe(checkpoint: Checkpoint, model: LanguageModel, sample: Sample) -> Rows:
+def _observe(checkpoint: EvaluatedCheckpoint, model: LanguageModel, sample: Sample) -> Rows:
     """Compute rows of `depth_attention` (none without depth attention) and `expert_usage`; none of
     other models."""
     if not model.model.observable:

@@ -1,11 +1,11 @@
-"""Ask and score tasks from files of plain items, which need no definition of lm-eval.
+"""Ask and score held-out documents, for which lm-eval has no task.
 
-Each line is a JSON object with the texts `id`, `prompt` and `target`. An item with `choices` is
-multiple choice, its target one of the choices; with `until`, one stop string or several, the model
-writes an answer, which is compared with the target; with neither, the target is a text: after the
-prompt its bits per byte are measured, without a prompt also its perplexity. Scores equal those of
-lm-eval's task of the same form (tests compare the two on one model); lm-eval has no texts after a
-prompt.
+A file of items has one document in each line, as `pipeline/tokens/validation.py` writes them:
+
+    {"id": "world/41", "prompt": "Question: Ann has 3 coins.\\nAnswer:", "target": "She has 3."}
+
+After a prompt, the bits per byte of the target are measured. A target without a prompt (`""`) is
+a whole text; where all are, the perplexities of lm-eval's tasks of texts are measured too.
 """
 
 from __future__ import annotations
@@ -15,30 +15,24 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import numpy as np
-from pydantic import Field
-
-from dreamer_study.model.checked import Count, checked
-from dreamer_study.model.evaluation.language_model import MAX_NEW_TOKENS, Generation
+from dreamer_study.model.checked import checked
 from dreamer_study.model.evaluation.metrics import (
-    Answer,
     MetricValues,
     TaskScores,
     bits_per_unit,
     digest_of_items,
-    gold_bits_per_byte,
     perplexity,
     token_perplexity,
 )
 from dreamer_study.pipeline.errors import InputError
 
-Words = Annotated[str, Field(min_length=1)]
+ASKED_BY = "plain items"  # stands in the results where others have the version of lm-eval
 
 Text = tuple[str, str, float, int | None]
-"""A text's item id, the text, its log-probability, and its number of tokens; None where a prompt
-was before it."""
+"""An item's id, its text, the text's log-probability, and its number of tokens; None after a
+prompt."""
 
 
 @checked("not an item", extra="ignore")
@@ -46,104 +40,69 @@ class _Item:
     id: str
     prompt: str
     target: str
-    choices: list[Words] | None = None
-    until: Words | list[Words] | None = None
-    max_new_tokens: Count | None = None
 
 
-class PlainTask:
-    """One file of items as requests to any model, and scores from the answers; same interface as
-    HarnessTask."""
+class HeldOutTask:
+    """Held-out documents as requests to any model; the same interface as LmEvalTask."""
 
-    def __init__(
-        self,
-        specification: Mapping[str, Any],
-        *,
-        limit: int | None = None,
-        max_new_tokens: int = MAX_NEW_TOKENS,
-    ) -> None:
-        """`limit` is the number of items to ask; `max_new_tokens` applies where neither overrides
-        nor item set it."""
+    def __init__(self, specification: Mapping[str, Any], *, limit: int | None = None) -> None:
+        """Read the file of items that the specification names; ask `limit` of them (None: all)."""
         self.specification = specification
-        self._lines = read_items(Path(specification["plain"]))[:limit]
-        longest = (specification.get("overrides") or {}).get("max_new_tokens")
+        self._items = read_items(Path(specification["plain"]))[:limit]
         self.requests: dict[str, list[Any]] = defaultdict(list)
-        for item in self._lines:
-            prompt = item["prompt"]
-            if item.get("choices"):
-                self.requests["loglikelihood"].extend(
-                    (prompt, f" {choice}") for choice in item["choices"]
-                )
-            elif item.get("until"):
-                tokens = longest or item.get("max_new_tokens") or max_new_tokens
-                settings = Generation.from_arguments({"until": item["until"]}, tokens)
-                self.requests["generate_until"].append((prompt, settings))
-                if gold := item["target"].strip():
-                    self.requests["loglikelihood"].append((prompt, f" {gold}"))
-            elif prompt:
-                self.requests["loglikelihood"].append((prompt, f" {item['target']}"))
+        for item in self._items:
+            if item["prompt"]:
+                self.requests["loglikelihood"].append((item["prompt"], f" {item['target']}"))
             else:
                 self.requests["loglikelihood_rolling"].append(item["target"])
 
     def score(self, answers: Mapping[str, Sequence[Any]]) -> TaskScores:
         """Score every item from the answers, which are in the order of the requests."""
-        given = {kind: iter(found) for kind, found in answers.items()}
-        metric, filter_ = self.specification["metric"], self.specification["filter"]
-        gold: list[tuple[str, str, float]] = []
-        said: dict[str, Answer] = {}
+        after_prompt = iter(answers.get("loglikelihood", ()))
+        whole = iter(answers.get("loglikelihood_rolling", ()))
         texts: list[Text] = []
-        for item in self._lines:
-            name, target = item["id"], item["target"]
-            if choices := item.get("choices"):
-                values = [next(given["loglikelihood"])[0] for _ in choices]
-                gold.append((name, target, values[choices.index(target)]))
-                if metric == "acc_norm":
-                    values = [
-                        value / len(choice) for value, choice in zip(values, choices, strict=True)
-                    ]
-                said[name] = choices[int(np.argmax(values))], item["prompt"], target
-            elif item.get("until"):
-                said[name] = next(given["generate_until"]).strip(), item["prompt"], target
-                if text := target.strip():
-                    gold.append((name, text, next(given["loglikelihood"])[0]))
-            elif item["prompt"]:
-                texts.append((name, target, next(given["loglikelihood"])[0], None))
+        for item in self._items:
+            if item["prompt"]:
+                log_probability, _ = next(after_prompt)
+                tokens = None
             else:
-                texts.append((name, target, *next(given["loglikelihood_rolling"])))
-        accuracy = {name: float(text == target) for name, (text, _, target) in said.items()}
-        measures = [MetricValues(metric, filter_, accuracy)] if accuracy else []
-        if texts:
-            measures += _perplexities(texts)
-        if gold:
-            measures.append(gold_bits_per_byte(gold))
-        versions = dict.fromkeys(str(item["version"]) for item in self._lines if "version" in item)
+                log_probability, tokens = next(whole)
+            texts.append((item["id"], item["target"], log_probability, tokens))
         return TaskScores(
             self.specification["benchmark"],
-            ", ".join(versions) or None,
+            None,
             self.specification.get("chance"),
-            measures,
-            data_version=digest_of_items(self._lines),
-            harness_version="plain items",
-            answers=said,
+            _perplexities(texts),
+            data_version=digest_of_items(self._items),
+            harness_version=ASKED_BY,
         )
 
 
+def is_held_out(specification: Mapping[str, Any]) -> bool:
+    """Tell whether a task's specification is one of held-out documents."""
+    return "plain" in specification
+
+
 def read_items(path: Path) -> list[dict[str, Any]]:
-    """Read a file of items. Raises InputError, naming file and line, if missing or empty, or a line
-    is no item."""
+    """Read a file of items.
+
+    Raises InputError, naming file and line, if the file is missing or empty, or a line is no item.
+    """
     items: list[dict[str, Any]] = []
-    lines: dict[str, int] = {}  # by id
+    line_of: dict[str, int] = {}  # by id
     try:
-        # where only \n ends a line: a text may hold U+2028 and its like
+        # in bytes, where only \n ends a line: a text may hold U+2028 and its like
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 where = f"{path}, line {number}"
-                items.append(item := _item(line, where))
-                if (other := lines.setdefault(item["id"], number)) != number:
+                item = _read_item(line, where)
+                first = line_of.setdefault(item["id"], number)
+                if first != number:
                     raise InputError(
-                        f"{where}: id is {item['id']!r} as in line {other}; give every item its"
+                        f"{where}: id is {item['id']!r} as in line {first}; give every item its"
                         " own id"
                     )
+                items.append(item)
     except FileNotFoundError:
         raise InputError(
             f"{path}: there is no such file of items; write the benchmark again"
@@ -153,9 +112,8 @@ def read_items(path: Path) -> list[dict[str, Any]]:
     return items
 
 
-def _item(line: bytes, where: str) -> dict[str, Any]:
-    """Read and check one item. Raises InputError, beginning with `where`, for what cannot be asked
-    or scored."""
+def _read_item(line: bytes, where: str) -> dict[str, Any]:
+    """Read and check one item. Raises InputError, beginning with `where`, for anything else."""
     try:
         item = json.loads(line)
         _Item(**item)
@@ -163,27 +121,22 @@ def _item(line: bytes, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: {error}") from None
     except (ValueError, TypeError) as error:
         raise InputError(f"{where}: not an item ({error})") from None
-    if item.get("choices") and item["target"] not in item["choices"]:
-        raise InputError(
-            f"{where}: target is {item['target']!r}, but it must be one of the choices"
-        )
     return item
 
 
 def _perplexities(texts: Sequence[Text]) -> list[MetricValues]:
-    """Build lm-eval's three perplexities, with words and bytes counted as in lm-eval, and that of
-    tokens.
+    """Build lm-eval's three perplexities, and that of tokens; words and bytes count as in lm-eval.
 
-    Bits per byte alone where some text came after a prompt.
+    Only bits per byte where some text came after a prompt.
     """
-    bytes_ = {item: (value, len(text.encode())) for item, text, value, _ in texts}
-    bits = MetricValues("bits_per_byte", "none", bytes_, bits_per_unit, single=True)
+    by_bytes = {item: (value, len(text.encode())) for item, text, value, _ in texts}
+    bits = MetricValues("bits_per_byte", "none", by_bytes, bits_per_unit, single=True)
     if any(tokens is None for *_, tokens in texts):
         return [bits]
-    words = {item: (value, len(re.split(r"\s+", text))) for item, text, value, _ in texts}
+    by_words = {item: (value, len(re.split(r"\s+", text))) for item, text, value, _ in texts}
     return [
-        MetricValues("word_perplexity", "none", words, perplexity, single=True),
-        MetricValues("byte_perplexity", "none", bytes_, perplexity, single=True),
+        MetricValues("word_perplexity", "none", by_words, perplexity, single=True),
+        MetricValues("byte_perplexity", "none", by_bytes, perplexity, single=True),
         bits,
         token_perplexity((item, value, tokens) for item, _, value, tokens in texts),
     ]

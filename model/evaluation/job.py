@@ -1,5 +1,38 @@
-"""Read and check a job file: which checkpoints are evaluated on which tasks, with which
-settings."""
+"""Read and check a job file: which checkpoints are evaluated on which tasks.
+
+A study writes one `job.json` for each process that evaluates; for example
+
+    {
+      "checkpoints": [
+        {
+          "run_id": "demo-1f2e-dr-d4-s0",
+          "tokens": 400000,
+          "path": "/home/ada/runs/demo/store/runs/8c1d.../checkpoints/000000400000",
+          "outputs": {
+            "gsm8k": {
+              "folder": "/home/ada/runs/demo/store/evaluations/52aa...",
+              "configuration": {"checkpoint": "...", "benchmark": {"tasks": [...]}, "limit": 100}
+            },
+            "validation": {"folder": "/home/ada/runs/demo/store/evaluations/e09b..."}
+          },
+          "answers": true
+        }
+      ],
+      "tokenizer": "/home/ada/runs/demo/store/tokenizer/77d0...",
+      "tasks": [
+        {"benchmark": "gsm8k", "task": "gsm8k", "metric": "exact_match",
+         "filter": "flexible-extract", "chance": 0.0, "dataset_path": "/home/ada/data/openai/gsm8k",
+         "overrides": {"num_fewshot": 0}},
+        {"benchmark": "validation", "task": "validation", "metric": "bits_per_byte",
+         "filter": "none", "chance": null, "plain": "/home/ada/.../validation.all.items.jsonl"}
+      ],
+      "output": "/home/ada/runs/demo/logs/evaluations/8c1d",
+      "limit": 100,
+      "depths": [2, 8],
+      "weights": "averaged",
+      "device": "cpu"
+    }
+"""
 
 from __future__ import annotations
 
@@ -18,10 +51,10 @@ INTROSPECTION = "introspection"
 
 @checked("evaluation")
 class EvaluationSettings:
-    """The settings of an evaluation; the one definition for job files and the section `evaluation`
-    of a study file.
+    """The settings of an evaluation.
 
-    Raises InputError, naming field, value and rule.
+    The one definition for job files and for the section `evaluation` of a study file. Raises
+    InputError, naming field, value and rule.
     """
 
     limit: Count | None = None  # items of each task; None: all
@@ -35,32 +68,32 @@ class EvaluationSettings:
 
 
 @checked("output")
-class Output:
-    """The folder for the rows of a checkpoint and a benchmark; `configuration` is what decides the
-    rows."""
+class EvaluationOutput:
+    """The folder for the rows of a checkpoint and a benchmark; `configuration` decides the rows."""
 
     folder: Path
     configuration: dict[str, Any] | None = None
 
 
 @checked("checkpoint")
-class Checkpoint:
-    """A model to evaluate: its run, the tokens it was trained on, its folder, and an output for
-    each benchmark."""
+class EvaluatedCheckpoint:
+    """A model to evaluate: its run, its tokens so far, its folder, an output for each benchmark."""
 
     run_id: FileName
     tokens: Annotated[int, Field(ge=0)]
     path: Path
-    outputs: dict[str, Output]
+    outputs: dict[str, EvaluationOutput]  # by benchmark
     answers: bool = False  # whether what the model answers is stored too, not only how right it is
 
 
 @checked("job")
-class Job(EvaluationSettings):
-    """Say which checkpoints are evaluated on which tasks. Paths are absolute: a run of a study
-    writes its jobs anew."""
+class EvaluationJob(EvaluationSettings):
+    """Say which checkpoints are evaluated on which tasks.
 
-    checkpoints: Annotated[tuple[Checkpoint, ...], Field(min_length=1)]
+    Paths are absolute: each run of a study writes its jobs anew.
+    """
+
+    checkpoints: Annotated[tuple[EvaluatedCheckpoint, ...], Field(min_length=1)]
     tokenizer: Path
     tasks: tuple[dict[str, Any], ...]  # specifications, as of `pipeline/benchmarks/items.py`
     output: Path  # a folder for the progress of the job
@@ -70,11 +103,13 @@ class Job(EvaluationSettings):
     observe: Path | None = None
 
 
-def read_job(path: Path | str) -> Job:
-    """Read a job file. Raises InputError if the file is missing or damaged, or a field is missing,
-    unknown or wrong."""
+def read_job(path: Path | str) -> EvaluationJob:
+    """Read a job file.
+
+    Raises InputError if the file is missing or damaged, or a field is missing, unknown or wrong.
+    """
     try:
-        job = parse_file(Job, Path(path))
+        job = parse_file(EvaluationJob, Path(path))
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such job file") from None
     return dataclasses.replace(job, depths=tuple(dict.fromkeys(job.depths)))

@@ -33,7 +33,7 @@ from dreamer_study.pipeline.errors import InputError
 _SINGLE = ("perplexity", "weighted_perplexity", "bits_per_byte")
 
 
-class HarnessTask:
+class LmEvalTask:
     """One task of lm-eval as requests to any model, and scores from the answers."""
 
     def __init__(

@@ -1,5 +1,11 @@
 """Update parameters by AdamW with gradient clipping.
 
+With g the gradient, scaled down to the largest norm, and t the number of the step:
+
+    m <- beta1 m + (1 - beta1) g          m' = m / (1 - beta1^t)
+    v <- beta2 v + (1 - beta2) g^2        v' = v / (1 - beta2^t)
+    w <- w - rate * decay * w - rate * m' / (sqrt(v') + epsilon)
+
 The update is the fused function of `torch.optim`. Its class AdamW is not used: constructing one
 imports the compiler, which takes seconds, and its state is numbered, not named, so that reordering
 the model would mix parameters up.
@@ -18,22 +24,23 @@ from dreamer_study.model.training.config import TrainingConfig
 
 
 def scheduled_rate(config: TrainingConfig, step: int, tokens: int) -> float:
-    """Return the learning rate of optimiser step 1, 2, ...; `tokens` are those that earlier steps
-    have trained on.
+    """Return the learning rate of optimiser step 1, 2, ..., after `tokens` of earlier steps.
 
     Linear warm-up, then constant (Table 3), or a decay that ends at 0 at `config.tokens`. The decay
     begins at warmup_steps * batch_tokens tokens: a little after the warm-up where rows are padded.
     """
     warmed_up = config.learning_rate * min(1.0, step / max(1, config.warmup_steps))
     start = min(config.warmup_steps * config.batch_tokens, config.tokens - 1)
-    done = min(max((tokens - start) / (config.tokens - start), 0.0), 1.0)
+    done = min(max((tokens - start) / (config.tokens - start), 0.0), 1.0)  # share of the decay
     left = {"constant": 1.0, "linear": 1.0 - done, "cosine": 0.5 + 0.5 * math.cos(math.pi * done)}
     return warmed_up * left[config.schedule]
 
 
 class AdamW:
-    """AdamW with weight decay on the parameters `decayed` only; moments in the parameters'
-    precision."""
+    """AdamW with weight decay on the parameters `decayed` only.
+
+    The moments are in the parameters' precision.
+    """
 
     def __init__(
         self,
@@ -43,18 +50,19 @@ class AdamW:
     ) -> None:
         self._config = config
         self.parameters = {name: parameter for name, parameter in named if parameter.requires_grad}
-        with_decay = {id(parameter) for parameter in decayed}
-        self._groups = [
-            ([n for n, p in self.parameters.items() if id(p) in with_decay], config.weight_decay),
-            ([n for n, p in self.parameters.items() if id(p) not in with_decay], 0.0),
-        ]
-        self._first = {
-            name: torch.zeros_like(parameter) for name, parameter in self.parameters.items()
-        }
-        self._second = {
-            name: torch.zeros_like(parameter) for name, parameter in self.parameters.items()
-        }
-        self._steps = {n: torch.zeros((), device=p.device) for n, p in self.parameters.items()}
+        decayed_ids = {id(parameter) for parameter in decayed}
+        with_decay: list[str] = []
+        without_decay: list[str] = []
+        self._first: dict[str, Tensor] = {}  # m
+        self._second: dict[str, Tensor] = {}  # v
+        self._steps: dict[str, Tensor] = {}  # t
+        for name, parameter in self.parameters.items():
+            group = with_decay if id(parameter) in decayed_ids else without_decay
+            group.append(name)
+            self._first[name] = torch.zeros_like(parameter)
+            self._second[name] = torch.zeros_like(parameter)
+            self._steps[name] = torch.zeros((), device=parameter.device)
+        self._groups = [(with_decay, config.weight_decay), (without_decay, 0.0)]
 
     def gradients(self) -> list[Tensor]:
         """Return all gradients that are not None."""
@@ -68,11 +76,16 @@ class AdamW:
 
     @torch.no_grad()
     def step(self, learning_rate: float, norm: Tensor) -> None:
-        """Update the parameters; gradients of norm `norm` are scaled down to the configured clip
-        where it is larger."""
-        config, shrink = self._config, (norm.float() / self._config.clip).clamp(min=1.0)
-        for names, weight_decay in self._groups:
-            names = [name for name in names if self.parameters[name].grad is not None]
+        """Update the parameters by their gradients, of which `norm` is the norm.
+
+        Gradients of a larger norm than the configured clip are scaled down to it.
+        """
+        config = self._config
+        # the fused function divides the gradients by this number
+        shrink = (norm.float() / config.clip).clamp(min=1.0)
+        for group, weight_decay in self._groups:
+            # an expert that no token has chosen has no gradient, and is left as it is
+            names = [name for name in group if self.parameters[name].grad is not None]
             if not names:
                 continue
             adamw(

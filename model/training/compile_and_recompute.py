@@ -1,7 +1,6 @@
-"""Wrap a network from outside, for less memory or for fewer kernels: the network itself knows of
-neither.
+"""Wrap a network from outside, for less memory or for fewer kernels.
 
-Both functions change the model in place.
+The network itself knows of neither. Both functions change the model in place.
 """
 
 from __future__ import annotations
@@ -36,21 +35,31 @@ KNOWN = (SequenceAttention, DepthAttention, ExpertAttention)
 
 
 def recompute_activations(model: Network) -> None:
-    """Recompute each depth of Dreamer in the backward pass instead of keeping its activations; of
-    no other model."""
+    """Recompute each depth of Dreamer in the backward pass instead of keeping its activations.
+
+    Another model is left as it is.
+    """
     if isinstance(model, Dreamer):
         # a method, so that a copy of the model recomputes its own layers
         model.layer = MethodType(_recomputed, model)
 
 
 def _recomputed(model: Dreamer, block: Block, x: Tensor, *others: Any) -> Any:
+    """Compute a layer now, and again in the backward pass."""
     if not torch.is_grad_enabled():
         return Dreamer.layer(model, block, x, *others)
-    # also where the backward pass runs in another thread, or behind an `ops.engine` block
+    # By the same engine both times, also where the backward pass runs in another thread, or after
+    # the end of an `ops.engine` block.
     engine = ops.engine_of(x)
-    arguments = (engine, model, block, x, *others)
     return checkpoint(
-        _layer_by, *arguments, use_reentrant=False, context_fn=partial(_keep_selections, on_gpu(x))
+        _layer_by,
+        engine,
+        model,
+        block,
+        x,
+        *others,
+        use_reentrant=False,
+        context_fn=partial(_keep_selections, on_gpu(x)),
     )
 
 
@@ -68,24 +77,28 @@ def _keep_selections(gpu: bool) -> tuple[Any, Any]:
     """
     kept = [torch.ops.aten.topk.default, torch.ops.aten.argmax.default, torch.ops.aten.sort.stable]
     if gpu:
-        # registers the operation; loads the compiler, which takes seconds
+        # The import registers the operation; it also loads the compiler, which takes seconds.
         import_module("torch.nn.attention.varlen")
         kept.append(torch.ops.torch_attn._varlen_attn.default)
     return create_selective_checkpoint_contexts(kept)
 
 
 def compiles(wanted: bool | None, device: torch.device) -> bool:
-    """Tell whether a training compiles: on a GPU, if it is wanted, or not said and torch's compiler
-    has Triton."""
-    return on_gpu(device) and (find_spec("triton") is not None if wanted is None else wanted)
+    """Tell whether a training compiles: on a GPU only.
+
+    Where nobody has said what is `wanted`: if torch's compiler has Triton.
+    """
+    if not on_gpu(device):
+        return False
+    return find_spec("triton") is not None if wanted is None else wanted
 
 
 def compile_parts(model: Network, **options: Any) -> None:
-    """Let `torch.compile` fuse all of each block but the attention along the sequence, which is one
-    kernel already.
+    """Let `torch.compile` fuse all of each block but the attention along the sequence.
 
-    `options` are those of torch.compile. The graphs serve all depths and layers, but for attention
-    along the depth, which has one for each number of depths. Worth the time on a GPU only.
+    That attention is one kernel already. `options` are those of torch.compile. The graphs serve all
+    depths and layers, but for attention along the depth, which has one for each number of depths.
+    Worth the time on a GPU only.
     """
     if not isinstance(model, Dreamer):
         return  # nobody has measured what compiling gains for other models
@@ -95,7 +108,7 @@ def compile_parts(model: Network, **options: Any) -> None:
         compile_for_many_shapes(DepthAttention.attend, **options),
     )
     for block in model.blocks:
-        # others need their context
+        # other kinds of attention need their context, which the parts do not get
         if all(isinstance(attention, KNOWN) for attention in block.attentions.values()):
             block.forward = MethodType(partial(_by_parts, parts), block)
 
@@ -115,11 +128,16 @@ def _by_parts(
     context: Context,
     histories: dict[str, History],
 ) -> tuple[Tensor, dict[str, Attended]]:
-    """Run a block in parts, and attend between them."""
+    """Run a block in parts, and attend between them.
+
+    Example: a block of the order (("depth", "sequence"), ("experts",)) begins depth and sequence in
+    the first part, attends, and finishes both in the second part, which also computes the experts.
+    """
     codes = {"sequence": context.position_code, "depth": context.depth_code}
     attends = {"sequence": SequenceAttention.attend, "depth": compiled.attend_depth}
     results: dict[str, Attended] = {}
-    number, attended = 0, None
+    number = 0  # of the group of attentions in hand
+    attended: AttendedValues | None = None
     with ops.engine("torch"):  # no fused kernel passes by the compiled parts
         while True:
             x, outputs, begun, number = compiled.part(block, number, x, attended, weights, codes)
@@ -128,12 +146,12 @@ def _by_parts(
             if not begun:
                 return x, results
             attended = {}
-            for name, (*heads, routing) in begun.items():
-                found = attends[name](
-                    block.attentions[name], *heads, context, histories.get(name, ())
-                )
-                attended[name] = found.output, routing
-                results[name] = found._replace(ids=routing.ids)
+            for name, (query, key, value, routing) in begun.items():
+                attention = block.attentions[name]
+                history = histories.get(name, ())
+                result = attends[name](attention, query, key, value, context, history)
+                attended[name] = result.output, routing
+                results[name] = result._replace(ids=routing.ids)
 
 
 Begun = dict[str, tuple[Any, ...]]
@@ -151,8 +169,7 @@ def _part(
     weights: dict[str, Weights],
     codes: dict[str, Tensor],
 ) -> tuple[Tensor, dict[str, Attended], Begun, int]:
-    """Compute what lies between two attentions of a block: finish the group that has attended,
-    begin the next one.
+    """Compute what lies between two attentions: finish the group that has attended, begin the next.
 
     `number` is that of the group. Returns the residual stream, the outputs, what has begun (nothing
     at the end of the block), and the number of its group.
@@ -164,27 +181,33 @@ def _part(
             return x, outputs, begun, number
         x, finished = _finish(block, number, x, attended or {}, weights)
         outputs |= finished
-        number, attended = number + 1, None
+        number += 1
+        attended = None
     return x, outputs, {}, number
 
 
 def _begin(
     block: Block, number: int, x: Tensor, weights: dict[str, Weights], codes: dict[str, Tensor]
 ) -> Begun:
-    """Project x to the queries, keys and values of each attention in a group; expert attention has
-    no projections."""
-    attentions = {name: block.attentions[name] for name in block.order[number]}
-    projected = [
-        name for name, attention in attentions.items() if not isinstance(attention, ExpertAttention)
-    ]
-    return {name: attentions[name].project_in(x, weights[name], codes[name]) for name in projected}
+    """Project x to the queries, keys and values of each attention in a group.
+
+    Expert attention has no projections: a group of it alone begins nothing.
+    """
+    begun: Begun = {}
+    for name in block.order[number]:
+        attention = block.attentions[name]
+        if not isinstance(attention, ExpertAttention):
+            begun[name] = attention.project_in(x, weights[name], codes[name])
+    return begun
 
 
 def _finish(
     block: Block, number: int, x: Tensor, attended: AttendedValues, weights: dict[str, Weights]
 ) -> tuple[Tensor, dict[str, Attended]]:
-    """Project what a group has attended, compute its experts, and add all to x; return also the
-    outputs."""
+    """Project what a group has attended, compute its experts, and add all to x.
+
+    Returns also the outputs of the group.
+    """
     outputs: dict[str, Attended] = {}
     for name in block.order[number]:
         attention = block.attentions[name]

@@ -1,5 +1,35 @@
-"""Read and check `run.json`, the description of one training run, and the training settings inside
-it."""
+"""Read and check `run.json`, the description of one training run.
+
+A study writes it to the folder of each run, `python -m dreamer_study.model.train <folder>` reads
+it, and a run by hand needs no more than the packed data that it names (relative to the folder):
+
+    {
+      "run_id": "LA-2-s0-e035352e",
+      "variant": "LA",
+      "depth": 2,
+      "seed": 0,
+      "model": {
+        "depth": 2, "recurrent": false, "depth_attention": false, "mixture": "partial",
+        "vocabulary_size": 400, "hidden_size": 32, "query_heads": 2, "key_value_heads": 1,
+        "head_size": 16, "depth_heads": 1, "depth_key_value_heads": 1, "depth_head_size": 16,
+        "depth_window": null, "experts": 4, "active_experts": 2, "expert_size": 32,
+        "routing_size": 16, "sequence_length": 128, "shared_expert": true, "rope_base": 10000.0,
+        "depth_rope_base": 500.0, "expert_bias_rate": 0.001, "attention_bias_rate": 0.01,
+        "norm_epsilon": 1e-06
+      },
+      "training": {
+        "tokens": 3000, "batch_tokens": 512, "learning_rate": 0.002, "warmup_steps": 5,
+        "schedule": "constant", "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-08,
+        "weight_decay": 0.001, "clip": 0.5, "averaging": 18.0, "loss_on": "responses",
+        "checkpoints": [3000], "device": "cpu", "precision": "auto", "checkpointing": false,
+        "save_every_seconds": 1.0, "keep": 1, "seed": 0, "raw_checkpoints": true
+      },
+      "data": "../../tokens/8e10657c94a26a48"
+    }
+
+Fields that are left out have the defaults below; a model of the user's is `{"module": ...}`
+(`model/module_config.py`).
+"""
 
 from __future__ import annotations
 
@@ -15,12 +45,16 @@ from dreamer_study.model.module_config import Architecture, read_architecture
 from dreamer_study.pipeline.errors import InputError, placing
 
 HOW_IT_RUNS = ("micro_batch_tokens", "checkpointing", "compile", "save_every_seconds", "keep")
-"""Fields of TrainingConfig that are no part of a run's identity: they change its results by
-rounding at most."""
+"""Fields of TrainingConfig that are no part of a run's identity.
+
+They change its results by rounding at most.
+"""
 
 HOW_FAR = ("tokens", "checkpoints")
-"""Fields of TrainingConfig that say how far a run is trained: a run of more tokens goes through the
-same steps, unless its learning rate decays (`schedule`)."""
+"""Fields of TrainingConfig that say how far a run is trained.
+
+A run of more tokens takes the same steps first, unless its learning rate decays (`schedule`).
+"""
 
 NotNegative = Annotated[int, Field(ge=0, lt=2**63)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -30,11 +64,11 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 
 @checked("training")
 class TrainingConfig:
-    """The settings of one training; defaults are those of the paper (Table 3). Counts are of real
-    tokens, no padding.
+    """The settings of one training; defaults are those of the paper (Table 3).
 
-    The one definition of these settings: `run.json` and the section `training` of a study file are
-    checked here. Raises InputError, naming field, value and rule.
+    Counts are of real tokens, without padding. The one definition of these settings: `run.json` and
+    the section `training` of a study file are checked here. Raises InputError, naming field, value
+    and rule.
     """
 
     tokens: Count  # training stops at the first optimiser step at or above this count
@@ -74,9 +108,9 @@ class TrainingConfig:
                 f"checkpoints has {max(self.checkpoints)}, above tokens ({self.tokens})"
             )
         if self.batch_tokens % (self.micro_batch_tokens or 1):
-            micro, whole = self.micro_batch_tokens, self.batch_tokens
             raise ValueError(
-                f"micro_batch_tokens is {micro}, but it must divide batch_tokens ({whole})"
+                f"micro_batch_tokens is {self.micro_batch_tokens}, but it must divide batch_tokens"
+                f" ({self.batch_tokens})"
             )
         return self
 
@@ -86,7 +120,7 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """One training run: a folder with `run.json`, which names the packed data."""
 
     folder: Path
@@ -97,8 +131,10 @@ class Run:
     data: Path
 
     def settings(self) -> dict[str, Any]:
-        """Return all of run.json that decides the trajectory; not where the data lie, how it is
-        computed or how far."""
+        """Return all of run.json that decides the trajectory.
+
+        Left out are where the data lie, how the run is computed, and how far.
+        """
         left_out = (*HOW_IT_RUNS, *HOW_FAR)
         training = {
             name: value for name, value in self.training.to_dict().items() if name not in left_out
@@ -123,9 +159,11 @@ class _RunFile:
     seed: int | None = None
 
 
-def read_run(folder: Path | str) -> Run:
-    """Read the run described by `folder/run.json`. Raises InputError if the file is missing,
-    damaged or wrong."""
+def read_run(folder: Path | str) -> TrainingRun:
+    """Read the run described by `folder/run.json`.
+
+    Raises InputError if the file is missing, damaged or wrong.
+    """
     folder = Path(folder)
     try:
         file = parse_file(_RunFile, folder / "run.json")
@@ -137,5 +175,6 @@ def read_run(folder: Path | str) -> Run:
             raise InputError(
                 f"seed is {file.seed}, but training.seed is {training['seed']}; make them equal"
             )
-        model, settings = read_architecture(file.model), TrainingConfig(**training)
-    return Run(folder, file.run_id, file.variant, model, settings, data=folder / file.data)
+        model = read_architecture(file.model)
+        settings = TrainingConfig(**training)
+    return TrainingRun(folder, file.run_id, file.variant, model, settings, data=folder / file.data)

@@ -1,8 +1,7 @@
-"""Record what made a result: digests of source files, the version of this package, versions of
-other packages.
+"""Record what made a result: digests of source files, versions of this and other packages.
 
-Changed code of a run that other code has started is found and accepted, and each change recorded in
-the run's folder.
+A run that other code has started is found here, and accepted where the user says so; each accepted
+change is recorded in the run's folder.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dreamer_study.model.training.config import Run
+from dreamer_study.model.training.config import TrainingRun
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import write_text_atomically
 
@@ -50,22 +49,20 @@ def source_digests(module: str) -> dict[str, str]:
     Example: `source_digests("dreamer_study.model.train")` is `{"model/accounting.py": "5c0e...",
     ..., "model/train.py": "91ab..."}`.
     """
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     waiting = [module]
     while waiting:
-        place = PROJECT / waiting.pop().removeprefix("dreamer_study.").replace(".", "/")
-        source = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-        if not source.is_file() or str(source.relative_to(PROJECT)) in found:
+        path = PROJECT / waiting.pop().removeprefix("dreamer_study.").replace(".", "/")
+        source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if not source.is_file() or str(source.relative_to(PROJECT)) in digests:
             continue
-        for path in (source, *source.parent.glob("source/*.[ch]")):
-            digest = hashlib.blake2b(path.read_bytes(), digest_size=8)
-            found[str(path.relative_to(PROJECT))] = digest.hexdigest()
-        waiting += [
-            name
-            for name in _imports(source.read_bytes())
-            if name.startswith("dreamer_study.model.")
-        ]
-    return dict(sorted(found.items()))
+        for file in (source, *source.parent.glob("source/*.[ch]")):
+            digest = hashlib.blake2b(file.read_bytes(), digest_size=8)
+            digests[str(file.relative_to(PROJECT))] = digest.hexdigest()
+        for name in _imports(source.read_bytes()):
+            if name.startswith("dreamer_study.model."):
+                waiting.append(name)
+    return dict(sorted(digests.items()))
 
 
 def code_digest(code: Mapping[str, str]) -> str:
@@ -74,6 +71,7 @@ def code_digest(code: Mapping[str, str]) -> str:
 
 
 def _imports(source: bytes) -> Iterator[str]:
+    """Name the modules that a source imports, and what may be modules of a package."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -83,27 +81,32 @@ def _imports(source: bytes) -> Iterator[str]:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """List what differs between two nested records, one phrase for each leaf; digests are named,
-    not printed.
+    """List what differs between two nested records, one phrase for each leaf.
 
-    Example: `{"training": {"seed": 1}}` and `{"training": {"seed": 2}}` give `["training.seed was 1
-    and is 2"]`.
+    Digests are named, not printed. Example: `{"training": {"seed": 1}}` and `{"training": {"seed":
+    2}}` give `["training.seed was 1 and is 2"]`.
     """
-    found = []
+    phrases: list[str] = []
     for name in sorted({*before, *now}):
-        old, new, path = before.get(name), now.get(name), prefix + name
+        old = before.get(name)
+        new = now.get(name)
+        path = prefix + name
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            found += differences(old, new, "" if name == "code" else f"{path}.")
-        elif old != new:
-            is_digest = path == "data" or path.endswith((".py", ".c", ".h"))
-            found.append(f"{path} changed" if is_digest else f"{path} was {old!r} and is {new!r}")
-    return found
+            within = "" if name == "code" else f"{path}."  # files of code are named alone
+            phrases += differences(old, new, within)
+        elif old == new:
+            continue
+        elif path == "data" or path.endswith((".py", ".c", ".h")):
+            phrases.append(f"{path} changed")
+        else:
+            phrases.append(f"{path} was {old!r} and is {new!r}")
+    return phrases
 
 
 def find_code_change(
-    run: Run, saved: Mapping[str, Any], origin: Mapping[str, Any], accept: bool
+    run: TrainingRun, saved: Mapping[str, Any], origin: Mapping[str, Any], accept: bool
 ) -> dict[str, Any] | None:
-    """Compare what the run was started with, in the values of its state, and what it goes on with.
+    """Compare what the run was started with, `saved` in its state, and what would continue it.
 
     Returns the code change, if there is one and it is accepted. Raises InputError for every other
     difference.
@@ -112,20 +115,22 @@ def find_code_change(
     changed = differences(before, origin)
     if not changed:
         return None
-    old, new = code_digest(before["code"]), code_digest(origin["code"])
+    old_code = code_digest(before["code"])
+    new_code = code_digest(origin["code"])
+    only_code = not differences({**before, "code": {}}, {**origin, "code": {}})
+    if only_code and accept:
+        return {
+            "tokens": saved["tokens"],
+            "step": saved["step"],
+            "before": old_code,
+            "after": new_code,
+            "changed": changed,
+        }
     way = ""
-    if not differences({**before, "code": {}}, {**origin, "code": {}}):  # nothing else has changed
-        if accept:
-            return {
-                "tokens": saved["tokens"],
-                "step": saved["step"],
-                "before": old,
-                "after": new,
-                "changed": changed,
-            }
+    if only_code:
         way = (
-            f"go on with --accept-code-change ({run.run_id} was started with code {old}, this is"
-            f" {new}), "
+            f"go on with --accept-code-change ({run.run_id} was started with code {old_code}, this"
+            f" is {new_code}), "
         )
     more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
     raise InputError(
@@ -135,59 +140,51 @@ def find_code_change(
 
 
 def record_code_change(run: Path, change: Mapping[str, Any]) -> None:
-    """Add one change to `code_changes.json`, atomically; accepted again before any step, a change
-    stands there once.
+    """Add one change to `code_changes.json`, atomically.
 
-    The file holds one object for each change: "time", "tokens" and "step" from which the new code
-    trains, "before" and
-    "after" (digests of the code), "changed" (the files that differ).
+    A change that is accepted again before any step is there once. An entry of the file:
+
+        {"time": "2026-11-28T09:15:00+00:00", "tokens": 400384, "step": 782,
+         "before": "5c0e9b1d22aa", "after": "91ab3f0c77de", "changed": ["model/train.py changed"]}
+
+    "tokens" and "step" are those from which the new code trains, "before" and "after" digests of
+    all code.
     """
     path = run / CODE_CHANGES
     changes = json.loads(path.read_text()) if path.exists() else []
-    if any(one.items() >= change.items() for one in changes):
+    if any(earlier.items() >= change.items() for earlier in changes):
         return
     changes.append({"time": datetime.now(UTC).isoformat(timespec="seconds"), **change})
     write_text_atomically(path, json.dumps(changes, indent=1))
 
 
 def package_version() -> str:
-    """Return this package's version, with the commit in a checkout, and `+changes` if the checkout
-    has been edited."""
+    """Return this package's version; in a checkout with the commit, `+changes` if it is edited."""
     version = metadata.version("dreamer-study")
     if not (PROJECT / ".git").exists():
         return version  # no checkout, though the folder may lie within another project's
+    # without tags: the commit alone, 12 digits of it
+    options = ["--always", "--dirty=+changes", "--abbrev=12", "--exclude=*"]
+    command = ["git", "-C", str(PROJECT), "describe", *options]
     try:
-        command = [
-            "git",
-            "-C",
-            str(PROJECT),
-            "describe",
-            "--always",
-            "--dirty=+changes",
-            "--abbrev=12",
-            "--exclude=*",
-        ]
-        described = subprocess.run(
-            command, capture_output=True, text=True, timeout=10, check=True
-        ).stdout.strip()
+        result = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return version
-    return f"{version} ({described})"
+    return f"{version} ({result.stdout.strip()})"
 
 
 @functools.cache
 def evaluation_code() -> str:
-    """Return `package_version` and a digest of evaluation's source files, which tells edited
-    checkouts apart."""
-    return (
-        f"{package_version()}, sources"
-        f" {code_digest(source_digests('dreamer_study.model.evaluate'))}"
-    )
+    """Return `package_version` and a digest of evaluation's source files.
+
+    The digest distinguishes edited checkouts.
+    """
+    sources = code_digest(source_digests("dreamer_study.model.evaluate"))
+    return f"{package_version()}, sources {sources}"
 
 
 @functools.cache
 def packages() -> str:
     """Return, as JSON, the versions of Python and of the PACKAGES."""
-    return json.dumps(
-        {"python": platform.python_version(), **{name: metadata.version(name) for name in PACKAGES}}
-    )
+    versions = {name: metadata.version(name) for name in PACKAGES}
+    return json.dumps({"python": platform.python_version(), **versions})

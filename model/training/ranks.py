@@ -23,8 +23,10 @@ from torch import Tensor
 from dreamer_study.pipeline.errors import InputError
 
 SILENCE = timedelta(minutes=10)
-"""Longest wait in a collective operation: longer than the first rank takes to write a state before
-the next."""
+"""Longest wait in a collective operation.
+
+Longer than the first rank takes to write a state, while the others wait for it.
+"""
 
 BUCKET_ELEMENTS = 2**25
 """Elements all-reduced in one call: 128 MiB in float32."""
@@ -44,8 +46,7 @@ class OtherRankFailed(Exception):
 
 @dataclass(frozen=True)
 class Ranks:
-    """The processes that train a run, and which of them this one is; by default a process trains
-    alone."""
+    """The processes that train a run, and which of them this one is; by default the only one."""
 
     rank: int = 0
     count: int = 1
@@ -57,13 +58,17 @@ class Ranks:
         return self.rank == 0
 
     def own_rows(self, rows: int) -> slice:
-        """Return this rank's consecutive rows of a global batch. Example: 6 rows, 4 ranks: 0:1,
-        1:3, 3:4, 4:6."""
+        """Return this rank's consecutive rows of a global batch.
+
+        Example: of 6 rows 4 ranks have 0:1, 1:3, 3:4 and 4:6.
+        """
         return slice(rows * self.rank // self.count, rows * (self.rank + 1) // self.count)
 
     def any(self, flag: bool) -> bool:
-        """Tell whether any rank raised the flag: an all-reduce on the host, which all ranks must
-        call."""
+        """Tell whether any rank raised the flag; all ranks must call this.
+
+        An all-reduce on the host.
+        """
         if self.count == 1:
             return flag
         raised = torch.tensor(flag, dtype=torch.int32)
@@ -84,9 +89,8 @@ class Ranks:
                 continue
             flat = torch.cat([tensor.flatten() for tensor in bucket])
             self._together(dist.all_reduce, flat)
-            for tensor, total in zip(
-                bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True
-            ):
+            totals = flat.split([tensor.numel() for tensor in bucket])
+            for tensor, total in zip(bucket, totals, strict=True):
                 tensor.copy_(total.view_as(tensor))
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
@@ -106,10 +110,10 @@ class Ranks:
 
     @contextmanager
     def failing_together(self) -> Iterator[None]:
-        """Run the block on all ranks; if it raises InputError on any, all end, and the first of
-        them says why.
+        """Run the block on all ranks; if it raises InputError on any, all end.
 
-        Inside the block no rank may wait for another, which may have failed already.
+        The first of the ranks with an error says why. Inside the block no rank may wait for
+        another, which may have failed already.
         """
         failure = None
         try:
@@ -117,21 +121,24 @@ class Ranks:
         except InputError as error:
             failure = error
         if self.count > 1:
-            first = torch.tensor([self.rank if failure else self.count])
-            self._together(dist.all_reduce, first, dist.ReduceOp.MIN)
-            if first.item() != self.count:
+            # the lowest rank that has failed; `count` where none has
+            lowest = torch.tensor([self.rank if failure else self.count])
+            self._together(dist.all_reduce, lowest, dist.ReduceOp.MIN)
+            first_failed = lowest.item()
+            if first_failed != self.count:
                 dist.destroy_process_group()  # whose threads could abort the end of the interpreter
-            if first.item() not in (self.rank, self.count):
+            if first_failed not in (self.rank, self.count):
                 raise OtherRankFailed(status=2) from failure
         if failure:
             raise failure
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Group consecutive tensors of one dtype, up to BUCKET_ELEMENTS in a group."""
     bucket: list[Tensor] = []
     for tensor in tensors:
-        full = sum(other.numel() for other in bucket) + tensor.numel() > BUCKET_ELEMENTS
-        if bucket and (full or tensor.dtype != bucket[0].dtype):
+        elements = sum(other.numel() for other in bucket) + tensor.numel()
+        if bucket and (elements > BUCKET_ELEMENTS or tensor.dtype != bucket[0].dtype):
             yield bucket
             bucket = []
         bucket.append(tensor)
@@ -141,11 +148,10 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 @contextmanager
 def process_group() -> Iterator[Ranks]:
-    """Join the ranks of this training, as the environment variables of torchrun describe them;
-    alone without any.
+    """Join the ranks of this training, as torchrun's environment variables describe them.
 
-    A TrainingFailed is raised on all ranks; only the first prints it. Raises InputError for an
-    incomplete environment.
+    Without these variables the process trains alone. A TrainingFailed is raised on all ranks; only
+    the first prints it. Raises InputError for an incomplete environment.
     """
     ranks = _ranks_of_environment()
     if ranks.count == 1:
@@ -164,14 +170,13 @@ def process_group() -> Iterator[Ranks]:
 
 def _ranks_of_environment() -> Ranks:
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-    found = {name: os.environ[name] for name in names if name in os.environ}
-    if found.get("WORLD_SIZE", "1") == "1":
+    world_size = os.environ.get("WORLD_SIZE", "1")
+    if world_size == "1":
         return Ranks()
     missing = [name for name in (*names, "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
     if missing:
         raise InputError(
-            f"WORLD_SIZE is {found['WORLD_SIZE']}, but {missing[0]} is not set: start it with"
-            " torchrun"
+            f"WORLD_SIZE is {world_size}, but {missing[0]} is not set: start it with torchrun"
         )
-    rank, count, local = (int(found[name]) for name in names)
+    rank, count, local = (int(os.environ[name]) for name in names)
     return Ranks(rank, count, local)

@@ -1,5 +1,14 @@
-"""Record a run while it trains: log, tables and progress of the first rank, and the times at which
-the run is saved."""
+"""Record a run while it trains, on its first rank: log, progress, and when the run is saved.
+
+`progress.json` in the run's folder is rewritten every second; whoever watches the run reads it:
+
+    {"tokens": 1572864, "target": 4000000, "loss": 1.8431, "tokens_per_second": 34094.9,
+     "seconds_left": 71.2, "ranks": 1, "step": 3072, "state": "running", "note": "",
+     "process": 26445, "machine": "node-3"}
+
+"state" is "starting", "running", "complete", "stopped" or "failed"; "note" says how a shortage of
+memory was met, if there was one.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +31,17 @@ from dreamer_study.pipeline.storage.files import write_text_atomically
 FLUSH_SECONDS = 1.0
 LINE_SECONDS = 5.0
 PAUSE = 50
-"""Shortest time between two saves, as a multiple of what the first of the two took: a fiftieth goes
-into saving."""
+"""Shortest time between two saves, as a multiple of what the first of them took.
+
+So at most a fiftieth of the time goes into saving.
+"""
 
 
 class Recorder:
-    """Record a run; `line` gets a line of progress every few seconds, `notice` what happens
-    once."""
+    """Record a run.
+
+    `line` gets a line of progress every few seconds, `notice` what happens once.
+    """
 
     def __init__(
         self,
@@ -38,15 +51,20 @@ class Recorder:
         notice: Callable[[str], object],
     ) -> None:
         """`goal` is the token count at which this call of the training ends."""
-        self.trainer, self.goal, self.line, self.notice = trainer, goal, line, notice
+        self.trainer = trainer
+        self.goal = goal
+        self.line = line
+        self.notice = notice
         run = trainer.run
         self.log = StepLog(run.folder / "steps.csv", trainer.log_bytes, trainer.log_sum)
         peak = peak_flops(device_name(trainer.device), trainer.precision)
-        stream = trainer.stream
-        flops = (
-            training_flops(run.model, stream.document_length, stream.target_share) if peak else None
-        )
-        self.flops_share = flops / (peak * trainer.ranks.count) if flops and peak else None
+        # the share of a second of all devices' peak that a token takes; None: no peak is known
+        self.flops_share: float | None = None
+        if peak:
+            stream = trainer.stream
+            flops = training_flops(run.model, stream.document_length, stream.target_share)
+            if flops:
+                self.flops_share = flops / (peak * trainer.ranks.count)
         # times and tokens that the rate is taken over
         self.past: deque[tuple[float, int]] = deque(maxlen=20)
         self.noticed = trainer.halved
@@ -58,7 +76,8 @@ class Recorder:
 
     def record_step(self, loss: float, learning_rate: float, norm: float) -> None:
         """Log one optimiser step; flush, save and report progress where they are due."""
-        trainer, now = self.trainer, time.monotonic()
+        trainer = self.trainer
+        now = time.monotonic()
         self.log.add(
             trainer.step, trainer.tokens, loss, learning_rate, norm, round(trainer.seconds, 3)
         )
@@ -81,9 +100,8 @@ class Recorder:
         self.tell(status)
 
     def fail(self) -> None:
-        """Write the progress of a training that has failed, as far as the disk lets; its newest
-        state stays."""
-        with suppress(OSError):  # which may be what the training has failed by
+        """Write the progress of a training that has failed; its newest state stays."""
+        with suppress(OSError):  # a full disk may be what the training has failed by
             self.tell("failed")
 
     def close(self) -> None:
@@ -92,27 +110,32 @@ class Recorder:
 
     def save(self) -> None:
         """Save the state, with what is recorded so far, and the checkpoint if one is due."""
-        trainer, begun = self.trainer, time.monotonic()
+        trainer = self.trainer
+        begun = time.monotonic()
         rate = trainer.tokens / trainer.seconds if trainer.seconds else None
+        # model FLOPs utilisation
         mfu = rate * self.flops_share if rate and self.flops_share else None
         recorded = {"device": device_name(trainer.device), "tokens_per_second": rate, "mfu": mfu}
         trainer.save({**recorded, **self.log.sync()})
-        self.saved, ended = trainer.step, time.monotonic()
+        self.saved = trainer.step
+        ended = time.monotonic()
         self.next_save = ended + max(trainer.config.save_every_seconds, PAUSE * (ended - begun))
 
     def tell(self, state: str) -> None:
         """Rewrite `progress.json`, and every few seconds send the line."""
-        trainer, now = self.trainer, time.monotonic()
+        trainer = self.trainer
+        now = time.monotonic()
         self.past.append((now, trainer.tokens))
-        (then, before), left = self.past[0], max(0, self.goal - trainer.tokens)
-        rate = (trainer.tokens - before) / (now - then) if now > then else None
+        then, tokens_then = self.past[0]
+        tokens_left = max(0, self.goal - trainer.tokens)
+        rate = (trainer.tokens - tokens_then) / (now - then) if now > then else None
         loss = trainer.losses[-1] if trainer.losses else None
         values = {
             "tokens": trainer.tokens,
             "target": self.goal,
             "loss": loss,
             "tokens_per_second": rate,
-            "seconds_left": left / rate if rate else None,
+            "seconds_left": tokens_left / rate if rate else None,
             "ranks": trainer.ranks.count,
             "step": trainer.step,
             "state": state,
@@ -124,11 +147,10 @@ class Recorder:
             trainer.run.folder / "progress.json", json.dumps(values), durable=False
         )
         if state in ("complete", "stopped") or now - self.told >= LINE_SECONDS:
-            known = "" if loss is None else f"loss {loss:.3f}, "
-            name, step, tokens = trainer.run.run_id, trainer.step, trainer.tokens
+            loss_text = "" if loss is None else f"loss {loss:.3f}, "
             self.line(
-                f"{name}: {state}, step {step:,}, {tokens:,} tokens, {known}{rate or 0:,.0f}"
-                " tokens/s"
+                f"{trainer.run.run_id}: {state}, step {trainer.step:,}, {trainer.tokens:,} tokens,"
+                f" {loss_text}{rate or 0:,.0f} tokens/s"
             )
             self.told = now
 
@@ -137,8 +159,8 @@ def _halving(trainer: Trainer) -> str:
     """Describe how a shortage of memory was met; empty where there was none."""
     if not trainer.halved:
         return ""
-    now, step = trainer.micro_rows * trainer.stream.sequence_length, trainer.halved["step"]
+    tokens = trainer.micro_rows * trainer.stream.sequence_length
     return (
-        f"out of memory at step {step}: micro-batch of {now} tokens instead of"
+        f"out of memory at step {trainer.halved['step']}: micro-batch of {tokens} tokens instead of"
         f" {trainer.halved['from']}"
     )

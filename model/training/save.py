@@ -9,13 +9,12 @@ from __future__ import annotations
 from torch import Tensor
 
 from dreamer_study.model.architectures.code import FOLDER as CODE
-from dreamer_study.model.checkpoints.models import State, save_state, save_weights
-from dreamer_study.model.training.config import Run
+from dreamer_study.model.checkpoints.models import TrainingState, save_state, save_weights
+from dreamer_study.model.training.config import TrainingRun
 
 
-def write_state(run: Run, state: State) -> None:
-    """Write a run's state, then its checkpoint if one is due at the state's step and not there
-    yet."""
+def write_state(run: TrainingRun, state: TrainingState) -> None:
+    """Write a run's state, then its checkpoint if one is due at this step and not there yet."""
     values = state.values
     # without parents: a run whose folder was moved fails here
     (run.folder / "state").mkdir(exist_ok=True)
@@ -24,20 +23,27 @@ def write_state(run: Run, state: State) -> None:
     if not values["due"] or folder.exists():
         return
     losses = values["losses"]
-    extra = {
+    description = {
         "run_id": run.run_id,
         "loss": sum(losses) / len(losses) if losses else None,
         **{name: values[name] for name in ("tokens", "step", "epoch", "seconds", "stream_hash")},
     }
-    raw, average = part_of(state, "model."), part_of(state, "average.")
-    keep_raw = run.training.raw_checkpoints or not average
-    save_weights(folder, run.model, raw, extra, average, keep_raw=keep_raw, code=run.folder / CODE)
+    average = part_of(state, "average.")
+    save_weights(
+        folder,
+        run.model,
+        part_of(state, "model."),
+        description,
+        average,
+        keep_raw=run.training.raw_checkpoints or not average,
+        code=run.folder / CODE,
+    )
 
 
-def part_of(state: State, prefix: str) -> dict[str, Tensor]:
+def part_of(state: TrainingState, prefix: str) -> dict[str, Tensor]:
     """Select the tensors whose names begin with `prefix`, named without the prefix."""
     return {
-        n.removeprefix(prefix): tensor
-        for n, tensor in state.tensors.items()
-        if n.startswith(prefix)
+        name.removeprefix(prefix): tensor
+        for name, tensor in state.tensors.items()
+        if name.startswith(prefix)
     }

@@ -1,5 +1,6 @@
-"""Start the ranks of one run on this machine: `python -m dreamer_study.model.training.start_ranks 2
-dreamer_study.model.train <folder> ...`.
+"""Start the ranks of one run on this machine.
+
+`python -m dreamer_study.model.training.start_ranks 2 dreamer_study.model.train <folder> ...`
 
 torchrun's agent does the work: meeting of the ranks, their ends, signals. Beyond `torchrun
 --standalone` this command says nothing itself, ends with the status of the rank that failed first,
@@ -55,7 +56,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    if (status := main()) < 0:  # end as the rank has
+    status = main()
+    if status < 0:  # end by the signal by which the rank has ended
         with suppress(OSError):  # SIGKILL has no handler
             signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)

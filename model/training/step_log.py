@@ -1,5 +1,9 @@
-"""Write the log of a run's steps, `steps.csv`, and read what a run has recorded: its rows of `runs`
-and `steps`.
+"""Write the log of a run's steps, and read the rows of `runs` and `steps` that a run has recorded.
+
+The log is `steps.csv` in the run's folder, a line for each optimiser step:
+
+    step,tokens,loss,learning_rate,gradient_norm,seconds
+    1,504,6.0312,0.0004,1.3711,0.014
 
 Rows end with the newest state, which holds the length and the checksum of the log: what a bad disk
 has changed is seen.
@@ -29,7 +33,7 @@ STEP_TYPES = {
     "gradient_norm": "float64",
     "seconds": "float64",
 }
-# of a state's values, in `runs`
+# values of a state that the table `runs` has
 RECORDED = ("tokens", "seconds", "device", "tokens_per_second", "mfu", "stream_hash")
 
 
@@ -38,10 +42,10 @@ class StepLog:
     its state."""
 
     def __init__(self, path: Path, length: int, checksum: int = 0) -> None:
-        """Open the log and cut the file to `length` bytes, whose CRC-32 is `checksum`; 0 for a new
-        log.
+        """Open the log and cut the file to `length` bytes, whose CRC-32 is `checksum`.
 
-        Raises InputError where the file is shorter, or has another checksum.
+        A new log has length 0. Raises InputError where the file is shorter, or has another
+        checksum.
         """
         self._sum = zlib.crc32(_read_log(path, length, checksum)) if length else 0
         self._file = path.open("ab")
@@ -63,8 +67,7 @@ class StepLog:
         self._file.flush()
 
     def sync(self) -> dict[str, int]:
-        """Flush all lines to the disk, and return the file's length in bytes and its CRC-32, for
-        the run's state."""
+        """Flush all lines to the disk; return the file's length in bytes and its CRC-32."""
         self._file.flush()
         os.fsync(self._file.fileno())
         return {"log_bytes": self._file.tell(), "log_sum": self._sum}
@@ -75,26 +78,27 @@ class StepLog:
 
 
 def _read_log(path: Path, length: int, checksum: int) -> bytes:
-    """Read the first `length` bytes of a log. Raises InputError where the file is shorter or has
-    another checksum."""
-    found = path.read_bytes()[:length] if path.exists() else b""
-    if len(found) < length:
+    """Read the first `length` bytes of a log.
+
+    Raises InputError where the file is shorter or has another checksum.
+    """
+    content = path.read_bytes()[:length] if path.exists() else b""
+    if len(content) < length:
         raise InputError(
-            f"{path} has {len(found)} bytes where the saved state had written {length}: put the"
+            f"{path} has {len(content)} bytes where the saved state had written {length}: put the"
             " file back"
         )
-    if zlib.crc32(found) != checksum:
+    if zlib.crc32(content) != checksum:
         raise InputError(
             f"{path} is damaged (its checksum is not the one in the run's state); remove the run"
         )
-    return found
+    return content
 
 
 def read_record(run: Path) -> tuple[dict[str, Any], pa.Table]:
-    """Read a run's row of the table `runs` and its rows of `steps`, up to its newest state; without
-    a state, nothing.
+    """Read a run's row of the table `runs` and its rows of `steps`, up to its newest state.
 
-    Raises InputError where the state or `steps.csv` is damaged.
+    Without a state there are none. Raises InputError where the state or `steps.csv` is damaged.
     """
     values = newest_values(run / "state", "log_bytes", "log_sum", "origin", *RECORDED)
     if values is None:
@@ -107,19 +111,22 @@ def read_record(run: Path) -> tuple[dict[str, Any], pa.Table]:
 
 
 def screening_loss(run: Path, stop_at: int) -> float:
-    """Average the training loss over the final tenth of the tokens up to `stop_at`; the run may
-    have gone further."""
-    logged = [(row["tokens"], row["loss"]) for row in read_record(run)[1].to_pylist()]
-    ended = next(
-        (number for number, (tokens, _) in enumerate(logged) if tokens >= stop_at), len(logged)
-    )
-    logged = logged[: ended + 1]
-    return fmean(loss for tokens, loss in logged if tokens >= 0.9 * logged[-1][0])
+    """Average the training loss over the final tenth of the tokens up to `stop_at`.
+
+    The run may have been trained further.
+    """
+    _, steps = read_record(run)
+    screened: list[tuple[int, float]] = []  # tokens and loss, up to the first step at `stop_at`
+    for row in steps.to_pylist():
+        screened.append((row["tokens"], row["loss"]))
+        if row["tokens"] >= stop_at:
+            break
+    last_tokens, _ = screened[-1]
+    return fmean(loss for tokens, loss in screened if tokens >= 0.9 * last_tokens)
 
 
 def choose_seed(runs: Mapping[int, Path], stop_at: int) -> int:
-    """Choose the seed that is trained to the end: the one with the lowest loss before `stop_at`
-    tokens (section 4.1).
+    """Choose the seed that is trained to the end: that of the lowest screening loss (section 4.1).
 
     `runs` are the run folders by seed; of equal losses the lower seed is chosen. Raises what
     `read_record` raises.
@@ -128,32 +135,33 @@ def choose_seed(runs: Mapping[int, Path], stop_at: int) -> int:
 
 
 def mean_losses(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, float], float]:
-    """Average the losses that a search for learning rates measured over its seeds, by variant,
-    depth and rate.
+    """Average the losses of a search for learning rates over its seeds.
 
-    `rows` are those of the table `tuning`. A rate at which any training failed, and so has no loss,
-    is left out.
+    The means are by variant, depth and rate. `rows` are those of the table `tuning`. A rate at
+    which any training failed, and so has no loss, is left out.
     """
     losses: dict[tuple[str, int, float], list[float | None]] = defaultdict(list)
     for row in rows:
         losses[row["variant"], row["depth"], row["learning_rate"]].append(row["loss"])
-    return {key: fmean(found) for key, found in losses.items() if None not in found}
+    return {key: fmean(of_seeds) for key, of_seeds in losses.items() if None not in of_seeds}
 
 
 def best_rates(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], float]:
-    """Find for each variant and depth the learning rate of the lowest mean loss, the lower rate of
-    equal ones."""
-    means = sorted(((loss, *key) for key, loss in mean_losses(rows).items()), reverse=True)
-    return {(variant, depth): rate for _, variant, depth, rate in means}  # the lowest comes last
+    """Find for each variant and depth the learning rate of the lowest mean loss.
+
+    Of rates with equal losses the lower one.
+    """
+    highest_first = sorted(((loss, *key) for key, loss in mean_losses(rows).items()), reverse=True)
+    # a later entry replaces an earlier one, so the lowest loss stays
+    return {(variant, depth): rate for _, variant, depth, rate in highest_first}
 
 
 def further_rates(grid: Sequence[float], rows: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return the rates by which a rising grid grows: one beyond each edge at which a model has its
-    best rate.
+    """Return the rates by which a rising grid grows, beyond each edge at which a model is best.
 
-    It lies as far beyond as the edge's neighbour within: [1, 2, 8] grows by 0.5, by 32, by both or
-    not at all.
+    A new rate lies as far beyond the edge, as a factor, as the edge's neighbour lies within:
+    [1, 2, 8] grows by 0.5, by 32, by both or not at all.
     """
     best = set(best_rates(rows).values())
-    beyond = {grid[0]: grid[0] ** 2 / grid[1], grid[-1]: grid[-1] ** 2 / grid[-2]}
-    return [float(f"{further:.6g}") for edge, further in beyond.items() if edge in best]
+    beyond_edge = {grid[0]: grid[0] ** 2 / grid[1], grid[-1]: grid[-1] ** 2 / grid[-2]}
+    return [float(f"{rate:.6g}") for edge, rate in beyond_edge.items() if edge in best]

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dreamer_study.model.training.config import Run
+from dreamer_study.model.training.config import TrainingRun
 from dreamer_study.pipeline.errors import InputError
 
 IGNORED = -100
@@ -61,24 +61,28 @@ def extend_hash(stream_hash: str, rows: np.ndarray) -> str:
 
 
 class _Shard:
-    """A shard of a packed folder, mapped into memory."""
+    """A shard of a packed folder, mapped into memory.
+
+    `tokens` [rows, S] are the rows; `spans` [documents, 3] hold the start of each document, of its
+    response and its end, as offsets into the flat rows; the documents of row r are those from
+    `first_document[r]` up to `first_document[r + 1]`.
+    """
 
     def __init__(
         self, folder: Path, number: int, rows: int, documents: int, length: int, dtype: np.dtype
     ) -> None:
-        tokens_path, index_path = (
-            folder / f"tokens-{number:05d}.bin",
-            folder / f"index-{number:05d}.npy",
-        )
+        tokens_path = folder / f"tokens-{number:05d}.bin"
+        index_path = folder / f"index-{number:05d}.npy"
         for path in (tokens_path, index_path):
             if not path.is_file():
                 raise InputError(
                     f"packed data {folder} have no file {path.name}: run the packing stage again"
                 )
-        expected, found = rows * length * dtype.itemsize, tokens_path.stat().st_size
-        if found != expected:
+        size = tokens_path.stat().st_size
+        expected = rows * length * dtype.itemsize
+        if size != expected:
             raise InputError(
-                f"{tokens_path} has {found} bytes where packed.json says {expected}: pack the data"
+                f"{tokens_path} has {size} bytes where packed.json says {expected}: pack the data"
                 " again"
             )
         self.tokens = np.memmap(tokens_path, dtype=dtype, mode="r", shape=(rows, length))
@@ -97,9 +101,9 @@ class _Shard:
             self.spans = self.spans[np.argsort(starts, kind="stable")]
             starts = np.ascontiguousarray(self.spans[:, 0])
         ends = self.spans[:, 2]
-        if documents and (
-            np.any(starts // length != (ends - 1) // length) or np.any(starts[1:] < ends[:-1])
-        ):
+        crossing = np.any(starts // length != (ends - 1) // length)
+        overlapping = np.any(starts[1:] < ends[:-1])
+        if documents and (crossing or overlapping):
             raise InputError(
                 f"{index_path} has documents that overlap or cross a row of {length} tokens: pack"
                 " again"
@@ -110,8 +114,9 @@ class _Shard:
 class TokenStream:
     """An endless, seeded stream of batches over a packed folder.
 
-    A batch has `batch_rows` rows; `loss_on` is "all" (every token but a document's first),
-    "responses", or "answers" (each token before the mark of an answer, MARK of
+    A batch has `batch_rows` rows. `loss_on` says which tokens have a loss: "all" (every token but
+    a document's first), "responses", or "answers" (each token before the mark of an answer,
+    MARK of
     `pipeline/tokens/tokenizer.py`). Raises InputError if the folder is not a complete packed
     folder, or its tokenizer has no token for the mark that is needed.
     """
@@ -119,12 +124,10 @@ class TokenStream:
     def __init__(
         self, folder: Path | str, seed: int, batch_rows: int, loss_on: str = "all"
     ) -> None:
-        self.folder, self.seed, self.batch_rows, self.loss_on = (
-            Path(folder),
-            seed,
-            batch_rows,
-            loss_on,
-        )
+        self.folder = Path(folder)
+        self.seed = seed
+        self.batch_rows = batch_rows
+        self.loss_on = loss_on
         self.metadata = read_packed(self.folder)
         self.mark = self.metadata.get("mark") if loss_on == "answers" else None
         if loss_on == "answers" and self.mark is None:
@@ -135,15 +138,18 @@ class TokenStream:
         self.sequence_length: int = self.metadata["sequence_length"]
         self.vocabulary_size: int = self.metadata["vocabulary_size"]
         self._dtype = np.dtype(self.metadata["dtype"]).newbyteorder("<")
-        self._last_row = np.cumsum([shard["rows"] for shard in self.metadata["shards"]])
-        self.rows = int(self._last_row[-1])
+        # the number of the row behind each shard, counted over all shards
+        self._end_row = np.cumsum([shard["rows"] for shard in self.metadata["shards"]])
+        self.rows = int(self._end_row[-1])
         self._shards: dict[int, _Shard] = {}
         self._orders: dict[int, np.ndarray] = {}
 
     @cached_property
     def document_length(self) -> float:
-        """Length of the document of the average token of the first shard; FLOPs of attention are
-        counted with it."""
+        """Length of the document of the average token of the first shard.
+
+        FLOPs of attention are counted with this length, so long documents weigh more.
+        """
         spans = self._shard(0).spans
         lengths = (spans[:, 2] - spans[:, 0]).astype(np.float64)
         return float((lengths**2).sum() / lengths.sum())
@@ -159,22 +165,26 @@ class TokenStream:
 
     def batch(self, step: int, own: slice = slice(None)) -> Batch:
         """Build the batch of one optimiser step, counted from 0: its rows `own`, by default all."""
-        length, chosen = self.sequence_length, self._rows_of(step)
-        starts, firsts, ends, labels = self._documents(chosen)
-        begin, end, _ = own.indices(len(chosen))
-        mine = (starts >= begin * length) & (starts < end * length)
-        origin, lengths = starts[mine] - begin * length, (ends - starts)[mine]
+        length = self.sequence_length
+        numbers = self._rows_of(step)
+        # one entry for each document of the step, as offsets into its flat rows [B * S]
+        starts, firsts, ends, labels = self._documents(numbers)
+        first_row, end_row, _ = own.indices(len(numbers))
+        origin = first_row * length
+        mine = (starts >= origin) & (starts < end_row * length)
+        lengths = (ends - starts)[mine]
 
-        everything = self._tokens(chosen).astype(np.int64).reshape(-1)
-        tokens = everything[begin * length : end * length]
+        all_tokens = self._tokens(numbers).astype(np.int64).reshape(-1)
+        tokens = all_tokens[origin : end_row * length]
+        # Example: documents of 3 and 2 tokens have the positions 0, 1, 2, 0, 1.
         within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        place = np.repeat(origin, lengths) + within
-        positions, documents = np.zeros_like(tokens), np.full_like(tokens, PADDING)
-        positions[place] = within
-        documents[place] = np.repeat(labels[mine], lengths)
-        predicted = self._predicted(
-            tokens, firsts[mine] - begin * length, ends[mine] - begin * length
-        )
+        places = np.repeat(starts[mine] - origin, lengths) + within
+        positions = np.zeros_like(tokens)
+        positions[places] = within
+        documents = np.full_like(tokens, PADDING)
+        documents[places] = np.repeat(labels[mine], lengths)
+        # the logits at a position predict the next token, so its target stands one place before
+        predicted = self._predicted(tokens, firsts[mine] - origin, ends[mine] - origin)
         targets = np.full_like(tokens, IGNORED)
         targets[predicted - 1] = tokens[predicted]
         shaped = (
@@ -184,13 +194,12 @@ class TokenStream:
         return Batch(
             *shaped,
             real_tokens=int((ends - starts).sum()),
-            target_tokens=len(self._predicted(everything, firsts, ends)),
-            epoch=(step + 1) * len(chosen) / self.rows,
+            target_tokens=len(self._predicted(all_tokens, firsts, ends)),
+            epoch=(step + 1) * len(numbers) / self.rows,
         )
 
     def _predicted(self, tokens: np.ndarray, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Return the places of the tokens with a loss, among those from `firsts` to `ends` of each
-        document."""
+        """Return the places of the tokens with a loss, from `firsts` to `ends` of each document."""
         if self.mark is not None:
             ends = ends - 1  # the last token of a document has no mark behind it in its document
         counts = np.maximum(ends - firsts, 0)
@@ -201,51 +210,55 @@ class TokenStream:
         """Read all rows of a step as they are in the folder [B, S]."""
         return self._tokens(self._rows_of(step))
 
-    def _tokens(self, chosen: np.ndarray) -> np.ndarray:
+    def _tokens(self, numbers: np.ndarray) -> np.ndarray:
         """Read rows by their numbers in the folder."""
-        rows = np.empty((len(chosen), self.sequence_length), dtype=self._dtype)
-        for shard, local, places in self._by_shard(chosen):
+        rows = np.empty((len(numbers), self.sequence_length), dtype=self._dtype)
+        for shard, local, places in self._by_shard(numbers):
             rows[places] = shard.tokens[local]
         return rows
 
-    def _documents(self, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Locate the documents of rows, as offsets into the flat rows: start, first token with a
-        loss, end; and label.
+    def _documents(self, numbers: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Locate the documents of rows: their starts, first tokens with a loss, ends and labels.
 
-        The label numbers the documents of a row.
+        All but the labels are offsets into the flat rows. A label is a document's number within its
+        row.
         """
-        found = [
-            _documents(shard, local, places) for shard, local, places in self._by_shard(chosen)
+        by_shard = [
+            _documents(shard, local, places) for shard, local, places in self._by_shard(numbers)
         ]
         starts, responses, ends, labels = (
-            np.concatenate(column) for column in zip(*found, strict=True)
+            np.concatenate(column) for column in zip(*by_shard, strict=True)
         )
         firsts = np.maximum(starts + 1, responses) if self.loss_on == "responses" else starts + 1
         return starts, firsts, ends, labels
 
-    def _by_shard(self, chosen: np.ndarray) -> Iterator[tuple[_Shard, np.ndarray, np.ndarray]]:
-        """Yield for each shard of some rows: the shard, the rows' numbers in the shard, their
-        places in `chosen`."""
-        shard_numbers = np.searchsorted(self._last_row, chosen, side="right")
-        for number in np.unique(shard_numbers):
-            shard = self._shard(int(number))
-            places = np.flatnonzero(shard_numbers == number)
-            yield shard, chosen[places] - (self._last_row[number] - shard.tokens.shape[0]), places
+    def _by_shard(self, numbers: np.ndarray) -> Iterator[tuple[_Shard, np.ndarray, np.ndarray]]:
+        """Yield each shard of some rows, their numbers within the shard, and their places in
+        `numbers`.
+        """
+        shards = np.searchsorted(self._end_row, numbers, side="right")  # of each row
+        for shard_number in np.unique(shards):
+            shard = self._shard(int(shard_number))
+            first_row = self._end_row[shard_number] - shard.tokens.shape[0]
+            places = np.flatnonzero(shards == shard_number)
+            yield shard, numbers[places] - first_row, places
 
     def _rows_of(self, step: int) -> np.ndarray:
         """Return the numbers of the step's rows in the folder, int64 [B]."""
-        epochs, places = np.divmod(
-            np.arange(step * self.batch_rows, (step + 1) * self.batch_rows), self.rows
-        )
-        for epoch in [epoch for epoch in self._orders if epoch < epochs[0]]:
-            del self._orders[epoch]
+        # the stream's rows are counted on through all epochs
+        in_stream = np.arange(step * self.batch_rows, (step + 1) * self.batch_rows)
+        epochs, places = np.divmod(in_stream, self.rows)
+        for past in [epoch for epoch in self._orders if epoch < epochs[0]]:
+            del self._orders[past]
         return np.concatenate(
             [self._order(int(epoch))[places[epochs == epoch]] for epoch in np.unique(epochs)]
         )
 
     def _order(self, epoch: int) -> np.ndarray:
-        """Permute an epoch's rows by sorting raw Philox numbers, which no version of numpy
-        changes."""
+        """Permute an epoch's rows.
+
+        By sorting raw Philox numbers, which no version of numpy changes.
+        """
         if epoch not in self._orders:
             generator = np.random.Philox(key=np.array([self.seed, epoch], dtype=np.uint64))
             self._orders[epoch] = np.argsort(generator.random_raw(self.rows), kind="stable")
@@ -271,19 +284,21 @@ def _documents(shard: _Shard, local: np.ndarray, places: np.ndarray) -> tuple[np
     Returns for every document its start, response start and end, as offsets into the flat batch,
     and its number within its row.
     """
-    length, first = shard.tokens.shape[1], shard.first_document[local]
-    counts = shard.first_document[local + 1] - first
+    length = shard.tokens.shape[1]
+    first = shard.first_document[local]
+    counts = shard.first_document[local + 1] - first  # documents of each row
+    # Example: rows of 3 and 2 documents have the labels 0, 1, 2, 0, 1.
     labels = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    spans = (
-        shard.spans[np.repeat(first, counts) + labels]
-        + np.repeat((places - local) * length, counts)[:, None]
-    )
+    moved_by = np.repeat((places - local) * length, counts)  # from the shard's row to the batch's
+    spans = shard.spans[np.repeat(first, counts) + labels] + moved_by[:, None]
     return spans[:, 0], spans[:, 1], spans[:, 2], labels
 
 
 def read_packed(folder: Path) -> Mapping[str, Any]:
-    """Read packed.json. Raises InputError if the file is missing or damaged, or the folder holds no
-    rows."""
+    """Read packed.json.
+
+    Raises InputError if the file is missing or damaged, or the folder holds no rows.
+    """
     path = folder / "packed.json"
     try:
         metadata = json.loads(path.read_text())
@@ -299,9 +314,12 @@ def read_packed(folder: Path) -> Mapping[str, Any]:
     return metadata
 
 
-def open_stream(run: Run, ranks: int = 1) -> TokenStream:
-    """Open the stream of a run. Raises InputError if data, model, batch sizes and ranks do not fit
-    each other."""
+def open_stream(run: TrainingRun, ranks: int = 1) -> TokenStream:
+    """Open the stream of a run.
+
+    Raises InputError if data, model, batch sizes and ranks do not fit each other.
+    """
+    # with one row in a batch until the length of a row is known
     stream = TokenStream(run.data, run.training.seed, 1, run.training.loss_on)
     S, V = stream.sequence_length, stream.vocabulary_size
     if not stream.metadata.get("tokens", True):
@@ -310,7 +328,8 @@ def open_stream(run: Run, ranks: int = 1) -> TokenStream:
         ("sequence_length", S, "have rows of"),
         ("vocabulary_size", V, "use a vocabulary of"),
     ):
-        if (size := getattr(run.model, name)) < needed:
+        size = getattr(run.model, name)
+        if size < needed:
             raise InputError(
                 f"the data in {run.data} {use} {needed} tokens, the model's {name} is only {size}"
             )
@@ -330,11 +349,10 @@ def open_stream(run: Run, ranks: int = 1) -> TokenStream:
 
 
 def data_digest(folder: Path, budget: int = 2**28, block: int = 2**16) -> str:
-    """Hash names, sizes and bytes of packed.json and all shards of a folder, wherever the folder
-    lies.
+    """Hash packed.json and all shards of a folder: their names, sizes and bytes.
 
-    Of more than `budget` bytes, only blocks spread evenly over each file are hashed, so that
-    training starts quickly.
+    The folder's place does not matter. Of more than `budget` bytes, only blocks spread evenly over
+    each file are hashed, so that training starts quickly.
     """
     paths = sorted(
         [folder / "packed.json", *folder.glob("tokens-*.bin"), *folder.glob("index-*.npy")]
@@ -345,10 +363,9 @@ def data_digest(folder: Path, budget: int = 2**28, block: int = 2**16) -> str:
         size = path.stat().st_size
         digest.update(f"{path.name} {size}\n".encode())
         count = -(-size // block) if whole else max(2, budget // block // len(paths))
+        offsets = np.linspace(0, max(0, size - block), max(1, count)).astype(np.int64)
         with path.open("rb") as file:
-            for offset in np.unique(
-                np.linspace(0, max(0, size - block), max(1, count)).astype(np.int64)
-            ):
+            for offset in np.unique(offsets):
                 file.seek(int(offset))
                 digest.update(file.read(block))
     return digest.hexdigest()

@@ -1,5 +1,4 @@
-"""Take optimiser steps, count their tokens, and save and restore everything that the next step
-needs.
+"""Take optimiser steps, count their tokens, and save and restore what the next step needs.
 
 The resume state is written before the checkpoint, and says whether a checkpoint is due. So no
 checkpoint on the disk is ahead of its run, and a checkpoint that a kill prevented is written on
@@ -19,7 +18,7 @@ from torch import Tensor
 from dreamer_study.model import ops
 from dreamer_study.model.architectures.build import build
 from dreamer_study.model.architectures.code import FOLDER as CODE
-from dreamer_study.model.checkpoints.models import State, load_tensors, newest_state
+from dreamer_study.model.checkpoints.models import TrainingState, load_tensors, newest_state
 from dreamer_study.model.ops.device import choose_device, choose_precision, use_one_core
 from dreamer_study.model.ops.gpu import on_gpu, set_up
 from dreamer_study.model.training.adamw import AdamW, scheduled_rate
@@ -28,7 +27,7 @@ from dreamer_study.model.training.compile_and_recompute import (
     compiles,
     recompute_activations,
 )
-from dreamer_study.model.training.config import Run
+from dreamer_study.model.training.config import TrainingRun
 from dreamer_study.model.training.provenance import find_code_change, source_digests
 from dreamer_study.model.training.ranks import Ranks, TrainingFailed
 from dreamer_study.model.training.save import part_of, write_state
@@ -51,25 +50,26 @@ COUNTERS = ("step", "tokens", "epoch", "seconds", "stream_hash", "due", "log_byt
 
 
 class Trainer:
-    """Train a run: its model, average, optimiser, stream and counters, new or restored from its
-    newest state.
+    """Train a run: its model, average, optimiser, stream and counters.
 
-    Each rank has a whole Trainer and computes its own rows; what is saved does not depend on the
-    number of ranks. Raises InputError if run.json and the data do not fit each other, or have
-    changed since the state was saved. Changed code is accepted with `accept_code_change`, and then
-    described in `code_change`; the user's own is run with
-    `trust_code` only.
+    All of them are new, or restored from the run's newest state. Each rank has a whole Trainer and
+    computes its own rows; what is saved does not depend on the number of ranks. Raises InputError
+    if run.json and the data do not fit each other, or have changed since the state was saved.
+    Changed code is accepted with `accept_code_change`, and then described in `code_change`; the
+    user's own is run with `trust_code` only.
     """
 
     def __init__(
         self,
-        run: Run,
+        run: TrainingRun,
         ranks: Ranks | None = None,
         *,
         accept_code_change: bool = False,
         trust_code: bool = False,
     ) -> None:
-        self.run, self.config, self.ranks = run, run.training, ranks or Ranks()
+        self.run = run
+        self.config = run.training
+        self.ranks = ranks or Ranks()
         self.device = choose_device(self.config.device, self.ranks.local)
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
@@ -81,21 +81,29 @@ class Trainer:
         self.stream = open_stream(run, self.ranks.count)
         self.own_rows = self.ranks.own_rows(self.stream.batch_rows)
         micro_batch_tokens = self.config.micro_batch_tokens or self.config.batch_tokens
-        largest = -(-self.stream.batch_rows // self.ranks.count)
-        self.micro_rows = min(max(1, micro_batch_tokens // self.stream.sequence_length), largest)
-        self.halved: dict[str, int] | None = None
+        most_rows_of_a_rank = -(-self.stream.batch_rows // self.ranks.count)  # rounded up
+        # rows of one forward and backward pass
+        self.micro_rows = min(
+            max(1, micro_batch_tokens // self.stream.sequence_length), most_rows_of_a_rank
+        )
+        self.halved: dict[str, int] | None = None  # how a shortage of memory was met
+        # what a resumed run must still be: saved with each state, compared at each resume
         self.origin = {
             **run.settings(),
             "data": data_digest(run.data),
             "code": {**source_digests("dreamer_study.model.train"), "torch": torch.__version__},
             "computed_on": f"{self.device.type} in {self.precision}",
         }
-        self.step = self.tokens = 0
-        self.seconds, self.stream_hash, self.epoch = 0.0, START_HASH, 0.0
+        self.step = 0
+        self.tokens = 0
+        self.seconds = 0.0
+        self.stream_hash = START_HASH
+        self.epoch = 0.0
         self.losses: deque[float] = deque(maxlen=LOSS_WINDOW)
         self._compiled = False
-        self.due = 0 in self.config.checkpoints
-        self.log_bytes = self.log_sum = 0
+        self.due = 0 in self.config.checkpoints  # whether a checkpoint is to be written
+        self.log_bytes = 0  # length and CRC-32 of steps.csv at the newest state
+        self.log_sum = 0
         self.code_change: dict[str, Any] | None = None  # accepted on this resume
 
         state = newest_state(run.folder / "state", *COUNTERS, "losses", "halved", "origin")
@@ -106,17 +114,23 @@ class Trainer:
                 f"{run.folder} holds checkpoints, but no state to go on from; remove it to start"
                 " over"
             )
+        # for the initial weights, and for what a user's model draws; the stream draws by itself
         torch.manual_seed(self.config.seed)
         with self.device:
-            trusted = {"code": run.folder / CODE, "trust_code": trust_code}
-            self.model = build(run.model, self.precision, **trusted, empty=state is not None)
+            self.model = build(
+                run.model,
+                self.precision,
+                code=run.folder / CODE,
+                trust_code=trust_code,
+                empty=state is not None,
+            )
         if state:
             # The tensors of the state are mapped from its file, once for all ranks of a machine.
-            model = {
+            tensors = {
                 name: tensor.to(self.device, copy=True)
                 for name, tensor in part_of(state, "model.").items()
             }
-            load_tensors(self.model, model, run.folder / "state")
+            load_tensors(self.model, tensors, run.folder / "state")
         self.optimizer = AdamW(
             self.model.named_parameters(), self.model.decayed_parameters(), self.config
         )
@@ -128,30 +142,36 @@ class Trainer:
             recompute_activations(self.model)
         if compiles(self.config.compile, self.device):
             self.compile(dynamic=False)
-        self.points = {*self.config.checkpoints, self.config.tokens}
-        self._next: tuple[int, Batch] | None = None
+        self.points = {*self.config.checkpoints, self.config.tokens}  # token counts of checkpoints
+        self._next: tuple[int, Batch] | None = None  # the newest batch, and its step
 
     def synchronize(self) -> None:
-        """Copy the first rank's parameters, buffers and average. All ranks must call this before
-        the first step."""
+        """Copy the first rank's parameters, buffers and average.
+
+        All ranks must call this before the first step.
+        """
         tensors = (*self.model.state_dict().values(), *self.average.tensors.values())
         self.ranks.broadcast([tensor.data for tensor in tensors])
 
     def _share_gradients(self) -> None:
-        """Give a parameter with a gradient on any rank one on every rank: some expert may have had
-        no token here."""
+        """Give a parameter with a gradient on any rank a gradient on every rank.
+
+        Some expert may have had no token here, and all ranks must reduce the same tensors.
+        """
         parameters = list(self.optimizer.parameters.values())
-        there = torch.tensor(
+        ranks_with_gradient = torch.tensor(
             [parameter.grad is not None for parameter in parameters], dtype=torch.int32
         )
-        self.ranks.all_reduce([there])
-        for parameter, ranks in zip(parameters, there.tolist(), strict=True):
-            if ranks and parameter.grad is None:
+        self.ranks.all_reduce([ranks_with_gradient])
+        for parameter, count in zip(parameters, ranks_with_gradient.tolist(), strict=True):
+            if count and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
 
     def compile(self, **options: Any) -> None:
-        """Let `torch.compile` fuse the model: all shapes are met in one step, after which nothing
-        more is compiled."""
+        """Let `torch.compile` fuse the model.
+
+        All shapes are met in the first step; after that nothing more is compiled.
+        """
         # of the whole process: an earlier training may have ended with another
         torch.compiler.set_stance("default")
         compile_parts(self.model, **options)
@@ -164,44 +184,51 @@ class Trainer:
         parameters unchanged, if loss or norm is not finite, or memory is short a second time.
         """
         batch = self._batch(self.step)
-        total = self._backward(batch)
+        loss = self._backward(batch)
         if self.ranks.count > 1:
             self._share_gradients()
-        self.ranks.all_reduce([total, *self.optimizer.gradients(), *self.model.counts()])
+        # Each rank has divided by the target tokens of all ranks, so a sum over ranks gives the
+        # mean over the batch. The counts are the experts' selections, for the balance (Eq. 3).
+        self.ranks.all_reduce([loss, *self.optimizer.gradients(), *self.model.counts()])
         norm = self.optimizer.gradient_norm()
         if on_gpu(self.device):
             self._batch(self.step + 1)  # built while the device is at work
-        loss_value, norm_value = torch.stack((total, norm)).tolist()
+        # both numbers at once: each read of a number waits for the device
+        loss_value, norm_value = torch.stack((loss, norm)).tolist()
         if not math.isfinite(loss_value) or not math.isfinite(norm_value):
             raise TrainingFailed(
                 f"step {self.step + 1}: loss {loss_value}, gradient norm {norm_value}; training"
                 " stopped; lower learning_rate or clip"
             )
         learning_rate = scheduled_rate(self.config, self.step + 1, self.tokens)
-        self.optimizer.step(learning_rate, norm)
+        self.optimizer.step(learning_rate, norm)  # clips the gradients by `norm`
         self.optimizer.clear()
         self.model.update_balance()
         if self._compiled:
+            # a shape that is met later, of a rare batch, is computed without compiling
             torch.compiler.set_stance("eager_on_recompile")
 
         if self.ranks.is_first:  # which alone saves the hash
             self.stream_hash = extend_hash(self.stream_hash, self.stream.raw_rows(self.step))
-        before = self.tokens
+        tokens_before = self.tokens
         self.step += 1
         self.average.update(self.step)
-        self.tokens += batch.real_tokens
+        self.tokens += batch.real_tokens  # padding does not count
         self.epoch = batch.epoch
         self.losses.append(loss_value)
-        self.due = any(before < point <= self.tokens for point in self.points)
+        # due at the first step that reaches a point; a step may pass several
+        self.due = any(tokens_before < point <= self.tokens for point in self.points)
         return loss_value, learning_rate, norm_value
 
     def _backward(self, batch: Batch) -> Tensor:
-        """Compute the gradients of this rank's rows and its part of the loss; on a shortage of
-        memory, once more."""
+        """Compute the gradients of this rank's rows, and return its part of the loss.
+
+        On a shortage of memory on any rank, all ranks compute the step again in smaller parts.
+        """
         while True:
-            total = self._attempt(batch)
-            if not self.ranks.any(total is None):
-                return total
+            loss = self._attempt(batch)
+            if not self.ranks.any(loss is None):
+                return loss
             self._halve()
 
     def _attempt(self, batch: Batch) -> Tensor | None:
@@ -210,6 +237,8 @@ class Trainer:
         try:
             for begin in range(0, len(batch.tokens), self.micro_rows):
                 rows = slice(begin, begin + self.micro_rows)
+                # divided by the target tokens of the whole batch, not of these rows: so the parts
+                # of micro-batches and ranks add up to the mean, however many targets each has
                 loss = self._loss(batch, rows) / max(1, batch.target_tokens)
                 loss.backward()
                 total += loss.detach()
@@ -218,14 +247,17 @@ class Trainer:
         return total
 
     def _halve(self) -> None:
-        """Drop a failed attempt at a step, and halve the rows of a micro-batch; a second time in a
-        run it fails."""
+        """Drop a failed attempt at a step, and halve the rows of a micro-batch.
+
+        Raises TrainingFailed the second time in a run, and where a row alone is too large.
+        """
         tokens = self.micro_rows * self.stream.sequence_length
         if self.halved or self.micro_rows == 1:
             raise TrainingFailed(
                 f"step {self.step + 1}: out of memory on {self.device} with {tokens} tokens at a"
                 " time; lower micro_batch_tokens, or set checkpointing"
             )
+        # what the attempt has left: gradients of some rows, and the selections that it counted
         self.optimizer.clear()
         for counts in self.model.counts():
             counts.zero_()
@@ -237,47 +269,59 @@ class Trainer:
             torch.compiler.set_stance("default")  # for the new shapes
 
     def _loss(self, batch: Batch, rows: slice) -> Tensor:
-        """Sum the losses at the targets of `rows`; states without a target are not multiplied by
-        the head."""
-        targets = batch.targets[rows].flatten()
-        wanted = (targets != IGNORED).nonzero().squeeze(1)
+        """Sum the losses at the targets of `rows`.
+
+        Positions without a target are left out before the head: its product is the largest.
+        """
+        targets = batch.targets[rows].flatten()  # [T]
+        with_target = (targets != IGNORED).nonzero().squeeze(1)  # [W], places in [T]
         documents = ops.Documents(batch.tokens[rows], batch.documents[rows], batch.positions[rows])
         if on_gpu(self.device):
             documents = documents.moved(self._move)
-        tokens, targets, wanted = map(self._move, (batch.tokens[rows], targets[wanted], wanted))
-        states = self.model.states(tokens, documents).flatten(0, 1).index_select(0, wanted)
+        tokens = self._move(batch.tokens[rows])  # [B, S]
+        targets = self._move(targets[with_target])  # [W]
+        with_target = self._move(with_target)
+        states = self.model.states(tokens, documents)  # [B, S, H]
+        states = states.flatten(0, 1).index_select(0, with_target)  # [W, H]
         return self.model.loss(states, targets, compiled=self._compiled)
 
     def _move(self, tensor: Tensor) -> Tensor:
+        """Move a tensor to the device, without waiting for the copy."""
         if self.device.type == "cpu":
             return tensor
         return tensor.pin_memory().to(self.device, non_blocking=True)
 
     def _batch(self, step: int) -> Batch:
+        """Build the batch of a step, or return the one that was built in advance."""
         if self._next is None or self._next[0] != step:
             self._next = step, self.stream.batch(step, self.own_rows)
         return self._next[1]
 
     def save(self, recorded: Mapping[str, Any]) -> None:
-        """Save the state, then the checkpoint if one is due; on one rank, as all have the same
-        state.
+        """Save the state, then the checkpoint if one is due; called on one rank.
 
-        `recorded` is what the recorder keeps with the state. Raises TrainingFailed, and saves
-        nothing, if the newest step has left a parameter that is not finite.
+        All ranks have the same state. `recorded` is what the recorder keeps with the state. Raises
+        TrainingFailed, and saves nothing, if the newest step has left a parameter that is not
+        finite.
         """
-        if not torch.stack(
-            [parameter.isfinite().all() for parameter in self.model.parameters()]
-        ).all():
+        finite = [parameter.isfinite().all() for parameter in self.model.parameters()]
+        if not torch.stack(finite).all():
             raise TrainingFailed(
                 f"step {self.step}: parameters are not finite behind it; training stopped; lower"
                 " learning_rate or clip"
             )
-        random = {"random.cpu": torch.get_rng_state()}
+        tensors: dict[str, Tensor] = {}
+        for name, tensor in self.model.state_dict().items():
+            tensors[f"model.{name}"] = tensor
+        for name, tensor in self.optimizer.tensors().items():
+            tensors[f"optimizer.{name}"] = tensor
+        for name, tensor in self.average.tensors.items():
+            tensors[f"average.{name}"] = tensor
+        tensors["random.cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
-            random["random.cuda"] = torch.cuda.get_rng_state(self.device)
-        model = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
-        moments = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.tensors().items()}
-        average = {f"average.{name}": tensor for name, tensor in self.average.tensors.items()}
+            tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        # copied, as some models use one tensor under two names, which safetensors refuses
+        copies = {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
         values = {
             **{name: getattr(self, name) for name in COUNTERS},
             "losses": list(self.losses),
@@ -285,14 +329,9 @@ class Trainer:
             "origin": self.origin,
             **recorded,
         }
-        # copied, as some models use one under two names
-        tensors = {**model, **moments, **average, **random}
-        write_state(
-            self.run,
-            State({name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}, values),
-        )
+        write_state(self.run, TrainingState(copies, values))
 
-    def _restore(self, state: State) -> None:
+    def _restore(self, state: TrainingState) -> None:
         values = state.values
         self.optimizer.load(part_of(state, "optimizer."))
         self.average.load(part_of(state, "average."))
@@ -302,6 +341,8 @@ class Trainer:
         self.losses.extend(values["losses"])
         for name in COUNTERS:
             setattr(self, name, values[name])
+        # a run that met a shortage of memory resumes with the smaller micro-batches, unless they
+        # were changed since
         halved = values["halved"]
         if halved and halved["from"] == self.micro_rows * self.stream.sequence_length:
             self.halved = halved

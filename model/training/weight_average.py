@@ -15,32 +15,32 @@ from torch import Tensor
 
 
 def newest_share(step: int, power: float) -> float:
-    """Return the share of the newest weights in the average after step 1, 2, ...: 1 - (1 -
-    1/step)^power.
+    """Return the share of the newest weights in the average after step 1, 2, ...
 
-    Example: with power 18, 1 at step 1 and 0.018 at step 1,000.
+    It is 1 - (1 - 1/step)^power. Example: with power 18, 1 at step 1 and 0.018 at step 1,000.
     """
     return 1.0 - (1.0 - 1.0 / step) ** power
 
 
 class WeightAverage:
-    """The running average of the floating-point tensors of a model's state, by name, in float32 at
-    least.
+    """The running average of the floating-point tensors of a model's state, by name.
 
-    Buffers that count are whole numbers and have no average; the balance biases have one.
+    It is kept in float32 at least. Buffers that count are whole numbers and have no average; the
+    balance biases have one.
     """
 
     def __init__(self, state: Mapping[str, Tensor], power: float) -> None:
-        """Begin with a copy; `state` are the tensors that training changes in place. With power 0
-        nothing is kept."""
+        """Begin with a copy of `state`, the tensors that training changes in place.
+
+        With power 0 nothing is kept.
+        """
         self._power = power
-        averaged = {
-            name: tensor.detach()
-            for name, tensor in state.items()
-            # lerp of infinities is NaN: such masks stay out
-            if tensor.is_floating_point() and tensor.isfinite().all()
-        }
-        self._trained = averaged if power else {}
+        self._trained: dict[str, Tensor] = {}
+        if power:
+            for name, tensor in state.items():
+                # infinities stay out, as in masks: their interpolation is NaN
+                if tensor.is_floating_point() and tensor.isfinite().all():
+                    self._trained[name] = tensor.detach()
         self.tensors = {
             name: tensor.to(torch.promote_types(tensor.dtype, torch.float32), copy=True)
             for name, tensor in self._trained.items()
@@ -48,13 +48,15 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Take the weights after optimiser step 1, 2, ... into the average; the first step replaces
-        the average."""
+        """Take the weights after optimiser step 1, 2, ... into the average.
+
+        The first step replaces the average.
+        """
         if self.tensors:
             newest = [tensor.to(self.tensors[name].dtype) for name, tensor in self._trained.items()]
-            torch._foreach_lerp_(
-                list(self.tensors.values()), newest, newest_share(step, self._power)
-            )
+            averages = list(self.tensors.values())
+            # average <- average + share * (newest - average), all tensors in one call
+            torch._foreach_lerp_(averages, newest, newest_share(step, self._power))
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Copy a saved average of the same model into this one."""

@@ -1,5 +1,4 @@
-"""Define the built-in world's benchmarks: their data, lm-eval tasks, and plain items for machines
-without lm-eval."""
+"""Define the built-in world's benchmarks: their data and their lm-eval tasks."""
 
 from __future__ import annotations
 
@@ -111,7 +110,7 @@ def world_specifications(folder: Path) -> list[dict[str, Any]]:
             "overrides": {},
             **{key: benchmark[key] for key in ("family", "metric", "filter")},
             **found[name],
-            "plain": str(folder / "tasks" / f"{name}.items.jsonl"),
+            "data_file": str(folder / REPOSITORY / data_file(benchmark)),
         }
         for name, benchmark in _benchmarks_in(folder).items()
     ]
@@ -155,34 +154,20 @@ def data_file(benchmark: Mapping[str, Any]) -> str:
     return f"{folder}/{benchmark['split']}.jsonl.gz"
 
 
-def benchmark_row(
-    name: str, number: int, random: Random, problem: Story | Sheet
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Make a row of a benchmark's data, and the plain item for evaluation without lm-eval.
-
-    A space and the target, or a choice, follow the prompt. A text has no prompt; its target is the
-    whole text.
-    """
-    item: dict[str, Any] = {"id": f"{name}/{number}", "version": VERSION, "target": problem.answer}
-    answered: dict[str, Any]
+def benchmark_row(name: str, random: Random, problem: Story | Sheet) -> dict[str, Any]:
+    """Make the row of a benchmark's data that asks a problem."""
     if isinstance(problem, Sheet):
-        answered = {"question": problem.prompt, "answer": problem.answer}
-        return answered, {**item, "prompt": problem.prompt, "until": [STOP], "max_new_tokens": 1}
+        return {"question": problem.prompt, "answer": problem.answer}
     question, answer = problem.question, problem.answer
-    prompt = PROMPT.format(question=question)
-    item["prompt"] = prompt
     match WORLD_BENCHMARKS[name]["kind"]:
         case "generate_until":
-            answered = {"question": question, "answer": answer}
-            return answered, {**item, "until": [STOP], "max_new_tokens": LONGEST_ANSWER}
+            return {"question": question, "answer": answer}
         case "multiple_choice":
             others = shuffled(random, [digit for digit in DIGITS if digit != answer])
             choices = shuffled(random, [answer, *others[: CHOICES - 1]])
-            answered = {"question": question, "choices": choices, "answer": choices.index(answer)}
-            return answered, {**item, "choices": choices}
+            return {"question": question, "choices": choices, "answer": choices.index(answer)}
         case _:
-            answered = {"question": question, "response": answer, "answer": answer}
-            return answered, {**item, "prompt": "", "target": f"{prompt} {answer}"}
+            return {"question": question, "response": answer, "answer": answer}
 
 
 def levels(kind: str, problems: Sequence[Story] | Sequence[Sheet]) -> dict[str, float | None]:

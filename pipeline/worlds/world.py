@@ -74,7 +74,6 @@ def write_world(
     `builtin/world/` is the data set in hub layout, `truth.jsonl` has a line for each training row
     of stories (row, kind, edit, of, similarity, trace) and `sheets.truth.jsonl` one for each sheet
     (row, kind, of), `tasks/<task>.yaml` are the lm-eval tasks without `dataset_path`,
-    `tasks/<task>.items.jsonl` the items for evaluation without lm-eval,
     `tasks/levels.json` their levels of chance. Equal settings give equal content on every machine.
     """
     output = Path(output)
@@ -99,11 +98,8 @@ def write_world(
     random = Random(f"{settings.seed}/choices")
     found = {}
     for name, drawn in problems.items():
-        both = [
-            benchmark_row(name, number, random, problem) for number, problem in enumerate(drawn)
-        ]
-        _write_lines(folder / data_file(WORLD_BENCHMARKS[name]), (row for row, _ in both))
-        _write_lines(output / "tasks" / f"{name}.items.jsonl", (item for _, item in both))
+        asked = (benchmark_row(name, random, problem) for problem in drawn)
+        _write_lines(folder / data_file(WORLD_BENCHMARKS[name]), asked)
         (output / "tasks" / f"{name}.yaml").write_text(yaml.safe_dump(task(name), sort_keys=False))
         found[name] = levels(WORLD_BENCHMARKS[name]["kind"], drawn)
     (output / LEVELS).write_text(json.dumps(found, indent=1))

@@ -15,9 +15,9 @@ import pytest
 
 from dreamer_study.model.checkpoints.models import newest_state
 from dreamer_study.model.training.step_log import read_record
+from dreamer_study.pipeline.worlds.tasks import world_specifications
 from tests.model.evaluation.evaluation_world import (
     evaluated,
-    plain_specifications,
     rows,
     write_job,
     write_place,
@@ -110,7 +110,7 @@ def test_runs_in_one_process_are_those_of_processes_of_their_own(
 
 def test_evaluations_in_one_process_are_those_of_processes_of_their_own(tmp_path: Path) -> None:
     place, process = write_place(tmp_path / "place"), Process("dreamer_study.model.evaluate")
-    tasks = plain_specifications(place)
+    tasks = world_specifications(place / "world")
     asked = [write_job(place, f"asked-{number}", tasks=tasks) for number in range(2)]
     for path in (*asked, asked[0]):
         process.send([str(path)], path.with_suffix(".log"))

@@ -18,7 +18,7 @@ from dreamer_study.model.checkpoints.checksums import (
     write_checksums,
 )
 from dreamer_study.model.checkpoints.models import (
-    State,
+    TrainingState,
     load_model,
     load_tensors,
     newest_state,
@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_named(model, tmp_path):
 
 def test_a_flipped_bit_in_any_file_is_bad_input(model, tmp_path):
     save_model(tmp_path / "one", model, {"loss": 1.5})
-    save_state(tmp_path / "state", 1, State(model.state_dict(), {"loss": 1.5}))
+    save_state(tmp_path / "state", 1, TrainingState(model.state_dict(), {"loss": 1.5}))
     one, state = tmp_path / "one", tmp_path / "state" / "000000001"
     read = {
         one / "model.safetensors": lambda: load_model(one),
@@ -147,24 +147,26 @@ def test_the_newest_complete_state_is_found_and_older_ones_go(tmp_path):
     folder = tmp_path / "state"
     assert newest_state(folder) is None
     for step in (9, 10, 100):
-        save_state(folder, step, State({"x": torch.tensor([float(step)])}, {"loss": 0.1 * step}))
+        save_state(
+            folder, step, TrainingState({"x": torch.tensor([float(step)])}, {"loss": 0.1 * step})
+        )
         assert [path.name for path in folder.iterdir()] == [f"{step:09d}"]
     (folder / "000000200.partial").mkdir()
     state = newest_state(folder)
     assert state.tensors["x"].item() == 100
     assert state.values == {"loss": 0.1 * 100}
-    save_state(folder, 101, State({}, {}))
+    save_state(folder, 101, TrainingState({}, {}))
     assert [path.name for path in folder.iterdir()] == ["000000101"]
 
 
 def test_a_state_that_a_trainer_replaces_while_files_are_compared_is_whole(tmp_path, monkeypatch):
-    save_state(tmp_path, 3, State({"x": torch.zeros(2)}, {"step": 3}))
+    save_state(tmp_path, 3, TrainingState({"x": torch.zeros(2)}, {"step": 3}))
     looks, look = [], checksums._checksum
 
     def replaced(path):
         looks.append(path)
         if len(looks) == 1:
-            save_state(tmp_path, 4, State({"x": torch.ones(2)}, {"step": 4}))
+            save_state(tmp_path, 4, TrainingState({"x": torch.ones(2)}, {"step": 4}))
         return look(path)
 
     monkeypatch.setattr(checksums, "_checksum", replaced)
@@ -176,12 +178,12 @@ def test_a_state_that_a_trainer_replaces_while_files_are_compared_is_whole(tmp_p
 
 
 def test_a_damaged_state_is_bad_input_and_other_folders_are_none(tmp_path):
-    save_state(tmp_path, 3, State({"x": torch.zeros(2)}, {"step": 3}))
+    save_state(tmp_path, 3, TrainingState({"x": torch.zeros(2)}, {"step": 3}))
     (tmp_path / "notes").mkdir()
     (tmp_path / ".nfs0001").touch()
     (tmp_path / "000000009.backup").mkdir()
-    save_state(tmp_path, 4, State({"x": torch.ones(2)}, {"step": 4}), keep=2)
-    save_state(tmp_path, 5, State({"x": torch.ones(2)}, {"step": 5}), keep=2)
+    save_state(tmp_path, 4, TrainingState({"x": torch.ones(2)}, {"step": 4}), keep=2)
+    save_state(tmp_path, 5, TrainingState({"x": torch.ones(2)}, {"step": 5}), keep=2)
     names = {"000000004", "000000005", "notes", ".nfs0001", "000000009.backup"}
     assert {path.name for path in tmp_path.iterdir()} == names
     (tmp_path / "000000005" / "values.json").write_text("[]")
@@ -192,7 +194,7 @@ def test_a_damaged_state_is_bad_input_and_other_folders_are_none(tmp_path):
         newest_state(tmp_path)
     for step in (4, 5):
         shutil.rmtree(tmp_path / f"{step:09d}")
-    save_state(tmp_path, 3, State({"x": torch.zeros(2)}, {"step": 3}))
+    save_state(tmp_path, 3, TrainingState({"x": torch.zeros(2)}, {"step": 3}))
     assert newest_state(tmp_path).values == {"step": 3}
     values = tmp_path / "000000003" / "values.json"
     values.write_text("{")
@@ -214,9 +216,9 @@ def test_a_damaged_state_is_bad_input_and_other_folders_are_none(tmp_path):
 
 def test_a_full_disk_leaves_the_older_state(tmp_path):
     folder = tmp_path / "state"
-    save_state(folder, 1, State({"x": torch.zeros(10)}, {}))
+    save_state(folder, 1, TrainingState({"x": torch.zeros(10)}, {}))
     with no_space(10_000), pytest.raises(OSError, match=r"tensors\.safetensors"):
-        save_state(folder, 2, State({"x": torch.zeros(10_000)}, {}))
+        save_state(folder, 2, TrainingState({"x": torch.zeros(10_000)}, {}))
     assert [path.name for path in folder.iterdir()] == ["000000001"]
 
 

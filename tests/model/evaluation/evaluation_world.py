@@ -17,9 +17,14 @@ from dreamer_study.model.dreamer import Dreamer
 from dreamer_study.model.evaluate import evaluate
 from dreamer_study.model.evaluation.job import INTROSPECTION, read_job
 from dreamer_study.model.evaluation.tokenizer import Tokenizer, load_tokenizer
-from dreamer_study.pipeline.tokens.tokenizer import train_tokenizer
+from dreamer_study.pipeline.tokens.tokenizer import PROMPT, train_tokenizer
 from dreamer_study.pipeline.worlds.settings import WorldSettings
-from dreamer_study.pipeline.worlds.tasks import world_specifications
+from dreamer_study.pipeline.worlds.tasks import (
+    REPOSITORY,
+    WORLD_BENCHMARKS,
+    data_file,
+    world_specifications,
+)
 from dreamer_study.pipeline.worlds.world import write_world
 from tests.model.saved_files import save_model
 from tests.model.tiny_network import DR_DA
@@ -118,12 +123,16 @@ def plain_generation(
 
 
 def write_place(place: Path) -> Path:
-    """A world, a tokenizer and two checkpoints."""
+    """A world, held-out texts, a tokenizer and two checkpoints."""
     write_world(place / "world", WorldSettings(documents=300, items=ITEMS))
     write_world(
         place / "sheets", WorldSettings(documents=100, items=ITEMS, families=("recall", "tracking"))
     )
     write_tokenizer(place / "tokenizer")
+    texts = [
+        {"id": str(number), "prompt": "", "target": text} for number, text in enumerate(SENTENCES)
+    ]
+    write_items(place / "texts.jsonl", texts)
     for seed in range(2):
         save_small_model(place / f"checkpoint-{seed}", seed, sequence_length=256)
     return place
@@ -169,13 +178,32 @@ def prompts_of(*lengths: int, seed: int = 0) -> list[list[int]]:
     return [torch.randint(1, 320, (length,), generator=generator).tolist() for length in lengths]
 
 
-def plain_specifications(place: Path) -> list[dict[str, Any]]:
-    """Specifications of the world's tasks without their definitions for lm-eval: files of plain
-    items alone."""
+def world_rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    """Read the rows of a benchmark of the world's, each with the id and the prompt of its item."""
+    path = folder / REPOSITORY / data_file(WORLD_BENCHMARKS[name])
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
     return [
-        {**task, "yaml": None, "dataset_path": None}
-        for task in world_specifications(place / "world")
+        {"id": f"{name}/{number}", "prompt": PROMPT.format(question=row["question"]), **row}
+        for number, row in enumerate(rows)
     ]
+
+
+def write_items(path: Path, items: Sequence[dict[str, Any]]) -> Path:
+    """Write a file of held-out items."""
+    path.write_text("".join(json.dumps(item) + "\n" for item in items))
+    return path
+
+
+def held_out(path: Path, name: str = "validation") -> dict[str, Any]:
+    """Describe the task of a file of held-out items."""
+    measured = {"metric": "bits_per_byte", "filter": "none", "chance": None}
+    return {"benchmark": name, "task": name, **measured, "plain": str(path)}
+
+
+def held_out_specifications(place: Path, count: int) -> list[dict[str, Any]]:
+    """Describe so many tasks over the texts of `place`; lm-eval is not imported for these."""
+    return [held_out(place / "texts.jsonl", f"b{number}") for number in range(count)]
 
 
 def evaluated(path: Path) -> list[Path]:

@@ -1,5 +1,4 @@
-"""The evaluation process: rows as the tables want them, with and without lm-eval, whole or not at
-all, each once."""
+"""The evaluation process: rows as the tables want them, whole or not at all, each once."""
 
 from __future__ import annotations
 
@@ -20,10 +19,10 @@ import tokenizers
 import torch
 
 from dreamer_study.model.evaluate import evaluate, main
-from dreamer_study.model.evaluation.held_out import PlainTask, read_items
+from dreamer_study.model.evaluation.held_out import HeldOutTask
 from dreamer_study.model.evaluation.job import read_job
 from dreamer_study.model.evaluation.language_model import LanguageModel, load_language_model
-from dreamer_study.model.evaluation.lm_eval_tasks import HarnessTask
+from dreamer_study.model.evaluation.lm_eval_tasks import LmEvalTask
 from dreamer_study.model.evaluation.metrics import (
     MetricValues,
     TaskScores,
@@ -33,18 +32,22 @@ from dreamer_study.model.evaluation.metrics import (
 )
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.integrity import damage, read_manifest
-from dreamer_study.pipeline.worlds.tasks import world_specifications
+from dreamer_study.pipeline.tokens.tokenizer import PROMPT
+from dreamer_study.pipeline.worlds.tasks import world_items, world_specifications
 from tests.model.evaluation.evaluation_world import (
     ITEMS,
     USERS_TASK,
     checkpoint,
     evaluated,
+    held_out,
+    held_out_specifications,
     plain_log_likelihood,
-    plain_specifications,
     rows,
     save_small_model,
     small_model,
+    world_rows,
     write_data,
+    write_items,
     write_job,
     write_place,
 )
@@ -112,106 +115,80 @@ def test_progress_counts_the_requests_of_the_checkpoint_in_hand(
 
     monkeypatch.setattr("dreamer_study.model.evaluate.TELL_SECONDS", 0)
     monkeypatch.setattr("dreamer_study.model.evaluate.write_text_atomically", write)
-    tasks = plain_specifications(place)
+    tasks = world_specifications(place / "world")
     evaluated(write_job(place, "told", tasks=tasks, depths=[2]))
     # at another depth too
-    asked = 2 * sum(len(found) for task in tasks for found in PlainTask(task).requests.values())
+    built = [LmEvalTask(task, cache=place) for task in tasks]
+    asked = 2 * sum(len(requests) for task in built for requests in task.requests.values())
     assert max(told) == (asked, asked)
     assert told[-1] == (0, 0)
     assert all(done <= total for done, total in told)
 
 
-@pytest.mark.parametrize("world", ["world", "sheets"])
-def test_lm_eval_and_plain_items_ask_and_score_alike(place: Path, world: str) -> None:
-    for described in world_specifications(place / world):
-        ours, plain = HarnessTask(described, cache=place), PlainTask(described)
-        assert ours.requests == plain.requests
-        answers = {
-            kind: [(-1.0 - n, n + 1) for n in range(len(asked))]
-            for kind, asked in plain.requests.items()
-        }
-        # White space around an answer is removed; every second answer is wrong.
-        answers["generate_until"] = [
-            f" {item['target'] * (1 + n % 2)} \n"
-            for n, item in enumerate(read_items(Path(described["plain"])))
-        ]
-        found = [tables("run", 5, [task.score(answers)]) for task in (ours, plain)]
-        for name in ("evaluations", "items"):
-            pd.testing.assert_frame_equal(*(one[name].to_pandas() for one in found))
-        values = {
-            row["value"] for row in found[0]["items"].to_pylist() if row["metric"] == "exact_match"
-        }
-        assert values in (set(), {0.0, 1.0})
+def test_whole_texts_are_asked_and_scored_as_by_lm_eval(place: Path, tmp_path: Path) -> None:
+    texts = [
+        {"id": row["id"], "prompt": "", "target": f"{row['prompt']} {row['response']}"}
+        for row in world_rows(place / "world", "world_text")
+    ]
+    path = write_items(tmp_path / "texts.jsonl", texts)
+    (described,) = [
+        task for task in world_specifications(place / "world") if task["benchmark"] == "world_text"
+    ]
+    by_lm_eval = LmEvalTask(described, cache=place)
+    held_out_texts = HeldOutTask(held_out(path, "world_text"))
+    assert held_out_texts.requests == by_lm_eval.requests
+    answers = {"loglikelihood_rolling": [(-1.0 - n, n + 1) for n in range(len(texts))]}
+    expected, scored = (
+        tables("run", 5, [task.score(answers)]) for task in (by_lm_eval, held_out_texts)
+    )
+    pd.testing.assert_frame_equal(scored["items"].to_pandas(), expected["items"].to_pandas())
+    values, own = (each["evaluations"].to_pandas() for each in (expected, scored))
+    pd.testing.assert_frame_equal(
+        own.drop(columns="task_version"), values.drop(columns="task_version")
+    )
 
 
 def test_answers_are_kept_where_the_job_asks_for_them_and_are_what_was_scored(place: Path) -> None:
-    kinds = (world_specifications(place / "world"), plain_specifications(place))
-    found = []
-    for number, tasks in enumerate(kinds):
-        asked = [checkpoint(0), checkpoint(1) | {"answers": True}]
-        folders = evaluated(write_job(place, f"answers-{number}", tasks=tasks, checkpoints=asked))
-        assert rows(folders[0], "answers") == []
-        found.append(rows(folders[1], "answers"))
-    assert found[0] == found[1], "lm-eval and plain items agree"
-    assert {row["task"] for row in found[0]} == {"world_short", "world_long", "world_choice"}
+    tasks = world_specifications(place / "world")
+    checkpoints = [checkpoint(0), checkpoint(1) | {"answers": True}]
+    folders = evaluated(write_job(place, "answers", tasks=tasks, checkpoints=checkpoints))
+    assert rows(folders[0], "answers") == []
+    answers = rows(folders[1], "answers")
+    assert {row["task"] for row in answers} == {"world_short", "world_long", "world_choice"}
     names = ("exact_match", "acc")
     scored = {
         row["item_id"]: row["value"] for row in rows(folders[1], "items") if row["metric"] in names
     }
-    assert {row["item_id"]: float(row["text"] == row["gold"]) for row in found[0]} == scored
+    assert {row["item_id"]: float(row["text"] == row["gold"]) for row in answers} == scored
     assert sum(scored.values()) > 0
     assert all(
-        row["question"].startswith("Question: ") and row["run_id"] == "run" for row in found[0]
+        row["question"].startswith("Question: ") and row["run_id"] == "run" for row in answers
     )
-    left_out = [{**task, "left_out": [f"{task['benchmark']}/0"]} for task in kinds[1]]
+    left_out = [{**task, "left_out": [f"{task['benchmark']}/0"]} for task in tasks]
     late = evaluated(
         write_job(
             place, "answers-late", tasks=left_out, checkpoints=[checkpoint(1) | {"answers": True}]
         )
     )
-    assert rows(late[0], "answers") == [
-        row for row in found[0] if not row["item_id"].endswith("/0")
-    ]
+    assert rows(late[0], "answers") == [row for row in answers if not row["item_id"].endswith("/0")]
 
 
-def test_plain_scores(tmp_path: Path) -> None:
-    """Exact match after white space is removed; of choices the likeliest, by length where the
-    metric says so; of the gold answer, the bits per byte."""
+def test_scores_of_held_out_documents(tmp_path: Path) -> None:
+    """Of whole texts the perplexities; bits per byte alone where one is asked after a prompt."""
 
-    def scores(lines: list[dict[str, Any]], metric: str, answers: dict[str, Any]) -> dict[str, Any]:
-        path = tmp_path / "items.jsonl"
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        task = PlainTask(
-            {"benchmark": "b", "task": "t", "metric": metric, "filter": "none", "plain": str(path)}
-        )
+    def scores(items: list[dict[str, Any]], answers: dict[str, Any]) -> dict[str, Any]:
+        task = HeldOutTask(held_out(write_items(tmp_path / "items.jsonl", items)))
         return {measure.metric: measure.findings for measure in task.score(answers).measures}
 
-    line = {"id": "a", "prompt": "?", "target": "7", "until": ["\n"]}
-    lines = [line, line | {"id": "b", "target": "naïve"}, line | {"id": "c", "target": " "}]
-    answers = {
-        "generate_until": [" 7 ", "7 8", "7"],
-        "loglikelihood": [(-math.log(8), True), (-math.log(8), False)],
-    }
-    assert scores(lines, "exact_match", answers) == {
-        "exact_match": {"a": 1.0, "b": 0.0, "c": 0.0},
-        # two bytes for ï; c has no answer
-        "gold_bits_per_byte": {"a": pytest.approx(3), "b": pytest.approx(3 / 6)},
-    }
-    line = {"id": "a", "prompt": "?", "target": "seven", "choices": ["eight", "seven", "9"]}
-    answers = {"loglikelihood": [(-9.0, False), (-4.0, False), (-3.0, False)]}
-    gold = {"gold_bits_per_byte": {"a": pytest.approx(4 / math.log(2) / 5)}}
-    assert scores([line], "acc", answers) == {"acc": {"a": 0.0}, **gold}
-    assert scores([line], "acc_norm", answers) == {"acc_norm": {"a": 1.0}, **gold}
-    line = {"id": "a", "prompt": "", "target": "one two"}
-    found = scores([line], "word_perplexity", {"loglikelihood_rolling": [(-3.0, 4)]})
-    assert found["word_perplexity"] == {"a": (-3.0, 2)}
-    assert found["byte_perplexity"] == found["bits_per_byte"] == {"a": (-3.0, 7)}
-    assert found["token_perplexity"] == {"a": (-3.0, 4)}
-    asked = {"id": "b", "prompt": "?", "target": "three"}
+    whole = {"id": "a", "prompt": "", "target": "one two"}
+    of_whole = scores([whole], {"loglikelihood_rolling": [(-3.0, 4)]})
+    assert of_whole["word_perplexity"] == {"a": (-3.0, 2)}
+    assert of_whole["byte_perplexity"] == of_whole["bits_per_byte"] == {"a": (-3.0, 7)}
+    assert of_whole["token_perplexity"] == {"a": (-3.0, 4)}
+    asked = {"id": "b", "prompt": "?", "target": "naïve"}
     answers = {"loglikelihood": [(-2.0, False)], "loglikelihood_rolling": [(-3.0, 4)]}
-    assert scores([line, asked], "bits_per_byte", answers) == {
-        "bits_per_byte": {"a": (-3.0, 7), "b": (-2.0, 5)}
-    }
+    # two bytes for ï
+    assert scores([whole, asked], answers) == {"bits_per_byte": {"a": (-3.0, 7), "b": (-2.0, 6)}}
 
 
 def test_bits_per_byte_are_those_of_a_plain_pass(place: Path, tmp_path: Path) -> None:
@@ -222,14 +199,8 @@ def test_bits_per_byte_are_those_of_a_plain_pass(place: Path, tmp_path: Path) ->
         ("", "Ben has 4 pens."),
     )
     lines = [{"id": prompt, "prompt": prompt, "target": target} for prompt, target in (ann, ben)]
-    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    texts = {
-        "benchmark": "validation",
-        "task": "validation",
-        "metric": "bits_per_byte",
-        "filter": "none",
-    }
-    tasks = [*plain_specifications(place)[:3], {**texts, "plain": str(tmp_path / "texts.jsonl")}]
+    texts = held_out(write_items(tmp_path / "texts.jsonl", lines))
+    tasks = [*world_specifications(place / "world")[:3], texts]
     (folder, _) = evaluated(write_job(place, "plain-pass", tasks=tasks))
     model = load_language_model(place / "checkpoint-0", place / "tokenizer", "cpu")
 
@@ -238,10 +209,11 @@ def test_bits_per_byte_are_those_of_a_plain_pass(place: Path, tmp_path: Path) ->
         continuation = model.tokenizer.encode(f" {text}" if prompt else text)
         return -plain_log_likelihood(model.model, context, continuation)[0] / math.log(2)
 
-    asked = [item for task in tasks[:3] for item in read_items(Path(task["plain"]))]
-    expected = {
-        item["id"]: bits(item["prompt"], item["target"]) / len(item["target"]) for item in asked
-    }
+    expected = {}
+    for item in world_items(place / "world").to_pylist():
+        if item["benchmark"] != "world_text":
+            prompt = PROMPT.format(question=item["question"])
+            expected[item["id"]] = bits(prompt, item["answer"]) / len(item["answer"])
     items, evaluations = rows(folder, "items"), rows(folder, "evaluations")
     found = {row["item_id"]: row["value"] for row in items if row["metric"] == "gold_bits_per_byte"}
     assert found == pytest.approx(expected, rel=1e-4)
@@ -304,7 +276,7 @@ def test_measures_of_a_corpus() -> None:
 
 
 def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
-    path = write_job(place, "again", tasks=plain_specifications(place)[:2])
+    path = write_job(place, "again", tasks=world_specifications(place / "world")[:2])
     folders = evaluate(read_job(path))
     assert [folder.name for folder in folders] == ["world_short", "world_long"] * 2
     before = [folder.stat().st_ino for folder in folders]
@@ -346,7 +318,13 @@ def test_a_job_makes_the_outputs_that_it_names(place: Path) -> None:
     output = {"folder": str(place / "kept" / "elsewhere"), "configuration": {"limit": 2}}
     one = {**checkpoint(0), "outputs": {"world_long": output}}
     evaluated(
-        write_job(place, "by-name", checkpoints=[one], tasks=plain_specifications(place), limit=2)
+        write_job(
+            place,
+            "by-name",
+            checkpoints=[one],
+            tasks=world_specifications(place / "world"),
+            limit=2,
+        )
     )
     manifest = read_manifest(place / "kept" / "elsewhere")
     assert manifest["configuration"] == output["configuration"]
@@ -363,41 +341,33 @@ def test_a_job_makes_the_outputs_that_it_names(place: Path) -> None:
 
 
 def test_items_of_a_late_benchmark_that_stand_in_the_data_are_left_out(place: Path) -> None:
-    """With lm-eval and without, from the items and from the value; nothing is said of a benchmark
-    that is all there."""
-    ids, tasks = (
-        [f"world_choice/{number}" for number in range(ITEMS)],
-        world_specifications(place / "world"),
-    )
-    for name, choices in (("late", tasks[2]), ("late-plain", plain_specifications(place)[2])):
-        for number, left_out in enumerate((ids[1:4], ids)):
-            asked = [{**choices, "left_out": left_out}, plain_specifications(place)[0]]
-            (folder,) = evaluated(
-                write_job(place, f"{name}-{number}", tasks=asked, checkpoints=[checkpoint(0)])
-            )
-            items, found = rows(folder, "items"), rows(folder, "evaluations")
-            kept = [row for row in items if (row["task"], row["metric"]) == ("world_choice", "acc")]
-            assert [row["item_id"] for row in kept] == [
-                item for item in ids if item not in left_out
-            ]
-            values = {
-                row["metric"]: (row["value"], row["items"])
-                for row in found
-                if row["task"] == "world_choice"
-            }
-            assert values.keys() == ({"acc", "gold_bits_per_byte"} if kept else set())
-            if kept:
-                assert values["acc"] == (
-                    pytest.approx(sum(row["value"] for row in kept) / len(kept)),
-                    len(kept),
-                )
-            assert len([row for row in items if row["task"] == "world_short"]) == 2 * ITEMS
+    """From the items and from the value; nothing is said of a benchmark that is all there."""
+    ids = [f"world_choice/{number}" for number in range(ITEMS)]
+    short, _, choices, _ = world_specifications(place / "world")
+    for number, left_out in enumerate((ids[1:4], ids)):
+        asked = [{**choices, "left_out": left_out}, short]
+        (folder,) = evaluated(
+            write_job(place, f"late-{number}", tasks=asked, checkpoints=[checkpoint(0)])
+        )
+        items, found = rows(folder, "items"), rows(folder, "evaluations")
+        kept = [row for row in items if (row["task"], row["metric"]) == ("world_choice", "acc")]
+        assert [row["item_id"] for row in kept] == [item for item in ids if item not in left_out]
+        values = {
+            row["metric"]: (row["value"], row["items"])
+            for row in found
+            if row["task"] == "world_choice"
+        }
+        assert values.keys() == ({"acc", "gold_bits_per_byte"} if kept else set())
+        if kept:
+            mean = sum(row["value"] for row in kept) / len(kept)
+            assert values["acc"] == (pytest.approx(mean), len(kept))
+        assert len([row for row in items if row["task"] == "world_short"]) == 2 * ITEMS
 
 
 def test_what_models_attend_to_is_observed(place: Path) -> None:
     """On rows of the packed tokens; never without being asked to."""
     write_packed(place / "packed", [[[(3, 20), (4, 30)], [(5, 50)]] * 40], 64, vocabulary_size=300)
-    tasks = plain_specifications(place)[:1]
+    tasks = world_specifications(place / "world")[:1]
     folders = evaluated(write_job(place, "seen", tasks=tasks, observe="packed"))
     for folder, tokens in zip(folders, (500, 1000), strict=True):
         attention, usage = rows(folder, "depth_attention"), rows(folder, "expert_usage")
@@ -420,7 +390,7 @@ def test_other_depths(place: Path) -> None:
     Layered ones are not."""
     save_small_model(place / "layered", recurrent=False, depth_attention=False, sequence_length=256)
     checkpoints = [checkpoint(1), checkpoint(1, "layered", run_id="layered")]
-    tasks = plain_specifications(place)
+    tasks = world_specifications(place / "world")
     path = write_job(place, "depths", tasks=tasks, checkpoints=checkpoints, depths=[2, 3, 5])
     recurrent, layered = evaluated(path)
     assert not rows(layered, "depth_evaluations")
@@ -433,8 +403,7 @@ def test_other_depths(place: Path) -> None:
     assert len(found) == 3 * len(own)
     # Each number is what a plain pass at that depth gives, item by item.
     model = load_language_model(place / "checkpoint-1", place / "tokenizer", "cpu")
-    (task,) = [task for task in tasks if task["task"] == "world_choice"]
-    items = read_items(Path(task["plain"]))
+    items = world_rows(place / "world", "world_choice")
     values = {row["depth"]: row["value"] for row in found if row["metric"] == "acc"}
     for depth in (2, 3, 5):
         right = 0
@@ -444,7 +413,7 @@ def test_other_depths(place: Path) -> None:
             likely = [
                 plain_log_likelihood(model.model, prompt, option, depth)[0] for option in options
             ]
-            right += item["choices"][likely.index(max(likely))] == item["target"]
+            right += likely.index(max(likely)) == item["answer"]
         assert values[depth] == pytest.approx(right / len(items))
 
 
@@ -453,7 +422,7 @@ def test_averaged_weights_are_evaluated_and_raw_ones_beside_them(place: Path) ->
     ones."""
     averaged, raw = (small_model(seed, sequence_length=256) for seed in (1, 0))
     save_model(place / "averaging", raw, {}, averaged.state_dict())
-    found, tasks = {}, plain_specifications(place)
+    found, tasks = {}, world_specifications(place / "world")
     for name, path, settings in (
         ("both", "averaging", {"weights": "both", "depths": [2]}),
         ("only-averaged", "averaging", {}),
@@ -508,12 +477,11 @@ def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None
         "world_short",
         "world_text",
     ]
-    for row, plain in zip(
-        found, versions("versions-plain", tasks=plain_specifications(place)), strict=True
-    ):
+    (texts,) = versions("versions-held-out", tasks=held_out_specifications(place, 1))
+    assert texts["harness_version"] == "plain items"
+    for row in found:
         assert re.fullmatch(r"\S+ .*sources [0-9a-f]{12}", row["code_version"])
         assert row["harness_version"] == f"lm-eval {metadata.version('lm-eval')}"
-        assert plain["harness_version"] == "plain items"
         assert json.loads(row["packages"])["torch"] == metadata.version("torch")
         assert re.fullmatch("[0-9a-f]{16}", row["data_version"])
     # The same items elsewhere have the same version, others another.
@@ -550,7 +518,7 @@ def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None
 def test_bad_jobs_get_one_line(
     place: Path, changes: dict[str, Any], message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    tasks = {"tasks": plain_specifications(place)}
+    tasks = {"tasks": held_out_specifications(place, 1)}
     assert main([str(write_job(place, f"bad-{'-'.join(changes)}", **{**tasks, **changes}))]) == 2
     said = capfd.readouterr().err
     assert said.count("\n") == 1
@@ -582,7 +550,7 @@ def test_memory_that_is_too_small_is_met_with_smaller_batches(
 ) -> None:
     """For all checkpoints, also those of later jobs that ask the same; too small for a sequence is
     one line."""
-    tasks, tried = plain_specifications(place)[:1], memory(5000)
+    tasks, tried = world_specifications(place / "world")[:1], memory(5000)
     for name in ("requests", "more-requests"):
         evaluate(read_job(write_job(place, name, tasks=tasks)), keep=True)
     assert tried == [16_384, 8192, *[4096] * 4]
@@ -608,7 +576,9 @@ def test_texts_are_encoded_once_for_all_checkpoints_and_depths(
     monkeypatch.setattr("dreamer_study.model.evaluate._kept", {})
     for name in ("encoded", "encoded-too"):
         evaluate(
-            read_job(write_job(place, name, tasks=plain_specifications(place), depths=[2])),
+            read_job(
+                write_job(place, name, tasks=world_specifications(place / "world"), depths=[2])
+            ),
             keep=True,
         )
     assert len(encoded) == len(set(encoded)) > 0

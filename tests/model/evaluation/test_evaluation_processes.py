@@ -13,7 +13,7 @@ import pytest
 
 from tests.model.evaluation.evaluation_world import (
     evaluated,
-    plain_specifications,
+    held_out_specifications,
     rows,
     write_job,
     write_place,
@@ -37,12 +37,7 @@ def start(path: Path) -> subprocess.Popen[str]:
 def write_long_job(place: Path, name: str) -> Path:
     """Write a job of two checkpoints and many benchmarks to be killed between, each of them a
     little work."""
-    four = plain_specifications(place)
-    tasks = [
-        {**four[number % 4], "benchmark": f"b{number}", "task": f"b{number}"}
-        for number in range(MANY)
-    ]
-    return write_job(place, name, tasks=tasks)
+    return write_job(place, name, tasks=held_out_specifications(place, MANY))
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +52,7 @@ def test_processes_share_a_job(place: Path) -> None:
     checkpoints = [
         {"run_id": f"run-{i}", "tokens": i, "path": f"checkpoint-{i % 2}"} for i in range(6)
     ]
-    path = write_job(place, "shared", checkpoints=checkpoints, tasks=plain_specifications(place))
+    path = write_job(place, "shared", checkpoints=checkpoints)
     processes = [start(path), start(path)]
     said = [process.communicate(timeout=PATIENCE_SECONDS) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], said

@@ -79,7 +79,7 @@ def test_the_plain_command_gives_the_numbers_of_a_study(
     Without `--device` lm-eval asks for `cuda:0`, also where no CUDA device is there.
     """
     from dreamer_study.model.evaluation.lm_eval_definitions import tune_libraries
-    from dreamer_study.model.evaluation.lm_eval_tasks import HarnessTask
+    from dreamer_study.model.evaluation.lm_eval_tasks import LmEvalTask
 
     model = study / "runs/run/checkpoints/000000000001000"
     rows = [{"question": f"Sides of shape {n}?", "answer": str(n), "number": n} for n in range(12)]
@@ -105,7 +105,7 @@ def test_the_plain_command_gives_the_numbers_of_a_study(
         {"benchmark": path.stem, "task": path.stem, "dataset_path": str(place), "yaml": str(path)}
         for path in files
     ]
-    tasks = [HarnessTask(specification, cache=tmp_path) for specification in specifications]
+    tasks = [LmEvalTask(specification, cache=tmp_path) for specification in specifications]
     found = tables("run", 1000, score_tasks(text_model, tasks))["evaluations"].to_pylist()
     own = ("token_perplexity", "gold_bits_per_byte")  # which lm-eval does not have
     ours = {(row["task"], row["metric"]): row["value"] for row in found if row["metric"] not in own}

@@ -23,7 +23,7 @@ from lm_eval.api.model import TemplateLM
 from dreamer_study.model.evaluation import lm_eval_definitions, lm_eval_files, lm_eval_model
 from dreamer_study.model.evaluation.language_model import Generation, LanguageModel
 from dreamer_study.model.evaluation.lm_eval_definitions import build_task
-from dreamer_study.model.evaluation.lm_eval_tasks import HarnessTask
+from dreamer_study.model.evaluation.lm_eval_tasks import LmEvalTask
 from dreamer_study.model.evaluation.log_likelihoods import Scoring, rolling_windows
 from dreamer_study.model.evaluation.tokenizer import Tokenizer
 from dreamer_study.pipeline.errors import InputError
@@ -46,7 +46,6 @@ def specification(benchmark: str, task: str, place: Path, **more: Any) -> dict[s
         "chance": 0.25,
         "yaml": None,
         "overrides": {},
-        "plain": None,
     }
     return {"benchmark": benchmark, "task": task, "dataset_path": str(place), **own, **more}
 
@@ -268,7 +267,7 @@ def test_a_users_own_task(tmp_path: Path) -> None:
     path.write_text(USERS_TASK)
     overrides = {"doc_to_text": "{{question}} =", "generation_kwargs": {"until": [";"]}}
     given = specification("shapes", "shapes", place, yaml=str(path), overrides=overrides)
-    task = HarnessTask(given, max_new_tokens=99, cache=tmp_path)
+    task = LmEvalTask(given, max_new_tokens=99, cache=tmp_path)
     asked = "Sides of a square? ="
     assert task.requests == {
         "generate_until": [(asked, Generation((";",), 5))],
@@ -328,7 +327,7 @@ def test_gold_answers_as_tasks_name_them(tmp_path: Path, kind: str) -> None:
     measured = {"doc_to_text": "{{question}}", "metric_list": [{"metric": metric}]}
     path = tmp_path / "shapes.yaml"
     path.write_text(json.dumps({**common, **measured, **fields}))
-    task = HarnessTask(specification("shapes", "shapes", place, yaml=str(path)), cache=tmp_path)
+    task = LmEvalTask(specification("shapes", "shapes", place, yaml=str(path)), cache=tmp_path)
     assert [continuation for _, continuation in task.requests["loglikelihood"]] == asked
     answers = {
         "loglikelihood": [(-math.log(2 ** (2 + number)), False) for number in range(len(asked))]
@@ -352,7 +351,7 @@ def test_a_metric_that_the_task_does_not_have_is_told_with_those_it_has(tmp_path
         with pytest.raises(
             InputError, match=r"shapes has no metric .*; it has exact_match with none, gold_bits"
         ):
-            HarnessTask(given, cache=tmp_path).score(answers)
+            LmEvalTask(given, cache=tmp_path).score(answers)
 
 
 def test_items_without_a_gold_answer_are_left_out(tmp_path: Path) -> None:
@@ -365,7 +364,7 @@ def test_items_without_a_gold_answer_are_left_out(tmp_path: Path) -> None:
     found = []
     for number in (0, 1):
         place = write_data(tmp_path / str(number), "default", test=rows[number:])
-        task = HarnessTask(specification("shapes", "shapes", place, yaml=str(path)), cache=tmp_path)
+        task = LmEvalTask(specification("shapes", "shapes", place, yaml=str(path)), cache=tmp_path)
         answer = {"generate_until": "4", "loglikelihood": (-1.0, False)}
         answers = {kind: [answer[kind]] * len(asked) for kind, asked in task.requests.items()}
         found.append(
@@ -384,9 +383,7 @@ def test_changed_data_of_the_same_date_are_read_anew(tmp_path: Path) -> None:
         for file in place.rglob("*"):
             os.utime(file, (0, 0))
         with TemporaryDirectory(dir=tmp_path) as cache:
-            task = HarnessTask(
-                specification("shapes", "shapes", place, yaml=str(path)), cache=cache
-            )
+            task = LmEvalTask(specification("shapes", "shapes", place, yaml=str(path)), cache=cache)
         prompts += [prompt for prompt, _ in task.requests["generate_until"]]
     assert prompts == ["one", "two"]
 

@@ -86,7 +86,7 @@ def test_scores_equal_lm_evals_own_evaluation(text_model: LanguageModel, tmp_pat
             for name in ("hendrycks_math_algebra", "minerva_math_algebra")
         ),
     ]
-    tasks = [lm_eval_tasks.HarnessTask(each, limit=limit, cache=tmp_path) for each in chosen]
+    tasks = [lm_eval_tasks.LmEvalTask(each, limit=limit, cache=tmp_path) for each in chosen]
     ours = tables("run", 1000, score_tasks(text_model, tasks))
     built = {each["task"]: lm_eval_definitions.build_task(each, tmp_path) for each in chosen}
     theirs = evaluate(
@@ -141,7 +141,7 @@ def test_mathqa_asks_as_training_does(text_model: LanguageModel, tmp_path: Path)
     """Question and answer of a training document, text for text and token for token."""
     encode = text_model.tokenizer.encode
     (mathqa,) = [
-        lm_eval_tasks.HarnessTask(each, cache=tmp_path)
+        lm_eval_tasks.LmEvalTask(each, cache=tmp_path)
         for each in specifications("mathqa", tmp_path)
     ]
     problems = [row["Problem"] for row in rows("regisss/math_qa/default/test.jsonl.gz")]
@@ -180,7 +180,7 @@ def test_prompts_are_the_tokens_that_were_packed(tmp_path: Path) -> None:
     index = np.load(tmp_path / "packed" / "index-00000.npy")
     packed = {tuple(tokens[start:response]) for start, response, _ in index}
     (task,) = [
-        lm_eval_tasks.HarnessTask(each, limit=20, cache=tmp_path)
+        lm_eval_tasks.LmEvalTask(each, limit=20, cache=tmp_path)
         for each in specifications("gsm8k", tmp_path)
     ]
     pairs = [(prompt, " It is 7.") for prompt, _ in task.requests["generate_until"]]
@@ -196,7 +196,7 @@ def test_prompts_that_differ_from_training(tmp_path: Path) -> None:
     chosen = specifications("mmlu_math", tmp_path)
     for each in chosen:
         subject = each["task"].removeprefix("mmlu_")
-        task = lm_eval_tasks.HarnessTask(each, limit=3, cache=tmp_path)
+        task = lm_eval_tasks.LmEvalTask(each, limit=3, cache=tmp_path)
         for number, row in enumerate(rows(f"cais/mmlu/{subject}/test.jsonl.gz")[:3]):
             options = "".join(
                 f"{letter}. {choice}\n"
@@ -216,16 +216,16 @@ def test_prompts_that_differ_from_training(tmp_path: Path) -> None:
     for name, prompt in prompts.items():
         given = {"benchmark": "math", "task": name, "dataset_path": str(math)}
         assert (
-            lm_eval_tasks.HarnessTask(given, cache=tmp_path).requests["generate_until"][0][0]
+            lm_eval_tasks.LmEvalTask(given, cache=tmp_path).requests["generate_until"][0][0]
             == prompt
         )
     # A user who wants the training form says so.
     given["overrides"] = {"doc_to_text": "Question: {{problem}}\nAnswer:"}
-    (asked, _), *_ = lm_eval_tasks.HarnessTask(given, cache=tmp_path).requests["generate_until"]
+    (asked, _), *_ = lm_eval_tasks.LmEvalTask(given, cache=tmp_path).requests["generate_until"]
     assert asked == training_parts("What is $1+1$?", "")[0]
     # A text is read from its beginning, after an end mark.
     (text,) = [
-        lm_eval_tasks.HarnessTask(each, limit=1, cache=tmp_path)
+        lm_eval_tasks.LmEvalTask(each, limit=1, cache=tmp_path)
         for each in specifications(OPENSTAX, tmp_path)
     ]
     texts = {row["text"] for row in rows("openstax/algebra/default/validation.jsonl.gz")}

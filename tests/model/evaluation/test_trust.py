@@ -10,13 +10,13 @@ import pytest
 import yaml
 from lm_eval.api.registry import filter_registry, metric_registry
 
-from dreamer_study.model.evaluation.held_out import PlainTask, read_items
+from dreamer_study.model.evaluation.held_out import HeldOutTask, read_items
 from dreamer_study.model.evaluation.lm_eval_definitions import build_task
 from dreamer_study.model.evaluation.lm_eval_files import TASKS, read_task
-from dreamer_study.model.evaluation.lm_eval_tasks import HarnessTask
+from dreamer_study.model.evaluation.lm_eval_tasks import LmEvalTask
 from dreamer_study.model.evaluation.trust import FILTERS, METRICS
 from dreamer_study.pipeline.errors import InputError
-from tests.model.evaluation.evaluation_world import USERS_TASK, write_data
+from tests.model.evaluation.evaluation_world import USERS_TASK, held_out, write_data
 
 PROGRAM = "def prompt(item):\n    return 'by a program'\nopen('{}', 'w').close()\n"
 
@@ -46,7 +46,7 @@ def test_a_template_cannot_leave_its_item(tmp_path: Path, place: Path, field: st
     command = "{{ cycler.__init__.__globals__.os.popen('touch " + str(trace) + "').read() }}"
     for trusted in (False, True):  # trust in Python files opens no template
         with pytest.raises(InputError, match="__init__"):
-            HarnessTask(
+            LmEvalTask(
                 specification(place, file, overrides={field: command}),
                 cache=tmp_path,
                 trust_code=trusted,
@@ -63,7 +63,7 @@ def test_a_task_file_imports_no_program_without_trust(tmp_path: Path, place: Pat
     ):
         build_task(specification(place, file), tmp_path)
     assert not trace.exists()
-    trusted = HarnessTask(specification(place, file), cache=tmp_path, trust_code=True)
+    trusted = LmEvalTask(specification(place, file), cache=tmp_path, trust_code=True)
     assert trusted.requests["generate_until"][0][0] == "by a program"
     assert trace.exists()
 
@@ -184,15 +184,15 @@ ITEM = {"id": "a", "prompt": "?", "target": "7"}
 
 def test_files_of_items(tmp_path: Path) -> None:
     path = tmp_path / "items.jsonl"
-    given = {"benchmark": "b", "task": "t", "metric": "acc", "filter": "none", "plain": str(path)}
+    given = held_out(path)
     with pytest.raises(InputError, match="no such file of items"):
-        PlainTask(given)
+        HeldOutTask(given)
     path.write_text("")
     with pytest.raises(InputError, match="holds no item"):
-        PlainTask(given)
+        HeldOutTask(given)
     path.write_text('{"id": "a", "prompt": "?", "target": "7"}\n{"id": "b"}\n')
     with pytest.raises(InputError, match="line 2: not an item"):
-        PlainTask(given)
+        HeldOutTask(given)
 
 
 @pytest.mark.parametrize(
@@ -201,15 +201,6 @@ def test_files_of_items(tmp_path: Path) -> None:
         ({"target": 7}, "target is 7"),
         ({"prompt": None}, "prompt is None"),
         ({"id": 3}, "id is 3"),
-        ({"target": 1, "choices": ["6", "7"]}, "target is 1"),
-        (
-            {"target": "B", "choices": ["6", "7"]},
-            "target is 'B', but it must be one of the choices",
-        ),
-        ({"choices": [6, 7]}, "choices.0 is 6"),
-        ({"choices": ["7", ""]}, "choices.1 is ''"),
-        ({"until": 3}, "until.* is 3"),
-        ({"until": "\n", "max_new_tokens": "9"}, "max_new_tokens is '9'"),
         ({}, "id is 'a' as in line 1; give every item its own id"),
     ],
 )
@@ -220,28 +211,6 @@ def test_an_item_that_cannot_be_scored_is_named_by_file_and_line(
     path.write_text(f"{json.dumps(ITEM)}\n{json.dumps({**ITEM, **changes})}\n")
     with pytest.raises(InputError, match=rf"items\.jsonl, line 2: .*{message}"):
         read_items(path)
-
-
-def test_one_stop_string_may_stand_alone(tmp_path: Path) -> None:
-    lines = [
-        {**ITEM, "id": str(number), "until": until}
-        for number, until in enumerate(("Question:", ["\n", "."]))
-    ]
-    path = tmp_path / "items.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    task = PlainTask(
-        {
-            "benchmark": "b",
-            "task": "t",
-            "metric": "exact_match",
-            "filter": "none",
-            "plain": str(path),
-        }
-    )
-    assert [settings.until for _, settings in task.requests["generate_until"]] == [
-        ("Question:",),
-        ("\n", "."),
-    ]
 
 
 def test_only_a_line_feed_ends_an_item(tmp_path: Path) -> None:

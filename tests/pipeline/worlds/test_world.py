@@ -131,7 +131,7 @@ def read(path: Path) -> list[dict]:
 def test_same_settings_same_content_other_seed_other_content(world: Path, tmp_path: Path) -> None:
     write_world(tmp_path / "again", SMALL)
     files = sorted(path.relative_to(world) for path in world.rglob("*") if path.is_file())
-    assert len(files) == 4 + 3 * len(world_specifications(world))
+    assert len(files) == 4 + 2 * len(world_specifications(world))
     for file in files:
         assert (tmp_path / "again" / file).read_bytes() == (world / file).read_bytes()
     write_world(tmp_path / "other", replace(SMALL, seed=4))
@@ -253,7 +253,7 @@ def test_a_moved_world_is_still_found(tmp_path: Path) -> None:
     for each in json.loads(json.dumps(specifications)):
         assert Path(each["dataset_path"]).is_dir()
         assert "dataset_path" not in yaml.safe_load(Path(each["yaml"]).read_text())
-        assert Path(each["plain"]).is_file()
+        assert Path(each["data_file"]).is_file()
     assert (tmp_path / "key" / WORLD_SOURCES["stories"]["repository"] / "default").is_dir()
     with pytest.raises(InputError, match="no built-in world"):
         world_specifications(tmp_path)
