@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 WORKERS_SECONDS = 30  # for the first worker to come
+NOTICE_SECONDS = 10  # for workers to see that a file is gone, and to tell how jobs have ended
 logger = logging.getLogger("distributed.dreamer")  # a worker prints its lines
 # lives as long as the worker: processes get SIGTERM when their thread ends
 _starter = ThreadPoolExecutor(1)
@@ -151,7 +152,7 @@ class DaskJobs(Jobs):
             )
         if study.training.device == "cpu":
             gpus = ()
-        share_ranks(study, 1, gpus)
+        share_ranks(study, 1, gpus)  # raises where `training.ranks` is more than a worker has
         return gpus
 
     def _take(self, job: Job) -> None:
@@ -245,7 +246,7 @@ class DaskJobs(Jobs):
     def pause(self) -> None:
         self._paused.set()
         self.alive.close()
-        self._await_end(GRACE_SECONDS + 10)
+        self._await_end(GRACE_SECONDS + NOTICE_SECONDS)
 
     def resume(self) -> None:
         self.alive = Alive(self._folder)
@@ -259,7 +260,7 @@ class DaskJobs(Jobs):
     def stop(self, grace: float = GRACE_SECONDS) -> None:
         self._stopping.set()
         self.alive.close()
-        self._await_end(grace + 10)
+        self._await_end(grace + NOTICE_SECONDS)
 
     def _await_end(self, seconds: float) -> None:
         """Wait until no job is at work; those that wait end as soon as a worker has them."""
@@ -298,9 +299,11 @@ def do(
     from distributed import get_worker
 
     def look(seconds: float = 0) -> None:
+        """Raise Stopped once the lock can be had: its holder, who wants the job, is gone."""
         time.sleep(seconds)
         try:
             with open(alive) as file:
+                # shared, as workers look at the same moment, and NFS gives readers no other lock
                 if try_lock(file, shared=True):
                     raise Stopped(job.name)
         except FileNotFoundError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -25,16 +26,13 @@ def cores() -> int:
 
 
 def machine_memory() -> int:
-    """Return the bytes of memory that processes may use here: the machine's, or the limit of their
-    group."""
-    # "max" where there is none
-    limits = [path.read_text().strip() for path in CGROUP_LIMITS if path.is_file()]
-    return min(
-        [
-            os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            *map(int, filter(str.isdigit, limits)),
-        ]
-    )
+    """Return the bytes of memory that processes may use: the machine's, or their group's limit."""
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in CGROUP_LIMITS:
+        limit = path.read_text().strip() if path.is_file() else ""
+        if limit.isdigit():  # "max" where there is none
+            sizes.append(int(limit))
+    return min(sizes)
 
 
 def gpus(study: Study) -> int:
@@ -47,35 +45,38 @@ def gpus(study: Study) -> int:
 
 
 def concurrency(study: Study) -> int:
-    """Count the processes that run at once: `workers` of the study, `per_gpu` for each GPU, else
-    one for each core."""
-    return study.workers or gpus(study) * study.compute.per_gpu or cores()
+    """Count the processes that run at once.
+
+    That is `workers` of the study, else `per_gpu` for each GPU, else one for each core. More than
+    the GPUs bear wait for a GPU (`lock_gpus`).
+    """
+    on_gpus = gpus(study) * study.compute.per_gpu
+    return study.workers or on_gpus or cores()
 
 
 def share_ranks(study: Study, runs: int, machines: Sequence[int]) -> list[int]:
-    """Divide the GPUs of machines, so many on each, among `runs` runs: count the ranks that train
-    each of them.
+    """Divide the GPUs of machines, so many on each, among `runs` runs: the ranks of each run.
 
-    A run gets `training.ranks`, else an equal share, and the last runs, the slowest, get one of the
-    remainder: 8 GPUs and 3 runs give [2, 3, 3]. A share is at least one rank, and at most the rows
-    of a batch and the GPUs of a machine; on CPUs one rank. Raises InputError if the study wants
-    more GPUs for one run than any machine has.
+    A run gets `training.ranks`, else an equal share, and the last runs get one of the remainder: 8
+    GPUs and 3 runs give [2, 3, 3]. Runs come in the order of the study file, in which slow variants
+    usually are last. A share is at least one rank, and at most the rows of a batch and the GPUs of
+    a machine; on CPUs one rank. Raises InputError if the study wants more GPUs for one run than any
+    machine has.
     """
-    wanted, training, found, most = (
-        study.training.ranks,
-        study.training,
-        sum(machines),
-        max(machines, default=0),
-    )
-    if wanted and found and wanted > most:
+    training = study.training
+    count = sum(machines)
+    most = max(machines, default=0)
+    if training.ranks and count and training.ranks > most:
         raise InputError(
-            f"training.ranks is {wanted}, but no machine of the study has more than {most} GPUs"
+            f"training.ranks is {training.ranks}, but no machine of the study has more than {most}"
+            " GPUs"
         )
-    if wanted or not found:
-        return [wanted or 1] * runs
-    share, rest = divmod(min(found, study.workers or found), runs)
+    if training.ranks or not count:
+        return [training.ranks or 1] * runs
+    share, remainder = divmod(min(count, study.workers or count), runs)
     rows = training.batch_tokens // training.sequence_length
-    return [max(1, min(share + (run >= runs - rest), rows, most)) for run in range(runs)]
+    shares = [share] * (runs - remainder) + [share + 1] * remainder
+    return [max(1, min(ranks, rows, most)) for ranks in shares]
 
 
 @contextmanager
@@ -87,35 +88,42 @@ def lock_gpus(
     Up to `per_gpu` holders of one GPU share that GPU. A holder of several has each alone. The locks
     are the operating system's, on files for each GPU and place: a killed holder frees them at once.
     A process that finds too few GPUs frees what it has, so that two waiting processes never wait
-    for each other, and calls `wait`.
+    for each other, and calls `wait`. There is no queue: between two looks another process of the
+    machine may come first.
     """
     folder = private_folder("devices")
-    places = range(per_gpu) if per_gpu > 1 and wanted == 1 else [None]
+    shares = per_gpu > 1 and wanted == 1
+    places = range(per_gpu) if shares else [None]  # None: the whole GPU
     while True:
         with ExitStack() as held:
-            found: list[str] = []
-            for place in places:
-                for name in names:
-                    if len(found) < wanted and (
-                        lock := _locked(folder / name.replace("/", "-"), place)
-                    ):
-                        held.enter_context(lock)
-                        found.append(name)
-            if len(found) == wanted:
-                yield found
+            locked: list[str] = []
+            # The first place of every GPU comes before the second of any: idle GPUs come first.
+            for place, name in itertools.product(places, names):
+                if len(locked) == wanted:
+                    break
+                lock = _locked(folder / name.replace("/", "-"), place)
+                if lock:
+                    held.enter_context(lock)
+                    locked.append(name)
+            if len(locked) == wanted:
+                yield locked
                 return
         wait(POLL_SECONDS)
 
 
 def _locked(path: Path, place: int | None) -> ExitStack | None:
-    """Lock a whole GPU, or one place on a shared GPU; None where that is not free."""
+    """Lock a whole GPU, or one place on a shared GPU; None where that is not free.
+
+    A holder of a place shares the lock of the GPU's file, and has that of the place's file alone. A
+    holder of the whole GPU has the GPU's file alone: so it is free only when no place is held.
+    """
     with ExitStack() as tried:
-        free = try_lock(tried.enter_context(open_private(path)), shared=place is not None)
-        if place is not None:
-            free = free and try_lock(
-                tried.enter_context(open_private(path.with_name(f"{path.name}.{place}")))
-            )
-        return tried.pop_all() if free else None
+        file = tried.enter_context(open_private(path))
+        is_free = try_lock(file, shared=place is not None)
+        if is_free and place is not None:
+            file = tried.enter_context(open_private(path.with_name(f"{path.name}.{place}")))
+            is_free = try_lock(file)
+        return tried.pop_all() if is_free else None
 
 
 def visible_gpus(count: int) -> list[str]:

@@ -48,9 +48,10 @@ class LocalJobs(Jobs):
         self._per_gpu = study.compute.per_gpu
         self._silence = study.compute.silence
         self.gpus = (self._gpus,) if self._gpus else ()
+        # Places for processes: on GPUs only a limit, as `lock_gpus` says which GPU is free.
         self._most = concurrency(study)
         self._free = self._most
-        # Who names `workers` knows the machine; else evaluations are as many as fit its memory.
+        # Who names `workers` knows the machine's memory; else evaluations are as many as fit it.
         evaluations = self._most
         if not study.workers:
             evaluations = max(1, min(self._most, machine_memory() // EVALUATION_MEMORY))
@@ -59,7 +60,8 @@ class LocalJobs(Jobs):
         self._waiting: list[tuple[tuple[int, ...], int, Job]] = []
         self._arrivals = itertools.count()
         self._lock = threading.Lock()
-        # a process gets SIGTERM when the thread that started it ends
+        # Linux ends a process with the thread that started it, so threads live until `close`: one
+        # for each place.
         self._threads = ThreadPoolExecutor(self._most)
         self._living: set[Child] = set()
         # Who has stayed, by program and environment.
@@ -98,9 +100,10 @@ class LocalJobs(Jobs):
         self._threads.shutdown(wait=False)
 
     def _start_what_fits(self) -> None:
-        """Start the most urgent jobs that fit the free cores or GPUs.
+        """Start the most urgent jobs that fit the free places.
 
-        No job overtakes one that waits for several; of a kind that has no room left, all wait.
+        Where memory has no room for an evaluation, trainings go past it. No job goes past one that
+        waits for several places, which would wait for ever.
         """
         with self._lock:
             passed_over = []
@@ -131,8 +134,9 @@ class LocalJobs(Jobs):
                 self._events.put(Event(job, "started"))
                 tell = teller(job, self._events.put)
                 self.do(job, partial(self._run, job, environment, tell))
-        except BaseException as raised:
+        except BaseException as raised:  # each end must become an event, or its reader waits
             error = raised
+        # Places are free before the end is told: the reader may submit jobs that want them.
         with self._lock:
             self._free += taken
             self._room[job.kind] += 1
@@ -180,20 +184,22 @@ class LocalJobs(Jobs):
             raise
 
     def _run_once(self, job: Job, environment: Mapping[str, str], tick: Tick) -> None:
+        """Have the command of a job run by a process that has stayed, or by a new one."""
         stays = job.devices == 1 and (not self._gpus or job.kind == "evaluation")
         idle = []
         if stays:
+            # The environment names the GPU: a process serves only jobs of its own GPU.
             idle = self._idle[job.program, frozenset(environment.items())]
         process = self._living_one(idle) or self._start(job, environment, stays=stays)
         with ExitStack() as ended:
-            ended.callback(self._end, process)
+            ended.callback(self._end, process)  # unless it has answered well: then it stays
             if not stays:
                 check_status(process, process.wait(tick), job)
                 return
             process.log = job.log
             request = json.dumps({"arguments": job.arguments, "log": str(job.log)})
             if not process.ask(request, tick):
-                # an end without an answer is a failure
+                # An end without an answer is a failure, even with status 0.
                 check_status(process, process.finish() or 1, job)
             ended.pop_all()
             idle.append(process)

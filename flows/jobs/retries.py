@@ -87,6 +87,11 @@ def _is_unreachable(error: BaseException | None) -> bool:
     return False
 
 
+def said_again(error: object, again: int, most: int) -> str:
+    """Say that a step is tried again for the `again`-th time."""
+    return f"{error}; tried again ({again} of {most})"
+
+
 def with_retries(
     work: Callable[[], Result], retries: Retries, say: Callable[[str], object]
 ) -> Result:
@@ -100,6 +105,6 @@ def with_retries(
         except Exception as error:
             if not may_pass(error):
                 raise
-            say(f"{error}; tried again ({tried + 1} of {retries.count})")
+            say(said_again(error, tried + 1, retries.count))
             time.sleep(retries.delay(tried))
     return work()

@@ -16,14 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from prefect import get_run_logger, task
+from prefect import Task, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.exceptions import MissingContextError, Pause
 from prefect.states import Cancelled, Completed
 
 from dreamer_study.flows.jobs import Job, Jobs, Stopped, Work
-from dreamer_study.flows.jobs.retries import may_pass, retries_of, with_retries
+from dreamer_study.flows.jobs.retries import may_pass, retries_of, said_again, with_retries
 from dreamer_study.flows.prefect.artifacts import Artifacts
 from dreamer_study.flows.prefect.run_states import RunStates
 from dreamer_study.flows.progress.reports import write_line
@@ -74,9 +74,16 @@ class Outcome:
         return self.made
 
 
-def another_try_may_help(_task: object, _run: TaskRun, state: State) -> bool:
-    """Tell Prefect's engine what `jobs.retries` says of the error of a task."""
-    return may_pass(state.data)
+def another_try_may_help(step: Task[..., Any], run: TaskRun, state: State) -> bool:
+    """Tell Prefect's engine what `jobs.retries` says of the error of a task.
+
+    The engine asks only where a try is left, and tries again at once.
+    """
+    error = state.data
+    if not may_pass(error):
+        return False
+    write_line(said_again(error, run.run_count, step.retries))
+    return True
 
 
 # The store and the plan decide what is done, by digests: Prefect keeps no second record of that.

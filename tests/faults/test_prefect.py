@@ -9,14 +9,17 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from dreamer_study.flows.commands.run_here import environment
 from dreamer_study.flows.prefect.server import await_server, own_server
 from dreamer_study.sql.results import query
 from tests.faults.processes import ask, child, start, started_for, trains
 from tests.flows.small_study import small_study
+from tests.pipeline.sources.repositories.hub_server import hub_variables, serving
 from tests.waiting import PATIENCE_SECONDS, until
 
 SHORT = {"tokens": 60_000, "save_every_seconds": 0}
@@ -27,13 +30,17 @@ class Run:
     """`dreamer run` of a small study, shown in Prefect."""
 
     def __init__(
-        self, folder: Path, address: str = "http://127.0.0.1:9/api", **training: object
+        self,
+        folder: Path,
+        *options: str,
+        address: str = "http://127.0.0.1:9/api",
+        **training: object,
     ) -> None:
         self.root, self.log = folder / "run", folder / "log"
         self.log.unlink(missing_ok=True)
         study = small_study(folder, **training)
         # An address at which nothing answers is no reason to do without a server.
-        self.process = start(study, self.root, self.log, PREFECT_API_URL=address)
+        self.process = start(study, self.root, self.log, *options, PREFECT_API_URL=address)
         until(
             lambda: " train LA-2 seed 0 " in self.log.read_text() and trains(self.root),
             self.process,
@@ -99,7 +106,7 @@ def test_a_study_outlives_a_server_that_the_environment_names_and_that_hangs(
 ) -> None:
     with environment({"PREFECT_HOME": str(tmp_path / "home")}), own_server() as (server, address):
         await_server(server, address)
-        run = Run(folder, address, **SHORT)
+        run = Run(folder, address=address, **SHORT)
         os.kill(server.pid, signal.SIGSTOP)
         try:
             ends_well(run)
@@ -180,3 +187,85 @@ def slowness() -> float:
     """How many processes wait for each core of this machine, at least 1: times are those of a quiet
     machine."""
     return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0))) ** 2
+
+
+def trainer_of(run: Run) -> int | None:
+    return child(run.process.pid, "dreamer_study.model.worker dreamer_study.model.train")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--plain",)])
+def test_a_killed_trainer_is_tried_again(folder: Path, options: tuple[str, ...]) -> None:
+    run = Run(folder, *options, **SHORT)
+    killed = trainer_of(run)
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    said = run.ended()
+    assert run.process.returncode == 0, said
+    assert said.count("tried again (1 of 1)") == 1
+    rows = query(run.root / "results.duckdb", "select distinct tokens from evaluations")
+    assert rows["tokens"].max() >= SHORT["tokens"]
+    if not options:
+        (training,) = task_runs(run.root, "training")
+        assert (training["run_count"], training["state_name"]) == (2, "Completed")
+        assert {edge["id"] for edge in training["task_inputs"]["made_of"]}
+
+
+@pytest.mark.slow
+def test_a_paused_run_trains_nothing_until_it_is_resumed(folder: Path) -> None:
+    run = Run(folder, tokens=120_000, save_every_seconds=0)
+    (flow_run,) = ask(run.address, "flow_runs/filter", {})
+    place = f"flow_runs/{flow_run['id']}"
+    paused = {"type": "PAUSED", "name": "Paused", "state_details": {"pause_reschedule": False}}
+    ask(run.address, f"{place}/set_state", {"state": paused, "force": True})
+    until(lambda: trainer_of(run) is None, run.process, run.log)
+    (progress,) = run.root.glob("store/runs/*/progress.json")
+    before = progress.read_bytes()
+    time.sleep(3)
+    assert progress.read_bytes() == before
+    assert run.process.poll() is None
+    ask(run.address, f"{place}/resume", {})
+    said = run.ended()
+    assert run.process.returncode == 0, said
+    names = [task["state_name"] for task in task_runs(run.root, "training")]
+    assert sorted(names) == ["Cancelled", "Completed"]
+    assert flow_states(run.root) == ["COMPLETED"]
+
+
+@pytest.mark.slow
+def test_a_second_run_with_one_more_seed_shows_what_the_store_holds_as_cached(
+    folder: Path,
+) -> None:
+    assert Run(folder, **SHORT).ended()
+    again = Run(folder, **SHORT, seeds=[0, 1])
+    said = again.ended()
+    assert again.process.returncode == 0, said
+    states = {}
+    for task in task_runs(again.root):  # the last run of a name
+        states[task["name"]] = task["state_name"]
+    assert states["train LA-2 seed 0"] == "Cached"
+    assert states["train LA-2 seed 1"] == "Completed"
+    assert {state for name, state in states.items() if "world" in name} == {"Cached"}
+
+
+@pytest.mark.slow
+def test_a_download_that_breaks_off_is_tried_again(folder: Path) -> None:
+    with serving(failing={"main/train-00001-of-00002.jsonl"}) as hub:
+        study = yaml.safe_load(small_study(folder).read_text())
+        study["data"]["sources"].append({"name": "gsm8k", "limit": 2})
+        path = folder / "with_hub.yaml"
+        path.write_text(yaml.safe_dump(study))
+        root, log = folder / "run", folder / "log"
+        command = start(path, root, log, "--until", "prepare", **hub_variables(hub, folder))
+        command.wait(PATIENCE_SECONDS)
+    assert command.returncode == 0, log.read_text()
+    (download,) = task_runs(root, "download")
+    assert (download["run_count"], download["state_name"]) == (2, "Completed")
+
+
+def task_runs(root: Path, kind: str = "") -> list[dict[str, Any]]:
+    """The task runs of an ended study, oldest first, by a server over its database."""
+    with environment({"PREFECT_HOME": str(root / ".prefect")}), own_server() as (server, address):
+        await_server(server, address)
+        runs = ask(address, "task_runs/filter", {"sort": "EXPECTED_START_TIME_ASC", "limit": 200})
+    return [run for run in runs if run["task_key"].startswith(kind)]
