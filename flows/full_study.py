@@ -17,11 +17,12 @@ from dreamer_study.flows.jobs.cluster import open_jobs
 from dreamer_study.flows.plan.preflight import check_study, study_warnings
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.prefect.logs import outlive_readers, plain_errors
-from dreamer_study.flows.prefect.tasks import InPrefect
+from dreamer_study.flows.prefect.tasks import PrefectSteps
 from dreamer_study.flows.progress.status_file import recorded
 from dreamer_study.flows.progress.study_lock import only_run
 from dreamer_study.flows.running.curation_warnings import say
-from dreamer_study.flows.running.study import Options, Until, run_study
+from dreamer_study.flows.running.options import Options, Until
+from dreamer_study.flows.running.study import run_study
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import as_file, load_study, presets
 from dreamer_study.pipeline.errors import InputError
@@ -87,10 +88,10 @@ def show_run(study: Study, options: Options) -> object:
     try:
         with (
             recorded(study),
-            closing(InPrefect(study)) as shown,
+            closing(PrefectSteps(study)) as steps,
             open_jobs(study) as (opened, jobs),
         ):
-            path = run_study(Plan(opened), jobs, shown, options)
+            path = run_study(Plan(opened), jobs, steps, options)
     except Stopped as error:  # Prefect would call any other error a failure
         return Cancelled(message=str(error))
     return str(path) if path else None

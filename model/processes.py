@@ -14,6 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 GRACE_SECONDS = 20.0  # between SIGTERM and SIGKILL
+HOPELESS = 3
+"""The exit status of a process that failed with good input, and would fail again: the disk is full,
+memory was short twice, a loss is not finite."""
 TICK_SECONDS = 1.0
 
 TORCHRUN = (

@@ -30,12 +30,13 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from dreamer_study.model.ops.gpu import on_gpu, slow_products
+from dreamer_study.model.processes import HOPELESS
 from dreamer_study.model.training.config import read_run
 from dreamer_study.model.training.provenance import record_code_change, source_digests
 from dreamer_study.model.training.ranks import OtherRankFailed, Ranks, TrainingFailed, process_group
 from dreamer_study.model.training.recorder import Recorder
 from dreamer_study.model.training.trainer import Trainer
-from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.errors import DISK_FULL, InputError
 from dreamer_study.pipeline.storage.locks import holder, sign, try_lock
 
 LOOK_SECONDS = 1.0  # between two looks whether another process still trains a run
@@ -240,9 +241,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
-    except (TrainingFailed, OSError) as error:
+    except TrainingFailed as error:
         print(f"{options.folder}: {error}", file=sys.stderr)
-        return 1
+        return HOPELESS
+    except OSError as error:
+        print(f"{options.folder}: {error}", file=sys.stderr)
+        return HOPELESS if error.errno in DISK_FULL else 1
     return 128 + (received or [signal.SIGTERM])[0] if status == "interrupted" else 0
 
 

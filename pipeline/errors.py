@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
 class InputError(ValueError):
     """Bad input; the text is one line that tells what is wrong, where, and what to do."""
+
+
+class BrokenDownload(InputError):
+    """A download that began and broke off: another try may help."""
+
+
+class Unreachable(InputError):
+    """A hub that does not answer at all: another try would take time and hardly help."""
+
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The numbers of the errors that mean: there is no room for what is to be written."""
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from benchmarks.tables import print_table
 from dreamer_study.flows.jobs.cluster import open_jobs
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.running.curation import prepare_data
-from dreamer_study.flows.running.study import Shown
+from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.storage.digests import digest
@@ -147,7 +147,7 @@ def measure(
     with watched() as most, open_jobs(study_of(mirror, root, cluster)) as (study, _):
         plan = Plan(study)
         plan.store = store = MeasuringStore(study.store_folder)
-        prepare_data(plan, Shown().call)
+        prepare_data(plan, Steps())
     packed = plan.data.packed
     after = os.times()
     spent, by_others = sum(after[:4]) - sum(before[:4]), sum(after[2:4]) - sum(before[2:4])

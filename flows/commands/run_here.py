@@ -28,7 +28,7 @@ from dreamer_study.flows.prefect.server import (
     secret_of,
 )
 from dreamer_study.flows.progress import reports
-from dreamer_study.flows.running.study import Options
+from dreamer_study.flows.running.options import Options
 from dreamer_study.flows.study.configuration import Study
 
 LABEL = "Prefect's server"

@@ -1,8 +1,12 @@
-"""Start and follow the processes of a study: trainings and evaluations. No other module starts such
-processes.
+"""Start and follow the processes of a study: trainings and evaluations. No other module does.
 
 `local.py` runs `Jobs` as processes of this machine, on its free cores or GPUs; `cluster.py` runs
-them on the workers of a Dask scheduler, which start the processes.
+them on the workers of a Dask scheduler, which start the processes. `retries.py` says which job is
+tried again.
+
+    submit(job) -> waits by priority -> starts: `do(job, work)` -> ends
+                                            |                       |
+    events():                            started, progress, ...  finished | failed
 """
 
 from __future__ import annotations
@@ -20,16 +24,32 @@ BAD_INPUT = 2  # the exit status of a process that was given bad input
 
 
 class Failed(RuntimeError):
-    """A process failed; the text names the process and its log, `reason` is what the process said
-    last."""
+    """A process failed.
 
-    def __init__(self, text: str, reason: str = "") -> None:
+    The text names the process and its log, `reason` is what the process said last. `may_pass` says
+    whether another try may help.
+    """
+
+    def __init__(self, text: str, reason: str = "", *, may_pass: bool = False) -> None:
         super().__init__(text)
         self.reason = reason or text
+        self.may_pass = may_pass
+
+    def __reduce__(self) -> tuple[Callable[..., Failed], tuple[str, str, bool]]:
+        """Let the error travel from a worker of a cluster with all that it says."""
+        return _failed, (str(self), self.reason, self.may_pass)
+
+
+def _failed(text: str, reason: str, may_pass: bool) -> Failed:
+    return Failed(text, reason, may_pass=may_pass)
 
 
 class Stopped(RuntimeError):
     """A job ended, or did not start, because the study is being stopped."""
+
+
+class Paused(Stopped):
+    """A job ended at its newest state, or did not start, because the study is being paused."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +58,9 @@ class Job:
 
     The process writes `folder/progress.json`, and a training its checkpoints to
     `folder/checkpoints`. What the process prints is appended to `log`. The job with the smallest
-    `priority` starts next; it takes `devices` GPUs, or cores.
-    `goal` is the token count to which a training goes, or the number of checkpoints of the run that
-    is evaluated.
+    `priority` starts next; it takes `devices` GPUs, or cores. `goal` is the token count to which a
+    training goes, or the number of checkpoints of the run that is evaluated. `made_of` names the
+    steps whose results the job reads: outputs of the store, other jobs.
     """
 
     kind: Literal["training", "evaluation"]
@@ -53,19 +73,32 @@ class Job:
     devices: int = 1
     goal: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
+    made_of: tuple[str, ...] = ()
+
+
+Tick = Callable[[], None]
+"""Called every second while a job runs, and once at its end."""
+
+Work = Callable[[Tick], None]
+"""The work of a job, at its place and on its devices; called again it resumes."""
+
+
+def do_here(job: Job, work: Work) -> None:
+    """Do a job once, and show it nowhere."""
+    work(lambda: None)
 
 
 @dataclass(frozen=True)
 class Event:
     """Something that happened to a job.
 
-    'started'; 'progress', every second; 'checkpoint', a training has written another one;
-    'finished'; 'failed', with the error: Failed where the others can go on, else InputError (the
-    job was refused) or a defect.
+    'started'; 'progress', every second; 'checkpoint', a training has written another one; 'paused',
+    it starts again when the study is resumed; 'finished'; 'failed', with the error: Failed where
+    the others can continue, else InputError (the job was refused) or a defect.
     """
 
     job: Job
-    kind: Literal["started", "progress", "checkpoint", "finished", "failed"]
+    kind: Literal["started", "progress", "checkpoint", "paused", "finished", "failed"]
     error: BaseException | None = None
 
     @property
@@ -75,16 +108,21 @@ class Event:
 
 
 class Jobs(ABC):
-    """Run jobs, and tell what happens to them to the one thread that submits jobs and reads the
-    events."""
+    """Run jobs, and tell what happens to them to the one thread that reads the events.
+
+    `do(job, work)` is called in a thread when a job has its cores or GPUs; it calls `work`, again
+    where another try may help.
+    """
 
     gpus: Sequence[int] = ()
     """The numbers of GPUs that jobs may use, machine by machine; none where jobs run on CPUs."""
 
     def __init__(self) -> None:
-        self._events: SimpleQueue[Event] = SimpleQueue()
+        self.do: Callable[[Job, Work], None] = do_here
+        self._events: SimpleQueue[Event | BaseException] = SimpleQueue()
         self._left = 0  # jobs that have not ended, as far as the reader of the events knows
         self._stopping = threading.Event()
+        self._paused = threading.Event()
 
     def submit(self, job: Job) -> None:
         """Take a job, which starts when cores or GPUs are free and no other job is more urgent."""
@@ -92,29 +130,56 @@ class Jobs(ABC):
         self._take(job)
 
     def events(self) -> Iterator[Event]:
-        """Yield what happens, until every job that has been submitted has ended; jobs may be
-        submitted meanwhile."""
+        """Yield what happens, until every job that has been submitted has ended.
+
+        Jobs may be submitted meanwhile. Raises what `interrupt` was given.
+        """
         while self._left:
             event = self._events.get()
-            self._left -= event.ends
+            if isinstance(event, BaseException):
+                raise event
+            if event.ends:
+                self._left -= 1
             yield event
+
+    def interrupt(self, error: BaseException) -> None:
+        """Raise an error in the thread that reads the events; any thread may call this."""
+        self._events.put(error)
 
     @abstractmethod
     def _take(self, job: Job) -> None: ...
 
     @abstractmethod
+    def pause(self) -> None:
+        """Let no job start; end those that run at their newest states, and free their devices."""
+
+    @abstractmethod
+    def resume(self) -> None:
+        """Start again what was paused, and what waits."""
+
+    @abstractmethod
     def stop(self) -> None:
-        """End all jobs: trainings save their states in a grace period, then nothing of them is
-        left."""
+        """End all jobs.
+
+        Trainings save their states in a grace period, then nothing of them is left.
+        """
+
+    def _check_not_stopped(self, job: Job) -> None:
+        """Raise Stopped or Paused where no job may run any more."""
+        if self._stopping.is_set():
+            raise Stopped(job.name)
+        if self._paused.is_set():
+            raise Paused(job.name)
 
 
-def teller(job: Job, put: Callable[[Event], object]) -> Callable[[], None]:
+def teller(job: Job, put: Callable[[Event], object]) -> Tick:
     """Return a function that tells of the progress of a job, and of checkpoints that have come."""
-    known = set(_checkpoints(job))
+    told = set(_checkpoints(job))
 
     def tell() -> None:
-        if new := set(_checkpoints(job)) - known:
-            known.update(new)
+        new = set(_checkpoints(job)) - told
+        if new:
+            told.update(new)
             put(Event(job, "checkpoint"))
         put(Event(job, "progress"))
 

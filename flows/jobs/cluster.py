@@ -1,8 +1,7 @@
-"""Run jobs on the workers of a Dask scheduler (`compute.cluster`), which decides who works where,
-and in which order.
+"""Run jobs on the workers of a Dask scheduler (`compute.cluster`).
 
-Workers see the study's folder and store under equal paths. A worker that dies has its jobs started
-again elsewhere.
+The scheduler decides who works where, and in which order. Workers see the study's folder and store
+under equal paths. A worker that dies has its jobs started again elsewhere.
 """
 
 from __future__ import annotations
@@ -11,17 +10,18 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from dreamer_study.flows.jobs import Event, Failed, Job, Jobs, Stopped, teller
+from dreamer_study.flows.jobs import Event, Failed, Job, Jobs, Paused, Stopped, Tick, teller
 from dreamer_study.flows.jobs.devices import cores, lock_gpus, share_ranks, visible_gpus
 from dreamer_study.flows.jobs.local import LocalJobs, check_status, started
+from dreamer_study.flows.jobs.silence import silence_watch
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.model.processes import GRACE_SECONDS, TICK_SECONDS, stop
 from dreamer_study.pipeline.errors import InputError
@@ -68,33 +68,63 @@ def _opened(study: Study, client: Client) -> Iterator[DaskJobs]:
     """Let jobs run on workers while this process holds the lock of a file that all workers see."""
     for folder in (study.folder, study.store_folder):
         folder.mkdir(parents=True, exist_ok=True)
-    path = study.store_folder.absolute() / f".jobs-{uuid4().hex}"
+    jobs = DaskJobs(study, client)
     try:
-        with path.open("w") as file:
-            try_lock(file)
-            yield DaskJobs(study, client, path)
+        yield jobs
     finally:
-        path.unlink(missing_ok=True)
+        jobs.alive.close()
+
+
+class Alive:
+    """A locked file that all workers see: jobs run while the file is there, and locked.
+
+    The lock ends with this process, however that ends.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder.absolute() / f".jobs-{uuid4().hex}"
+        self._file = self.path.open("w")
+        try_lock(self._file)
+
+    def close(self) -> None:
+        """Let no job run any more; workers look every second."""
+        self.path.unlink(missing_ok=True)
+        self._file.close()
 
 
 class DaskJobs(Jobs):
-    """Jobs on the workers of a Dask scheduler (see `Jobs`). A job goes on while `alive` is there,
-    and locked."""
+    """Jobs on the workers of a Dask scheduler (see `Jobs`).
 
-    def __init__(self, study: Study, client: Client, alive: Path) -> None:
+    Dask decides which job starts next. When a worker says that a job has started, a thread of this
+    process does the job: the thread waits for the end of Dask's task.
+    """
+
+    def __init__(self, study: Study, client: Client) -> None:
         super().__init__()
-        self._client, self._alive = client, alive
-        self._jobs: dict[str, Job] = {}  # that have not ended
-        self._futures: dict[str, Future] = {}  # Dask forgets a task whose future nobody holds
-        self._told: dict[str, Callable[[], None]] = {}  # of the jobs that have started
+        self._client = client
+        self._folder = study.store_folder
+        self._silence = study.compute.silence
         self._per_gpu = study.compute.per_gpu
-        self.gpus = self._check_workers(study)
-        client.subscribe_topic(alive.name, lambda event: self._note_start(event[1]))
-        threading.Thread(target=self._tick, daemon=True).start()
+        self._waiting: dict[str, Job] = {}  # submitted and not yet started, by Dask's key
+        self._futures: dict[str, Future] = {}  # Dask forgets a task whose future nobody holds
+        self._at_work: set[Job] = set()
+        self._held: list[Job] = []  # until the study is resumed
+        self._lock = threading.Lock()
+        self._places: dict[Job, str] = {}  # the worker on which a job has started
+        self.alive = Alive(self._folder)
+        self._topic = self.alive.path.name
+        try:
+            self.gpus = self._check_workers(study)
+        except BaseException:
+            self.alive.close()
+            raise
+        client.subscribe_topic(self._topic, lambda event: self._begin(*event[1]))
 
     def _check_workers(self, study: Study) -> tuple[int, ...]:
-        """Return the GPUs of each worker, for a study that may use them. Raises InputError for
-        unfit workers."""
+        """Return the GPUs of each worker, for a study that may use them.
+
+        Raises InputError for unfit workers.
+        """
         address = study.compute.cluster
         try:
             self._client.wait_for_workers(1, timeout=WORKERS_SECONDS)
@@ -102,85 +132,168 @@ class DaskJobs(Jobs):
             raise InputError(
                 f"compute.cluster: no worker has come to {address} within {WORKERS_SECONDS} s"
             ) from None
-        for place in (self._alive, study.folder.absolute()):
-            seen = self._client.run(os.path.exists, str(place))
-            if blind := [worker for worker, sees in seen.items() if not sees]:
+        for shared in (self.alive.path, study.folder.absolute()):
+            seen = self._client.run(os.path.exists, str(shared))
+            blind = [worker for worker, sees in seen.items() if not sees]
+            if blind:
                 raise InputError(
-                    f"compute.cluster: worker {blind[0]} does not see {place}; a study's folder and"
-                    " store must be on a file system that all workers share, under the same path"
+                    f"compute.cluster: worker {blind[0]} does not see {shared}; a study's folder"
+                    " and store must be on a file system that all workers share, under the same path"
                 )
         workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
-        gpus = tuple(n for worker in workers if (n := int(worker["resources"].get("GPU", 0))))
+        offered = (int(worker["resources"].get("GPU", 0)) for worker in workers)
+        gpus = tuple(count for count in offered if count)
         if study.training.device == "cuda" and not gpus:
             raise InputError(
                 f"training.device is 'cuda', but no worker of {address} offers GPUs; start workers"
-                " with `dask worker ... --nthreads 8 --resources GPU=8` on a machine with 8, or"
-                " say 'cpu'"
+                " with `dask worker ... --nthreads 8 --resources GPU=8` on a machine with 8, or say"
+                " 'cpu'"
             )
-        gpus = () if study.training.device == "cpu" else gpus
+        if study.training.device == "cpu":
+            gpus = ()
         share_ranks(study, 1, gpus)
         return gpus
 
     def _take(self, job: Job) -> None:
+        with self._lock:
+            if self._paused.is_set():
+                self._held.append(job)
+                return
         key = f"{job.kind}-{uuid4().hex}"
+        self._waiting[key] = job
+        future = self._send(job, key)
+        # Dask tells of a start by an event, which may be lost or late: an end tells too.
+        future.add_done_callback(lambda _: self._begin(key))
+
+    def _send(self, job: Job, key: str) -> Future:
+        """Give a job to Dask, which starts the job on a free worker."""
         per_gpu = self._per_gpu if self.gpus else 0
-        self._jobs[key] = job
-        self._futures[key] = self._client.submit(
-            partial(do, per_gpu=per_gpu),
+        work = partial(do, per_gpu=per_gpu, silence=self._silence)
+        place = self._places.get(job)  # another try stays where the first one was
+        future = self._client.submit(
+            work,
             job,
-            str(self._alive),
+            str(self.alive.path),
+            self._topic,
             key,
             key=key,
-            priority=-sum(part * 1000.0**-place for place, part in enumerate(job.priority)),
-            resources={"GPU": job.devices if job.devices > 1 else 1 / per_gpu} if per_gpu else None,
+            priority=dask_priority(job),
+            resources=gpu_share(job, per_gpu),
+            workers=[place] if place else None,
+            allow_other_workers=bool(place),
         )
-        self._futures[key].add_done_callback(partial(self._end, key))
+        self._futures[key] = future
+        return future
+
+    def _begin(self, key: str, place: str = "") -> None:
+        """Do a job that has started on a worker, in a thread; another start is no news."""
+        with self._lock:
+            job = self._waiting.pop(key, None)
+            if job is None:
+                return
+            self._at_work.add(job)
+            self._places[job] = place
+        threading.Thread(target=self._follow, args=(job, key), daemon=True).start()
+
+    def _follow(self, job: Job, key: str) -> None:
+        """Wait for the end of one job, and tell what happens to it."""
+        error: BaseException | None = None
+        keys = [key]
+        try:
+            self._check_not_stopped(job)
+            self._events.put(Event(job, "started"))
+            self.do(job, partial(self._wait, job, keys, teller(job, self._events.put)))
+        except BaseException as raised:
+            error = raised
+        with self._lock:
+            if isinstance(error, Paused):
+                self._held.append(job)
+            self._at_work.discard(job)
+        if isinstance(error, Paused):
+            self._events.put(Event(job, "paused"))
+        elif error:
+            self._events.put(Event(job, "failed", error))
+        else:
+            self._events.put(Event(job, "finished"))
+
+    def _wait(self, job: Job, keys: list[str], tell: Tick, listen: Tick) -> None:
+        """Wait for the task of Dask's that runs a job; called again, give the job to Dask again.
+
+        `keys` holds the key of the task that was not waited for yet.
+        """
+        key = keys.pop() if keys else f"{job.kind}-{uuid4().hex}"
+        future = self._futures.get(key) or self._send(job, key)
+        ended = threading.Event()
+        future.add_done_callback(lambda _: ended.set())
+        while not ended.wait(TICK_SECONDS):
+            tell()
+            listen()
+        tell()
+        listen()
+        del self._futures[key]
+        # While jobs are being stopped or paused, every end is by that.
+        self._check_not_stopped(job)
+        if future.cancelled():
+            raise ConnectionError(LOST)
+        raised = future.exception()
+        if raised:
+            raise Failed(f"{job.name}: {' '.join(str(raised).split())}")
+        error = future.result()
+        if error:
+            raise error
+
+    def pause(self) -> None:
+        self._paused.set()
+        self.alive.close()
+        self._await_end(GRACE_SECONDS + 10)
+
+    def resume(self) -> None:
+        self.alive = Alive(self._folder)
+        self._paused.clear()
+        with self._lock:
+            held = list(self._held)
+            self._held.clear()
+        for job in held:
+            self._take(job)
 
     def stop(self, grace: float = GRACE_SECONDS) -> None:
         self._stopping.set()
-        self._alive.unlink(missing_ok=True)  # workers look at this file every second
-        deadline = time.monotonic() + grace + 10
-        while self._jobs and time.monotonic() < deadline:
+        self.alive.close()
+        self._await_end(grace + 10)
+
+    def _await_end(self, seconds: float) -> None:
+        """Wait until no job is at work; those that wait end as soon as a worker has them."""
+        deadline = time.monotonic() + seconds
+        while (self._at_work or self._waiting) and time.monotonic() < deadline:
             time.sleep(0.05)
 
-    def _note_start(self, key: str) -> None:
-        """Tell of a job's first start; another start, after the job's worker has died, is no
-        event."""
-        if (job := self._jobs.get(key)) and key not in self._told:
-            self._events.put(Event(job, "started"))
-            self._told[key] = teller(job, self._events.put)
 
-    def _end(self, key: str, future: Future) -> None:
-        """Tell how a job has ended."""
-        job = self._jobs.pop(key)
-        if tell := self._told.pop(key, None):
-            tell()
-        error: Any = None
-        if self._stopping.is_set():
-            error = Stopped(job.name)
-        elif future.cancelled():
-            error = ConnectionError(LOST)
-        elif raised := future.exception():
-            error = Failed(f"{job.name}: {' '.join(str(raised).split())}")
-        else:
-            error = future.result()
-        self._events.put(Event(job, "failed", error) if error else Event(job, "finished"))
+def dask_priority(job: Job) -> float:
+    """Return Dask's priority of a job: the larger starts first; ours is a tuple, the smaller first.
 
-    def _tick(self) -> None:
-        """Tell of progress every second."""
-        while self._alive.exists():
-            time.sleep(TICK_SECONDS)
-            for tell in list(self._told.values()):
-                tell()
+    Example: (0,) gives 0.0, and (1, 2) gives -1.002.
+    """
+    return -sum(part * 1000.0**-position for position, part in enumerate(job.priority))
 
 
-def do(job: Job, alive: str, key: str, *, per_gpu: int) -> Failed | InputError | Stopped | None:
-    """Run the command of a job while the file `alive` is there, and locked by the process that
-    wants the job done.
+def gpu_share(job: Job, per_gpu: int) -> dict[str, float] | None:
+    """Return what a job takes of the resource GPU of a worker; nothing on CPUs.
 
-    Up to `per_gpu` jobs share a GPU; 0 stands for a CPU. Logs the start to the topic that is named
-    after the file. Returns why the job has not been done: for a raised error Dask's worker would
-    print a traceback.
+    Up to `per_gpu` jobs share a GPU; a job of several ranks has each of its GPUs alone.
+    """
+    if not per_gpu:
+        return None
+    return {"GPU": job.devices if job.devices > 1 else 1 / per_gpu}
+
+
+def do(
+    job: Job, alive: str, topic: str, key: str, *, per_gpu: int, silence: float | None
+) -> Failed | InputError | Stopped | None:
+    """Run the command of a job, on a worker, while the file `alive` is there, and locked.
+
+    The lock is of the process that wants the job done. Up to `per_gpu` jobs share a GPU; 0 stands
+    for a CPU. Logs the start to `topic`. Returns why the job has not been done: for a raised error
+    Dask's worker would print a traceback.
     """
     from distributed import get_worker
 
@@ -195,20 +308,27 @@ def do(job: Job, alive: str, key: str, *, per_gpu: int) -> Failed | InputError |
 
     try:
         look()
-        worker, environment = get_worker(), {"CUDA_VISIBLE_DEVICES": "", **job.environment}
+        worker = get_worker()
+        environment = {"CUDA_VISIBLE_DEVICES": "", **job.environment}
         with ExitStack() as held:
             if per_gpu:
                 names = visible_gpus(int(worker.state.total_resources["GPU"]))
-                names = held.enter_context(lock_gpus(names, job.devices, look, per_gpu))
-                environment["CUDA_VISIBLE_DEVICES"] = ",".join(names)
+                locked = held.enter_context(lock_gpus(names, job.devices, look, per_gpu))
+                environment["CUDA_VISIBLE_DEVICES"] = ",".join(locked)
             logger.info(job.name)
-            worker.log_event(Path(alive).name, key)
+            worker.log_event(topic, [key, worker.address])
             start = partial(
                 started, job.program, job.arguments, job.log, environment, ranks=job.devices
             )
             child = _starter.submit(start).result()
+            check_silence = silence_watch(job, silence)
+
+            def tick() -> None:
+                look()
+                check_silence()
+
             try:
-                status = child.wait(look)
+                status = child.wait(tick)
             except BaseException:
                 stop([child])
                 raise

@@ -12,14 +12,16 @@ import heapq
 import itertools
 import json
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dreamer_study.flows.jobs import BAD_INPUT, Event, Failed, Job, Jobs, Stopped, teller
+from dreamer_study.flows.jobs import BAD_INPUT, Event, Failed, Job, Jobs, Paused, Tick, teller
 from dreamer_study.flows.jobs.devices import (
     concurrency,
     gpus,
@@ -28,8 +30,9 @@ from dreamer_study.flows.jobs.devices import (
     visible_gpus,
 )
 from dreamer_study.flows.jobs.private_files import compiled_libraries
+from dreamer_study.flows.jobs.silence import silence_watch
 from dreamer_study.flows.study.configuration import Study
-from dreamer_study.model.processes import GRACE_SECONDS, Child, stop
+from dreamer_study.model.processes import GRACE_SECONDS, HOPELESS, Child, stop
 from dreamer_study.pipeline.errors import InputError
 
 # bytes for lm-eval, torch and a model: memory can be shorter than cores
@@ -41,16 +44,18 @@ class LocalJobs(Jobs):
 
     def __init__(self, study: Study) -> None:
         super().__init__()
-        self._free, self._gpus, self._per_gpu = (
-            concurrency(study),
-            gpus(study),
-            study.compute.per_gpu,
-        )
+        self._gpus = gpus(study)
+        self._per_gpu = study.compute.per_gpu
+        self._silence = study.compute.silence
         self.gpus = (self._gpus,) if self._gpus else ()
-        self._most = self._free
-        by_memory = self._free if study.workers else max(1, machine_memory() // EVALUATION_MEMORY)
-        # how many more may start
-        self._room = {"training": self._free, "evaluation": min(self._free, by_memory)}
+        self._most = concurrency(study)
+        self._free = self._most
+        # Who names `workers` knows the machine; else evaluations are as many as fit its memory.
+        evaluations = self._most
+        if not study.workers:
+            evaluations = max(1, min(self._most, machine_memory() // EVALUATION_MEMORY))
+        # how many more of a kind may start
+        self._room = {"training": self._most, "evaluation": evaluations}
         self._waiting: list[tuple[tuple[int, ...], int, Job]] = []
         self._arrivals = itertools.count()
         self._lock = threading.Lock()
@@ -64,6 +69,19 @@ class LocalJobs(Jobs):
     def _take(self, job: Job) -> None:
         with self._lock:
             heapq.heappush(self._waiting, (job.priority, next(self._arrivals), job))
+        self._start_what_fits()
+
+    def pause(self, grace: float = GRACE_SECONDS) -> None:
+        self._paused.set()
+        with self._lock:
+            living = list(self._living)
+        stop(living, grace)
+        deadline = time.monotonic() + grace
+        while self._free < self._most and time.monotonic() < deadline:
+            time.sleep(0.05)  # until each thread has heard of the end of its process
+
+    def resume(self) -> None:
+        self._paused.clear()
         self._start_what_fits()
 
     def stop(self, grace: float = GRACE_SECONDS) -> None:
@@ -80,50 +98,92 @@ class LocalJobs(Jobs):
         self._threads.shutdown(wait=False)
 
     def _start_what_fits(self) -> None:
-        """Start the most urgent jobs that fit the free cores or GPUs; no job overtakes one that
-        waits for several."""
+        """Start the most urgent jobs that fit the free cores or GPUs.
+
+        No job overtakes one that waits for several; of a kind that has no room left, all wait.
+        """
         with self._lock:
-            passed = []
-            while self._waiting and not self._stopping.is_set():
+            passed_over = []
+            while self._waiting and not self._held_back:
                 job = self._waiting[0][2]
                 if not self._room[job.kind]:
-                    passed.append(heapq.heappop(self._waiting))
+                    passed_over.append(heapq.heappop(self._waiting))
                     continue
-                if self._free < (taken := min(job.devices, self._most)):
+                taken = min(job.devices, self._most)
+                if taken > self._free:
                     break
                 heapq.heappop(self._waiting)
                 self._free -= taken
                 self._room[job.kind] -= 1
                 self._threads.submit(self._follow, job, taken)
-            for one in passed:
-                heapq.heappush(self._waiting, one)
+            for waiting in passed_over:
+                heapq.heappush(self._waiting, waiting)
+
+    @property
+    def _held_back(self) -> bool:
+        return self._stopping.is_set() or self._paused.is_set()
 
     def _follow(self, job: Job, taken: int) -> None:
         """Run one job to its end, in a thread, and tell what happens to it."""
         error: BaseException | None = None
         try:
-            with ExitStack() as held:
-                environment = dict(job.environment)
-                if self._gpus:
-                    lock = lock_gpus(
-                        visible_gpus(self._gpus), job.devices, self._wait, self._per_gpu
-                    )
-                    names = held.enter_context(lock)
-                    environment["CUDA_VISIBLE_DEVICES"] = ",".join(names)
+            with self._devices(job) as environment:
                 self._events.put(Event(job, "started"))
-                self._run(job, environment, teller(job, self._events.put))
-        except BaseException as raised:  # while the jobs are being stopped every end is by the stop
-            error = Stopped(job.name) if self._stopping.is_set() else raised
+                tell = teller(job, self._events.put)
+                self.do(job, partial(self._run, job, environment, tell))
+        except BaseException as raised:
+            error = raised
         with self._lock:
             self._free += taken
             self._room[job.kind] += 1
-        self._events.put(Event(job, "failed", error) if error else Event(job, "finished"))
+            if isinstance(error, Paused):
+                heapq.heappush(self._waiting, (job.priority, next(self._arrivals), job))
+        if isinstance(error, Paused):
+            self._events.put(Event(job, "paused"))
+        elif error:
+            self._events.put(Event(job, "failed", error))
+        else:
+            self._events.put(Event(job, "finished"))
         self._start_what_fits()
 
-    def _run(self, job: Job, environment: Mapping[str, str], tick: Callable[[], None]) -> None:
-        """Run the command of a job. Raises Failed, or InputError (exit status 2)."""
+    @contextmanager
+    def _devices(self, job: Job) -> Iterator[dict[str, str]]:
+        """Hold the GPUs of a job; yields the environment of its process, which names them."""
+        environment = dict(job.environment)
+        if not self._gpus:
+            yield environment
+            return
+        names = visible_gpus(self._gpus)
+        wait = partial(self._wait, job)
+        with lock_gpus(names, job.devices, wait, self._per_gpu) as locked:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(locked)
+            yield environment
+
+    def _run(self, job: Job, environment: Mapping[str, str], tell: Tick, listen: Tick) -> None:
+        """Run the command of a job; called again, it runs the command again.
+
+        Raises Failed, InputError (exit status 2), Stopped or Paused.
+        """
+        check_silence = silence_watch(job, self._silence)
+
+        def tick() -> None:
+            tell()
+            listen()
+            check_silence()
+
+        try:
+            self._check_not_stopped(job)
+            self._run_once(job, environment, tick)
+        except BaseException:
+            # While jobs are being stopped or paused, every end is by that.
+            self._check_not_stopped(job)
+            raise
+
+    def _run_once(self, job: Job, environment: Mapping[str, str], tick: Tick) -> None:
         stays = job.devices == 1 and (not self._gpus or job.kind == "evaluation")
-        idle = self._idle[job.program, frozenset(environment.items())] if stays else []
+        idle = []
+        if stays:
+            idle = self._idle[job.program, frozenset(environment.items())]
         process = self._living_one(idle) or self._start(job, environment, stays=stays)
         with ExitStack() as ended:
             ended.callback(self._end, process)
@@ -131,7 +191,8 @@ class LocalJobs(Jobs):
                 check_status(process, process.wait(tick), job)
                 return
             process.log = job.log
-            if not process.ask(json.dumps({"arguments": job.arguments, "log": str(job.log)}), tick):
+            request = json.dumps({"arguments": job.arguments, "log": str(job.log)})
+            if not process.ask(request, tick):
                 # an end without an answer is a failure
                 check_status(process, process.finish() or 1, job)
             ended.pop_all()
@@ -141,7 +202,8 @@ class LocalJobs(Jobs):
         """Take a process that has stayed; None where all are at work."""
         with self._lock:
             while idle:
-                if (process := idle.pop()).poll() is None:
+                process = idle.pop()
+                if process.poll() is None:
                     return process
                 self._living.discard(process)  # killed while it was idle
         return None
@@ -154,10 +216,10 @@ class LocalJobs(Jobs):
         process = started(program, arguments, job.log, environment, ranks=job.devices, asked=stays)
         with self._lock:
             self._living.add(process)
-        # a stop that came before the last line has not seen the process
-        if self._stopping.is_set():
+        # A stop or a pause that came before the last line has not seen the process.
+        if self._held_back:
             self._end(process)
-            raise Stopped(job.name)
+            self._check_not_stopped(job)
         return process
 
     def _end(self, process: Child) -> None:
@@ -165,10 +227,10 @@ class LocalJobs(Jobs):
         with self._lock:
             self._living.discard(process)
 
-    def _wait(self, seconds: float) -> None:
-        """Wait so many seconds. Raises Stopped when the jobs are being stopped."""
-        if self._stopping.wait(seconds):
-            raise Stopped("the study is being stopped")
+    def _wait(self, job: Job, seconds: float) -> None:
+        """Wait so many seconds. Raises Stopped or Paused when jobs are being stopped or paused."""
+        self._stopping.wait(seconds)
+        self._check_not_stopped(job)
 
 
 def started(
@@ -191,13 +253,16 @@ def started(
 
 def check_status(child: Child, status: int, job: Job) -> None:
     """Raise what an exit status other than 0 means: InputError, or Failed."""
-    line = child.last_line() if status else ""
+    if not status:
+        return
+    line = child.last_line()
     if status == BAD_INPUT:
         raise InputError(line)
-    if status:
-        reason = line if status > 0 else f"killed by signal {-status}, its last line was: {line}"
-        raise Failed(
-            f"{job.name}: python -m {job.program} ended with status {status}; see {child.log}:"
-            f" {line}",
-            reason,
-        )
+    reason = line
+    if status < 0:
+        reason = f"killed by signal {-status}, its last line was: {line}"
+    raise Failed(
+        f"{job.name}: python -m {job.program} ended with status {status}; see {child.log}: {line}",
+        reason,
+        may_pass=status != HOPELESS,
+    )

@@ -1,241 +1,259 @@
-"""Show a running study in Prefect: every step and every job is a task by name, with its state,
-progress and log lines.
+"""The seven tasks of the flow `full-study`: each does the work that its name says.
 
-No result depends on Prefect. The first request that its server does not answer marks the server as
-lost: that is said once, and the study goes on without showing itself there.
+Prefect has the state of each step, its log, its tries, and the steps that it was made of. A task
+that is called directly starts and ends without a request to Prefect's server, so a server that is
+lost or hangs ends no work (`tests/flows/prefect/test_tasks.py`). What needs the server are
+artifacts, the begin and the end of the flow run, and the look for a pause or a cancellation.
 """
 
 from __future__ import annotations
 
-import re
-import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
-from prefect import get_client, get_run_logger, runtime, task
-from prefect.artifacts import (
-    create_link_artifact,
-    create_markdown_artifact,
-    create_progress_artifact,
-    update_progress_artifact,
-)
+from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import StateType
-from prefect.futures import PrefectFuture
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.exceptions import MissingContextError, Pause
+from prefect.states import Cancelled, Completed
 
-from dreamer_study.flows.jobs import Event, Job, Stopped
-from dreamer_study.flows.prefect.report_links import link_to_report
-from dreamer_study.flows.progress import reports
+from dreamer_study.flows.jobs import Job, Jobs, Stopped, Work
+from dreamer_study.flows.jobs.retries import may_pass, retries_of, with_retries
+from dreamer_study.flows.prefect.artifacts import Artifacts
+from dreamer_study.flows.prefect.run_states import RunStates
+from dreamer_study.flows.progress.reports import write_line
 from dreamer_study.flows.running.job_progress import training_words
-from dreamer_study.flows.running.study import Shown
+from dreamer_study.flows.running.steps import Kind, Result, Steps
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.reports.data import StudyData
-from dreamer_study.reports.page.summary import summary
 
-TELL_SECONDS = 5.0  # between two updates of a progress artifact
-LOOK_SECONDS = 5.0  # between two looks whether the run was cancelled
-# for the answer to a look, twice: so a server that hangs is found before longer requests end
-ANSWER_SECONDS = 5.0
-# for the results to be sent, and for the tasks of jobs to end, when the study has
-CLOSE_SECONDS = 5.0
+JOBS = ("training", "evaluation")
+TELL_SECONDS = 5.0  # between two lines, and two updates of the artifact, of a training's progress
 
 
-def _shown(name: str, ends: Callable[[], None]) -> None:
-    """Show a step or a job of a study until it has ended; raises what it has failed by."""
-    ends()
+class Made:
+    """What a step has made, by name.
+
+    Prefect knows by this very object which task's result is handed to another task.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
 
 
-TASKS = {
-    kind: task(
-        _shown, name=kind, task_run_name="{name}", cache_policy=NO_CACHE, persist_result=False
-    )
-    for kind in ("download", "data", "match", "training", "evaluation", "statistics", "report")
+class Outcome:
+    """The work of a step, and what it has returned or raised.
+
+    Kept here, since a state of Prefect's would wrap the value, and a task must return `Made`.
+    """
+
+    def __init__(self, work: Callable[[], Any], makes: str) -> None:
+        self._work = work
+        self._makes = makes
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.made: Made | None = None
+
+    def __call__(self) -> Made:
+        """Do the work, once for each try. Raises what the work raises."""
+        self.error = None
+        try:
+            self.value = self._work()
+        except BaseException as error:
+            self.error = error
+            raise
+        self.made = Made(self._makes)
+        return self.made
+
+
+def another_try_may_help(_task: object, _run: TaskRun, state: State) -> bool:
+    """Tell Prefect's engine what `jobs.retries` says of the error of a task."""
+    return may_pass(state.data)
+
+
+# The store and the plan decide what is done, by digests: Prefect keeps no second record of that.
+OPTIONS: dict[str, Any] = {
+    "task_run_name": "{name}",
+    "cache_policy": NO_CACHE,
+    "persist_result": False,
+    "retry_condition_fn": another_try_may_help,
 }
 
 
-class InPrefect(Shown):
-    """Show a study as the tasks of the flow run that goes on."""
+@task(name="download", **OPTIONS)
+def download(name: str, work: Outcome, made_of: tuple[Made, ...] = (), done: bool = False) -> Any:
+    """Fetch a data set from the hub."""
+    return shown(work, done)
+
+
+@task(name="data", **OPTIONS)
+def data(name: str, work: Outcome, made_of: tuple[Made, ...] = (), done: bool = False) -> Any:
+    """Make one output of curation: read, strip, clean, sign, deduplicate, decontaminate, pack."""
+    return shown(work, done)
+
+
+@task(name="match", **OPTIONS)
+def match(name: str, work: Outcome, made_of: tuple[Made, ...] = (), done: bool = False) -> Any:
+    """Match the models in FLOPs and parameters."""
+    return shown(work, done)
+
+
+@task(name="training", **OPTIONS)
+def training(name: str, work: Outcome, made_of: tuple[Made, ...] = (), done: bool = False) -> Any:
+    """Train one model with one seed to its goal; another try resumes from its newest state."""
+    return shown(work, done)
+
+
+@task(name="evaluation", **OPTIONS)
+def evaluation(name: str, work: Outcome, made_of: tuple[Made, ...] = (), done: bool = False) -> Any:
+    """Evaluate one checkpoint on the benchmarks on which it has not been evaluated yet."""
+    return shown(work, done)
+
+
+@task(name="statistics", **OPTIONS)
+def statistics(name: str, work: Outcome, made_of: tuple[Made, ...] = (), done: bool = False) -> Any:
+    """Enter all rows into the results, and compute ratios with their intervals."""
+    return shown(work, done)
+
+
+@task(name="report", **OPTIONS)
+def report(name: str, work: Outcome, made_of: tuple[Made, ...] = (), done: bool = False) -> Any:
+    """Write the report."""
+    return shown(work, done)
+
+
+TASKS = {
+    step.name: step for step in (download, data, match, training, evaluation, statistics, report)
+}
+
+
+def shown(work: Outcome, done: bool) -> Made | State[Any]:
+    """Do the work of a task; what the store held already is shown as `Cached`.
+
+    A step that was stopped is shown as cancelled: Prefect would call any error a failure.
+    """
+    try:
+        made = work()
+    except Stopped as error:
+        return Cancelled(message=f"stopped: {error}")
+    if done:
+        return Completed(name="Cached", message="the store holds it", data=made)
+    return made
+
+
+class PrefectSteps(Steps):
+    """Do the steps of a study as tasks of the flow run that is under way, in any thread."""
 
     def __init__(self, study: Study) -> None:
-        self._study = study
+        super().__init__(study.compute)
         self._context = copy_context()  # that of the flow run, for threads
-        self._boxes: dict[Job, SimpleQueue[Event | None]] = {}
-        self._futures: list[PrefectFuture[Any]] = []
-        self._lost = threading.Event()
-        self._cancelled = threading.Event()
-        self._closed = threading.Event()
-        if run := runtime.flow_run.id:
-            self._attempt(_tag, run, study.name)
-            # which knows the server
-            look = partial(self._context.copy().run, self._look_for_cancellation, run)
-            threading.Thread(target=look, daemon=True).start()
+        self._made: dict[str, Made] = {}
+        self._states = RunStates(study, self._context)
+        self._artifacts = Artifacts(study, self._context, self._states.note_loss)
 
-    def call(self, kind: str, name: str, body: Callable[[], Any]) -> Any:
-        """Show a step of this process, and return what `body()` returns, whatever becomes of the
-        server.
+    def call(
+        self,
+        kind: Kind,
+        name: str,
+        work: Callable[[], Result],
+        *,
+        made_of: Sequence[str] = (),
+        makes: str = "",
+        done: bool = False,
+    ) -> Result:
+        """Do one step inside its task (see `Steps.call`).
 
-        Raises Stopped where the flow run was cancelled.
+        Waits while the flow run is paused, but for jobs, which pause by themselves. Raises Stopped
+        where the flow run was cancelled in Prefect.
         """
-        self._heed()
-        ended: Future[None] = Future()
-        self._attempt(self._submit, kind, name, ended.result)
+        if kind not in JOBS:
+            self._states.heed()
+        retries = retries_of(kind, self.compute)
+        step = TASKS[kind].with_options(
+            retries=retries.count, retry_delay_seconds=list(retries.delays) or None
+        )
+        inputs = tuple(self._made[part] for part in made_of if part in self._made)
+        outcome = Outcome(work, makes or name)
         try:
-            returned = body()
-            ended.set_result(None)
-        except BaseException as error:
-            ended.set_exception(error)
+            self._context.copy().run(step, name, outcome, made_of=inputs, done=done)
+        except Pause:  # the flow run was suspended: it ends here, and Prefect starts it again
             raise
-        return returned
+        except BaseException as error:
+            if outcome.error is None:  # of Prefect's engine, on which no result depends
+                self._states.note_loss(error)
+        if outcome.error is not None:
+            raise outcome.error
+        if outcome.made is None:  # no task has done the work
+            return with_retries(work, retries, write_line)
+        self._made[outcome.made.name] = outcome.made
+        return outcome.value
 
-    def tell(self, event: Event) -> None:
-        """Show what has happened to a job. Raises Stopped where the flow run was cancelled."""
-        self._heed()
-        job = event.job
-        if event.kind == "started":
-            self._boxes[job] = SimpleQueue()
-            show = partial(self._show_job, job, self._boxes[job], _Tail(job.log))
-            self._attempt(self._submit, job.kind, job.name, show)
-        elif job in self._boxes:
-            self._boxes[job].put(event)
-            if event.ends:
-                del self._boxes[job]
-
-    def drawn(self, data: StudyData) -> None:
-        """Show the results: the answer with the factors and the curves, and a link to the
-        report."""
-        study = self._study
-        text, words, link = summary(data), f"What {study.study_id} says", link_to_report(study)
-
-        def send() -> None:
-            self._attempt(
-                create_markdown_artifact, text, artifact_key(study.name, "summary"), words
-            )
-            self._attempt(
-                create_link_artifact, link, "The report", artifact_key(study.name, "report")
-            )
-
-        sending = threading.Thread(target=self._context.copy().run, args=(send,), daemon=True)
-        sending.start()
-        sending.join(CLOSE_SECONDS)
-        if sending.is_alive():
-            self._note_loss(TimeoutError("it does not answer"))
-
-    def close(self) -> None:
-        """End the tasks of jobs that have not ended; wait for all tasks, but not for a server that
-        is lost."""
-        self._closed.set()
-        for box in self._boxes.values():
-            box.put(None)
-        for future in self._futures:
-            if not self._lost.is_set():
-                self._attempt(future.wait, CLOSE_SECONDS)
-
-    def _heed(self) -> None:
-        if self._cancelled.is_set():
-            raise Stopped("the run was cancelled in Prefect")
-
-    def _submit(self, kind: str, name: str, ends: Callable[[], None]) -> None:
-        self._futures.append(TASKS[kind].submit(name, ends))
-
-    def _show_job(self, job: Job, box: SimpleQueue[Event | None], log: _Tail) -> None:
-        """Pass on the log and the progress of a job until the job has ended; raises what the job
-        has failed by."""
-        logger = get_run_logger()
-        shown: list[Any] = []
+    def do_job(self, job: Job, work: Work) -> None:
+        """Do the work of a job inside its task, whose log has the lines of the job's own."""
+        lines = LogTail(job.log)
         told = 0.0
-        if job.kind == "training":
-            key = artifact_key(self._study.name, job.name)
-            self._attempt(lambda: shown.append(create_progress_artifact(0.0, key, job.name)))
-        while event := box.get():
-            for line in log.lines():
-                logger.info(line)
-            if shown and (event.ends or time.monotonic() - told >= TELL_SECONDS):
+
+        def tick() -> None:
+            nonlocal told
+            for line in lines.new():
+                self.log(line)
+            if job.kind == "training" and time.monotonic() - told >= TELL_SECONDS:
                 told = time.monotonic()
                 fraction, words = training_words(job)
-                if not event.ends:
-                    logger.info(words)
-                values = {
-                    "progress": 100.0 if event.kind == "finished" else 100 * fraction,
-                    "description": words,
-                }
-                self._attempt(update_progress_artifact, shown[0], **values)
-            if event.error:
-                raise event.error
-            if event.ends:
-                return
-        raise Stopped(job.name)
+                self.log(words)
+                self._artifacts.progress(job, 100 * fraction, words)
 
-    def _attempt(self, send: Callable[..., Any], *arguments: Any, **named: Any) -> None:
-        """Send something to Prefect's server, unless the server is lost."""
-        if self._lost.is_set():
-            return
+        self.call(job.kind, job.name, partial(work, tick), made_of=job.made_of)
+        if job.kind == "training":
+            self._artifacts.progress(job, 100.0, training_words(job)[1])
+
+    def log(self, text: str) -> None:
+        """Write a line into the log of the task that this thread does, else of the flow run."""
         try:
-            send(*arguments, **named)
-        except Exception as error:  # whatever the engine, the client and its transport may raise
-            self._note_loss(error)
+            get_run_logger().info(text)
+        except MissingContextError:  # a thread of ours that does no step
+            self._context.copy().run(lambda: get_run_logger().info(text))
 
-    def _note_loss(self, error: Exception) -> None:
-        """Call Prefect's server lost from now on, and say so the first time."""
-        if not self._lost.is_set():
-            self._lost.set()
-            reason = " ".join(str(error).split()) or type(error).__name__
-            reports.write_line(
-                f"Prefect's server is lost ({reason}); the study goes on without showing itself"
-                " there"
-            )
+    @contextmanager
+    def control(self, jobs: Jobs) -> Iterator[None]:
+        """Let tasks do these jobs during the block; pause, stop and resume them with the run."""
+        with super().control(jobs), self._states.control(jobs):
+            yield
 
-    def _look_for_cancellation(self, run: str) -> None:
-        """Notice that the run was cancelled in Prefect: a run of `dreamer run` has no runner that
-        would stop it."""
-        while not self._closed.wait(LOOK_SECONDS) and not self._lost.is_set():
-            try:
-                with get_client(
-                    httpx_settings={"timeout": ANSWER_SECONDS}, sync_client=True
-                ) as client:
-                    state = client.read_flow_run(run).state
-            except Exception as error:  # as in `_attempt`
-                self._note_loss(error)
-                return
-            if state and state.type in (StateType.CANCELLING, StateType.CANCELLED):
-                self._cancelled.set()
-                return
+    def show_results(self, data: StudyData) -> None:
+        """Show the results as artifacts of the flow run."""
+        self._artifacts.results(data)
+
+    def close(self) -> None:
+        """End the threads of this object, without waiting for a server that is lost."""
+        self._states.close()
+        if not self._states.lost:
+            self._artifacts.close()
 
 
-def artifact_key(*words: str) -> str:
-    """Make a key that Prefect accepts (a to z, digits, dashes) of the names of studies and jobs.
-
-    Example: `artifact_key("mini", "train DR+DA-4 seed 0")` gives `mini-train-dr-plus-da-4-seed-0`.
-    """
-    return re.sub("[^a-z0-9]+", "-", " ".join(words).lower().replace("+", " plus "))
-
-
-def _tag(run: str, tag: str) -> None:
-    """Tag a flow run, whose parameters alone do not name the study."""
-    with get_client(sync_client=True) as client:
-        client.update_flow_run(run, tags={*runtime.flow_run.tags, tag})
-
-
-class _Tail:
+class LogTail:
     """Read what is appended to a file, line by line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._place = path.stat().st_size if path.exists() else 0
+        self._position = path.stat().st_size if path.exists() else 0
 
-    def lines(self) -> list[str]:
+    def new(self) -> list[str]:
         """Return the whole lines that have come since the last call."""
         try:
             with self._path.open("rb") as file:
-                file.seek(self._place)
+                file.seek(self._position)
                 text = file.read()
         except FileNotFoundError:  # not there yet, or removed with its folder
             return []
         whole = text[: text.rfind(b"\n") + 1]
-        self._place += len(whole)
+        self._position += len(whole)
         return whole.decode(errors="replace").splitlines()

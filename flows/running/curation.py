@@ -19,16 +19,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dreamer_study.flows.jobs.devices import cores
+from dreamer_study.flows.jobs.retries import resumable
 from dreamer_study.flows.plan.data_plan import DataPlan, SourcePlan, Wanted, splits_of
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress.reports import report
 from dreamer_study.flows.running.curation_warnings import (
     check_kept,
+    counted,
     repetition,
     say,
+    stage_warnings,
     unmarked_warnings,
     warnings,
 )
+from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import MIRROR
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
@@ -64,15 +68,12 @@ LIMITED_ROW = 8_000  # characters that a row is taken to have where only some ro
 # bytes that one process of a data stage needs, whatever the size of the data
 PROCESS_MEMORY = 512 * 2**20
 
-Call = Callable[[str, str, Callable[[], Any]], Any]
-"""`call(kind, name, body)` shows a step while `body()` does the work, and returns what `body`
-returns."""
 Work = Callable[..., Mapping[str, Any]]
 """`work(folder, progress=...)` fills the folder of an output, and returns the results for its
 manifest."""
 
 
-def prepare_data(plan: Plan, call: Call) -> None:
+def prepare_data(plan: Plan, steps: Steps) -> None:
     """Fetch what is not here, and make every data output that is missing; what a stage reads is
     checked.
 
@@ -83,13 +84,14 @@ def prepare_data(plan: Plan, call: Call) -> None:
         plan.study.folder.mkdir(parents=True, exist_ok=True)
         write_text_atomically(plan.study.folder / MIRROR, str(plan.study.mirror))
     for entry in plan.absent:
-        call("download", entry.name, partial(_fetch, plan, entry))
+        fetch = resumable(partial(_fetch, plan, entry))
+        steps.call("download", entry.name, fetch)
     data, study = plan.data, plan.study
-    make = partial(_make, plan, call)
+    make = partial(_make, plan, steps)
     if data.world:
         make(data.world, "", partial(write_world, settings=study.data.world))
     make(data.items, "", partial(_write_items, plan))
-    _curate_sources(plan, call)
+    _curate_sources(plan, steps)
     cleaned, signatures = (
         [one.clean for one in data.sources],
         [one.signatures for one in data.sources],
@@ -128,13 +130,24 @@ def prepare_data(plan: Plan, call: Call) -> None:
     make(data.funnel, "", partial(_count, data))
 
 
-def _make(plan: Plan, call: Call, output: Output, label: str, work: Work, **options: Any) -> None:
-    """Make one output unless it is there, and report its progress. `options` and errors are those
-    of `Store.build`."""
+def _make(plan: Plan, steps: Steps, output: Output, label: str, work: Work, **options: Any) -> None:
+    """Make one output unless it is there, report its progress, and log what it kept and dropped.
+
+    `options` and errors are those of `Store.build`.
+    """
     name = f"{output.stage} {label}".strip()
     progress = partial(report, name)
-    build = partial(plan.store.build, output, partial(work, progress=progress), **options)
-    build() if output.done else call("data", name, build)
+    was_done = output.done
+
+    def build() -> None:
+        plan.store.build(output, partial(work, progress=progress), **options)
+        if not was_done:
+            for line in counted(output):
+                steps.log(line)
+        for warning in stage_warnings(output):
+            steps.log(f"WARNING: {warning}")
+
+    steps.call("data", name, build, made_of=output.inputs, makes=output.name, done=was_done)
     progress(1.0, "done")
 
 
@@ -169,7 +182,7 @@ def _write_items(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]
     return {"items": len(table)}
 
 
-def _curate_sources(plan: Plan, call: Call) -> None:
+def _curate_sources(plan: Plan, steps: Steps) -> None:
     """Curate every source: read, strip traces, clean, sign; warn of every reason that dropped most
     of a source.
 
@@ -182,12 +195,12 @@ def _curate_sources(plan: Plan, call: Call) -> None:
     ]
     for one in sources:
         if one not in wanted:
-            _curate(plan, call, one, serial)  # which only checks
+            _curate(plan, steps, one, serial)  # which only checks
     if wanted:
         size = sum(_characters_read(study, one) for one in wanted)
         with workers(processes_for(study, size), study.compute.cluster) as run:
             at_once(
-                lambda one: _curate(plan, call, one, run),
+                lambda one: _curate(plan, steps, one, run),
                 wanted,
                 1 if run is serial else len(wanted),
             )
@@ -196,12 +209,12 @@ def _curate_sources(plan: Plan, call: Call) -> None:
         say([*warnings(one.chain), *unmarked_warnings(one.traces)])
 
 
-def _curate(plan: Plan, call: Call, one: SourcePlan, run: Run) -> None:
+def _curate(plan: Plan, steps: Steps, one: SourcePlan, run: Run) -> None:
     """Make the outputs of the stages that look at one document at a time, then sign what is kept
     for deduplication."""
     data, source = plan.study.data, one.source
     memory = memory_bytes(data.memory) // len(data.sources)
-    make = partial(_make, plan, call, resumes=True)
+    make = partial(_make, plan, steps, resumes=True)
 
     def read(folder: Path, progress: Progress) -> dict[str, Any]:
         # the built-in world has none

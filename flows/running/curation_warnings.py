@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from dreamer_study.flows.progress.reports import write_line
 from dreamer_study.pipeline.errors import InputError
@@ -32,20 +33,42 @@ def check_kept(source: Source, outputs: Sequence[Output]) -> None:
     )
 
 
+def counted(output: Output) -> list[str]:
+    """List, a line each, what a stage kept of each source, and what it dropped for which reason."""
+    lines = []
+    for row in document_counts(output):
+        what = "kept" if row["reason"] == KEPT else f"dropped as {row['reason']}"
+        lines.append(f"source {row['source']}: {row['documents']:,} documents {what}")
+    return lines
+
+
+def document_counts(output: Output) -> list[dict[str, Any]]:
+    """List the rows {source, reason, documents, ...} of a stage that looks at documents."""
+    return [row for row in output.results.get("counts", ()) if "documents" in row]
+
+
+def stage_warnings(output: Output) -> list[str]:
+    """List all warnings about one stage, a line each."""
+    unmarked = unmarked_warnings(output) if output.stage == "traces" else []
+    return [*warnings([output]), *unmarked]
+
+
 def warnings(outputs: Sequence[Output]) -> list[str]:
     """List, a line each, the reasons for which a stage dropped more than half of a source."""
-    found = []
+    lines = []
     for output in outputs:
+        counts = document_counts(output)
         came: Counter[str] = Counter()
-        for row in output.results["counts"]:
+        for row in counts:
             came[row["source"]] += row["documents"]
-        found += [
-            f"{output.stage} dropped {row['documents']:,} of the {came[row['source']]:,} documents"
-            f" of source {row['source']!r} as {row['reason']!r}"
-            for row in output.results["counts"]
-            if row["reason"] != KEPT and 2 * row["documents"] > came[row["source"]]
-        ]
-    return found
+        for row in counts:
+            source = row["source"]
+            if row["reason"] != KEPT and 2 * row["documents"] > came[source]:
+                lines.append(
+                    f"{output.stage} dropped {row['documents']:,} of the {came[source]:,} documents"
+                    f" of source {source!r} as {row['reason']!r}"
+                )
+    return lines
 
 
 def repetition(tokens: int, packed: float) -> list[str]:

@@ -415,6 +415,22 @@ class Compute(Section):
     per_gpu: int = Field(
         1, ge=1, description="processes that share a GPU, which small models leave idle"
     )
+    retries: int = Field(
+        1,
+        ge=0,
+        description=(
+            "how often a training or an evaluation is tried again whose process was killed or"
+            " failed; it resumes from its newest state"
+        ),
+    )
+    silence: float | None = Field(
+        None,
+        gt=0,
+        description=(
+            "seconds after which a process that has written nothing is ended and tried again;"
+            " default: it is only named"
+        ),
+    )
 
 
 class Study(Section):

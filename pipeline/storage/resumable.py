@@ -7,7 +7,6 @@ removed at the end: the output is equal however often the stage was killed.
 
 from __future__ import annotations
 
-import errno
 import functools
 import json
 import os
@@ -22,14 +21,13 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.errors import DISK_FULL, InputError
 from dreamer_study.pipeline.storage.digests import digest
 from dreamer_study.pipeline.storage.documents import DocumentWriter, find_shards, shards, sum_counts
 from dreamer_study.pipeline.storage.files import atomic_file, sync, write_text_atomically
 from dreamer_study.pipeline.storage.parallel import Progress, Run, serial
 
 UNFINISHED = "unfinished"
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _KINDS = ("documents", "dropped")
 # DuckDB names this setting, by default the free disk, where the disk is full
 _OFFLOADED = "max_temp_directory_size"
@@ -72,8 +70,8 @@ def within_means(output: Path) -> Iterator[None]:
     except (OSError, duckdb.Error) as error:
         number = getattr(error, "errno", None)
         reason = os.strerror(number) if number else str(error).splitlines()[0]
-        full = (_OFFLOADED, *map(os.strerror, FULL))
-        if number in FULL or any(words in str(error) for words in full):
+        full = (_OFFLOADED, *map(os.strerror, DISK_FULL))
+        if number in DISK_FULL or any(words in str(error) for words in full):
             wrong, way = "the disk is full", "free some space"
         elif isinstance(error, duckdb.OutOfMemoryException):
             wrong, way = "too little memory", "raise data.memory"

@@ -18,7 +18,8 @@ from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.parser import GROUPS
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.running.curation import prepare_data
-from dreamer_study.flows.running.study import write_run
+from dreamer_study.flows.running.job_descriptions import write_run
+from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.sql.results import ingest, query
 from tests.flows.small_study import small_study
@@ -37,7 +38,8 @@ TODAY = [page for page in PAGES if page != "docs/log.md"]
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
-FILE = re.compile(r"(?<![\w./<>-])\w[\w.-]*(?:/[\w.-]+)*\.(?:py|sql|md|yaml|toml)\b")
+# `dreamer_study.sql.results` is a module
+FILE = re.compile(r"(?<![\w./<>-])\w[\w.-]*(?:/[\w.-]+)*\.(?:py|sql|md|yaml|toml)\b(?!\.\w)")
 MODULE = re.compile(
     r"python -m ((?:benchmarks|dreamer_study|flows|model|pipeline|reports|sql)\b[\w.]*)"
 )
@@ -166,7 +168,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     folder = tmp_path_factory.mktemp("study")
     path = small_study(folder, seeds=[0, 1], checkpoints=2)
     plan = Plan(load_study(path, root=folder / "run"))
-    prepare_data(plan, lambda kind, name, body: body())
+    prepare_data(plan, Steps())
     for run in plan.runs:
         write_run(plan, run)
         for point in run.points:

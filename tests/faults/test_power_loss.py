@@ -18,7 +18,7 @@ import pytest
 
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.running.curation import prepare_data
-from dreamer_study.flows.running.study import Shown
+from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.model.evaluate import evaluate
 from dreamer_study.model.evaluation.job import read_job
@@ -151,7 +151,7 @@ def _work(work: Callable[[Path], object], root: Path, kept: Path, last: int, see
 
 
 def prepare(root: Path) -> None:
-    prepare_data(Plan(load_study(root.parent / "small.yaml", root=root)), Shown().call)
+    prepare_data(Plan(load_study(root.parent / "small.yaml", root=root)), Steps())
 
 
 def deduplicate_all(root: Path) -> None:

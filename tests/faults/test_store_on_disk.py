@@ -13,6 +13,7 @@ import pytest
 
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.running.curation import prepare_data
+from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.sql.results import query
 from tests.faults.processes import start, started_for, trains
@@ -27,11 +28,15 @@ def prepare(root: Path) -> tuple[Plan, list[str]]:
     made."""
     plan, made = Plan(load_study(small_study(root.parent), root=root)), []
 
-    def call(kind: str, name: str, body: Callable[[], Any]) -> Any:
-        made.append(name)
-        return body()
+    class Noted(Steps):
+        def call(
+            self, kind: Any, name: str, work: Callable[[], Any], *, done: bool = False, **_: Any
+        ) -> Any:
+            if not done:
+                made.append(name)
+            return work()
 
-    prepare_data(plan, call)
+    prepare_data(plan, Noted())
     return plan, made
 
 

@@ -15,6 +15,7 @@ import yaml
 from dreamer_study.flows.jobs import Event, Job
 from dreamer_study.flows.plan.study_plan import Plan, Run
 from dreamer_study.flows.running.curation import prepare_data
+from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.model.evaluation.benchmark_rows import write_rows
@@ -25,11 +26,6 @@ from tests.pipeline.documents import lines
 Planned = Callable[..., Plan]  # the fixture `prepared`
 ONE = {"models": {"variants": ["LA"]}, "evaluation": {"introspect": False}}
 BEYOND = 7  # tokens by which the step that reaches a point goes beyond the point
-
-
-def at_once(kind: str, name: str, body: Callable[[], Any]) -> Any:
-    """Show a step of a study to nobody."""
-    return body()
 
 
 def tiny(root: Path, **changes: Any) -> Study:
@@ -228,5 +224,5 @@ def prepared_of(
     plan = Plan(
         tiny(root, data=data, evaluation={"benchmarks": [BENCHMARK]}, compute={"cluster": cluster})
     )
-    prepare_data(plan, at_once)
+    prepare_data(plan, Steps())
     return plan

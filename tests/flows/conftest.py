@@ -11,14 +11,15 @@ import pytest
 
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.running.curation import prepare_data
-from tests.flows.by_hand import at_once, tiny
+from dreamer_study.flows.running.steps import Steps
+from tests.flows.by_hand import tiny
 
 
 @pytest.fixture(scope="session")
 def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The store of the tiny study with its data; not to be changed."""
     study = tiny(tmp_path_factory.mktemp("prepared"))
-    prepare_data(Plan(study), at_once)
+    prepare_data(Plan(study), Steps())
     return study.store_folder
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import pandas as pd
 
 from dreamer_study.flows.commands.tables import console, print_table
+from dreamer_study.flows.jobs.retries import resumable, retries_of, with_retries
 from dreamer_study.flows.progress import reports
+from dreamer_study.flows.study.configuration import Compute
 from dreamer_study.flows.study.loading import load_study, presets
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.benchmarks.table import BENCHMARKS
@@ -110,9 +112,10 @@ def download(options: argparse.Namespace) -> None:
     entries = [entry for name in options.names for entry in _entries(name)]
     print_notices(entry for entry in entries if isinstance(entry, Source))
     with reports.listening(reports.Lines()):
-        found = folders.download(
-            entries, options.mirror, progress=partial(reports.report, "download")
-        )
+        progress = partial(reports.report, "download")
+        fetch = partial(folders.download, entries, options.mirror, progress=progress)
+        downloads = retries_of("download", Compute())
+        found = with_retries(resumable(fetch), downloads, reports.write_line)
     print(*found, sep="\n")
 
 

@@ -27,7 +27,9 @@ from dreamer_study.flows.progress.status_file import recorded
 from dreamer_study.flows.progress.study_lock import only_run
 from dreamer_study.flows.running.curation_warnings import say
 from dreamer_study.flows.running.live_results import patiently
-from dreamer_study.flows.running.study import Options, Shown, is_complete, run_study
+from dreamer_study.flows.running.options import Options
+from dreamer_study.flows.running.steps import Steps
+from dreamer_study.flows.running.study import is_complete, run_study
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import lasting_name, load_study
 from dreamer_study.pipeline.errors import InputError
@@ -104,7 +106,7 @@ def _run(study: Study, options: Options, parameters: Mapping[str, Any] | None) -
         except NoServer as error:  # on which no result depends
             reports.write_line(f"{error}; the study goes on without Prefect")
     with recorded(study), open_jobs(study) as (study, jobs):
-        run_study(Plan(study), jobs, Shown(), options)
+        run_study(Plan(study), jobs, Steps(study.compute), options)
     return parameters is not None
 
 

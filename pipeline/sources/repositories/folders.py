@@ -12,7 +12,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.errors import BrokenDownload, InputError
 from dreamer_study.pipeline.sources.repositories import hub
 from dreamer_study.pipeline.sources.repositories.splits import Part, find_split, has_splits, natural
 from dreamer_study.pipeline.sources.source import Source
@@ -73,7 +73,7 @@ def found_or_fetched(
     """Find the folder of an entry's data as `folder_of` does, or fetch them into `cache`.
 
     Raises Absent within seconds when neither is possible, with the command that fetches all data
-    sets of `study`.
+    sets of `study`; BrokenDownload where a download breaks off.
     """
     if found := folder_of(entry, splits, mirror=mirror, cache=cache):
         return found
@@ -81,6 +81,8 @@ def found_or_fetched(
     *_, cached = looked = _places(entry, mirror, cache)
     try:
         hub.fetch(entry.repository, cached, revision=entry.revision, parts=parts, progress=progress)
+    except BrokenDownload:
+        raise
     except InputError as error:
         named = [f"{configuration}/{split}" for configuration, split in parts]
         words = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")

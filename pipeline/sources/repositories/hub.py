@@ -17,14 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tenacity import (
-    Retrying,
-    retry_if_not_exception_type,
-    stop_after_attempt,
-    wait_exponential_jitter,
-)
 
-from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.errors import BrokenDownload, InputError, Unreachable
 from dreamer_study.pipeline.sources.repositories.splits import (
     CARD,
     Part,
@@ -40,7 +34,6 @@ from dreamer_study.pipeline.storage.parallel import Progress, quiet
 RECORD = ".download.json"
 TIMEOUT_SECONDS = 5
 PARALLEL_FILES = 4
-ATTEMPTS = 5  # at each file, waiting about 1, 2, 4 and 8 seconds
 
 _BEGINNING = re.compile(r"[0-9a-f]{7,39}")
 _TOKEN = re.compile(r"hf_\w+")
@@ -56,11 +49,11 @@ def fetch(
 ) -> None:
     """Fetch the splits `parts` of a repository into `folder`.
 
-    Files that are there already are not fetched again; several are fetched at once, and a file is
-    asked for again where the hub fails for a moment. `revision` may be the beginning of a commit's
+    Files that are there already are not fetched again; several are fetched at once. `revision` may be the beginning of a commit's
     hash. The record (`.download.json`) holds the commit and the files of the completed parts.
-    Raises InputError within seconds when the hub cannot be reached, the repository or revision does
-    not exist, its terms have not been accepted, or it lacks a part.
+    Raises InputError within seconds when the repository or revision does not exist, its terms have
+    not been accepted, or it lacks a part; Unreachable when the hub does not answer; BrokenDownload
+    when a file breaks off: another call fetches the rest.
     """
     # of what is here: a folder holds one commit
     revision = revision or read_record(folder).get("revision")
@@ -131,28 +124,29 @@ def _described(repository: str, revision: str | None, **wanted: Any) -> Any:
             )
         return ask(revision=revision, **wanted)
     except Exception as error:  # the hub client raises errors of several libraries
-        raise InputError(f"{repository}: {_reason(error, repository, revision)}") from error
+        reason = _refusal(error, repository, revision)
+        if reason:
+            raise InputError(f"{repository}: {reason}") from error
+        raise Unreachable(f"{repository}: {_unreachable(error)}") from error
 
 
 def _download(repository: str, commit: str, folder: Path, name: str) -> Path:
-    """Fetch one file, unless it is there. Raises InputError where that still fails after
-    `ATTEMPTS`."""
+    """Fetch one file, unless it is there.
+
+    Raises BrokenDownload, and InputError where another try cannot help.
+    """
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import GatedRepoError, OfflineModeIsEnabled
     from huggingface_hub.utils import disable_progress_bars
 
     disable_progress_bars()
-    attempts = Retrying(
-        retry=retry_if_not_exception_type((GatedRepoError, OfflineModeIsEnabled)),
-        stop=stop_after_attempt(ATTEMPTS),
-        wait=wait_exponential_jitter(),
-        reraise=True,
-    )
     where = {"repo_type": "dataset", "revision": commit, "local_dir": folder}
     try:
-        return Path(attempts(hf_hub_download, repository, name, **where))
+        return Path(hf_hub_download(repository, name, **where))
     except Exception as error:
-        raise InputError(f"{repository}: {name}: {_reason(error, repository, commit)}") from error
+        reason = _refusal(error, repository, commit)
+        if reason:
+            raise InputError(f"{repository}: {name}: {reason}") from error
+        raise BrokenDownload(f"{repository}: {name}: {_unreachable(error)}") from error
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -183,11 +177,10 @@ def written_card(text: str, parts: Mapping[Part, Sequence[str]], repository: str
     return f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---\n{body}"
 
 
-def _reason(error: Exception, repository: str, revision: str | None) -> str:
-    """Put the hub's refusal into words, without any token."""
+def _refusal(error: Exception, repository: str, revision: str | None) -> str | None:
+    """Put the hub's refusal into words; None where the hub has refused nothing, but is not reached."""
     from huggingface_hub.errors import GatedRepoError, OfflineModeIsEnabled, RepositoryNotFoundError
 
-    name = type(error).__name__
     if isinstance(error, GatedRepoError):
         return (
             f"gated: accept its terms at https://huggingface.co/datasets/{repository} and set"
@@ -198,9 +191,15 @@ def _reason(error: Exception, repository: str, revision: str | None) -> str:
             "there is no such data set on the hub, or it is private: check the name, or set"
             " HF_TOKEN"
         )
-    if name in ("RevisionNotFoundError", "RevisionResolutionError"):
+    if type(error).__name__ in ("RevisionNotFoundError", "RevisionResolutionError"):
         return f"it has no revision {revision!r}"
     if isinstance(error, OfflineModeIsEnabled):
         return "the hub may not be asked (HF_HUB_OFFLINE is set)"
+    return None
+
+
+def _unreachable(error: Exception) -> str:
+    """Say that the hub is not reached, and why, without any token."""
     first = next(iter(str(error).strip().splitlines()), "")
-    return f"the hub cannot be reached ({name}: {_TOKEN.sub('hf_...', first)[:200]})"
+    why = _TOKEN.sub("hf_...", first)[:200]
+    return f"the hub cannot be reached ({type(error).__name__}: {why})"

@@ -27,11 +27,12 @@ from dreamer_study.flows.commands.planning.time_plan import (
 from dreamer_study.flows.plan.model_plan import PlannedModel, plan_models
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.running.curation import prepare_data
+from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import presets
 from dreamer_study.pipeline.sources.sizes import SIZES
 from dreamer_study.pipeline.sources.table import SOURCES
-from tests.flows.by_hand import at_once, tiny
+from tests.flows.by_hand import tiny
 from tests.flows.small_study import TINY
 from tests.sql.empty import empty_file
 
@@ -341,7 +342,7 @@ def test_epochs_are_those_of_the_packed_tokens_and_the_estimate_is_near(tmp_path
     chosen = chosen.model_copy(update={"data": chosen.data.model_copy(update={"world": bigger})})
     estimate = float(data_sizes(chosen)[1]["epochs"].split()[1])
     plan = Plan(chosen)
-    prepare_data(plan, at_once)
+    prepare_data(plan, Steps())
     packed = plan.data.packed.results["tokens"]
     assert data_sizes(chosen)[1]["epochs"].startswith(
         f"{1000 / packed:,.3g} over {packed:,} packed tokens"

@@ -16,12 +16,12 @@ import pytest
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.states import State, overall, read_states
 from dreamer_study.flows.jobs import Event, Failed
+from dreamer_study.flows.plan.decisions import decide_race
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress import reports
 from dreamer_study.flows.progress.status_file import recorded
 from dreamer_study.flows.progress.study_lock import only_run, runs_elsewhere
 from dreamer_study.flows.running.job_progress import Followed
-from dreamer_study.flows.running.study import decide
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
 from tests.faults.processes import start
@@ -71,7 +71,7 @@ def choose(study: Study, evaluated: int = 0) -> None:
     plan = Plan(study)
     for run in plan.runs:
         train(run, run.points[0])
-    decide(plan, plan.runs)
+    decide_race(plan, plan.runs)
     chosen = plan.runs[0]
     for point in chosen.points[1:]:
         write_checkpoint(chosen.folder, point + 7)

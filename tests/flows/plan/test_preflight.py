@@ -28,12 +28,13 @@ from dreamer_study.flows.running.curation_warnings import (
     unmarked_warnings,
     warnings,
 )
+from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.benchmarks.table import BENCHMARKS
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.storage.store import Output
-from tests.flows.by_hand import BENCHMARK, at_once, entry, study_file, tiny, write_own_rows
+from tests.flows.by_hand import BENCHMARK, entry, study_file, tiny, write_own_rows
 from tests.flows.small_study import TINY
 
 
@@ -324,7 +325,7 @@ def curated(folder: Path, rows: list[dict[str, Any]], **fields: Any) -> tuple[So
     }
     plan = Plan(tiny(folder / "run", data=data))
     with suppress(InputError):
-        prepare_data(plan, at_once)
+        prepare_data(plan, Steps())
     (one,) = plan.data.sources
     return one.source, [one.documents, one.traces, one.clean]
 
@@ -392,7 +393,7 @@ def test_few_data_are_told_when_they_are_there_and_in_the_plan(
     assert re.search(
         r"WARNING: training reads its data \d+\.\d times over", capsys.readouterr().out
     )
-    prepare_data(Plan(load_study(path, root=tmp_path / "run")), at_once)
+    prepare_data(Plan(load_study(path, root=tmp_path / "run")), Steps())
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "times over" in line]
     assert line.startswith("WARNING: training reads its data")
     assert main(plan) == 0

@@ -3,50 +3,37 @@ flow."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-import httpx
 import prefect
 import pytest
 import yaml
-from prefect import flow, runtime
+from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.client.schemas.filters import (
-    ArtifactFilter,
-    ArtifactFilterKey,
-    FlowRunFilter,
-    FlowRunFilterId,
-)
 from prefect.logging.handlers import PrefectConsoleHandler
-from prefect.states import Cancelling, Pending, Running
-from prefect.task_runners import ThreadPoolTaskRunner
+from prefect.states import Pending, Running
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
-import dreamer_study.flows.prefect.tasks
 from dreamer_study.flows.commands.make_up import deployments
 from dreamer_study.flows.full_study import full_study
-from dreamer_study.flows.jobs import Event, Failed, Job, Stopped
+from dreamer_study.flows.jobs import Stopped
 from dreamer_study.flows.prefect.logs import outlive_readers, plain_errors
 from dreamer_study.flows.prefect.lost_runs import end_lost_runs, is_lost
 from dreamer_study.flows.prefect.report_links import link_to_report, serving_reports
-from dreamer_study.flows.prefect.tasks import InPrefect, artifact_key
 from dreamer_study.flows.progress.study_lock import only_run
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import as_file, lasting_name, load_study, presets
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import digest
 from tests.flows.small_study import PROJECT, TINY, small_study
-from tests.waiting import until
 
 
 def written(root: Path, words: str) -> Study:
@@ -244,199 +231,3 @@ def test_values_come_back_from_their_file(name: str, tmp_path: Path) -> None:
     assert load_study(path).model_dump(exclude={"root"}) == study.model_dump(exclude={"root"})
     assert as_file(name) == name
     assert yaml.safe_load((tmp_path / "study.yaml").read_text())["name"] == name
-
-
-STUDY = load_study(TINY)
-
-
-def in_flow(script: Callable[[InPrefect], Any]) -> str:
-    """Call a script with what shows a study in a flow run; returns the id of the run, whatever
-    becomes of it."""
-    runs: list[str] = []
-
-    @flow(
-        name="full-study",
-        flow_run_name="tiny",
-        task_runner=ThreadPoolTaskRunner(),
-        persist_result=False,
-    )
-    def shows() -> None:
-        runs.append(runtime.flow_run.id)
-        shown = InPrefect(STUDY)
-        try:
-            script(shown)
-        finally:
-            shown.close()
-
-    shows(return_state=True)
-    return runs[0]
-
-
-def states(client: SyncPrefectClient, run: str, expected: int) -> dict[str, str]:
-    """The states of the tasks of a flow run, by name; the server hears of them a moment later."""
-    found: dict[str, str] = {}
-
-    def ended() -> bool:
-        tasks = client.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run])))
-        found.update(
-            {
-                task.name: task.state_name or ""
-                for task in tasks
-                if task.state and task.state.is_final()
-            }
-        )
-        return len(found) == expected
-
-    until(ended)
-    return found
-
-
-def job(folder: Path, kind: str, name: str) -> Job:
-    folder.mkdir(exist_ok=True)
-    return Job(kind, name, "dreamer_study.model.train", (), folder, folder / "log.txt", goal=1000)  # type: ignore[arg-type]
-
-
-def test_steps_and_jobs_are_tasks_by_name_with_their_states(
-    client: SyncPrefectClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dreamer_study.flows.prefect.tasks, "TELL_SECONDS", 0.0)
-    good, bad = (
-        job(tmp_path / "a", "training", "train LA-2 seed 0"),
-        job(tmp_path / "b", "evaluation", "evaluate LA-2"),
-    )
-    failure = Failed(
-        "train LA-2 seed 1: python -m dreamer_study.model.train ended with status 1; see its log"
-    )
-
-    def script(shown: InPrefect) -> None:
-        assert shown.call("data", "clean world", lambda: 42) == 42
-        with pytest.raises(InputError, match="no such item"):
-            shown.call("match", "match models", lambda: _raise(InputError("no such item")))
-        for one in (good, bad):
-            shown.tell(Event(one, "started"))
-        (good.folder / "progress.json").write_text(
-            json.dumps({"tokens": 500, "tokens_per_second": 10})
-        )
-        good.log.write_text("step 10, loss 2.5\n")
-        shown.tell(Event(good, "progress"))
-        shown.tell(Event(good, "checkpoint"))
-        shown.tell(Event(good, "finished"))
-        shown.tell(Event(bad, "failed", failure))
-        raise failure
-
-    run = in_flow(script)
-    assert states(client, run, 4) == {
-        "clean world": "Completed",
-        "match models": "Failed",
-        good.name: "Completed",
-        bad.name: "Failed",
-    }
-    shown = client.read_flow_run(run)
-    assert (shown.name, shown.state_name, shown.tags) == ("tiny", "Failed", ["tiny"])
-    assert "train LA-2 seed 1" in (shown.state.message or "")
-    key = artifact_key("tiny", good.name)
-    (artifact,) = client.read_artifacts(
-        artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[key]))
-    )
-    assert artifact.data == 100.0
-    assert "500 tokens" in (artifact.description or "")
-    until(lambda: "step 10, loss 2.5" in {log.message for log in client.read_logs()})
-
-
-def _raise(error: BaseException) -> None:
-    raise error
-
-
-def test_tasks_of_jobs_that_never_ended_end_with_the_study(
-    client: SyncPrefectClient, tmp_path: Path
-) -> None:
-    one = job(tmp_path / "a", "training", "train DR-2 seed 0")
-    run = in_flow(lambda shown: shown.tell(Event(one, "started")))
-    assert states(client, run, 1) == {one.name: "Failed"}
-    assert client.read_flow_run(run).state_name == "Completed"
-
-
-def test_a_run_that_is_cancelled_in_prefect_is_stopped_at_the_next_event(
-    client: SyncPrefectClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dreamer_study.flows.prefect.tasks, "LOOK_SECONDS", 0.05)
-    one, stopped = job(tmp_path / "a", "training", "train LA-2 seed 0"), []
-
-    def script(shown: InPrefect) -> None:
-        shown.tell(Event(one, "started"))
-        client.set_flow_run_state(runtime.flow_run.id, Cancelling())
-
-        def told() -> bool:
-            try:
-                shown.tell(Event(one, "progress"))
-            except Stopped as error:
-                stopped.append(error)
-            return bool(stopped)
-
-        until(told)
-
-    in_flow(script)
-    assert len(stopped) == 1
-
-
-def test_a_run_that_is_cancelled_while_data_are_prepared_begins_no_further_step(
-    client: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dreamer_study.flows.prefect.tasks, "LOOK_SECONDS", 0.05)
-    called: list[str] = []
-
-    def script(shown: InPrefect) -> None:
-        shown.call("data", "world", lambda: called.append("world"))
-        client.set_flow_run_state(runtime.flow_run.id, Cancelling())
-        until(lambda: shown._cancelled.is_set())
-        with pytest.raises(Stopped):
-            shown.call("data", "items", lambda: called.append("items"))
-
-    in_flow(script)
-    assert called == ["world"]
-
-
-def refuse(*_: Any, **__: Any) -> None:
-    raise httpx.ConnectError("All connection attempts failed")
-
-
-@pytest.mark.parametrize("seen_by", ["the study", "the look for a cancellation"])
-def test_a_lost_server_is_said_once_and_every_body_runs_once(
-    client: SyncPrefectClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen_by: str
-) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(dreamer_study.flows.prefect.tasks, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(dreamer_study.flows.prefect.tasks.reports, "write_line", said.append)
-    one, called, done = job(tmp_path / "a", "training", "train LA-2 seed 0"), [], []
-
-    def body(name: str) -> str:
-        if name == "amid":
-            methods = [
-                part
-                for part in dir(SyncPrefectClient)
-                if part.startswith(("read_", "create_", "update_", "set_"))
-            ]
-            for method in methods if seen_by == "the study" else ["read_flow_run"]:
-                monkeypatch.setattr(SyncPrefectClient, method, refuse)
-        called.append(name)
-        return name
-
-    def script(shown: InPrefect) -> None:
-        assert shown.call("data", "before", lambda: body("before")) == "before"
-        assert shown.call("data", "amid", lambda: body("amid")) == "amid"
-        if seen_by != "the study":
-            until(lambda: shown._lost.is_set())
-        shown.tell(Event(one, "started"))
-        assert shown.call("match", "after", lambda: body("after")) == "after"
-        with pytest.raises(InputError, match="no such item"):
-            shown.call("statistics", "fails", lambda: _raise(InputError("no such item")))
-        shown.tell(Event(one, "finished"))
-        # the study need not ask the server for anything before its end
-        until(lambda: shown._lost.is_set())
-        done.append(True)
-
-    with suppress(httpx.ConnectError):  # the end of the flow run, of which no server hears
-        in_flow(script)
-    assert called == ["before", "amid", "after"]
-    assert done == [True]
-    assert ["is lost" in line for line in said] == [True]

@@ -42,7 +42,7 @@ from dreamer_study.flows.prefect.server import (
     secret,
 )
 from dreamer_study.flows.progress import reports
-from dreamer_study.flows.running.study import Options
+from dreamer_study.flows.running.options import Options
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import InputError

@@ -13,6 +13,7 @@ import pytest
 import dreamer_study.flows.running.curation
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.running.curation import prepare_data
+from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.parallel import workers
@@ -20,7 +21,6 @@ from dreamer_study.pipeline.storage.store import Output
 from tests.flows.by_hand import (
     BENCHMARK,
     Planned,
-    at_once,
     entry,
     prepared_of,
     study_file,
@@ -85,7 +85,7 @@ def test_of_sheets_only_what_is_planted_goes(tmp_path: Path) -> None:
         "families": ["recall", "expressions", "chain", "tracking"],
     }
     plan = Plan(tiny(tmp_path / "run", data={"world": world}))
-    prepare_data(plan, at_once)
+    prepare_data(plan, Steps())
     kept = [row["row"] for row in read(stage(plan, "decontaminate").path)]
     scores = score_curation(stage(plan, "world").path, kept, "sheets.truth.jsonl")
     assert {kind: score["right"] for kind, score in scores.items()} == {
@@ -108,7 +108,7 @@ def test_all_data_sets_that_are_not_here_are_named_with_the_study(
     )
     study = load_study(path, mirror=tmp_path / "mirror", root=tmp_path / "run")
     with pytest.raises(InputError) as error:
-        prepare_data(Plan(study), at_once)
+        prepare_data(Plan(study), Steps())
     said = str(error.value)
     assert said.startswith("openai/gsm8k: ")
     assert f"`dreamer download {path} --mirror <folder>`" in said
@@ -118,7 +118,7 @@ def test_all_data_sets_that_are_not_here_are_named_with_the_study(
 def test_the_mirror_of_the_last_run_is_known_to_every_command(tmp_path: Path) -> None:
     write_own_rows(tmp_path / "mirror", "items", [{"q": "What is 2 + 3?", "a": "5"}])
     path = study_file(tmp_path, evaluation={"benchmarks": ["builtin", BENCHMARK]})
-    prepare_data(Plan(load_study(path, mirror=tmp_path / "mirror", root=tmp_path / "run")), at_once)
+    prepare_data(Plan(load_study(path, mirror=tmp_path / "mirror", root=tmp_path / "run")), Steps())
     later = load_study(path, root=tmp_path / "run")
     assert later.mirror == tmp_path / "mirror"
     assert Plan(later).absent == []
@@ -141,7 +141,7 @@ def test_a_study_of_late_benchmarks_alone_has_no_items_to_look_for(tmp_path: Pat
     plan = Plan(
         tiny(tmp_path / "run", data=data, evaluation={"benchmarks": [{**BENCHMARK, "late": True}]})
     )
-    prepare_data(plan, at_once)
+    prepare_data(plan, Steps())
     assert plan.data.items.results == {"items": 0}
 
 

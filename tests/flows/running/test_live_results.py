@@ -6,6 +6,8 @@ from __future__ import annotations
 import html
 import re
 from _thread import interrupt_main
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -18,8 +20,10 @@ from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress import reports
 from dreamer_study.flows.running import live_results, result_rows
 from dreamer_study.flows.running.live_results import Results, report_mark
+from dreamer_study.flows.running.options import Options
 from dreamer_study.flows.running.result_rows import compute_intervals, enter_evaluations
-from dreamer_study.flows.running.study import Options, Shown, run_study
+from dreamer_study.flows.running.steps import Steps
+from dreamer_study.flows.running.study import run_study
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.results import connect, query
 from tests.flows.by_hand import Heard, JobsByHand, Planned, tiny
@@ -35,21 +39,34 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_results, "REST", 0)
 
 
-class Looks(Shown):
+class Looks(Steps):
     """Looks at the results whenever something has happened."""
 
     def __init__(self, plan: Plan) -> None:
+        super().__init__()
         self.study, self.drawings = plan.study, list[str]()
         self.statuses: list[tuple[str, ...]] = []
 
-    def tell(self, event: Event) -> None:
+    @contextmanager
+    def control(self, jobs: Any) -> Iterator[None]:
+        events = jobs.events
+
+        def looked_at() -> Iterator[Event]:
+            for event in events():
+                self.look()
+                yield event
+
+        jobs.events = looked_at
+        yield
+
+    def look(self) -> None:
         if self.study.database.exists():
             found = query(self.study.database, "select status from runs order by run_id desc")[
                 "status"
             ]
             self.statuses.append(tuple(found))
 
-    def drawn(self, data: Any) -> None:
+    def show_results(self, data: Any) -> None:
         assert report_mark(self.study).exists() == bool(self.drawings)
         words = html.unescape(re.sub("<[^>]*>", " ", self.study.report.read_text())).split()
         self.drawings.append(" ".join(words))
@@ -81,7 +98,7 @@ def test_an_error_in_showing_results_ends_no_study(
         "dreamer_study.reports.page.report.write_data", lambda *_, **__: broken.append(1) or 1 / 0
     )
     plan = prepared(**TWO)
-    run_study(plan, JobsByHand(), Shown(), Options(until="evaluate"))
+    run_study(plan, JobsByHand(), Steps(), Options(until="evaluate"))
     assert broken
     assert plan.evaluated
 

@@ -12,8 +12,10 @@ import pytest
 from dreamer_study.flows.jobs.local import LocalJobs
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress import reports
+from dreamer_study.flows.running.options import Options
 from dreamer_study.flows.running.result_rows import enter_evaluations, enter_study
-from dreamer_study.flows.running.study import Options, Shown, run_study
+from dreamer_study.flows.running.steps import Steps
+from dreamer_study.flows.running.study import run_study
 from tests.flows.by_hand import Heard, tiny
 
 pytestmark = pytest.mark.slow
@@ -36,7 +38,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> Plan:
     )
     plan = Plan(study)
     with closing(LocalJobs(study)) as jobs, reports.listening(heard):
-        run_study(plan, jobs, Shown(), Options(until="evaluate"))
+        run_study(plan, jobs, Steps(), Options(until="evaluate"))
     enter_study(plan)  # again, which changes nothing
     enter_evaluations(plan, [one for run in plan.runs for one in plan.evaluations(run)])
     return plan

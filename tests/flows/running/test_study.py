@@ -19,8 +19,11 @@ from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.jobs import Failed, Stopped
 from dreamer_study.flows.plan.store_users import users_of
 from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.running.job_descriptions import write_run
+from dreamer_study.flows.running.options import Options
 from dreamer_study.flows.running.result_rows import enter_study
-from dreamer_study.flows.running.study import Options, Shown, is_complete, run_study, write_run
+from dreamer_study.flows.running.steps import Steps
+from dreamer_study.flows.running.study import is_complete, run_study
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.page.report import write_report
@@ -33,19 +36,20 @@ EVALUATED = Options(until="evaluate")
 RACE = {"seeds": [0, 1], "screening": 0.25}
 
 
-class Seen(Shown):
-    """Keeps the steps and the events that are shown."""
+class Seen(Steps):
+    """Keeps the names of the steps: of those that do work, and of those that the store holds."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.steps: list[str] = []
-        self.events: list[tuple[str, str]] = []
+        self.cached: list[str] = []
 
-    def call(self, kind: str, name: str, body: Callable[[], Any]) -> Any:
-        self.steps.append(kind if kind == name else f"{kind} {name}")
-        return body()
-
-    def tell(self, event: Any) -> None:
-        self.events.append((event.kind, event.job.name))
+    def call(
+        self, kind: Any, name: str, work: Callable[[], Any], *, done: bool = False, **_: Any
+    ) -> Any:
+        names = self.cached if done else self.steps
+        names.append(kind if kind == name else f"{kind} {name}")
+        return work()
 
 
 def run(plan: Plan, jobs: JobsByHand, options: Options = EVALUATED) -> Seen:
@@ -69,11 +73,7 @@ def test_a_study_goes_from_its_data_to_its_report_and_nothing_is_done_twice(
         for one in run.checkpoints
     ]
     assert sorted(jobs.names) == sorted([*trainings, *evaluations])
-    for name in jobs.names:
-        assert [kind for kind, job in seen.events if job == name and kind != "checkpoint"] == [
-            "started",
-            "finished",
-        ]
+    assert {name.split()[0] for name in seen.cached} == {"data"}
     assert plan.evaluated
     assert is_complete(plan)
     study = plan.study
@@ -83,7 +83,9 @@ def test_a_study_goes_from_its_data_to_its_report_and_nothing_is_done_twice(
     assert not (study.folder / "evaluating").exists()
     assert [user.finished for user in users_of(study.store_folder)] == [True]
     again = JobsByHand()
-    run(Plan(study), again, Options())
+    shown = run(Plan(study), again, Options()).cached
+    assert {f"training {name}" for name in trainings} < {*shown}
+    assert {f"evaluation {name}" for name in evaluations} < {*shown}
     assert again.submitted == []
 
 
@@ -180,8 +182,8 @@ def test_a_study_is_known_to_its_store_before_its_first_output(prepared: Planned
     plan = prepared()
     shutil.rmtree(plan.study.store_folder / "world")
 
-    class Stops(Shown):
-        def call(self, kind: str, name: str, body: Callable[[], Any]) -> Any:
+    class Stops(Steps):
+        def call(self, kind: Any, name: str, work: Callable[[], Any], **_: Any) -> Any:
             raise InputError(f"stopped in {name}")
 
     with pytest.raises(InputError, match="stopped in world"):
@@ -479,7 +481,7 @@ def test_two_studies_of_a_store_may_describe_a_run_at_once(
             threads[0].start()
             time.sleep(0.5)  # in which the other study comes as far as it may
 
-    monkeypatch.setattr("dreamer_study.flows.running.study.copy_code", copy_code)
+    monkeypatch.setattr("dreamer_study.flows.running.job_descriptions.copy_code", copy_code)
     write_run(plans[0], one)
     threads[0].join()
     assert one.folder == other.folder

@@ -16,7 +16,8 @@ import pytest
 
 from dreamer_study.flows.plan.preflight import check_study
 from dreamer_study.flows.plan.study_plan import Plan
-from dreamer_study.flows.running.study import Shown, run_study
+from dreamer_study.flows.running.steps import Steps
+from dreamer_study.flows.running.study import run_study
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.results import Busy, ask, query
 from tests.flows.by_hand import ONE, JobsByHand, Planned, tiny
@@ -121,9 +122,9 @@ def test_every_point_is_logged_once_also_of_a_study_that_goes_on(
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("TRACKIO_DIR", str(plan.study.folder / "trackio"))
     pytest.importorskip(tracker)
-    run_study(plan, JobsByHand(), Shown())
+    run_study(plan, JobsByHand(), Steps())
     further = prepared(name="study", tracking=tracker, training={"seeds": [0, 1]}, **ONE)
-    run_study(further, JobsByHand(), Shown())
+    run_study(further, JobsByHand(), Steps())
     found, wanted = sorted(read(plan.study.folder)), results(further)
     assert [key for *key, _ in found] == [key for *key, _ in wanted]
     assert [value for *_, value in found] == pytest.approx(
@@ -139,7 +140,7 @@ def test_a_tracker_that_fails_is_named_once_and_the_study_goes_on(
     plan = prepared(tracking="tensorboard", **ONE)
     plan.study.folder.mkdir(exist_ok=True)
     (plan.study.folder / "tensorboard").touch()  # where the tracker wants a folder
-    assert run_study(plan, JobsByHand(), Shown()).exists()
+    assert run_study(plan, JobsByHand(), Steps()).exists()
     (line,) = (line for line in capfd.readouterr().err.splitlines() if "tensorboard" in line)
     assert line.startswith("tensorboard has failed and gets nothing more, the study goes on: ")
 
@@ -158,7 +159,7 @@ def test_a_results_file_in_use_is_waited_for(
         return ask(*arguments, **parameters)
 
     monkeypatch.setattr("dreamer_study.flows.running.trackers.ask", ask_again)
-    run_study(plan, JobsByHand(), Shown())
+    run_study(plan, JobsByHand(), Steps())
     assert len(list(of_tensorboard(plan.study.folder))) == len(results(plan))
 
 

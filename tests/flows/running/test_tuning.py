@@ -15,19 +15,17 @@ import pytest
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.states import read_states
 from dreamer_study.flows.jobs import Failed
+from dreamer_study.flows.plan.decisions import choose_rates
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.running.curation import prepare_data
-from dreamer_study.flows.running.study import (
-    Options,
-    Shown,
-    choose_rates,
-    run_study,
-    work_left,
-    write_runs,
-)
+from dreamer_study.flows.running.job_descriptions import write_runs
+from dreamer_study.flows.running.options import Options
+from dreamer_study.flows.running.steps import Steps
+from dreamer_study.flows.running.study import run_study
+from dreamer_study.flows.running.trainings import work_left
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.results import query
-from tests.flows.by_hand import ONE, JobsByHand, Planned, at_once, evaluate, study_file, tiny, train
+from tests.flows.by_hand import ONE, JobsByHand, Planned, evaluate, study_file, tiny, train
 
 GRID = [1e-3, 2e-3, 4e-3]
 TUNE = {"learning_rate": GRID, "seeds": [900, 901], "tokens": 6000}
@@ -47,7 +45,7 @@ def with_split(tiny_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     """The store of the tiny study with a tuning split; not to be changed."""
     root = tmp_path_factory.mktemp("split")
     shutil.copytree(tiny_store, root / "store")
-    prepare_data(Plan(tiny(root, training=TRAINING)), at_once)
+    prepare_data(Plan(tiny(root, training=TRAINING)), Steps())
     return root / "store"
 
 
@@ -70,7 +68,7 @@ def bowl(**best: float) -> Callable[[dict[str, Any]], float]:
 
 
 def run(plan: Plan, jobs: JobsByHand, **options: Any) -> None:
-    run_study(plan, jobs, Shown(), Options(**{"until": "evaluate", **options}))
+    run_study(plan, jobs, Steps(), Options(**{"until": "evaluate", **options}))
 
 
 def searched(plan: Plan) -> dict[str, list[float]]:

@@ -13,9 +13,9 @@ from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.plan.data_plan import DataPlan
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.running.curation import curation_counts, prepare_data
+from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.storage.documents import KEPT
-from tests.flows.by_hand import at_once
 from tests.flows.small_study import TINY
 from tests.pipeline.documents import read
 
@@ -24,7 +24,7 @@ from tests.pipeline.documents import read
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("study")
     plan = Plan(load_study(str(TINY), root=root))
-    prepare_data(plan, at_once)
+    prepare_data(plan, Steps())
     rows = list(curation_counts(plan.data))
     assert all(row["tokens"] > 0 for row in rows)
     stages = list(dict.fromkeys(row["stage"] for row in rows))

@@ -13,7 +13,9 @@ from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.plan.store_users import users_of
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress.study_lock import only_run
-from dreamer_study.flows.running.study import Options, Shown, Until, run_study
+from dreamer_study.flows.running.options import Options, Until
+from dreamer_study.flows.running.steps import Steps
+from dreamer_study.flows.running.study import run_study
 from dreamer_study.flows.study.loading import load_study
 from tests.flows.by_hand import JobsByHand, study_file
 from tests.flows.small_study import PROJECT
@@ -40,7 +42,7 @@ def study(store: Path, name: str, seed: int, until: Until = "evaluate") -> tuple
     }
     path = study_file(store.parent, **places, **settings)
     plan = Plan(load_study(path))
-    run_study(plan, JobsByHand(), Shown(), Options(until=until))
+    run_study(plan, JobsByHand(), Steps(), Options(until=until))
     return path, plan
 
 

@@ -13,7 +13,9 @@ from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.store.verify import find_damage
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.running.live_results import report_mark
-from dreamer_study.flows.running.study import Options, Shown, run_study
+from dreamer_study.flows.running.options import Options
+from dreamer_study.flows.running.steps import Steps
+from dreamer_study.flows.running.study import run_study
 from dreamer_study.model.checkpoints.checksums import write_checksums
 from dreamer_study.model.checkpoints.models import _save_tensors as save_tensors
 from dreamer_study.pipeline.storage.integrity import sealed
@@ -29,7 +31,7 @@ EVALUATED = Options(until="evaluate")
 def root(prepared: Callable[..., Plan]) -> Path:
     """The folder of a study that was run to its results, whose checkpoints hold tensors."""
     plan = prepared()
-    run_study(plan, JobsByHand(), Shown(), EVALUATED)
+    run_study(plan, JobsByHand(), Steps(), EVALUATED)
     for run in plan.runs:
         for folder in (*(one.folder for one in run.checkpoints), *run.folder.glob("state/*")):
             tensors = {"a": torch.full((8,), 3.0)}
@@ -66,7 +68,7 @@ def test_what_is_damaged_is_named_removed_and_made_again(
     assert main([*command, "--repair"]) == 0
     assert main(command) == 0
     jobs = JobsByHand()
-    run_study(plan, jobs, Shown(), EVALUATED)
+    run_study(plan, jobs, Steps(), EVALUATED)
     assert jobs.submitted == [], "what is made again is as it was"
     assert len(query(plan.study.database, "from studies")) == 1
     assert find_damage(plan.study.store_folder)[1] == {}
@@ -98,7 +100,7 @@ def test_only_the_damaged_run_is_trained_again_and_only_the_damaged_evaluation_m
     assert not second.folder.exists()
     assert [one for one in plan.evaluations(first) if not one.done] == [damaged]
     jobs = JobsByHand()
-    run_study(Plan(plan.study), jobs, Shown(), EVALUATED)
+    run_study(Plan(plan.study), jobs, Steps(), EVALUATED)
     assert {job.name for job in jobs.submitted} >= {f"train {second.name}"}
     assert {job.name.split(" at ")[0] for job in jobs.submitted} == {
         f"train {second.name}",
@@ -130,7 +132,7 @@ def test_rows_that_were_removed_or_changed_are_named_and_entered_again(
     prepared: Callable[..., Plan], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = prepared()
-    run_study(plan, JobsByHand(), Shown())
+    run_study(plan, JobsByHand(), Steps())
     wanted = query(plan.study.database, "from evaluations order by all")
     command = ["verify", str(study_file(tmp_path)), "--root", str(plan.study.folder)]
     assert main(command) == 0
@@ -143,6 +145,6 @@ def test_rows_that_were_removed_or_changed_are_named_and_entered_again(
             connection.execute(change)
         assert main(command) == 1
         assert "are missing or changed" in capsys.readouterr().out
-        run_study(Plan(plan.study), JobsByHand(), Shown())
+        run_study(Plan(plan.study), JobsByHand(), Steps())
         assert query(plan.study.database, "from evaluations order by all").equals(wanted)
         assert main(command) == 0

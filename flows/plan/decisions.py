@@ -1,0 +1,98 @@
+"""What is decided once and stored: sizes, learning rates, seeds of a race, whether seeds suffice.
+
+A decision is a small file in `store/decisions/`, named by a digest of all that decides it; the plan
+reads it, and is asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dreamer_study.flows.plan.model_plan import size
+from dreamer_study.flows.plan.study_plan import Plan, Run
+from dreamer_study.flows.progress.reports import write_line
+from dreamer_study.model.training.step_log import best_rates, choose_seed, mean_losses
+from dreamer_study.pipeline.storage.files import write_text_atomically
+from dreamer_study.pipeline.storage.integrity import sealed
+
+
+def size_models(plan: Plan, *, trust_code: bool) -> None:
+    """Size the models of the study, and store what only running their code has told."""
+    while sizing := plan.unsized:
+        config, costs = size(sizing, plan.study.place, trust_code=trust_code)
+        values = {"model": config.to_dict(), "resources": vars(costs)}
+        _write_decision(plan.sizing(sizing), values)
+
+
+def choose_rates(plan: Plan, search: list[Run]) -> None:
+    """Choose each model's learning rate once every training of the search has ended.
+
+    A training has ended when it was evaluated or has failed. Nothing is chosen while a model has no
+    rate at which every training ended well.
+    """
+    grid_has_grown = len(plan.tuning_runs) > len(search)
+    if not plan.search_ended(search) or grid_has_grown:
+        return
+    rows = plan.searched(search)
+    chosen = best_rates(rows)
+    models = {run.model.model_id for run in search}
+    if len(chosen) < len(models):
+        return
+    for row in rows:
+        row["chosen"] = chosen[row["variant"], row["depth"]] == row["learning_rate"]
+    _write_decision(plan.rates_decision, {"rows": rows})
+    _say_rates(rows, chosen)
+
+
+def _say_rates(rows: list[dict[str, Any]], chosen: dict[tuple[str, int], float]) -> None:
+    """Write a line for each model: its rate, and the mean loss at each rate of the grid."""
+    tried = sorted({row["learning_rate"] for row in rows})
+    losses = mean_losses(rows)
+    for (variant, depth), rate in sorted(chosen.items()):
+        grid = []
+        for other in tried:
+            mean = losses.get((variant, depth, other))
+            grid.append(f"{other:g} ({'failed' if mean is None else f'{mean:.4g}'})")
+        edge = ""
+        if rate in (tried[0], tried[-1]):
+            edge = ", at the edge: a better one may lie beyond"
+        write_line(
+            f"{variant}-{depth}: learning rate {rate:g}; mean losses: {', '.join(grid)}{edge}"
+        )
+
+
+def decide_race(plan: Plan, runs: Sequence[Run]) -> None:
+    """Choose with which seed a model is trained to the end after a race: that of the lowest loss.
+
+    A seed whose training has failed has lost.
+    """
+    finished = {run.seed: run.folder for run in runs if run.done}
+    seed = choose_seed(finished, runs[0].goal)
+    _write_decision(plan.decision(runs), {"seed": seed, "runs": [run.run_id for run in runs]})
+
+
+def decide_seeds(plan: Plan, high_over_low: float) -> bool:
+    """Decide by the widest interval of average accuracy whether each model gets more seeds.
+
+    `high_over_low` is its upper end over its lower end; NaN where the interval is not known, and
+    then seeds are added too.
+    """
+    seeds = plan.look
+    wanted = plan.study.training.seeds_until.high_over_low
+    is_known = high_over_low == high_over_low
+    is_narrow = is_known and high_over_low <= wanted
+    _write_decision(plan.look_decision(seeds), {"go_on": not is_narrow, "seeds": seeds})
+    width = f"{high_over_low:.3g}" if is_known else "unknown"
+    then = "enough" if is_narrow else f"{plan.look} seeds now"
+    write_line(
+        f"{seeds} seeds: high / low of the widest interval of average accuracy is {width}, wanted"
+        f" {wanted:g}: {then}"
+    )
+    return not is_narrow
+
+
+def _write_decision(path: Path, values: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text_atomically(path, sealed(values), shared=True)
