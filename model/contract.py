@@ -128,7 +128,7 @@ class Network(nn.Module):
 
     # --- evaluation
 
-    observable = False  # whether `model.evaluation.observe` can look into the model
+    observable = False  # whether `model/evaluation/observe.py` can look into the model
 
     def for_inference(self) -> Network:
         """Return a model for inference, with the same outputs; on a GPU in bfloat16."""

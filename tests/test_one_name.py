@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,23 @@ def test_tests_that_import_a_bare_name_fail(tmp_path: Path) -> None:
 def test_these_tests_have_imported_no_bare_name() -> None:
     assert bare_modules() == []
     assert dreamer_study.__name__ in sys.modules
+
+
+NAMED_BARE = re.compile(rf"`({'|'.join(FOLDERS)})\.(?!py\b|safetensors\b)[a-z_]+")
+
+
+def test_text_names_modules_by_their_whole_names_or_as_files() -> None:
+    """A reader types what a page says; docs/log.md has the names of the day of an entry."""
+    command = ["git", "ls-files", "*.md", "*.py", "*.yaml", "*.sql"]
+    files = subprocess.check_output(command, cwd=PROJECT, text=True).splitlines()
+    bare = []
+    for name in files:
+        if name == "docs/log.md" or not (PROJECT / name).exists():
+            continue
+        for line in (PROJECT / name).read_text(encoding="utf-8").splitlines():
+            if NAMED_BARE.search(line):
+                bare.append(f"{name}: {line.strip()}")
+    assert bare == []
 
 
 DISTRIBUTION = importlib.metadata.distribution("dreamer-study")

@@ -1,7 +1,7 @@
 """Report progress to whoever listens: lines on standard error, the status file, Prefect.
 
 Stages call `progress.report(key, fraction, words)`; the flow or the command chooses the listeners.
-Progress of a child process comes from the file that the child writes (`model.training.recorder`).
+A child process writes its progress into a file (`model/training/recorder.py`).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ STATISTICS = "statistics"  # what the step of that name makes
 
 
 class Steps:
-    """Do the steps of a study here, each again where another try may help (`jobs.retries`)."""
+    """Do the steps of a study here, each again where another try may help (`jobs/retries.py`)."""
 
     def __init__(self, compute: Compute | None = None) -> None:
         self.compute = compute or Compute()

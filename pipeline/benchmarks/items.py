@@ -77,7 +77,7 @@ def task_specifications(
     beside: Path = Path(),
     mirror: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """Describe each leaf task for `model.evaluation.lm_eval_definitions.build_task`: JSON-able,
+    """Describe each leaf task for `model/evaluation/lm_eval_definitions.py`: JSON-able,
     with absolute paths.
 
     `output` is the folder for the texts of a benchmark with `rows`, or whose `text` is more than a

@@ -9,7 +9,7 @@ its response. The choice depends on the documents alone: not on the seed, their 
 processes there are.
 
 Files in the folder of the packed tokens: `dropped/` with every held-out document; of those of the
-lowest hashes of each split, three files of plain items for `model.evaluation.held_out`. In
+lowest hashes of each split, three files of plain items for `model/evaluation/held_out.py`. In
 `validation.responses.items.jsonl` the target is the response after the prompt, in
 `validation.answers.items.jsonl` the word before the last mark of an answer, in
 `validation.all.items.jsonl` the training text after its first word: what is scored is what is
