@@ -47,7 +47,7 @@ from dreamer_study.model.evaluation.observe import Sample, sample_of_stream
 from dreamer_study.model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from dreamer_study.model.ops.device import use_one_core
 from dreamer_study.model.processes import HOPELESS
-from dreamer_study.pipeline.errors import DISK_FULL, InputError
+from dreamer_study.pipeline.errors import InputError, is_full_disk
 from dreamer_study.pipeline.storage.files import write_text_atomically
 from dreamer_study.pipeline.storage.locks import hold
 
@@ -296,7 +296,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return HOPELESS
     except OSError as error:
         print(f"{options.job}: {error}", file=sys.stderr)
-        return HOPELESS if error.errno in DISK_FULL else 1
+        return HOPELESS if is_full_disk(error) else 1
     return 0
 
 

@@ -12,8 +12,9 @@ Several processes (ranks) train one run with `torchrun --nproc-per-node N -m
 dreamer_study.model.train <folder>`. N may change when a run is resumed: the token stream stays the
 same, and the result differs by rounding.
 
-Exit status: 0 done (or at --stop-at), 1 the training failed, 2 bad input, 143 stopped by SIGTERM,
-130 by SIGINT. Where one of several ranks gets such a signal, all stop, the others with 143.
+Exit status: 0 done (or at --stop-at), 1 the training failed, 2 bad input, 3 it failed and would fail
+again (a full disk, memory short twice, a loss that is not finite), 143 stopped by SIGTERM, 130 by
+SIGINT. Where one of several ranks gets such a signal, all stop, the others with 143.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from dreamer_study.model.training.provenance import record_code_change, source_d
 from dreamer_study.model.training.ranks import OtherRankFailed, Ranks, TrainingFailed, process_group
 from dreamer_study.model.training.recorder import Recorder
 from dreamer_study.model.training.trainer import Trainer
-from dreamer_study.pipeline.errors import DISK_FULL, InputError
+from dreamer_study.pipeline.errors import InputError, is_full_disk
 from dreamer_study.pipeline.storage.locks import holder, sign, try_lock
 
 LOOK_SECONDS = 1.0  # between two looks whether another process still trains a run
@@ -253,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return HOPELESS
     except OSError as error:
         print(f"{options.folder}: {error}", file=sys.stderr)
-        return HOPELESS if error.errno in DISK_FULL else 1
+        return HOPELESS if is_full_disk(error) else 1
     if status == "interrupted":
         # a rank that no signal has reached stops with the one that got it
         number = received[0] if received else signal.SIGTERM

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -20,8 +21,17 @@ class Unreachable(InputError):
     """A hub that does not answer at all: another try would take time and hardly help."""
 
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""The numbers of the errors that mean: there is no room for what is to be written."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def is_full_disk(error: BaseException) -> bool:
+    """Whether an error says that there is no room for what is to be written.
+
+    Libraries that raise errors of their own give the system's words, but not its number.
+    """
+    if getattr(error, "errno", None) in _NO_ROOM:
+        return True
+    return any(os.strerror(number) in str(error) for number in _NO_ROOM)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dreamer_study.pipeline.errors import DISK_FULL, InputError
+from dreamer_study.pipeline.errors import InputError, is_full_disk
 from dreamer_study.pipeline.storage.digests import digest
 from dreamer_study.pipeline.storage.documents import DocumentWriter, find_shards, shards, sum_counts
 from dreamer_study.pipeline.storage.files import atomic_file, sync
@@ -71,8 +71,7 @@ def within_means(output: Path) -> Iterator[None]:
     except (OSError, duckdb.Error) as error:
         number = getattr(error, "errno", None)
         reason = os.strerror(number) if number else str(error).splitlines()[0]
-        signs_of_full_disk = (_OFFLOADED, *map(os.strerror, DISK_FULL))
-        if number in DISK_FULL or any(sign in str(error) for sign in signs_of_full_disk):
+        if is_full_disk(error) or _OFFLOADED in str(error):
             problem = "the disk is full"
             advice = "free some space"
         elif isinstance(error, duckdb.OutOfMemoryException):

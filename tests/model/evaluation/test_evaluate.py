@@ -30,6 +30,7 @@ from dreamer_study.model.evaluation.metrics import (
     perplexity,
     tables,
 )
+from dreamer_study.model.processes import HOPELESS
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.integrity import damage, read_manifest
 from dreamer_study.pipeline.tokens.tokenizer import PROMPT
@@ -556,7 +557,7 @@ def test_memory_that_is_too_small_is_met_with_smaller_batches(
     assert tried == [16_384, 8192, *[4096] * 4]
     memory(0)
     path = write_job(place, "none-left", tasks=tasks)
-    assert main([str(path)]) == 1
+    assert main([str(path)]) == HOPELESS
     assert tried[-1] == 256
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith(f"{path}: the device's free memory is too small")

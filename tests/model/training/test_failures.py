@@ -8,6 +8,7 @@ import torch
 
 import dreamer_study.model.training.trainer
 from dreamer_study.model.checkpoints.models import newest_state
+from dreamer_study.model.processes import HOPELESS
 from dreamer_study.model.train import main, train
 from dreamer_study.model.training.adamw import AdamW
 from dreamer_study.model.training.config import read_run
@@ -77,7 +78,7 @@ def test_out_of_memory_in_the_optimiser_is_one_line(tmp_path, monkeypatch, capsy
 
     folder = write_run(tmp_path)
     monkeypatch.setattr(AdamW, method, fails)
-    assert main([str(folder)]) == 1
+    assert main([str(folder)]) == HOPELESS
     (said,) = capsys.readouterr().err.splitlines()
     assert words in said
 

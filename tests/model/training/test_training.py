@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from dreamer_study.model.checkpoints.models import load_model, newest_state
+from dreamer_study.model.processes import HOPELESS
 from dreamer_study.model.train import main, train
 from dreamer_study.model.training.config import read_run
 from dreamer_study.model.training.provenance import source_digests
@@ -237,7 +238,7 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(root, fresh, exit_status):
     train(folder, stop_at=900)
     with no_space(8_000):
         status, lines = exit_status(folder)
-    assert (status, len(lines)) == (1, 1)
+    assert (status, len(lines)) == (HOPELESS, 1)
     assert json.loads((folder / "progress.json").read_text())["state"] == "failed"
     assert train(folder) == "complete"
     assert_same_run(folder, root / "run")
@@ -246,7 +247,7 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(root, fresh, exit_status):
 def test_divergence_stops_with_a_clear_line(fresh, exit_status):
     folder = fresh(learning_rate=1e30, warmup_steps=0, checkpoints=[0, 10])
     status, lines = exit_status(folder)
-    assert status == 1
+    assert status == HOPELESS
     (line,) = lines
     assert "gradient norm nan; training stopped; lower learning_rate or clip" in line
     failed = int(line.split("step ")[1].split(":")[0])
@@ -259,7 +260,7 @@ def test_divergence_stops_with_a_clear_line(fresh, exit_status):
 def test_parameters_that_are_not_finite_are_never_saved(fresh, exit_status):
     folder = fresh(learning_rate=1e300, warmup_steps=0, checkpoints=[0], tokens=10)
     status, lines = exit_status(folder)
-    assert status == 1
+    assert status == HOPELESS
     assert "step 1: parameters are not finite behind it; training stopped;" in lines[0]
     assert [path.name for path in (folder / "checkpoints").iterdir()] == [f"{0:015d}"]
 
