@@ -21,7 +21,6 @@ from pydantic import (
 )
 
 from dreamer_study.flows.study.data_section import BUILTIN, Data, HomePath
-from dreamer_study.flows.study.section import Section, check_keys, distinct, settings_section
 from dreamer_study.model.architectures.code import digests
 from dreamer_study.model.evaluation.job import INTROSPECTION, EvaluationSettings
 from dreamer_study.model.training.config import (
@@ -34,6 +33,7 @@ from dreamer_study.model.training.config import (
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.benchmarks.table import resolve_benchmark
 from dreamer_study.pipeline.errors import placing
+from dreamer_study.pipeline.settings import Section, check_keys, distinct, settings_section
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.sources.table import resolve_source
 from dreamer_study.pipeline.storage.digests import digest

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from dreamer_study.flows.study.configuration import PRESETS, Study
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.settings import one_line
 from dreamer_study.pipeline.storage.files import write_text_atomically
 
 
@@ -65,7 +66,7 @@ def load_study(
     try:
         loaded = Study.model_validate(content)
     except ValidationError as error:
-        raise InputError(f"{named or 'study'}: {_on_one_line(error)}") from None
+        raise InputError(f"{named or 'study'}: {one_line(error)}") from None
     if named is not None:
         loaded._arguments = shlex.join([named, *([] if root is None else ["--root", str(root)])])
         loaded._place = PRESETS if named in presets() else Path(named).parent
@@ -133,15 +134,3 @@ def read_yaml(where: str, text: str | bytes) -> Any:
     # also a number or a nesting without an end
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from None
-
-
-def _on_one_line(error: ValidationError) -> str:
-    """Join all validation errors on one line, the place of each first."""
-    parts = []
-    for one in error.errors(include_url=False):
-        place = ".".join(str(part) for part in one["loc"])
-        message = one["msg"].removeprefix("Value error, ")
-        parts.append(
-            f"{place}: {message}" if place and not message.startswith(f"{place}.") else message
-        )
-    return "; ".join(parts)

@@ -20,7 +20,6 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from dreamer_study.model.checked import Count, checked
 from dreamer_study.model.evaluation.language_model import MAX_NEW_TOKENS, Generation
 from dreamer_study.model.evaluation.metrics import (
     Answer,
@@ -33,6 +32,7 @@ from dreamer_study.model.evaluation.metrics import (
     token_perplexity,
 )
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.settings import Count, checked
 
 Words = Annotated[str, Field(min_length=1)]
 
