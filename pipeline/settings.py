@@ -1,4 +1,4 @@
-"""Check settings by pydantic; every error is one line that names the setting, its value and the rule.
+"""Check settings by pydantic; every error is one line that names setting, value and rule.
 
     training.beta1 is 7, but it must be less than 1
     training: unknown key 'warmup_stepz'; did you mean 'warmup_steps'?
@@ -61,7 +61,8 @@ def describe(error: Mapping[str, Any], rule: str = "") -> str:
     """Describe one error of pydantic: `tokens is 0, but it must be greater than 0`.
 
     `rule` says what a value must be, where pydantic's own words do not serve. A check of ours says
-    the rule itself, as a ValueError: "it must be ..." follows the value, any other text stands alone.
+    the rule itself, as a ValueError: "it must be ..." follows the value, any other text stands
+    alone.
     """
     name = ".".join(map(str, error["loc"]))
     message = error["msg"].removeprefix("Value error, ")
@@ -145,7 +146,8 @@ def read_object(path: Path, *required: str) -> dict[str, Any]:
 def _first_error(error: ValidationError, kind: type, where: str) -> str:
     """Describe the first thing that is wrong.
 
-    It is `training.tokens is 0, ...` in the section `training`, `<path>: tokens is 0, ...` in a file.
+    It is `training.tokens is 0, ...` in the section `training`, `<path>: tokens is 0, ...` in a
+    file.
     """
     first = error.errors(include_url=False)[0]
     if first["type"] == "unexpected_keyword_argument":

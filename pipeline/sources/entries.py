@@ -109,14 +109,11 @@ def resolve(
             raise InputError(f"{where}: {unknown_key(key, [*fields, *also])}")
     has_data = entry.get("repository") is not None or bool(entry.get("files"))
     base = None if has_data else table.get(str(entry.get("name")))
-    if not base:
-        missing = [] if entry.get("name") else ["name"]
-        if not has_data:
-            missing.append("repository")
-        if missing:
-            raise InputError(
-                f"{where}: {' and '.join(missing)} must be given{nearest(entry.get('name'), table)}"
-            )
+    missing = _missing(entry, has_data) if base is None else []
+    if missing:
+        raise InputError(
+            f"{where}: {' and '.join(missing)} must be given{nearest(entry.get('name'), table)}"
+        )
     values = {}
     for key, value in entry.items():
         if key not in fields or (key == "repository" and not value):
@@ -125,6 +122,14 @@ def resolve(
         if given is not dataclasses.MISSING:
             values[key] = given
     return base, values
+
+
+def _missing(entry: Mapping[str, Any], has_data: bool) -> list[str]:
+    """List what an entry lacks that changes none of the table."""
+    missing = [] if entry.get("name") else ["name"]
+    if not has_data:
+        missing.append("repository")
+    return missing
 
 
 def build(kind: type[Entry], base: Entry | None, values: Mapping[str, Any]) -> Entry:
