@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 
 from dreamer_study.pipeline.decontaminate.agreement import stands_alone
 from dreamer_study.pipeline.decontaminate.item_index import ItemIndex
-from dreamer_study.pipeline.decontaminate.judgement import Problem, judge
+from dreamer_study.pipeline.decontaminate.judgement import Problem, have_same_answer, judge
 from dreamer_study.pipeline.decontaminate.omissions import column_without_figures
 from dreamer_study.pipeline.decontaminate.passages import QUESTION, SOLUTION
 from dreamer_study.pipeline.decontaminate.settings import EXACT, OVERLAP, TEMPLATE
@@ -188,7 +188,7 @@ def _same_numbers(
         if grade in (None, TEMPLATE):
             document, passage = pair
             item, problem = index.problem_at(passage), asked(document)
-            if not (alike or "" != item.answer == problem.answer) or not item.resembles(problem):
+            if not (alike or have_same_answer(item, problem)) or not item.resembles(problem):
                 continue
             target, question = (
                 index.passage_at(passage),
