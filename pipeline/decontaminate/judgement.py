@@ -37,8 +37,8 @@ from dreamer_study.pipeline.text.words import LETTERS, NUMBER
 
 _LAYOUT = re.compile(r"\\(?:left|right|[dtc]?frac)|[\s\\$/]")
 _IN_BRACKETS = re.compile(r"[({]([^(){}]*[-+*^=<>][^(){}]*)[)}]")
-# A letter alone is a variable. Here, unlike among ids of words (`agreement.VARIABLES`), "i", "s" and
-# "t" are too: the text shows the apostrophe of "it's", and "I" is no small letter.
+# A letter alone is a variable. Here, unlike in `agreement.VARIABLES`, "i", "s" and "t" are too: the
+# text shows the apostrophe of "it's", which ids of words do not, and "I" is no small letter.
 _FORMULA = re.compile(r"\\[a-zA-Z]|[\^=]|(?<![\w'’.-])[b-z](?![\w'’.-])")
 _GRAMMAR = """
 a about after all also altogether am an and any are as at be been before both but by can could did
@@ -172,9 +172,9 @@ def _is_value(answer: str) -> bool:
 
 
 def _has_same_steps(item: Problem, asked: Problem, shared: int) -> bool:
-    """Test whether the question has the item's numbers in order, and perhaps a few more in one place.
+    """Test whether the question has the item's numbers in order, with perhaps a few more.
 
-    Those are of a sentence that was added. Other steps of one short story fit as well: they are
+    Those are in one place, of a sentence that was added. Other steps of one short story fit as well: they are
     excluded by the content words that both must share.
     """
     ours = item.sequence if item.is_story else item.formula
