@@ -44,7 +44,7 @@ _MINUS = word_id("-")
 _SENTENCE_ENDS = np.isin(np.arange(256), list(b".?!:;\n"))
 _DIGIT = np.isin(np.arange(256), list(b"0123456789"))
 
-# The shares are those of docs/decontamination.md. Measured is the ninth (benchmarks.truth.lookalikes):
+# docs/decontamination.md has these shares. The ninth is measured (benchmarks.truth.lookalikes):
 # with a sixth, 90 of 3,000 clean problems counted as copies.
 _LEAST_KEPT = 0.7  # of the passage's words
 _MOST_EXCHANGED = 1 / 9  # of the passage's words
@@ -62,7 +62,7 @@ class Equal(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """What lies between two runs of equal words: `start:stop` in the passage, and in the stretch."""
+    """A gap between two runs: `start:stop` in the passage, `their_...` in the stretch."""
 
     start: int
     stop: int
@@ -118,7 +118,7 @@ class Target:
         # Only a shortcut, as counting is far faster than aligning: `_exchanged` counts these too.
         if len(self.words.difference(theirs)) > may_exchange:
             return []
-        # A rule of its own: a few numbers may be lost. `_contradicts` forbids others in their place.
+        # A rule of its own: a few numbers may be lost. `_contradicts` forbids others instead.
         if (self.needed - Counter(theirs)).total() > self.may_lack:
             return []
         # The longest equal run first, then on both sides of it: not the fewest edits. `autojunk`

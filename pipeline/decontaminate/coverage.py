@@ -23,7 +23,7 @@ _OPTION_WORDS = 40  # that may be between a stem and its options, or between opt
 
 
 class Passage:
-    """Compare one passage of a benchmark item with documents that share n-grams with the passage."""
+    """Compare one passage of a benchmark item with documents that share n-grams with it."""
 
     def __init__(
         self,
@@ -94,7 +94,10 @@ class Passage:
         return self.has_options(words, slice(stretch.start, inside.stop))
 
     def has_options(self, words: Words, behind: slice) -> bool:
-        """Test whether all options that the passage needs are in the words `behind`, in any order."""
+        """Test whether all options that the passage needs are in the words `behind`.
+
+        Their order is free.
+        """
         room = 3 * sum(map(len, self.options)) + _OPTION_WORDS + 2 * self.length
         ids = words.ids[behind.start : min(behind.stop, behind.start + room)].tolist()
         return all(_contains(ids, option) for option in self.options)

@@ -96,8 +96,8 @@ class Frequencies:
     ) -> None:
         """Count the documents that may be edited copies, without the whole copies.
 
-        `documents` and `places` are the literal n-grams found; `counted` and `held` are the pairs of
-        document and n-gram that `counts` has counted and that are there literally.
+        `documents` and `places` are the literal n-grams found; `counted` and `held` are the pairs
+        of document and n-gram that `counts` has counted and that are there literally.
         """
         count = len(self.index.items)
         documents, passages, common = self.literal.common(documents, places)

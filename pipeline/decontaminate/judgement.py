@@ -174,8 +174,8 @@ def _is_value(answer: str) -> bool:
 def _has_same_steps(item: Problem, asked: Problem, shared: int) -> bool:
     """Test whether the question has the item's numbers in order, with perhaps a few more.
 
-    Those are in one place, of a sentence that was added. Other steps of one short story fit as well: they are
-    excluded by the content words that both must share.
+    Those are in one place, of a sentence that was added. Other steps of one short story fit as
+    well: they are excluded by the content words that both must share.
     """
     ours = item.sequence if item.is_story else item.formula
     theirs = asked.sequence if item.is_story else asked.formula
