@@ -20,22 +20,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 FIGURE = (
-    r"(?s)\[asy\].{0,9000}?\[/asy\]|<(asy|svg)\b[^>]{0,999}>.{0,9000}?</(asy|svg)>|<img\b[^>]{0,9000}>"
-    r"|!\[[^\]\n]{0,500}\]\([^)\s]{0,9000}\)|\\begin\{(asy|tikzpicture|picture)\}.{0,9000}?\\end\{(asy|tikzpicture|picture)\}"
-    r"|\\includegraphics(\[[^\]]*\])?\{[^}]*\}|<<[^<>\n]{1,200}=[^<>\n]{1,80}>>|" r"####[
-    \t]*[^\s\n]{1,30}[ \t]*(?=\n|$)"
+    r"(?s)\[asy\].{0,9000}?\[/asy\]"
+    r"|<(asy|svg)\b[^>]{0,999}>.{0,9000}?</(asy|svg)>"
+    r"|<img\b[^>]{0,9000}>"
+    r"|!\[[^\]\n]{0,500}\]\([^)\s]{0,9000}\)"
+    r"|\\begin\{(asy|tikzpicture|picture)\}.{0,9000}?\\end\{(asy|tikzpicture|picture)\}"
+    r"|\\includegraphics(\[[^\]]*\])?\{[^}]*\}"
+    r"|<<[^<>\n]{1,200}=[^<>\n]{1,80}>>"
+    r"|####[ \t]*[^\s\n]{1,30}[ \t]*(?=\n|$)"
 )
 _MARKS = r"\[asy\]|<asy|<svg|<img|!\[|\\begin\{(asy|tikz|pict)|\\includegraphics|<<|####"
 _FIGURE = re.compile(FIGURE)
 _PLAIN_END = r"[.?!][\"'$)\]]*(\s+)"
 _SENTENCE_END = re.compile(_PLAIN_END)
-# mathematics as a whole: only behind its last full stop may a sentence end
+# Mathematics as a whole: a sentence may end only behind its last full stop.
 _MATHEMATICS_OR_END = re.compile(
-    r"(?:\\\$|\$\$[^$]*\$\$|\$(?=\S)[^$]*(?<=[^\s\\])\$(?!\d)|(?s:\\\[.{0,999}?\\\]|\\\(.{0,999}?\\\)))"
+    r"(?:\\\$|\$\$[^$]*\$\$|\$(?=\S)[^$]*(?<=[^\s\\])\$(?!\d)"
+    r"|(?s:\\\[.{0,999}?\\\]|\\\(.{0,999}?\\\)))"
     rf"(?:(?:(?<=[.?!]\$)|(?<=[.?!]\\[\])]))(\s+))?|{_PLAIN_END}"
 )
 _ASKS = re.compile(
-    r"\?\s*$|\b(find|compute|calculate|determine|evaluate|solve|prove|estimate|what|which|who|why|how)\b",
+    r"\?\s*$|\b(find|compute|calculate|determine|evaluate|solve|prove|estimate"
+    r"|what|which|who|why|how)\b",
     re.IGNORECASE,
 )
 _TELLS = re.compile(
