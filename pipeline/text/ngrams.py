@@ -55,7 +55,10 @@ def ngrams(ids: np.ndarray, offsets: np.ndarray, n: int) -> tuple[np.ndarray, np
 
 
 def windows(ids: np.ndarray, n: int) -> np.ndarray:
-    """Compute the ids uint64 [max(W - n + 1, 0)] of all windows of n words, across documents too."""
+    """Compute the ids uint64 [max(W - n + 1, 0)] of all windows of n words.
+
+    Windows cross the bounds of documents.
+    """
     count = max(len(ids) - n + 1, 0)
     grams = ids[n - 1 :].copy()
     for k in range(n - 2, -1, -1):  # Horner's rule

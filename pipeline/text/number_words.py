@@ -10,60 +10,23 @@ from dreamer_study.pipeline.text.arrays import IdTable, bounds
 from dreamer_study.pipeline.text.ngrams import word_id
 from dreamer_study.pipeline.text.words import LETTERS, NUMBER, Words
 
-_TO_TWELVE = (
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-)
+_TO_NINETEEN = """
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
+sixteen seventeen eighteen nineteen
+"""
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 CARDINALS: dict[str, int] = {
-    **{word: value for value, word in enumerate(_TO_TWELVE)},
-    **{
-        "thirteen": 13,
-        "fourteen": 14,
-        "fifteen": 15,
-        "sixteen": 16,
-        "seventeen": 17,
-        "eighteen": 18,
-        "nineteen": 19,
-    },
-    **{
-        "twenty": 20,
-        "thirty": 30,
-        "forty": 40,
-        "fifty": 50,
-        "sixty": 60,
-        "seventy": 70,
-        "eighty": 80,
-        "ninety": 90,
-    },
-    **{"hundred": 100, "thousand": 1000, "million": 10**6},
+    **{word: value for value, word in enumerate(_TO_NINETEEN.split())},
+    **{word: 10 * value for value, word in enumerate(_TENS.split(), 2)},
+    "hundred": 100,
+    "thousand": 1000,
+    "million": 10**6,
 }
-NUMBER_WORDS = (
-    *CARDINALS,
-    *("billion", "half", "quarter", "dozen", "once", "twice", "thrice", "double", "triple"),
-    *(
-        "first",
-        "second",
-        "third",
-        "fourth",
-        "fifth",
-        "sixth",
-        "seventh",
-        "eighth",
-        "ninth",
-        "tenth",
-    ),
-)
+_OTHERS = """
+billion half quarter dozen once twice thrice double triple
+first second third fourth fifth sixth seventh eighth ninth tenth
+"""
+NUMBER_WORDS = (*CARDINALS, *_OTHERS.split())
 ONE = word_id("1")
 _AND = word_id("and")
 _READ = {word_id(word): value for word, value in CARDINALS.items()}
