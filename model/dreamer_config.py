@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from dreamer_study.model.checked import checked
+from dreamer_study.pipeline.settings import checked
 
 LARGEST = 2**31 - 1  # of any size: beyond every machine, and within every type of number
 Size = Annotated[int, Field(ge=1, le=LARGEST)]

@@ -16,8 +16,8 @@ from typing import Any
 from pydantic import Field
 
 from dreamer_study.model.accounting import training_flops_per_token
-from dreamer_study.model.checked import checked
 from dreamer_study.model.dreamer_config import DreamerConfig, Size
+from dreamer_study.pipeline.settings import checked
 
 TRANSFORMERS = "transformers"  # stands for the file of a model of that library: transformers:llama
 

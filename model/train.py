@@ -12,9 +12,9 @@ Several processes (ranks) train one run with `torchrun --nproc-per-node N -m
 dreamer_study.model.train <folder>`. N may change when a run is resumed: the token stream stays the
 same, and the result differs by rounding.
 
-Exit status: 0 done (or at --stop-at), 1 the training failed, 2 bad input, 3 it failed and would fail
-again (a full disk, memory short twice, a loss that is not finite), 143 stopped by SIGTERM, 130 by
-SIGINT. Where one of several ranks gets such a signal, all stop, the others with 143.
+Exit status: 0 done (or at --stop-at), 1 the training failed, 2 bad input, 3 it failed and would
+fail again (a full disk, memory short twice, a loss that is not finite), 143 stopped by SIGTERM, 130
+by SIGINT. Where one of several ranks gets such a signal, all stop, the others with 143.
 """
 
 from __future__ import annotations

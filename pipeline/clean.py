@@ -1,8 +1,9 @@
 """Clean documents by rules that mend a text or drop a document.
 
-Each rule has a name, a count and a switch. Mending comes first and must not change mathematics: Unicode is composed (NFC), never replaced by
-compatibility forms (x² would become x2), and only invisible characters are removed. Mended
-documents are counted by rule. A dropped document's reason is the first rule that drops it.
+Each rule has a name, a count and a switch. Mending comes first and must not change mathematics:
+Unicode is composed (NFC), never replaced by compatibility forms (x² would become x2), and only
+invisible characters are removed. Mended documents are counted by rule. A dropped document's reason
+is the first rule that drops it.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ Share = Annotated[float, Field(ge=0, le=1)] | None
 class CleanSettings:
     """The rules of cleaning and their bounds; None or False switches a rule off.
 
-    Lengths are in characters. The bounds on questions do not apply to an empty question: such a document is plain text. Raises
-    ValueError for values out of range.
+    Lengths are in characters. The bounds on questions do not apply to an empty question: such a
+    document is plain text. Raises ValueError for values out of range.
     """
 
     compose_unicode: bool = True

@@ -15,7 +15,6 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from dreamer_study.flows.study.data_section import BUILTIN, Data, HomePath
 from dreamer_study.flows.study.models_section import Models, Variant
-from dreamer_study.flows.study.section import Section, distinct, settings_section
 from dreamer_study.flows.study.training_section import Training
 from dreamer_study.model.architectures.code import digests
 from dreamer_study.model.evaluation.job import INTROSPECTION, EvaluationSettings
@@ -23,6 +22,7 @@ from dreamer_study.model.training.config import HOW_IT_RUNS, TrainingConfig
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.benchmarks.table import resolve_benchmark
 from dreamer_study.pipeline.errors import placing
+from dreamer_study.pipeline.settings import Section, distinct, settings_section
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.sources.table import resolve_source
 from dreamer_study.pipeline.storage.digests import digest

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from dreamer_study.flows.study.section import Section
 from dreamer_study.pipeline.clean import CleanSettings
 from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
 from dreamer_study.pipeline.dedup.settings import DedupSettings
+from dreamer_study.pipeline.settings import Section
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.sources.table import SOURCES, resolve_source
 from dreamer_study.pipeline.storage.parallel import memory_bytes

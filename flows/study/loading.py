@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from dreamer_study.flows.study.configuration import PRESETS, Study
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.settings import one_line
 from dreamer_study.pipeline.storage.files import write_text_atomically
 
 MIRROR = ".mirror"  # in the study's folder: where its last run looked for data sets
@@ -71,7 +72,7 @@ def load_study(
     try:
         loaded = Study.model_validate(content)
     except ValidationError as error:
-        raise InputError(f"{named or 'study'}: {_on_one_line(error)}") from None
+        raise InputError(f"{named or 'study'}: {one_line(error)}") from None
     if named is not None:
         arguments = [named]
         if root is not None:
@@ -150,16 +151,3 @@ def read_yaml(where: str, text: str | bytes) -> Any:
     # the last two for a number and for a nesting without an end
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from None
-
-
-def _on_one_line(error: ValidationError) -> str:
-    """Join all validation errors on one line, the place of each first."""
-    parts = []
-    for fault in error.errors(include_url=False):
-        setting = ".".join(str(part) for part in fault["loc"])
-        message = fault["msg"].removeprefix("Value error, ")
-        names_setting = message.startswith(f"{setting}.")
-        if setting and not names_setting:
-            message = f"{setting}: {message}"
-        parts.append(message)
-    return "; ".join(parts)

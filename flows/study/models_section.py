@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from dreamer_study.flows.study.section import Section, check_keys, distinct
 from dreamer_study.model.training.config import HOW_FAR, NotNegative, TrainingConfig
+from dreamer_study.pipeline.settings import Section, check_keys, distinct
 
 VARIANTS = ("LA", "DR", "DR+DA")
 ELSEWHERE = {  # sizes of a model that are no field of models.dreamer

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from dreamer_study.flows.study.models_section import Distinct, Seeds
-from dreamer_study.flows.study.section import Section, distinct, settings_section
 from dreamer_study.model.training.config import Positive, TrainingConfig
+from dreamer_study.pipeline.settings import Section, distinct, settings_section
 from dreamer_study.sql.statistics.sequential import LOOKS
 
 MOST_CHECKPOINTS = 10_000

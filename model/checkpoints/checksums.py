@@ -11,8 +11,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from dreamer_study.model.checked import read_object
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.settings import read_object
 
 CHECKSUMS = "checksums.json"
 

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dreamer_study.model.checked import checked
 from dreamer_study.model.evaluation.metrics import (
     MetricValues,
     TaskScores,
@@ -27,6 +26,7 @@ from dreamer_study.model.evaluation.metrics import (
     token_perplexity,
 )
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.settings import checked
 
 ASKED_BY = "plain items"  # stands in the results where others have the version of lm-eval
 

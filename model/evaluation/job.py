@@ -42,8 +42,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from dreamer_study.model.checked import Count, FileName, checked, parse_file
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.settings import Count, FileName, checked, parse_file
 
 # stands for a benchmark: what is observed of a model's attention and experts
 INTROSPECTION = "introspection"

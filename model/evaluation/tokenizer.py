@@ -11,8 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dreamer_study.model.checked import read_object
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.settings import read_object
 
 # Encodings of so many texts are kept, 60 MB at 100 tokens each: every checkpoint and every depth is
 # asked the same.

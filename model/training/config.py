@@ -40,9 +40,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from dreamer_study.model.checked import Count, FileName, checked, parse_file
 from dreamer_study.model.module_config import Architecture, read_architecture
 from dreamer_study.pipeline.errors import InputError, placing
+from dreamer_study.pipeline.settings import Count, FileName, checked, parse_file
 
 HOW_IT_RUNS = ("micro_batch_tokens", "checkpointing", "compile", "save_every_seconds", "keep")
 """Fields of TrainingConfig that are no part of a run's identity.

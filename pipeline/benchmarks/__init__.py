@@ -1,4 +1,3 @@
-"""Benchmarks: which there are, the items that must stay out of the training data, and their lm-eval
-tasks.
+"""Benchmarks: which there are, their items to keep out of training, and their lm-eval tasks.
 
 May import `pipeline/sources/`, `pipeline/storage/` and `pipeline/errors.py`."""

@@ -18,28 +18,37 @@ Text = Annotated[str, Field(coerce_numbers_to_str=True)]
 
 @dataclass(frozen=True, config=CONFIG)
 class Benchmark:
-    """A set of items that is evaluated and must not be trained on. Every field can be written in a
-    study's YAML file:
+    """A set of items that is evaluated and must not be trained on.
 
-        - {name: gsm8k_cot, task: gsm8k_cot_zeroshot, repository: openai/gsm8k, configuration: main,
-          chance: 0.0,
-           metric: exact_match, filter: flexible-extract, question: question, answer: "after(answer,
-           '####')"}
-        - {name: mine, yaml: tasks/mine.yaml, repository: me/mine, split: validation, metric: acc,
-          chance: 0.25}
+    Every field can be written in a study's YAML file:
+
+        - name: gsm8k_cot
+          task: gsm8k_cot_zeroshot
+          repository: openai/gsm8k
+          configuration: main
+          chance: 0.0
+          metric: exact_match
+          filter: flexible-extract
+          question: question
+          answer: "after(answer, '####')"
+        - name: mine
+          yaml: tasks/mine.yaml
+          repository: me/mine
+          split: validation
+          metric: acc
+          chance: 0.25
         - {name: openstax, repository: openstax/algebra, split: validation, text: text}
-        - {name: gsm8k, filter: strict-match}                    # an entry of the table with one
-          field changed
+        # an entry of the table with one field changed
+        - {name: gsm8k, filter: strict-match}
 
     `tasks` maps each configuration of the repository to a task of lm-eval, or of the file `yaml`
     (below the study file's folder); the items of all are pooled in the results. `metric` and
     `filter` are lm-eval's names of the number that counts; `chance` is what guessing gives.
-    `question`, `answer`, `options` (of a multiple choice) and
-    `solution` (worked out) are the columns that decontamination compares, also in the splits
-    `also`. With `text`, the benchmark is the perplexity of that column, of all rows or of a fixed
-    sample of `rows`. `overrides` go into lm-eval's task configuration. With `late: true`, for a
-    benchmark that is added after the training, the data stay as they are, and items that stand in
-    them are left out of its score.
+    `question`, `answer`, `options` (of a multiple choice) and `solution` (worked out) are the
+    columns that decontamination compares, also in the splits `also`. With `text`, the benchmark is
+    the perplexity of that column, of all rows or of a fixed sample of `rows`. `overrides` go into
+    lm-eval's task configuration. With `late: true`, for a benchmark that is added after the
+    training, the data stay as they are, and items that stand in them are left out of its score.
     """
 
     name: Name
@@ -76,7 +85,7 @@ class Benchmark:
             )
         if self.text and len(self.tasks) != 1:
             raise InputError(f"a text is of one configuration, not of {', '.join(self.tasks)}")
-        # the items of both would have the same ids
+        # The items of two configurations with one task would have the same ids.
         if len(set(self.tasks.values())) < len(self.tasks):
             raise InputError("each configuration needs a task of its own: give `tasks`")
         if not self.metric:

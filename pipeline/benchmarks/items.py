@@ -24,7 +24,7 @@ from dreamer_study.pipeline.storage.files import atomic_file, write_text_atomica
 from dreamer_study.pipeline.storage.integrity import read_sealed, sealed
 
 TEXT_TASK = Path(__file__).with_name("text_perplexity.yaml")
-# builders of `datasets`; all else is "json"
+# Builders of `datasets`; all else is "json".
 LOADERS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv"}
 SAMPLED_FROM = 20  # a sample of n texts is drawn from the first 20 n rows
 ITEMS = pa.schema(
@@ -47,9 +47,9 @@ def benchmark_items(benchmark: Benchmark, folder: Path | str) -> pa.Table:
         task = next(iter(benchmark.tasks.values()))
         texts = [text for _, text in _texts(benchmark, folder)]
         ids = [f"{task}/{number}" for number in range(len(texts))]
-        return pa.table(
-            [ids, [benchmark.name] * len(ids), texts, *[[""] * len(ids)] * 3], schema=ITEMS
-        )
+        names = [benchmark.name] * len(ids)
+        empty = [""] * len(ids)
+        return pa.table([ids, names, texts, empty, empty, empty], schema=ITEMS)
     wanted = (benchmark.question, benchmark.answer, benchmark.options, benchmark.solution)
     tables = []
     for configuration, task in benchmark.tasks.items():
@@ -58,10 +58,9 @@ def benchmark_items(benchmark: Benchmark, folder: Path | str) -> pa.Table:
                 continue
             prefix = f"{task}/" if split == benchmark.split else f"{task}/{split}/"
             number = 0
-            for question, answer, options, solution in _columns(
-                benchmark, folder, configuration, split, wanted
-            ):
-                ids = [f"{prefix}{number + i}" for i in range(len(question))]
+            blocks = _columns(benchmark, folder, configuration, split, wanted)
+            for question, answer, options, solution in blocks:
+                ids = [f"{prefix}{row}" for row in range(number, number + len(question))]
                 number += len(ids)
                 options = [_LETTERED.sub("\n", text).strip() for text in options]
                 columns = [ids, [benchmark.name] * len(ids), question, answer, options, solution]
@@ -106,8 +105,7 @@ def task_specifications(
 def _data(
     benchmark: Benchmark, folder: Path, configuration: str, output: Path | str
 ) -> tuple[str, dict[str, Any]]:
-    """Name the split's files for `datasets`: those of the items, since a card might lead the
-    library to others."""
+    """Name the split's files for `datasets`: a card might lead the library to others."""
     files = find_split(folder, configuration, benchmark.split)
     overrides: dict[str, Any] = {"test_split": benchmark.split, "dataset_name": None}
     if benchmark.text and (benchmark.rows is not None or not benchmark.text.isidentifier()):
@@ -115,24 +113,22 @@ def _data(
         overrides["doc_to_target"] = "{{text}}"
     elif benchmark.text:
         overrides["doc_to_target"] = f"{{{{{benchmark.text}}}}}"
-    loader = next(
-        (loader for suffix, loader in LOADERS.items() if suffix in files[0].suffixes[-2:]), "json"
-    )
-    given = (
-        {"delimiter": reader.delimiter}
-        if isinstance(reader := open_rows(files[0]), CsvRows)
-        else {}
-    )
-    overrides["dataset_kwargs"] = {
-        "data_files": {benchmark.split: [str(path) for path in files]},
-        **given,
-    }
-    return loader, overrides
+    arguments: dict[str, Any] = {"data_files": {benchmark.split: [str(path) for path in files]}}
+    reader = open_rows(files[0])
+    if isinstance(reader, CsvRows):
+        arguments["delimiter"] = reader.delimiter
+    overrides["dataset_kwargs"] = arguments
+    for suffix, loader in LOADERS.items():
+        if suffix in files[0].suffixes[-2:]:
+            return loader, overrides
+    return "json", overrides
 
 
 def _write_texts(benchmark: Benchmark, folder: Path, files: list[Path], output: Path | str) -> Path:
-    """Write the texts of a benchmark once. Raises InputError where the file was changed
-    afterwards."""
+    """Write the texts of a benchmark, unless they are there.
+
+    Raises InputError where the file was changed afterwards.
+    """
     sizes = [(path.name, path.stat().st_size) for path in files]
     key = digest([benchmark.repository, benchmark.revision, benchmark.text, benchmark.rows, sizes])
     path = Path(output).resolve() / f"{benchmark.name}-{key}.jsonl"
@@ -151,17 +147,20 @@ def _write_texts(benchmark: Benchmark, folder: Path, files: list[Path], output: 
 
 
 def _texts(benchmark: Benchmark, folder: Path | str) -> list[tuple[int, str]]:
-    """Read the texts of a perplexity benchmark with their row numbers: all, or the `rows` with the
-    smallest hashes."""
+    """Read the texts of a perplexity benchmark with their row numbers.
+
+    These are all, or the `rows` with the smallest hashes.
+    """
     configuration = next(iter(benchmark.tasks))
     limit = benchmark.rows * SAMPLED_FROM if benchmark.rows else None
     parts = _columns(benchmark, folder, configuration, benchmark.split, (benchmark.text,), limit)
-    texts = enumerate(text for (found,) in parts for text in found)
+    texts = enumerate(text for (column,) in parts for text in column)
     if benchmark.rows is None:
         return list(texts)
-    filled = ((row, text) for row, text in texts if text.strip())
     hashed = (
-        (hashlib.blake2b(text.encode(), digest_size=16).digest(), row, text) for row, text in filled
+        (hashlib.blake2b(text.encode(), digest_size=16).digest(), row, text)
+        for row, text in texts
+        if text.strip()
     )
     return sorted((row, text) for _, row, text in heapq.nsmallest(benchmark.rows, hashed))
 
@@ -174,9 +173,12 @@ def _columns(
     wanted: tuple[str, ...],
     limit: int | None = None,
 ) -> Iterator[list[list[str]]]:
-    """Evaluate column expressions over a split, block by block; the files divide `limit` rows
-    evenly."""
+    """Evaluate column expressions over a split, block by block.
+
+    The files divide `limit` rows evenly.
+    """
     files = find_split(folder, configuration, split)
+    of_file = None if limit is None else -(-limit // len(files))  # rounded up
     for path in files:
         reader = open_rows(path)
         names = reader.schema.names
@@ -190,7 +192,7 @@ def _columns(
                 f"{where}: {error}; its columns are {', '.join(names)}; name the benchmark's"
                 " question and answer"
             ) from None
-        for block in reader.blocks(named_columns(wanted, names), limit and -(-limit // len(files))):
+        for block in reader.blocks(named_columns(wanted, names), of_file):
             # a dropped row would shift the numbers of later items
             if block.malformed and not benchmark.text:
                 raise InputError(
@@ -198,29 +200,27 @@ def _columns(
                     " again"
                 )
             with placing(where):
-                found = evaluate(bound, block.table)
-            yield [
-                pc.fill_null(column.cast(pa.string()), "").to_pylist() for column in found.columns
-            ]
+                columns = evaluate(bound, block.table).columns
+            yield [pc.fill_null(column.cast(pa.string()), "").to_pylist() for column in columns]
 
 
 def task_file(benchmark: Benchmark, beside: Path, mirror: Path | None) -> str | None:
-    """Find the task file of a benchmark below the study's folder `beside`: data bring no
-    definitions of tasks.
+    """Find the task file of a benchmark below the study's folder `beside`.
 
-    Raises InputError for a file that is missing, lies elsewhere (also through a link), or lies in
-    the mirror.
+    Data bring no definitions of tasks. Raises InputError for a file that is missing, lies elsewhere
+    (also through a link), or lies in the mirror.
     """
     if benchmark.yaml is None:
         return None
-    where, home = f"benchmark {benchmark.name!r}: yaml {benchmark.yaml}", beside.resolve()
-    found = (home / benchmark.yaml).resolve()
-    if not found.is_relative_to(home):
+    where = f"benchmark {benchmark.name!r}: yaml {benchmark.yaml}"
+    home = beside.resolve()
+    path = (home / benchmark.yaml).resolve()
+    if not path.is_relative_to(home):
         raise InputError(f"{where}: it is not below {home}; put the task file beside the study")
-    if mirror is not None and found.is_relative_to(mirror.resolve()):
+    if mirror is not None and path.is_relative_to(mirror.resolve()):
         raise InputError(
             f"{where}: it lies among the data in {mirror}; put the task file beside the study"
         )
-    if not found.is_file():
-        raise InputError(f"{where}: no task file {found}")
-    return str(found)
+    if not path.is_file():
+        raise InputError(f"{where}: no task file {path}")
+    return str(path)

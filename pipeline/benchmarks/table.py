@@ -16,11 +16,10 @@ SHORT_KEYS = ("task", "configuration", "configurations")
 
 
 def resolve_benchmark(entry: str | Mapping[str, Any] | Benchmark) -> Benchmark:
-    """Return the benchmark that a study's entry means: a name of the table, or a mapping of the
-    fields of `Benchmark`.
+    """Return the benchmark that a study's entry means.
 
-    In a mapping, `task` with `configuration` (or a list as `configurations`; default "default") is
-    short for `tasks`; a
+    An entry is a name of the table, or a mapping of the fields of `Benchmark`. In a mapping, `task`
+    with `configuration` (or a list as `configurations`; default "default") is short for `tasks`; a
     `text` needs no task. A mapping without `repository` whose name is in the table changes fields
     of that benchmark: it keeps the configurations, and the tasks of those that are named. A null
     stands for a field's default. Raises InputError, in one line, for unknown names and keys (naming
@@ -32,24 +31,11 @@ def resolve_benchmark(entry: str | Mapping[str, Any] | Benchmark) -> Benchmark:
     if isinstance(entry, str):
         return build(Benchmark, base, values)
     where = f"benchmark {values['name']!r}"
-    if short := {key: entry[key] for key in SHORT_KEYS if entry.get(key) is not None}:
-        if "tasks" in values:
-            raise InputError(f"{where}: give either tasks or {' and '.join(short)}")
-        tasks = base.tasks if base else {}
-        chosen = short.get("configurations", short.get("configuration", list(tasks) or "default"))
-        chosen = [chosen] if isinstance(chosen, str) else chosen
-        if not isinstance(chosen, list | tuple) or not all(
-            isinstance(name, str) for name in chosen
-        ):
-            raise InputError(
-                f"{where}: configuration must be a text or a list of texts, not {chosen!r}"
-            )
-        if not_there := [
-            name for name in chosen if len(tasks) > 1 and name not in tasks and "task" not in short
-        ]:
-            raise InputError(f"{where}: name the task of {not_there[0]!r}")
-        first = next(iter(tasks.values()), values["name"])
-        values["tasks"] = {name: str(short.get("task", tasks.get(name, first))) for name in chosen}
+    short = {key: entry[key] for key in SHORT_KEYS if entry.get(key) is not None}
+    if short and "tasks" in values:
+        raise InputError(f"{where}: give either tasks or {' and '.join(short)}")
+    if short:
+        values["tasks"] = _tasks(short, base.tasks if base else {}, values["name"], where)
     elif not base:
         values.setdefault("tasks", {"default": values["name"]})
     if values.get("text"):
@@ -61,3 +47,25 @@ def resolve_benchmark(entry: str | Mapping[str, Any] | Benchmark) -> Benchmark:
             " perplexity"
         )
     return benchmark
+
+
+def _tasks(
+    short: Mapping[str, Any], tasks: Mapping[str, str], name: str, where: str
+) -> dict[str, str]:
+    """Write the short keys as `tasks`, given those of the benchmark of the table."""
+    usual = list(tasks) or "default"
+    chosen = short.get("configurations", short.get("configuration", usual))
+    if isinstance(chosen, str):
+        chosen = [chosen]
+    if not isinstance(chosen, list | tuple) or not all(isinstance(each, str) for each in chosen):
+        raise InputError(
+            f"{where}: configuration must be a text or a list of texts, not {chosen!r}"
+        )
+    if "task" in short:
+        return {configuration: str(short["task"]) for configuration in chosen}
+    # Of a benchmark with one task, every configuration has that; else it has to be said.
+    for configuration in chosen:
+        if len(tasks) > 1 and configuration not in tasks:
+            raise InputError(f"{where}: name the task of {configuration!r}")
+    first = next(iter(tasks.values()), name)
+    return {configuration: str(tasks.get(configuration, first)) for configuration in chosen}

@@ -1,5 +1,4 @@
-"""Grade one passage of a benchmark item in one document that has n-grams in common with the
-passage.
+"""Grade one passage of a benchmark item in one document that shares n-grams with the passage.
 
 Example: "Ann has 3 red pens and 4 blue cups in her bag, and Ben has none at all" has fourteen
 5-grams. A document with "box" for "bag" has all words but one and both numbers: overlap, coverage
@@ -20,12 +19,11 @@ from dreamer_study.pipeline.text.ngrams import windows
 from dreamer_study.pipeline.text.words import Words, mask_numbers
 
 _SLACK = 4  # words that may be added before the first n-gram found, or behind the last one
-_OPTION_WORDS = 40  # that may stand between a stem and its options, or between options
+_OPTION_WORDS = 40  # that may be between a stem and its options, or between options
 
 
 class Passage:
-    """Compare one passage of a benchmark item with documents that have n-grams in common with the
-    passage."""
+    """Compare one passage of a benchmark item with documents that share n-grams with it."""
 
     def __init__(
         self,
@@ -36,32 +34,37 @@ class Passage:
         options: Options,
         settings: DecontaminationSettings,
     ) -> None:
-        """Index the words, the places of their masked n-grams in the item index, and the number of
-        words asked last."""
-        self.settings, self.length, self.options = settings, len(ids), options
-        self.last = {gram: at for at, gram in enumerate(places.tolist())}
-        self.first = {
-            gram: len(places) - 1 - at for at, gram in enumerate(reversed(places.tolist()))
-        }
-        self.masked = windows(
-            mask_numbers(ids, kinds, np.zeros(1, np.int64)), settings.short_words
-        ).tolist()
-        self.long = (
-            windows(ids, settings.long_words).tolist() if self.length > settings.many_words else []
-        )
+        """Index the words.
+
+        `places` are the places of their masked n-grams in the item index, `last` is the number of
+        words of the last sentence.
+        """
+        self.settings = settings
+        self.length = len(ids)
+        self.options = options
+        # the first and the last word of each n-gram's occurrences in the passage
+        self.first: dict[int, int] = {}
+        self.last: dict[int, int] = {}
+        for at, gram in enumerate(places.tolist()):
+            self.first.setdefault(gram, at)
+            self.last[gram] = at
+        masked = mask_numbers(ids, kinds, np.zeros(1, np.int64))
+        self.masked = windows(masked, settings.short_words).tolist()
+        self.long: list[int] = []
+        if self.length > settings.many_words:
+            self.long = windows(ids, settings.long_words).tolist()
         self.target = Target(ids, kinds, last)
 
     def grade(
         self, words: Words, inside: slice, grams: np.ndarray, at: np.ndarray
     ) -> tuple[str | None, float]:
-        """Compute the grade, None for none, and the coverage by masked short n-grams in the
-        document `inside`.
+        """Compute the grade, None for none, and the coverage in the document `inside`.
 
         `grams` are the places of the index's particular n-grams in the document, `at` their first
-        words, ascending.
+        words, ascending. Coverage is by masked short n-grams.
         """
-        known = np.array([gram in self.first for gram in grams.tolist()])
-        stretch = self._stretch(grams[known].tolist(), at[known], inside)
+        of_passage = np.array([gram in self.first for gram in grams.tolist()])
+        stretch = self._stretch(grams[of_passage].tolist(), at[of_passage], inside)
         coverage = self.coverage(words, stretch)
         if self.is_copy(words, stretch, inside):
             return OVERLAP, coverage
@@ -70,47 +73,57 @@ class Passage:
     def coverage(self, words: Words, stretch: slice) -> float:
         """Compute the share of the masked short n-grams that a stretch holds."""
         masked = mask_numbers(words.ids[stretch], words.kinds[stretch], np.zeros(1, np.int64))
-        return _covered(self.masked, windows(masked, self.settings.short_words).tolist()) / max(
-            len(self.masked), 1
-        )
+        grams = windows(masked, self.settings.short_words).tolist()
+        return _count_held(self.masked, grams) / max(len(self.masked), 1)
 
     def is_copy(self, words: Words, stretch: slice, inside: slice) -> bool:
-        """Test whether the stretch of the document `inside` is an edited copy, together with the
-        options needed."""
+        """Test whether the stretch of the document `inside` is an edited copy.
+
+        The options that the passage needs must be there too.
+        """
         if self.length > self.settings.many_words:
-            found = windows(words.ids[stretch], self.settings.long_words).tolist()
-            return _covered(self.long, found) >= self.settings.long_coverage * len(self.long)
-        few = self.length < self.settings.few_words
-        telling = not few or self.target.needed or self.options
-        copy = bool(telling) and self.target.agrees(words, stretch, inside if few else None)
-        return copy and self.has_options(words, slice(stretch.start, inside.stop))
+            grams = windows(words.ids[stretch], self.settings.long_words).tolist()
+            needed = self.settings.long_coverage * len(self.long)
+            return _count_held(self.long, grams) >= needed
+        is_short = self.length < self.settings.few_words
+        # A short passage without a number or options ("What is the answer?") could be anybody's.
+        if is_short and not self.target.needed and not self.options:
+            return False
+        if not self.target.agrees(words, stretch, inside if is_short else None):
+            return False
+        return self.has_options(words, slice(stretch.start, inside.stop))
 
     def has_options(self, words: Words, behind: slice) -> bool:
-        """Test whether all options that the passage needs stand in the words `behind`, in any
-        order."""
+        """Test whether all options that the passage needs are in the words `behind`.
+
+        Their order is free.
+        """
         room = 3 * sum(map(len, self.options)) + _OPTION_WORDS + 2 * self.length
         ids = words.ids[behind.start : min(behind.stop, behind.start + room)].tolist()
-        return all(
-            any(
-                tuple(ids[at : at + len(option)]) == option
-                for at, word in enumerate(ids)
-                if word == option[0]
-            )
-            for option in self.options
-        )
+        return all(_contains(ids, option) for option in self.options)
 
     def _stretch(self, grams: list[int], at: np.ndarray, inside: slice) -> slice:
-        """Locate the copy: only what stands together is one, so the stretch of twice the length
-        with the most hits."""
+        """Locate the copy: the stretch of twice the passage's length with the most hits.
+
+        N-grams that are farther apart are no copy together.
+        """
         ends = np.searchsorted(at, at + 2 * self.length)
         best = int(np.argmax(ends - np.arange(len(at))))
         end = int(ends[best]) - 1
+        # As far as the passage may reach before its first hit and behind its last one.
         start = int(at[best]) - self.last[grams[best]] - _SLACK
         stop = int(at[end]) + self.length - self.first[grams[end]] + _SLACK
         return slice(max(start, inside.start), min(stop, inside.stop))
 
 
-def _covered(grams: Sequence[int], document: Sequence[int]) -> int:
+def _count_held(grams: Sequence[int], document: Sequence[int]) -> int:
     """Count how many of these n-grams the document holds, repeated ones each time."""
     held = set(document)
     return sum(gram in held for gram in grams)
+
+
+def _contains(ids: list[int], option: tuple[int, ...]) -> bool:
+    for at, word in enumerate(ids):
+        if word == option[0] and tuple(ids[at : at + len(option)]) == option:
+            return True
+    return False

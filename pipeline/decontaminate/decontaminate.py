@@ -45,8 +45,16 @@ from dreamer_study.pipeline.storage.resumable import (
     write_document_shard,
 )
 
-MATCHES = pa.schema({name: pa.string() for name in ("id", "source", "item", "benchmark", "grade")})
-MATCHES = MATCHES.append(pa.field("coverage", pa.float64()))
+MATCHES = pa.schema(
+    {
+        "id": pa.string(),
+        "source": pa.string(),
+        "item": pa.string(),
+        "benchmark": pa.string(),
+        "grade": pa.string(),
+        "coverage": pa.float64(),
+    }
+)
 
 
 def decontaminate(
@@ -59,25 +67,24 @@ def decontaminate(
     cluster: str | None = None,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
-    """Remove documents that contain benchmark items; `items` has the columns id, benchmark,
-    question, answer.
+    """Remove documents that contain benchmark items.
 
-    The columns options (one option a line) and solution may be there too.
+    `items` has the columns id, benchmark, question, answer; the columns options (one option a line)
+    and solution may be there too.
 
     Writes `documents/`, `dropped/` (reason `contaminated_<grade>`, because: the item's id) and
     `matches.parquet`, every finding of every grade (id, source, item, benchmark, grade, coverage),
     under `output`. Among several items the one of the better grade, then the higher coverage, then
     the smaller id is the cause. The result depends neither on the number of processes nor on a
-    `cluster` (`pipeline/storage/parallel.py`); a killed stage goes on from its finished
+    `cluster` (`pipeline/storage/parallel.py`); a killed stage continues from its finished
     shards.
 
     Returns "counts", "items", "short_items" (match only whole) and "templated_items" (can be found
     exact only). Raises InputError for a shard that cannot be read and for a full disk.
     """
     output = Path(output)
-    items = items.select(
-        [*ITEM_COLUMNS, *(name for name in FURTHER_COLUMNS if name in items.column_names)]
-    )
+    further = [name for name in FURTHER_COLUMNS if name in items.column_names]
+    items = items.select([*ITEM_COLUMNS, *further])
     files = tuple(find_shards([source]))
     made_from = [asdict(settings), items.to_pylist()]
     with (
@@ -94,10 +101,10 @@ def decontaminate(
                 (shard, number, files, settings, output, folder)
                 for number, shard in enumerate(files)
             )
-            for done, shard in enumerate(run(_search, tasks)):
+            for number, shard in enumerate(run(_search, tasks)):
                 counts.append(shard["counts"])
-                matches.write_table(pq.read_table(folder / f"matches-{done}.parquet"))
-                progress((done + 1) / len(files), "comparing with benchmarks")
+                matches.write_table(pq.read_table(folder / f"matches-{number}.parquet"))
+                progress((number + 1) / len(files), "comparing with benchmarks")
     return {
         "counts": sum_counts(counts),
         "items": len(items),
@@ -108,12 +115,15 @@ def decontaminate(
 
 @lru_cache(1)
 def _index(folder: Path, files: tuple[Shard, ...], settings: DecontaminationSettings) -> ItemIndex:
-    """Build and settle the index of the items in `folder`: once in each process; n-grams are
-    counted once in all."""
+    """Build and settle the index of the items in `folder`, once in each process.
+
+    N-grams are counted once, by the first process.
+    """
     index = ItemIndex(pq.read_table(folder / "items.parquet"), settings)
 
     def count(path: Path) -> None:
-        frequencies, sampled = Frequencies(index), 0
+        frequencies = Frequencies(index)
+        sampled = 0
         for batch in sample_documents(files, settings.sample, ["question", "response"]):
             frequencies.add(searched_text(batch["question"], batch["response"]))
             sampled += len(batch)
@@ -137,7 +147,8 @@ def _search(
 
     def write(writer: DocumentWriter) -> None:
         index = _index(folder, files, settings)
-        ids, benchmarks = (index.table[name].to_pylist() for name in ("id", "benchmark"))
+        ids = index.table["id"].to_pylist()
+        benchmarks = index.table["benchmark"].to_pylist()
         with (
             atomic_file(folder / f"matches-{number}.parquet") as partial,
             pq.ParquetWriter(partial, MATCHES) as file,
@@ -146,35 +157,44 @@ def _search(
                 matches = list(search(index, batch["question"], batch["response"], batch["answer"]))
                 if matches:
                     file.write_table(_findings(batch, matches, ids, benchmarks))
-                best: dict[int, Match] = {}
-                for match in sorted(
-                    matches, key=lambda one: (GRADES.index(one.grade), -one.coverage, ids[one.item])
-                ):
-                    best.setdefault(match.document, match)
-                causes = {
-                    row: best[row] for row in sorted(best) if best[row].grade in settings.remove
-                }
-                gone = np.isin(np.arange(len(batch)), list(causes))
-                reasons = pa.array(
-                    [f"contaminated_{match.grade}" for match in causes.values()], pa.string()
+                causes = _causes(matches, ids, settings)
+                is_dropped = np.isin(np.arange(len(batch)), list(causes))
+                reasons = [f"contaminated_{match.grade}" for match in causes.values()]
+                items = [ids[match.item] for match in causes.values()]
+                writer.keep(batch.filter(pa.array(~is_dropped)))
+                writer.drop(
+                    batch.filter(pa.array(is_dropped)),
+                    pa.array(reasons, pa.string()),
+                    pa.array(items, pa.string()),
                 )
-                because = pa.array([ids[match.item] for match in causes.values()], pa.string())
-                writer.keep(batch.filter(pa.array(~gone)))
-                writer.drop(batch.filter(pa.array(gone)), reasons, because)
 
     return write_document_shard(output, folder, number, write)
 
 
+def _causes(
+    matches: list[Match], ids: list[str], settings: DecontaminationSettings
+) -> dict[int, Match]:
+    """Find for each document to drop, in order, the match that is its cause."""
+
+    def rank(match: Match) -> tuple[int, float, str]:
+        return GRADES.index(match.grade), -match.coverage, ids[match.item]
+
+    best: dict[int, Match] = {}
+    for match in sorted(matches, key=rank):
+        best.setdefault(match.document, match)
+    return {row: best[row] for row in sorted(best) if best[row].grade in settings.remove}
+
+
 def _findings(
-    batch: pa.RecordBatch, found: list[Match], ids: list[str], benchmarks: list[str]
+    batch: pa.RecordBatch, matches: list[Match], ids: list[str], benchmarks: list[str]
 ) -> pa.Table:
-    places = pa.array([match.document for match in found])
+    places = pa.array([match.document for match in matches])
     columns = {
         "id": pc.take(batch["id"], places),
         "source": pc.take(batch["source"], places),
-        "item": [ids[match.item] for match in found],
-        "benchmark": [benchmarks[match.item] for match in found],
-        "grade": [match.grade for match in found],
-        "coverage": [match.coverage for match in found],
+        "item": [ids[match.item] for match in matches],
+        "benchmark": [benchmarks[match.item] for match in matches],
+        "grade": [match.grade for match in matches],
+        "coverage": [match.coverage for match in matches],
     }
     return pa.table(columns, schema=MATCHES)

@@ -1,16 +1,21 @@
-r"""Judge whether a question is that of an item by what words in a row do not tell: final answers,
-brackets, figures.
+r"""Judge whether a question is that of an item, by more than words in a row.
 
->>> nothing = np.empty(0, np.uint64), np.empty(0, np.uint8)
->>> item, other = (Problem(text, "", *nothing) for text in (r"Simplify $\frac{t+1}{t}$.", r"Simplify $t+\frac1t$."))
->>> item.brackets_differ(other), item.brackets_differ(Problem("Simplify (t + 1)/t", "", *nothing))
-(True, False)
+Final answers, brackets and figures are compared:
+
+>>> def problem(text):
+...     return Problem(text, "", np.empty(0, np.uint64), np.empty(0, np.uint8))
+>>> item = problem(r"Simplify $\frac{t+1}{t}$.")
+>>> item.brackets_differ(problem(r"Simplify $t+\frac1t$."))
+True
+>>> item.brackets_differ(problem("Simplify (t + 1)/t"))
+False
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -32,50 +37,66 @@ from dreamer_study.pipeline.text.words import LETTERS, NUMBER
 
 _LAYOUT = re.compile(r"\\(?:left|right|[dtc]?frac)|[\s\\$/]")
 _IN_BRACKETS = re.compile(r"[({]([^(){}]*[-+*^=<>][^(){}]*)[)}]")
+# A letter alone is a variable. Here, unlike in `agreement.VARIABLES`, "i", "s" and "t" are too: the
+# text shows the apostrophe of "it's", which ids of words do not, and "I" is no small letter.
 _FORMULA = re.compile(r"\\[a-zA-Z]|[\^=]|(?<![\w'’.-])[b-z](?![\w'’.-])")
-_GRAMMAR = """a about after all also altogether am an and any are as at be been before both but by can could did do does
-each every find for from get gets given had has have he her hers him his how i if in into is it its just left many more
-much must my of off on one or other our out over own per s same she should so some than that the their them then there
-these they this those to too total up was we were what when where which while who will with would you your"""
+_GRAMMAR = """
+a about after all also altogether am an and any are as at be been before both but by can could did
+do does each every find for from get gets given had has have he her hers him his how i if in into
+is it its just left many more much must my of off on one or other our out over own per s same she
+should so some than that the their them then there these they this those to too total up was we
+were what when where which while who will with would you your
+"""
 _GRAMMAR_IDS = frozenset(map(word_id, _GRAMMAR.split()))
-# a question may have so many times the words of an item, and so many more
-_LITTLE, _MUCH = (1.2, 8), (2.0, 16)
-_MOST, _HALF = 0.8, 0.5  # of the content words of an item
+# A question may have so many times the words of an item, and so many more; both are counted by
+# blanks, in the texts with their figures.
+_LITTLE_LONGER = (1.2, 8)
+_MUCH_LONGER = (2.0, 16)
+_MOST = 0.8  # of the content words of an item
+_HALF = 0.5
 _STORY_WORDS = 10  # of letters: the least of a word problem
-# content words that a rephrased problem shares with the item: problems of one template share fewer
+# Content words that a rephrased problem shares with the item: problems of one template share fewer.
 _LEAST_SHARED = 8
 _LEAST_NUMBERS = 2  # of a rephrased problem
-_EQUALS, _LETTERS = word_id("="), np.array(sorted(VARIABLES), np.uint64)
+_EQUALS = word_id("=")
+_LETTERS = np.array(sorted(VARIABLES), np.uint64)
 
 
 class Problem:
-    """Hold what tells a problem, of an item or a document, from others: its text as it stands, its
-    answer, its words.
+    """Hold what distinguishes a problem, of an item or a document, from others.
 
-    `answer` is the key of the answer, "" for a letter that may name an option. `sequence` are the
-    numbers, `numbers` the same in any order but for 1, which may be a word, `content` the words
-    beyond grammar, `formula` numbers, signs and variables.
+    `text` is the text itself, `ids` and `kinds` are its words, `length` is the number of words
+    between blanks. `answer` is the key of the answer, "" for a letter that may name an option.
     """
 
     def __init__(self, text: str, answer: str, ids: np.ndarray, kinds: np.ndarray) -> None:
+        self.text = text
+        self.ids = ids
+        self.kinds = kinds
+        self.length = len(text.split())
         key = answer_key(answer)
-        self.text, self.ids, self.kinds, self.length = text, ids, kinds, len(text.split())
         self.answer = key if len(key.strip("() ")) > 1 or key.isdigit() else ""
 
-    numbers = cached_property(
-        lambda self: Counter(number for number in self.sequence if number != ONE)
-    )
-    content = cached_property(
-        lambda self: frozenset(self.ids[self.kinds == LETTERS].tolist()) - _GRAMMAR_IDS
-    )
-    sequence = cached_property(
-        lambda self: self.ids[(self.kinds == NUMBER) | (self.ids == ONE)].tolist()
-    )
-    formula = cached_property(
-        lambda self: self.ids[
-            ((self.kinds >= NUMBER) | np.isin(self.ids, _LETTERS)) & (self.ids != _EQUALS)
-        ].tolist()
-    )
+    @cached_property
+    def sequence(self) -> list[int]:
+        """The numbers in their order."""
+        return self.ids[(self.kinds == NUMBER) | (self.ids == ONE)].tolist()
+
+    @cached_property
+    def numbers(self) -> Counter[int]:
+        """The numbers in any order, but for 1, which may be a word."""
+        return Counter(number for number in self.sequence if number != ONE)
+
+    @cached_property
+    def content(self) -> frozenset[int]:
+        """The words of letters beyond grammar."""
+        return frozenset(self.ids[self.kinds == LETTERS].tolist()) - _GRAMMAR_IDS
+
+    @cached_property
+    def formula(self) -> list[int]:
+        """Numbers, signs and variables in their order, without equals signs."""
+        in_formulas = (self.kinds >= NUMBER) | np.isin(self.ids, _LETTERS)
+        return self.ids[in_formulas & (self.ids != _EQUALS)].tolist()
 
     @cached_property
     def is_story(self) -> bool:
@@ -85,57 +106,94 @@ class Problem:
 
     @cached_property
     def _brackets(self) -> tuple[Counter[str], str]:
-        """Return what stands in brackets with a sign in it, and the text without brackets."""
+        """Return what is in brackets with a sign in it, and the text without brackets."""
         plain = _LAYOUT.sub("", fold(without_figures(self.text))).lower()
         return Counter(_IN_BRACKETS.findall(plain)), re.sub("[(){}]", "", plain)
 
     def brackets_differ(self, other: Problem) -> bool:
-        """Test whether an expression in brackets of one problem stands without brackets in the
-        other."""
-        (ours, mine), (theirs, their) = self._brackets, other._brackets
-        return any(group in their for group in ours - theirs) or any(
-            group in mine for group in theirs - ours
-        )
+        """Test whether an expression in brackets of one is without brackets in the other."""
+        ours, our_text = self._brackets
+        theirs, their_text = other._brackets
+        lost = any(expression in their_text for expression in ours - theirs)
+        return lost or any(expression in our_text for expression in theirs - ours)
 
     def resembles(self, other: Problem) -> bool:
-        """Test whether the other problem has half of the content words of this one: much faster
-        than to align both."""
+        """Test whether the other problem has half of the content words of this one.
+
+        That is much faster than to align both.
+        """
         return len(self.content & other.content) >= _HALF * len(self.content)
 
 
 def judge(item: Problem, asked: Problem, grade: str | None) -> str | None:
-    """Return the grade in which the question `asked` holds the item, given the grade by words, None
-    for none."""
-    same = "" != item.answer == asked.answer
-    most, more = _LITTLE if grade in (EXACT, OVERLAP) else _MUCH
-    if not item.resembles(asked) or asked.length > most * item.length + more:
-        return grade  # the item may stand elsewhere in the document
-    if grade in (EXACT, OVERLAP):
-        differ = all(
-            key and not key.replace(" ", "").isalpha() for key in (item.answer, asked.answer)
-        )
-        drawn = item.numbers.total() < 2 and any(map(str.isdigit, figures(item.text)))
-        other = not same and (differ or drawn or item.brackets_differ(asked))
-        return (
-            TEMPLATE
-            if other and "".join(item.text.split()) not in "".join(asked.text.split())
-            else grade
-        )
-    if not same or not item.numbers or not item.numbers <= asked.numbers:
+    """Return the grade in which the question `asked` holds the item; None for none.
+
+    `grade` is the grade by words.
+    """
+    found_by_words = grade in (EXACT, OVERLAP)
+    factor, words = _LITTLE_LONGER if found_by_words else _MUCH_LONGER
+    if not item.resembles(asked) or asked.length > factor * item.length + words:
+        return grade  # the question is another one; the item may be elsewhere in the document
+    if found_by_words:
+        return TEMPLATE if _is_another_problem(item, asked) else grade
+    if not have_same_answer(item, asked) or not item.numbers or not item.numbers <= asked.numbers:
         return grade
-    ours, theirs = (one.sequence if item.is_story else one.formula for one in (item, asked))
     shared = len(item.content & asked.content)
-    more = len(theirs) - len(ours)  # numbers, which may stand in one place, as of a sentence more
-    fits = any(
-        ours[:at] + theirs[at : at + more] + ours[at:] == theirs for at in range(len(ours) + 1)
-    )
-    fits = fits and (more == 0 or shared >= _LEAST_SHARED)
-    if fits and shared >= _MOST * len(item.content):
+    if _has_same_steps(item, asked, shared) and shared >= _MOST * len(item.content):
         return OVERLAP
-    if (
-        shared < _LEAST_SHARED
-        or item.numbers.total() < _LEAST_NUMBERS
-        or item.numbers != asked.numbers
-    ):
+    if shared < _LEAST_SHARED or item.numbers.total() < _LEAST_NUMBERS:
+        return grade
+    if item.numbers != asked.numbers:
         return grade
     return REPHRASED if item.is_story else FORMULA
+
+
+def have_same_answer(item: Problem, asked: Problem) -> bool:
+    """Test whether both have an answer that is known, and the same."""
+    return item.answer != "" and item.answer == asked.answer
+
+
+def _is_another_problem(item: Problem, asked: Problem) -> bool:
+    """Test whether a question with nearly the words of an item is another problem."""
+    if have_same_answer(item, asked):
+        return False
+    # Both answers are values: an answer in words may be worded otherwise.
+    answers_differ = _is_value(item.answer) and _is_value(asked.answer)
+    # The item's numbers are in its figure, which the words leave out.
+    in_figure = item.numbers.total() < 2 and any(map(str.isdigit, figures(item.text)))
+    if not (answers_differ or in_figure or item.brackets_differ(asked)):
+        return False
+    # A copy sign for sign, blanks aside, is one whatever its answer (docs/decisions.md).
+    return "".join(item.text.split()) not in "".join(asked.text.split())
+
+
+def _is_value(answer: str) -> bool:
+    return bool(answer) and not answer.replace(" ", "").isalpha()
+
+
+def _has_same_steps(item: Problem, asked: Problem, shared: int) -> bool:
+    """Test whether the question has the item's numbers in order, with perhaps a few more.
+
+    Those are in one place, of a sentence that was added. Other steps of one short story fit as
+    well: they are excluded by the content words that both must share.
+    """
+    ours = item.sequence if item.is_story else item.formula
+    theirs = asked.sequence if item.is_story else asked.formula
+    if not is_insertion(ours, theirs):
+        return False
+    return len(ours) == len(theirs) or shared >= _LEAST_SHARED
+
+
+def is_insertion(ours: Sequence[int], theirs: Sequence[int]) -> bool:
+    """Test whether `theirs` is `ours` with one run of elements put in at one place, or with none.
+
+    >>> is_insertion([3, 4, 5], [3, 7, 8, 4, 5]), is_insertion([3, 4, 5], [3, 7, 4, 8, 5])
+    (True, False)
+    """
+    added = len(theirs) - len(ours)
+    if added < 0:
+        return False
+    for at in range(len(ours) + 1):
+        if [*ours[:at], *theirs[at : at + added], *ours[at:]] == list(theirs):
+            return True
+    return False

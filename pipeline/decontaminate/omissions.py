@@ -1,5 +1,6 @@
-r"""Leave out of a text what a copy often lacks: figures, calculator annotations, and closing
-sentences on the format.
+r"""Leave out of a text what a copy often lacks.
+
+That is figures, calculator annotations, and closing sentences on the format of the answer:
 
 >>> without_figures("Find AB. [asy] draw((0,0)--(4,3)); [/asy] It is 3+4=<<3+4=7>>7.\n#### 7")
 'Find AB.   It is 3+4= 7.\n '
@@ -13,27 +14,34 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 FIGURE = (
-    r"(?s)\[asy\].{0,9000}?\[/asy\]|<(asy|svg)\b[^>]{0,999}>.{0,9000}?</(asy|svg)>|<img\b[^>]{0,9000}>"
-    r"|!\[[^\]\n]{0,500}\]\([^)\s]{0,9000}\)|\\begin\{(asy|tikzpicture|picture)\}.{0,9000}?\\end\{(asy|tikzpicture|picture)\}"
-    r"|\\includegraphics(\[[^\]]*\])?\{[^}]*\}|<<[^<>\n]{1,200}=[^<>\n]{1,80}>>|"
-    r"####[ \t]*[^\s\n]{1,30}[ \t]*(?=\n|$)"
+    r"(?s)\[asy\].{0,9000}?\[/asy\]"
+    r"|<(asy|svg)\b[^>]{0,999}>.{0,9000}?</(asy|svg)>"
+    r"|<img\b[^>]{0,9000}>"
+    r"|!\[[^\]\n]{0,500}\]\([^)\s]{0,9000}\)"
+    r"|\\begin\{(asy|tikzpicture|picture)\}.{0,9000}?\\end\{(asy|tikzpicture|picture)\}"
+    r"|\\includegraphics(\[[^\]]*\])?\{[^}]*\}"
+    r"|<<[^<>\n]{1,200}=[^<>\n]{1,80}>>"
+    r"|####[ \t]*[^\s\n]{1,30}[ \t]*(?=\n|$)"
 )
 _MARKS = r"\[asy\]|<asy|<svg|<img|!\[|\\begin\{(asy|tikz|pict)|\\includegraphics|<<|####"
 _FIGURE = re.compile(FIGURE)
 _PLAIN_END = r"[.?!][\"'$)\]]*(\s+)"
 _SENTENCE_END = re.compile(_PLAIN_END)
-# mathematics as a whole: only behind its last full stop may a sentence end
+# Mathematics as a whole: a sentence may end only behind its last full stop.
 _MATHEMATICS_OR_END = re.compile(
-    r"(?:\\\$|\$\$[^$]*\$\$|\$(?=\S)[^$]*(?<=[^\s\\])\$(?!\d)|(?s:\\\[.{0,999}?\\\]|\\\(.{0,999}?\\\)))"
+    r"(?:\\\$|\$\$[^$]*\$\$|\$(?=\S)[^$]*(?<=[^\s\\])\$(?!\d)"
+    r"|(?s:\\\[.{0,999}?\\\]|\\\(.{0,999}?\\\)))"
     rf"(?:(?:(?<=[.?!]\$)|(?<=[.?!]\\[\])]))(\s+))?|{_PLAIN_END}"
 )
 _ASKS = re.compile(
-    r"\?\s*$|\b(find|compute|calculate|determine|evaluate|solve|prove|estimate|what|which|who|why|how)\b",
+    r"\?\s*$|\b(find|compute|calculate|determine|evaluate|solve|prove|estimate"
+    r"|what|which|who|why|how)\b",
     re.IGNORECASE,
 )
 _TELLS = re.compile(
@@ -51,8 +59,10 @@ _FREQUENT = 5  # different texts with one closing sentence: a phrase of the set
 
 
 def without_figures(text: str) -> str:
-    """Replace figures in Asymptote, TikZ, SVG or as a link, annotations `<<3+4=7>>` and the line
-    `#### 7` by blanks."""
+    """Replace figures, annotations `<<3+4=7>>` and the line `#### 7` by blanks.
+
+    Figures are those in Asymptote, TikZ or SVG, or as a link.
+    """
     return _FIGURE.sub(" ", text)
 
 
@@ -72,32 +82,28 @@ def column_without_figures(texts: pa.Array) -> pa.Array:
 
 @lru_cache(1 << 14)
 def sentences(text: str) -> list[str]:
-    """Split a text behind full stops, question and exclamation marks, but not within
-    mathematics."""
+    """Split a text behind full stops, question and exclamation marks, not within mathematics."""
     pattern = _MATHEMATICS_OR_END if "$" in text or "\\" in text else _SENTENCE_END
+    # Only an end has a group: mathematics as a whole matches without one.
     ends = [end.end() for end in pattern.finditer(text) if end.lastindex]
-    return [
-        text[start:end]
-        for start, end in zip([0, *ends], [*ends, len(text)], strict=True)
-        if text[start:end].strip()
-    ]
+    parts = [text[start:end] for start, end in pairwise([0, *ends, len(text)])]
+    return [part for part in parts if part.strip()]
 
 
 def without_closing(texts: Sequence[str]) -> list[str]:
-    """Remove closing sentences on the form of the answer, or that close several of these texts, if
-    they ask nothing.
+    """Remove closing sentences on the form of the answer, or that close several of these texts.
 
-    The first sentence always stays.
+    A sentence that asks something stays, and the first one always does.
     """
     split = {text: sentences(text) for text in texts}
-    closing = Counter(_pattern(part[-1]) for part in split.values() if len(part) > 1)
-    kept = {}
-    for text, part in split.items():
-        stays = len(part)
-        while stays > 1 and _is_format(part[stays - 1], closing):
+    closing = Counter(_pattern(parts[-1]) for parts in split.values() if len(parts) > 1)
+    shortened = {}
+    for text, parts in split.items():
+        stays = len(parts)
+        while stays > 1 and _is_format(parts[stays - 1], closing):
             stays -= 1
-        kept[text] = "".join(part[:stays])
-    return [kept[text] for text in texts]
+        shortened[text] = "".join(parts[:stays])
+    return [shortened[text] for text in texts]
 
 
 def _is_format(sentence: str, closing: Counter[str]) -> bool:

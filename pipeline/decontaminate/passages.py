@@ -1,9 +1,9 @@
-"""Read the passages of benchmark items: an item's question, and its answer and solution where these
-are texts.
+"""Read the passages of benchmark items.
 
-Figures and closing sentences on the format of the answer are left out. A question with options
-whose stem alone could be anybody's ("Which of the following is true?") is found only together with
-its options, in any order.
+An item's question is one, and so are its answer and its solution where these are texts. Figures and
+closing sentences on the format of the answer are left out. A question with options whose stem alone
+could be anybody's ("Which of the following is true?") is found only together with its options, in
+any order.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ Options = tuple[tuple[int, ...], ...]  # of word ids
 
 @dataclass(frozen=True)
 class Passages:
-    """Hold P passages in flat arrays: `items` and `kinds` int64 [P], the words' `ids` and
-    `word_kinds` at `offsets`.
+    """Hold P passages in flat arrays.
 
-    `last` int64 [P] are the numbers of words of the questions' last sentences. `options` are the
-    word ids of the options, for passages that are found only with these.
+    `items` and `kinds` int64 [P] are of the passages; `ids` and `word_kinds` are those of the words
+    of passage p at `offsets[p]:offsets[p + 1]`. `last` int64 [P] are the numbers of words of the
+    questions' last sentences. `options` are the word ids of the options, for passages that are
+    found only with these.
     """
 
     items: np.ndarray
@@ -55,23 +56,32 @@ class Passages:
 
 
 def read_passages(items: pa.Table, settings: DecontaminationSettings) -> Passages:
-    """Read questions of any length, and answers and solutions of `settings.shortest_answer` words
-    and more."""
-    columns = [_texts(items, name) for name in ("question", "answer", "solution")]
-    questions = columns[QUESTION] = without_closing(columns[QUESTION])
-    texts = [text for column in columns for text in column]
+    """Read questions of any length, and answers and solutions of some length.
+
+    That is of `settings.shortest_answer` words and more.
+    """
+    questions = without_closing(_texts(items, "question"))
+    # Row `kind * len(items) + item` is the text of that kind of an item.
+    texts = [*questions, *_texts(items, "answer"), *_texts(items, "solution")]
     sizes, ids, kinds = _words(texts)
-    last, *_ = _words([(sentences(text) or [""])[-1] for text in questions])
+    last_sizes, *_ = _words([(sentences(text) or [""])[-1] for text in questions])
     rows = np.arange(len(texts))
-    found = rows[sizes >= np.where(rows < len(questions), 1, settings.shortest_answer)]
-    kind, item = np.divmod(found, len(items))
-    last = np.where(kind == QUESTION, last[item], 0)
+    shortest = np.where(rows < len(questions), 1, settings.shortest_answer)
+    chosen = rows[sizes >= shortest]
+    kind, item = np.divmod(chosen, len(items))
     offsets = bounds(sizes)
-    inside, _ = ranges(offsets[found], offsets[found + 1])
-    passages = Passages(item, kind, bounds(sizes[found]), ids[inside], kinds[inside], last, {})
-    return replace(
-        passages, options=_needed_options(passages, questions, _texts(items, "options"), settings)
+    inside, _ = ranges(offsets[chosen], offsets[chosen + 1])
+    passages = Passages(
+        items=item,
+        kinds=kind,
+        offsets=bounds(sizes[chosen]),
+        ids=ids[inside],
+        word_kinds=kinds[inside],
+        last=np.where(kind == QUESTION, last_sizes[item], 0),
+        options={},
     )
+    options = _needed_options(passages, questions, _texts(items, "options"), settings)
+    return replace(passages, options=options)
 
 
 def _texts(items: pa.Table, name: str) -> list[str]:
@@ -82,38 +92,41 @@ def _texts(items: pa.Table, name: str) -> list[str]:
 
 def _words(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Split texts into words: the number of words of each text, ids and kinds of all words."""
-    blocks = [
-        read_numbers(words)
-        for _, words in word_blocks(text_column(pa.array([*texts, ""], pa.string())))
-    ]
-    parts = ((np.diff(words.offsets), words.ids, words.kinds) for words in blocks)
-    sizes, ids, kinds = (np.concatenate(column) for column in zip(*parts, strict=True))
+    column = text_column(pa.array([*texts, ""], pa.string()))  # one more: at least one block
+    blocks = [read_numbers(words) for _, words in word_blocks(column)]
+    sizes = np.concatenate([np.diff(words.offsets) for words in blocks])
+    ids = np.concatenate([words.ids for words in blocks])
+    kinds = np.concatenate([words.kinds for words in blocks])
     return sizes[:-1], ids, kinds
 
 
 def _needed_options(
     passages: Passages, questions: list[str], options: list[str], settings: DecontaminationSettings
 ) -> dict[int, Options]:
-    """Find the stems that say nothing without their options: short ones, and those that many items
-    share."""
+    """Find the stems that say nothing without their options.
+
+    Those are short stems, and stems that many items share.
+    """
     sequences = sequence_ids(passages.ids, passages.offsets[:-1], passages.offsets[1:]).tolist()
-    numbers = bounds(passages.word_kinds == NUMBER)[passages.offsets]
-    asked = [
-        p
-        for p in np.flatnonzero(passages.kinds == QUESTION).tolist()
-        if options[passages.items[p]].strip()
-    ]
+    numbers_before = bounds(passages.word_kinds == NUMBER)[passages.offsets]
+    of_passage: dict[int, str] = {}
+    for passage in np.flatnonzero(passages.kinds == QUESTION).tolist():
+        text = options[passages.items[passage]]
+        if text.strip():
+            of_passage[passage] = text
     sets: dict[int, set[frozenset[str]]] = {}
-    for p in asked:
-        sets.setdefault(sequences[p], set()).add(frozenset(options[passages.items[p]].split("\n")))
-    found = {}
-    for p in asked:
-        few = passages.offsets[p + 1] - passages.offsets[p] < settings.few_words
-        held = int(numbers[p + 1] - numbers[p])
-        alone = held >= (2 if _MEANS_OPTIONS.search(questions[passages.items[p]]) else 1)
-        if (few and not alone) or len(sets[sequences[p]]) >= _SHARED:
-            found[p] = _option_words(options[passages.items[p]])
-    return found
+    for passage, text in of_passage.items():
+        sets.setdefault(sequences[passage], set()).add(frozenset(text.split("\n")))
+    needed = {}
+    for passage, text in of_passage.items():
+        size = passages.offsets[passage + 1] - passages.offsets[passage]
+        numbers = int(numbers_before[passage + 1] - numbers_before[passage])
+        question = questions[passages.items[passage]]
+        enough = 2 if _MEANS_OPTIONS.search(question) else 1
+        says_little = size < settings.few_words and numbers < enough
+        if says_little or len(sets[sequences[passage]]) >= _SHARED:
+            needed[passage] = _option_words(text)
+    return needed
 
 
 def _option_words(options: str) -> Options:

@@ -22,8 +22,10 @@ _LEAST_OF_SOURCE = 500  # documents
 
 
 class RowGroup(NamedTuple):
-    """A row group of one shard: the hash of its smallest id (which Parquet's statistics tell),
-    shard, number, rows."""
+    """A row group of one shard; `rank` is the hash of its smallest id, `size` its rows.
+
+    Parquet's statistics have the smallest id, so that no row need be read.
+    """
 
     rank: bytes
     path: Path
@@ -34,10 +36,10 @@ class RowGroup(NamedTuple):
 def sample_documents(
     files: Sequence[Shard], documents: int, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches of about `documents` documents in all: of each source its share, at least a few
-    hundred.
+    """Yield batches of about `documents` documents in all.
 
-    The sample depends on the documents of each source, not on the order of sources.
+    Of each source they are its share, at least a few hundred. The sample depends on the documents
+    of each source, not on the order of sources.
     """
     by_source: dict[str, list[RowGroup]] = defaultdict(list)
     for source, group in _row_groups(files):
@@ -51,26 +53,20 @@ def sample_documents(
         share = min(wanted / sum(group.size for group in chosen), 1)
         for group in chosen:
             rows = max(round(share * group.size), 1)
-            table = pa.Table.from_batches(
-                read_shard(group.path, columns=columns, row_groups=[group.number])
-            )
-            yield from (
-                table.take(pa.array(np.arange(rows) * group.size // rows))
-                .combine_chunks()
-                .to_batches()
-            )
+            batches = read_shard(group.path, columns=columns, row_groups=[group.number])
+            table = pa.Table.from_batches(batches)
+            evenly = pa.array(np.arange(rows) * group.size // rows)
+            yield from table.take(evenly).combine_chunks().to_batches()
 
 
 def _row_groups(files: Sequence[Shard]) -> Iterator[tuple[str, RowGroup]]:
-    """List the row groups by source; a row group of several sources counts as one of its first
-    source by name."""
+    """List the row groups with their source, of several sources the first one by name."""
     for shard in files:
         with open_shard(shard.path) as file:
             names = file.schema_arrow.names
             for number in range(file.num_row_groups):
                 group = file.metadata.row_group(number)
-                source, first = (
-                    str(group.column(names.index(name)).statistics.min) for name in ("source", "id")
-                )
-                rank = hashlib.blake2b(first.encode(), digest_size=8).digest()
+                source = str(group.column(names.index("source")).statistics.min)
+                first_id = str(group.column(names.index("id")).statistics.min)
+                rank = hashlib.blake2b(first_id.encode(), digest_size=8).digest()
                 yield source, RowGroup(rank, shard.path, number, group.num_rows)

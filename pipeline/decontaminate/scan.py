@@ -10,8 +10,10 @@ exactly the numbers of a passage and about its length.
 >>> index = ItemIndex(pa.table({"question": [item], "answer": [""]}), DecontaminationSettings())
 >>> index.settle(np.zeros(index.masked.size, np.int64), common=20)
 >>> edited = item.replace("bag", "box")
->>> documents = [f"Now: {item}?", edited, item.replace("3", "5").replace("4", "6"), "Ann has 3 red hats"]
->>> for match in search(index, pa.array(documents), *[pa.array([""] * 4)] * 2):
+>>> other = item.replace("3", "5").replace("4", "6")
+>>> documents = pa.array([f"Now: {item}?", edited, other, "Ann has 3 red hats"])
+>>> empty = pa.array([""] * 4)
+>>> for match in search(index, documents, empty, empty):
 ...     print(match.document, match.grade, round(match.coverage, 2))
 0 exact 1.0
 1 overlap 0.64
@@ -20,7 +22,7 @@ exactly the numbers of a passage and about its length.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -30,7 +32,7 @@ import pyarrow.compute as pc
 
 from dreamer_study.pipeline.decontaminate.agreement import stands_alone
 from dreamer_study.pipeline.decontaminate.item_index import ItemIndex
-from dreamer_study.pipeline.decontaminate.judgement import Problem, judge
+from dreamer_study.pipeline.decontaminate.judgement import Problem, have_same_answer, judge
 from dreamer_study.pipeline.decontaminate.omissions import column_without_figures
 from dreamer_study.pipeline.decontaminate.passages import QUESTION, SOLUTION
 from dreamer_study.pipeline.decontaminate.settings import EXACT, OVERLAP, TEMPLATE
@@ -39,11 +41,11 @@ from dreamer_study.pipeline.text.ngrams import gathered_ids
 from dreamer_study.pipeline.text.number_words import read_numbers
 from dreamer_study.pipeline.text.words import Words, number_sums, text_column, word_blocks
 
-# of a passage's words, by which a question with its numbers may be longer or shorter
+# Of a passage's words: a question with its numbers may be so much longer or shorter.
 _LENGTHS_APART = 0.3
 BLOCK_BYTES = 1 << 19  # of text; few documents of a block have anything in common with an item
 Pair = tuple[int, int]  # document in a block, passage
-# grade, None where only `judge` may find one, and coverage
+# Grade (None where only `judge` may find one) and coverage.
 Found = dict[Pair, tuple[str | None, float]]
 
 
@@ -64,39 +66,45 @@ def search(
     texts, question_bytes = _texts(questions, responses)
     for rows, block in word_blocks(texts, BLOCK_BYTES):
         words = read_numbers(block)
-        first, ends = (
-            words.offsets[:-1],
-            np.searchsorted(words.starts, question_bytes[rows] + words.text_offsets[:-1]),
-        )
-        ends = np.where(ends > first, ends, words.offsets[1:])  # without a question, the whole text
-        asked = _problems(words, ends, [column[rows] for column in (questions, responses, answers)])
+        ends = _ends_of_questions(words, question_bytes[rows])
+        asked = _problems(words, ends, questions[rows], responses[rows], answers[rows])
         documents, grams, at = index.hits(words)
         copies = _whole_copies(index, words, ends, *index.copies(words, documents, grams, at))
         exact = dict.fromkeys([*copies, *_whole_questions(index, words, ends)], (EXACT, 1.0))
         covered = _covered(index, words, documents, grams, at, exact)
-        found = {**_same_numbers(index, words, ends, asked, covered | exact), **exact}
+        found = _same_numbers(index, words, ends, asked, covered | exact)
+        found |= exact  # last: nothing regrades an exact finding
         for (document, passage), (grade, coverage) in sorted(found.items()):
             kind = index.passage_kinds[passage]
             if kind == QUESTION and index.lengths[passage] <= index.settings.many_words:
                 grade = judge(index.problem_at(passage), asked(document), grade)
             elif kind == SOLUTION:
                 grade = GRADE_OF_SOLUTIONS if grade != TEMPLATE else None
+            # A passage that is an answer keeps its grade by words.
             if grade:
                 yield Match(rows.start + document, int(index.items[passage]), grade, coverage)
 
 
+def _ends_of_questions(words: Words, question_bytes: np.ndarray) -> np.ndarray:
+    """Find the word behind each question; without a question, behind the whole text."""
+    ends = np.searchsorted(words.starts, question_bytes + words.text_offsets[:-1])
+    return np.where(ends > words.offsets[:-1], ends, words.offsets[1:])
+
+
 def searched_text(questions: pa.Array, responses: pa.Array) -> pa.Array:
     """Join questions and responses without figures to one folded text each."""
-    return text_column(*(column_without_figures(column) for column in (questions, responses)))
+    return text_column(column_without_figures(questions), column_without_figures(responses))
 
 
 def _texts(questions: pa.Array, responses: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Join questions and responses to one text each, and count the bytes of each question in it."""
+    """Join questions and responses to one text each, and count the bytes of each question in it.
+
+    Questions are folded first, alone, as folding changes their bytes. Behind a folded question are
+    line breaks, in place of its response and at the end: any place within them ends it.
+    """
     folded = searched_text(questions, pa.nulls(len(questions), pa.string()))
-    return (
-        searched_text(folded, responses),
-        pc.binary_length(folded).to_numpy(zero_copy_only=False) - 1,
-    )
+    question_bytes = pc.binary_length(folded).to_numpy(zero_copy_only=False) - 1
+    return searched_text(folded, responses), question_bytes
 
 
 def _whole_copies(
@@ -107,38 +115,40 @@ def _whole_copies(
     passages: np.ndarray,
     starts: np.ndarray,
 ) -> list[Pair]:
-    """Select of the passages found word for word those that say enough alone, or with the options
-    beside them."""
-    long = index.lengths[passages] >= index.settings.few_words
-    found = []
-    pairs = zip(long.tolist(), documents.tolist(), passages.tolist(), starts.tolist(), strict=True)
-    for sure, document, passage, start in pairs:
-        stop, inside = (
-            start + int(index.lengths[passage]),
-            slice(*words.offsets[document : document + 2].tolist()),
-        )
+    """Select the passages found word for word that say enough.
+
+    A short passage has to be the whole question, or sentences of its own with a number or options;
+    a passage that needs its options has to have them behind it.
+    """
+    is_long = index.lengths[passages] >= index.settings.few_words
+    copies = []
+    for sure, document, passage, start in zip(
+        is_long.tolist(), documents.tolist(), passages.tolist(), starts.tolist(), strict=True
+    ):
+        stop = start + int(index.lengths[passage])
+        inside = slice(*words.offsets[document : document + 2].tolist())
         if not sure and not (start == inside.start and stop == ends[document]):
             telling = index.numbers[passage] or passage in index.options
             if not (telling and stands_alone(words, start, stop, inside)):
                 continue
-        if passage in index.options and not index.passage_at(passage).has_options(
-            words, slice(stop, inside.stop)
-        ):
+        behind = slice(stop, inside.stop)
+        if passage in index.options and not index.passage_at(passage).has_options(words, behind):
             continue
-        found.append((document, passage))
-    return found
+        copies.append((document, passage))
+    return copies
 
 
 def _whole_questions(index: ItemIndex, words: Words, ends: np.ndarray) -> Iterable[Pair]:
-    """Find short questions that equal a short question of an item; longer ones are found as
-    copies."""
+    """Find short questions that equal a short question of an item.
+
+    Longer ones are found as copies.
+    """
     first = words.offsets[:-1]
     short = np.flatnonzero((ends > first) & (ends < first + index.settings.short_words))
     documents, places = index.whole_table.find(gathered_ids(words.ids, first[short], ends[short]))
     for document, passage in _pairs(short[documents], index.whole_passages[places]):
-        if index.passage_at(passage).has_options(
-            words, slice(int(ends[document]), int(words.offsets[document + 1]))
-        ):
+        behind = slice(int(ends[document]), int(words.offsets[document + 1]))
+        if index.passage_at(passage).has_options(words, behind):
             yield document, passage
 
 
@@ -150,17 +160,21 @@ def _covered(
     at: np.ndarray,
     exact: Found,
 ) -> Found:
-    """Grade the documents that hold enough particular n-grams of a passage; `exact` pairs are left
-    out."""
+    """Grade the documents that hold enough particular n-grams of a passage.
+
+    `exact` pairs are left out.
+    """
     particular = index.particular[grams]
-    documents, grams, at = documents[particular], grams[particular], at[particular]
+    documents = documents[particular]
+    grams = grams[particular]
+    at = at[particular]
     met, passages, counts = index.masked.common(documents, grams)
     enough = (counts >= index.needed[passages]) & index.graded[passages]
     found: Found = {}
     for document, passage in _pairs(met[enough], passages[enough]):
         if (document, passage) in exact:
             continue
-        here = slice(*np.searchsorted(documents, (document, document + 1)))
+        here = slice(*np.searchsorted(documents, (document, document + 1)))  # they ascend
         text = slice(*words.offsets[document : document + 2].tolist())
         grade, coverage = index.passage_at(passage).grade(words, text, grams[here], at[here])
         if grade:
@@ -169,47 +183,55 @@ def _covered(
 
 
 def _same_numbers(
-    index: ItemIndex, words: Words, ends: np.ndarray, asked: Callable[[int], Problem], known: Found
+    index: ItemIndex,
+    words: Words,
+    ends: np.ndarray,
+    asked: Callable[[int], Problem],
+    by_words: Found,
 ) -> Found:
-    """Compare the questions that have all the numbers of a passage and no others: copies, and what
-    `judge` may find.
+    """Compare the questions that have all the numbers of a passage and no others.
 
-    Pairs that are a copy in `known` are left out; its others are returned too.
+    They may be copies, or `judge` may find a grade for them. Returns the findings `by_words`, of
+    which those that are no copy are compared too, with these.
     """
     first = words.offsets[:-1]
-    numbers = index.of_numbers.table.find(number_sums(words.ids, words.kinds, first, ends))
-    documents, passages, _ = index.of_numbers.common(*numbers)
-    other = np.abs((ends - first)[documents] - index.lengths[passages])
-    near = other <= np.maximum(_LENGTHS_APART * index.lengths[passages], 1)
-    near &= index.lengths[passages] >= index.settings.shortest
-    found = dict(known)
-    for pair, alike in zip(_pairs(documents, passages), near.tolist(), strict=True):
-        grade, coverage = known.get(pair, (None, 0.0))
-        if grade in (None, TEMPLATE):
-            document, passage = pair
-            item, problem = index.problem_at(passage), asked(document)
-            if not (alike or "" != item.answer == problem.answer) or not item.resembles(problem):
-                continue
-            target, question = (
-                index.passage_at(passage),
-                slice(int(first[document]), int(ends[document])),
-            )
-            text = slice(question.start, int(words.offsets[document + 1]))
-            if alike and target.is_copy(words, question, text):
-                grade = OVERLAP
-            found[pair] = grade, coverage or target.coverage(words, question)
+    # One sum for each question: what `find` returns first are the documents.
+    documents, places = index.of_numbers.table.find(
+        number_sums(words.ids, words.kinds, first, ends)
+    )
+    documents, passages, _ = index.of_numbers.common(documents, places)
+    difference = np.abs((ends - first)[documents] - index.lengths[passages])
+    is_near = difference <= np.maximum(_LENGTHS_APART * index.lengths[passages], 1)
+    is_near &= index.lengths[passages] >= index.settings.shortest
+    found = dict(by_words)
+    for pair, near in zip(_pairs(documents, passages), is_near.tolist(), strict=True):
+        grade, coverage = by_words.get(pair, (None, 0.0))
+        if grade not in (None, TEMPLATE):
+            continue
+        document, passage = pair
+        item = index.problem_at(passage)
+        problem = asked(document)
+        if not (near or have_same_answer(item, problem)) or not item.resembles(problem):
+            continue
+        target = index.passage_at(passage)
+        question = slice(int(first[document]), int(ends[document]))
+        text = slice(question.start, int(words.offsets[document + 1]))
+        if near and target.is_copy(words, question, text):
+            grade = OVERLAP
+        found[pair] = grade, coverage or target.coverage(words, question)
     return found
 
 
 def _problems(
-    words: Words, ends: np.ndarray, columns: Sequence[pa.Array]
+    words: Words, ends: np.ndarray, questions: pa.Array, responses: pa.Array, answers: pa.Array
 ) -> Callable[[int], Problem]:
-    """Return a function that describes the question of a document of a block; the columns are those
-    of `search`."""
+    """Return a function that describes the question of a document of a block."""
 
     @cache
     def problem(document: int) -> Problem:
-        question, response, answer = (column[document].as_py() or "" for column in columns)
+        question = questions[document].as_py() or ""
+        response = responses[document].as_py() or ""
+        answer = answers[document].as_py() or ""
         place = slice(int(words.offsets[document]), int(ends[document]))
         text = question if question.strip() else response
         return Problem(text, answer, words.ids[place], words.kinds[place])

@@ -16,21 +16,24 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 @dataclass(frozen=True)
 class DecontaminationSettings:
-    """Define when a document counts as containing a benchmark item. Raises ValueError for values
-    without sense.
+    """Define when a document counts as containing a benchmark item.
 
-    `remove` names the grades to drop documents for. Grade overlap: an edited copy, whose numbers
-    are all the item's; of an item of more than `many_words` words, `long_coverage` of the n-grams
-    of `long_words` words. Grade solution: the item's worked solution, exact or edited. Grade
-    rephrased: a word problem in other words, by its numbers, its final answer and half of its
-    words; rephrased_formula: as much of any other problem. Grade template: `template_coverage` of
-    the n-grams of `short_words` words with numbers masked, and no copy. All but exact need the
-    item's numbers or
-    `particular_coverage` of the masked n-grams among those that at most `common_share` of a sample
-    of `sample` documents hold (or at most `common_documents`). Items of fewer than `few_words`
-    words match as sentences of their own with at most one word exchanged, of fewer than `shortest`
-    with none, of fewer than `short_words` as the whole question. Answers and solutions are searched
-    from `shortest_answer` words on.
+    `remove` names the grades to drop documents for:
+
+    * exact: word for word;
+    * overlap: an edited copy, whose numbers are all the item's; of an item of more than
+      `many_words` words, `long_coverage` of the n-grams of `long_words` words;
+    * solution: the item's worked solution, exact or edited;
+    * rephrased: a word problem in other words, by its numbers, its final answer and half of its
+      words; rephrased_formula: as much of any other problem;
+    * template: `template_coverage` of the n-grams of `short_words` words with numbers masked, and
+      no copy.
+
+    All but exact need the item's numbers, or `particular_coverage` of the masked n-grams among
+    those that at most `common_share` of a sample of `sample` documents hold (or at most
+    `common_documents`). Items of fewer than `few_words` words match as sentences of their own with
+    at most one word exchanged, of fewer than `shortest` with none, of fewer than `short_words` as
+    the whole question. Answers and solutions are searched from `shortest_answer` words on.
     """
 
     remove: tuple[Grade, ...] = (EXACT, OVERLAP, SOLUTION, REPHRASED)
@@ -48,6 +51,7 @@ class DecontaminationSettings:
     common_documents: int = 20
 
     def __post_init__(self) -> None:
+        """Check that the sizes rise. Raises InputError, a ValueError."""
         rising = (
             "short_words",
             "long_words",
@@ -58,8 +62,7 @@ class DecontaminationSettings:
         )
         sizes = [getattr(self, name) for name in rising]
         if sizes != sorted(sizes) or sizes[0] < 1:
+            named = ", ".join(f"{name}={getattr(self, name)}" for name in rising)
             raise InputError(
-                "decontaminate:"
-                f" {', '.join(f'{name}={size}' for name, size in zip(rising, sizes, strict=True))}:"
-                " each has to be at least 1 and at least the one before"
+                f"decontaminate: {named}: each has to be at least 1 and at least the one before"
             )

@@ -1,5 +1,4 @@
-"""Deduplication of whole documents: exact duplicates, near duplicates, a cap on responses per
-question.
+"""Deduplication of whole documents: exact and near duplicates, a cap on responses per question.
 
 May import `pipeline/text/`, `pipeline/storage/` and `pipeline/errors.py`; not
 `pipeline/decontaminate/`.

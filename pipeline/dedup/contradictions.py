@@ -1,27 +1,28 @@
-"""Tell different problems apart that are worded alike.
+"""Distinguish different problems that are worded alike.
 
 Word problems are made from templates: the same sentences with other numbers, another name or
 another sign are another problem, whatever their Jaccard similarity. So near duplicates must also
 agree in five guards:
 
 * numbers: the sequence of all numbers is equal;
-* signs: no number stands beside two different signs (`x + 3` and `x - 3`; a sign beside none is no
+* signs: no number is beside two different signs (`x + 3` and `x - 3`; a sign beside none is no
   contradiction);
 * names: at most one of the two has a name, a number word or a word that decides (area, perimeter;
-  `deciding`) that the
-  other lacks. A name is a capitalised word within a sentence. One on one side only is an edit; one
-  on each side is an exchange, and makes another problem;
+  `deciding_words`) that the other lacks. A name is a capitalised word within a sentence. One on one
+  side only is an edit; one on each side is an exchange, and makes another problem;
 * answers: where both are given and short, they are equal;
 * functions: the questions name the same functions in order (sin and cos; f(f(x)) and f(f(f(x)))).
 
 Copies with a corrected number, a renamed person or reordered sentences are therefore kept as
-different documents.
+different documents. Below, the second text is a near duplicate of the first, the third is not:
 
 >>> from dreamer_study.pipeline.text.words import text_column, word_blocks
->>> texts = ["When he has 3 pens, Tom buys 4.", "When he owns 3 pens, Tom buys 4.", "When he has 3 pens, Ann buys 4."]
+>>> sentence = "When he {} 3 pens, {} buys 4."
+>>> texts = [sentence.format(*words) for words in (("has", "Tom"), ("owns", "Tom"), ("has", "Ann"))]
 >>> _, words = next(word_blocks(text_column(pa.array(texts))))
->>> found = contradictions(facts(words, *np.zeros((2, 3), np.uint64)), np.array([0, 0]), np.array([1, 2]))
->>> [None if code == 0 else GUARDS[code - 1] for code in found]
+>>> nothing = np.zeros(3, np.uint64)
+>>> codes = contradictions(facts(words, nothing, nothing), np.array([0, 0]), np.array([1, 2]))
+>>> [None if code == 0 else GUARDS[code - 1] for code in codes]
 [None, 'names']
 """
 
@@ -51,23 +52,26 @@ _NAMES = r"(?:arc|a)?(?:sin|cos|tan|cot|sec|csc)h?|log|ln|exp|sqrt|gcd|lcm|max|m
 _FUNCTION = re.compile(rf"(?<![A-Za-z])({_NAMES}|[a-z](?=\())(?![a-z])", re.IGNORECASE | re.ASCII)
 _ANY_FUNCTION = rf"(?:^|[^A-Za-z])(?:(?i:{_NAMES})(?:[^A-Za-z]|$)|[A-Za-z]\()"
 _SIGN_IDS = np.sort(np.array([word_id(sign) for sign in SIGNS], np.uint64))
-_MARKS = dict(sorted({**DECIDING, **{word: word for word in map(word_id, NUMBER_WORDS)}}.items()))
-_MARK_TABLE, _MARK_IDS = (
-    IdTable(np.array(list(_MARKS), np.uint64)),
-    np.array(list(_MARKS.values()), np.uint64),
-)
+# By the id of a word that decides, the id of all words that say the same; sorted for `IdTable`.
+_NUMBERS = {word_id(word): word_id(word) for word in NUMBER_WORDS}
+_MARKS = dict(sorted({**DECIDING, **_NUMBERS}.items()))
+_MARK_TABLE = IdTable(np.array(list(_MARKS), np.uint64))
+_MARK_IDS = np.array(list(_MARKS.values()), np.uint64)
+_BEFORE = 0xF0  # in a byte of `Facts.signs`: the sign before a number
+_AFTER = 0x0F
 
 
 @dataclass(frozen=True)
 class Facts:
     """Hold what the guards compare, of D documents.
 
-    `numbers` uint64 [D]: id of the sequence of numbers. `signs` uint8 [N]: the signs before and
-    after each number,
-    `sign_counts` int64 [D] of them in each document. `marks` uint64 [M]: the names and deciding
-    words of each document as from `distinct`, `mark_counts` int64 [D] of them. `answers` uint64
-    [D]: id of the short answer, 0 for none.
-    `functions` uint64 [D]: id of the functions that the question names.
+    * `numbers` uint64 [D]: id of the sequence of numbers;
+    * `signs` uint8 [N]: the signs before and after each number (upper and lower four bits), and
+      `sign_counts` int64 [D] of them in each document;
+    * `marks` uint64 [M]: the names and deciding words of each document as from `distinct`, and
+      `mark_counts` int64 [D] of them;
+    * `answers` uint64 [D]: id of the short answer, 0 for none;
+    * `functions` uint64 [D]: id of the functions that the question names.
     """
 
     numbers: np.ndarray
@@ -86,19 +90,21 @@ class Facts:
 
 
 _NOTHING = Facts(
-    *(
-        np.empty(0, kind)
-        for kind in (np.uint64, np.uint8, np.int64, np.uint64, np.int64, np.uint64, np.uint64)
-    )
+    numbers=np.empty(0, np.uint64),
+    signs=np.empty(0, np.uint8),
+    sign_counts=np.empty(0, np.int64),
+    marks=np.empty(0, np.uint64),
+    mark_counts=np.empty(0, np.int64),
+    answers=np.empty(0, np.uint64),
+    functions=np.empty(0, np.uint64),
 )
 
 
 def digit_sequences(texts: pa.Array) -> np.ndarray:
-    """Compute an id uint64 [D] of all digits of each row of a `text_column`: equal wherever the
-    numbers are equal.
+    """Compute an id uint64 [D] of all digits of each row of a `text_column`.
 
-    A document with digits of its own is no near duplicate, which is known before the text is split
-    into words.
+    It is equal wherever the numbers are equal. So a document with digits of its own is no near
+    duplicate, which is known before the text is split into words.
     """
     ids = [np.empty(0, np.uint64)]
     for _, data, offsets in byte_blocks(texts):
@@ -109,8 +115,10 @@ def digit_sequences(texts: pa.Array) -> np.ndarray:
 
 
 def answer_ids(answers: pa.Array) -> np.ndarray:
-    """Compute an id uint64 [D] of each answer, equal where the values are; 0 for none and for
-    prose."""
+    """Compute an id uint64 [D] of each answer, equal where the values are.
+
+    0 for none and for prose.
+    """
     keys = map(answer_key, pc.fill_null(answers, "").to_pylist())
     return np.array([word_id(key) if key else 0 for key in keys], np.uint64)
 
@@ -118,68 +126,83 @@ def answer_ids(answers: pa.Array) -> np.ndarray:
 def function_ids(questions: pa.Array) -> np.ndarray:
     """Compute an id uint64 [D] of the functions that each question names, in order."""
     naming = pc.fill_null(pc.match_substring_regex(questions, _ANY_FUNCTION), False)
-    named = (
-        " ".join(_FUNCTION.findall(question)).lower()
-        for question in questions.filter(naming).to_pylist()
-    )
+    ids_of_naming = []
+    for question in questions.filter(naming).to_pylist():
+        names = " ".join(_FUNCTION.findall(question)).lower()
+        ids_of_naming.append(word_id(names))
     ids = np.full(len(questions), word_id(""), np.uint64)
-    ids[np.asarray(naming, bool)] = np.array([word_id(names) for names in named], np.uint64)
+    ids[np.asarray(naming, bool)] = np.array(ids_of_naming, np.uint64)
     return ids
 
 
 def facts(words: Words, answers: np.ndarray, functions: np.ndarray) -> Facts:
-    """Collect the facts of a block of documents, of their answers (`answer_ids`) and questions
-    (`function_ids`)."""
+    """Collect the facts of a block of documents.
+
+    `answers` and `functions` are from `answer_ids` and `function_ids`.
+    """
     numbers = np.flatnonzero(words.kinds == NUMBER)
-    # a blank before the first word and after the last one
+    marks, mark_offsets = distinct(*_marks(words))
+    return Facts(
+        numbers=words.number_sequences(),
+        signs=_signs_beside(words, numbers),
+        sign_counts=np.diff(np.searchsorted(numbers, words.offsets)),
+        marks=marks,
+        mark_counts=np.diff(mark_offsets),
+        answers=answers,
+        functions=functions,
+    )
+
+
+def _signs_beside(words: Words, numbers: np.ndarray) -> np.ndarray:
+    """Find the signs before and after each number, in its document, uint8 [N]."""
+    # Word w is at w + 1, so that a blank is before the first word and after the last one.
     codes = np.zeros(len(words.ids) + 2, np.uint8)
     signs = np.flatnonzero(words.kinds == SIGN)
     codes[signs + 1] = np.searchsorted(_SIGN_IDS, words.ids[signs]) + 1
     documents = np.zeros(len(words.ids) + 2, np.int64)
     documents[1:-1] = np.repeat(np.arange(len(words.offsets) - 1), np.diff(words.offsets))
-    inside = [documents[numbers + k] == documents[numbers + 1] for k in (0, 2)]
-    beside = codes[numbers] * inside[0] * np.uint8(16) + codes[numbers + 2] * inside[1]
-    sign_counts = np.diff(np.searchsorted(numbers, words.offsets))
-    marks, mark_offsets = distinct(*_marks(words))
-    return Facts(
-        words.number_sequences(),
-        beside,
-        sign_counts,
-        marks,
-        np.diff(mark_offsets),
-        answers,
-        functions,
-    )
+    own = documents[numbers + 1]
+    before = codes[numbers] * (documents[numbers] == own)
+    after = codes[numbers + 2] * (documents[numbers + 2] == own)
+    return before * np.uint8(16) + after
 
 
 def _marks(words: Words) -> tuple[np.ndarray, np.ndarray]:
-    """Find names, number words and words that decide: ids uint64 [M], repeated ones included, and
-    offsets [D + 1]."""
-    letters = words.kinds == LETTERS
-    here, text = words.starts, words.text
-    capital = (text[here] - np.uint8(ord("A"))) < 26
-    named = np.flatnonzero(letters & capital)
-    named = named[(text[here[named] + 1] - np.uint8(ord("a"))) < 26]
-    gap = here[named] - words.ends[named - 1]
-    before = text[words.ends[named - 1]]
-    blank = text[here[named] - 1] == ord(" ")  # the first word of a text stands after a line break
-    marked = np.zeros(len(letters), bool)
-    ids, (at, places) = words.ids.copy(), _MARK_TABLE.find(words.ids)
-    ids[at], marked[at] = _MARK_IDS[places], True
-    marked[named[blank & ((gap == 1) | ((gap == 2) & (before == ord(","))))]] = True
+    """Find names, number words and words that decide: ids uint64 [M] and offsets [D + 1].
+
+    Repeated ones are included.
+    """
+    ids = words.ids.copy()
+    marked = np.zeros(len(ids), bool)
+    at, places = _MARK_TABLE.find(words.ids)
+    ids[at] = _MARK_IDS[places]
+    marked[at] = True
+    marked[_names(words)] = True
     at = np.flatnonzero(marked)
     return ids[at], np.searchsorted(at, words.offsets)
+
+
+def _names(words: Words) -> np.ndarray:
+    """Find the words that are capitalised within a sentence: behind a blank, or a comma and one."""
+    starts = words.starts
+    text = words.text
+    is_capital = (text[starts] - np.uint8(ord("A"))) < 26
+    names = np.flatnonzero((words.kinds == LETTERS) & is_capital)
+    names = names[(text[starts[names] + 1] - np.uint8(ord("a"))) < 26]
+    gap = starts[names] - words.ends[names - 1]
+    after_comma = (gap == 2) & (text[words.ends[names - 1]] == ord(","))
+    after_blank = text[starts[names] - 1] == ord(" ")  # the first word is after a line break
+    return names[after_blank & ((gap == 1) | after_comma)]
 
 
 def contradictions(
     facts: Facts, left: np.ndarray, right: np.ndarray, guards: Sequence[str] = GUARDS
 ) -> np.ndarray:
-    """Find the guard that keeps `left[p]` and `right[p]` apart: uint8 [P], its place in GUARDS + 1,
-    0 for none.
+    """Find the guard that keeps `left[p]` and `right[p]` apart, uint8 [P].
 
-    Where several do, the first one in the order of GUARDS is returned.
+    It is the place in GUARDS + 1, or 0 for none; of several guards the first one.
     """
-    found = np.zeros(len(left), np.uint8)
+    codes = np.zeros(len(left), np.uint8)
     same_numbers = facts.numbers[left] == facts.numbers[right]
     answered = (facts.answers[left] != 0) & (facts.answers[right] != 0)
     tests = {
@@ -189,26 +212,29 @@ def contradictions(
         "functions": lambda: facts.functions[left] != facts.functions[right],
         "answers": lambda: (facts.answers[left] != facts.answers[right]) & answered,
     }
-    for number, guard in reversed(list(enumerate(GUARDS, 1))):
+    for number, guard in reversed(list(enumerate(GUARDS, 1))):  # the first guard has the last word
         if guard in guards:
-            found[tests[guard]()] = number
-    return found
+            codes[tests[guard]()] = number
+    return codes
 
 
 def _signs_differ(
     facts: Facts, left: np.ndarray, right: np.ndarray, comparable: np.ndarray
 ) -> np.ndarray:
-    """Test, bool [P], whether a number, counted in order, stands beside different signs in the two
-    documents."""
-    counts, offsets = facts.sign_counts, bounds(facts.sign_counts)
+    """Test, bool [P], whether a number is beside different signs in the two documents.
+
+    Numbers are compared in their order.
+    """
+    counts = facts.sign_counts
+    offsets = bounds(counts)
     pairs = np.flatnonzero(comparable & (counts[left] == counts[right]))
-    (ours, ends), (theirs, _) = (
-        ranges(offsets[side[pairs]], offsets[side[pairs] + 1]) for side in (left, right)
-    )
+    ours, ends = ranges(offsets[left[pairs]], offsets[left[pairs] + 1])
+    theirs, _ = ranges(offsets[right[pairs]], offsets[right[pairs] + 1])
     differ = np.zeros(len(ours), bool)
-    for one_side in (0x0F, 0xF0):
-        a, b = facts.signs[ours] & one_side, facts.signs[theirs] & one_side
-        differ |= (a != b) & (a != 0) & (b != 0)
+    for side in (_AFTER, _BEFORE):
+        our_sign = facts.signs[ours] & side
+        their_sign = facts.signs[theirs] & side
+        differ |= (our_sign != their_sign) & (our_sign != 0) & (their_sign != 0)
     result = np.zeros(len(left), bool)
     result[pairs] = np.diff(bounds(differ)[ends]) > 0
     return result

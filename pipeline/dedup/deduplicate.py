@@ -1,18 +1,17 @@
-"""Deduplicate whole documents (question and response): exact duplicates, near duplicates, a cap per
-question.
+"""Deduplicate whole documents: exact duplicates, near duplicates, a cap per question.
+
+A document is its question and response. The steps:
 
 1. sign: a key of each document's normal text and what decides who survives (`exact`), and the band
-hashes of most of
-   the documents that need them: source by source, so that a new source leaves the others as they
-   are (`signing`).
+   hashes of most of the documents that need them: source by source, so that a new source leaves the
+   others as they are (`signing`).
 2. exact duplicates: DuckDB groups the keys; of equal documents the best one is kept
-(`document_table`).
+   (`document_table`).
 3. candidates: n-grams -> MinHash signatures -> band hashes -> equal hashes (`minhash`, `near`);
-only of documents
-   that share all their digits with another one, as no others have equal numbers.
+   only of documents that share all their digits with another one, as no others have equal numbers.
 4. verify: exact Jaccard similarity of the candidates' n-grams, and the guards (`near`,
-`contradictions`).
-   Numbers that only label a problem, in a book or a contest, are left out of all this (`signing`).
+   `contradictions`). Numbers that only label a problem, in a book or a contest, are left out of all
+   this (`signing`).
 5. cluster: connected components; the best document of each is kept (`near`).
 6. write: kept and dropped documents, shard by shard.
 
@@ -66,10 +65,9 @@ def deduplicate(
     Writes `documents/`, `dropped/` (because: the id of the document kept instead) and, for audit,
     `near_duplicates.parquet` (id, because, similarity) under `output`. Finished parts lie in
     `unfinished/` of `output` until the end, about 200 bytes per document and 16 per word of a
-    candidate; a killed stage goes on from them.
-    `signed` are the outputs of `sign_source`, one for each of `sources` and made with
-    `settings.signing`; without them the documents are signed here. `cluster` as in
-    `pipeline/storage/parallel.py`.
+    candidate; a killed stage continues from them. `signed` are the outputs of `sign_source`, one
+    for each of `sources` and made with `settings.signing`; without them the documents are signed
+    here. `cluster` as in `pipeline/storage/parallel.py`.
 
     Returns "counts", "candidates" (pairs compared), "verified" (near duplicates found), "refused"
     (pairs alike but for a guard, by guard), "drifted" (near duplicates below the threshold to the
@@ -84,21 +82,20 @@ def deduplicate(
         workers(processes, cluster) as run,
         closing(DocumentTable(files, folder, limit)) as table,
     ):
-        found: dict[str, Any] = {}
+        near: dict[str, Any] = {}
         if files:
             signed = signed or _sign_all(sources, folder, settings, limit, run, progress)
             table.rank(_files_of(signed, "keys", files))
             progress(0.2, "exact duplicates")
             if settings.near:
-                found = find_near(
-                    table, output, settings, _files_of(signed, "bands", files), run, progress
-                )
+                bands = _files_of(signed, "bands", files)
+                near = find_near(table, output, settings, bands, run, progress)
             table.decide(settings.responses_per_question)
         counts = []
         for written in run(_write, _plans(table, output)):
             counts.append(written["counts"])
             progress(0.8 + 0.2 * len(counts) / len(files), "writing")
-        return {"counts": sum_counts(counts), **found}
+        return {"counts": sum_counts(counts), **near}
 
 
 def _sign_all(
@@ -119,16 +116,19 @@ def _sign_all(
 
 
 def _files_of(signed: Sequence[Path], kind: str, files: Sequence[Shard]) -> list[Path]:
-    """List the files with the keys or band hashes of these shards, in order; none of band hashes
-    for `near=False`."""
-    found = [path for folder in signed for path in sorted((folder / kind).glob("*.parquet"))]
-    assert len(found) == len(files) or not found, (
-        f"{len(found)} files of {kind} for {len(files)} shards"
-    )
-    return found
+    """List the files with the keys or band hashes of these shards, in order.
+
+    There are none of band hashes for `near=False`.
+    """
+    paths: list[Path] = []
+    for folder in signed:
+        paths += sorted((folder / kind).glob("*.parquet"))
+    assert len(paths) in (0, len(files)), f"{len(paths)} files of {kind} for {len(files)} shards"
+    return paths
 
 
 def _plans(table: DocumentTable, output: Path) -> Iterator[tuple]:
+    """Yield the arguments of `_write` for each shard; a file takes no memory while it waits."""
     for number, shard in enumerate(table.files):
         decided = table.folder / f"decided-{number}.parquet"
         pq.write_table(table.dropped(shard), decided)
@@ -136,20 +136,23 @@ def _plans(table: DocumentTable, output: Path) -> Iterator[tuple]:
 
 
 def _write(shard: Shard, number: int, decided: Path, output: Path, folder: Path) -> dict[str, Any]:
-    """Write the kept and the dropped documents of a shard; `decided` lists what is dropped. Returns
-    the counts."""
+    """Write the kept and the dropped documents of a shard, and return the counts.
+
+    `decided` lists what is dropped.
+    """
     table = pq.read_table(decided)
-    docs, because = table["doc"].to_numpy(), table["because"].combine_chunks()
-    reasons = pa.DictionaryArray.from_arrays(
-        table["reason"].combine_chunks(), pa.array(REASONS)
-    ).cast(pa.string())
+    documents = table["doc"].to_numpy()
+    because = table["because"].combine_chunks()
+    reason_numbers = table["reason"].combine_chunks()
+    reasons = pa.DictionaryArray.from_arrays(reason_numbers, pa.array(REASONS)).cast(pa.string())
 
     def write(writer: DocumentWriter) -> None:
         for first, batch in numbered_batches(shard):
-            start, stop = np.searchsorted(docs, (first, first + len(batch)))
-            gone = np.zeros(len(batch), bool)
-            gone[docs[start:stop] - first] = True
-            writer.keep(batch.filter(pa.array(~gone)))
-            writer.drop(batch.filter(pa.array(gone)), reasons[start:stop], because[start:stop])
+            start, stop = np.searchsorted(documents, (first, first + len(batch)))
+            is_dropped = np.zeros(len(batch), bool)
+            is_dropped[documents[start:stop] - first] = True
+            dropped = batch.filter(pa.array(is_dropped))
+            writer.keep(batch.filter(pa.array(~is_dropped)))
+            writer.drop(dropped, reasons[start:stop], because[start:stop])
 
     return write_document_shard(output, folder, number, write)

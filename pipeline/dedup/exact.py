@@ -18,25 +18,31 @@ from dreamer_study.pipeline.text.words import byte_blocks
 
 SHORT = 20  # bytes: a row of a formula or a few words
 _UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_BLANK, _WORD = range(1, 3)  # kinds of bytes; 0 for punctuation
+_PUNCTUATION, _BLANK, _WORD = range(3)  # kinds of bytes
+# Controls and spaces become blanks, capitals small letters.
 _LOWER = bytes([ord(" ")] * 33 + [*range(33, 256)]).translate(
     bytes.maketrans(_UPPER, _UPPER.lower())
 )
-_KINDS = bytes(
-    _BLANK if byte == ord(" ") else _WORD if chr(byte).isalnum() or byte >= 128 else 0
-    for byte in range(256)
-)
+
+
+def _kind(byte: int) -> int:
+    if byte == ord(" "):
+        return _BLANK
+    return _WORD if chr(byte).isalnum() or byte >= 128 else _PUNCTUATION
+
+
+_KINDS = bytes(map(_kind, range(256)))
 
 
 def exact_keys(texts: pa.Array, literal: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Compute 128-bit keys uint64 [D, 2] of the rows of a `text_column`, and the lengths int64 [D]
-    in bytes.
+    """Compute 128-bit keys uint64 [D, 2] of the rows of a `text_column`, and lengths int64 [D].
 
-    Lengths are those of the normal text, so that white space makes no text longer. In texts of
+    Lengths are bytes of the normal text, so that white space makes no text longer. In texts of
     fewer than `literal` bytes a capital that begins no word is a letter of its own: `F(X) = 2X` is
     not `f(x) = 2x`.
     """
-    digests, lengths = list[bytes](), list[int]()
+    digests: list[bytes] = []
+    lengths: list[int] = []
     for rows in _normal_rows(texts, literal):
         digests += [blake2b(row, digest_size=16).digest() for row in rows]
         lengths += map(len, rows)
@@ -50,20 +56,23 @@ def _normal_rows(texts: pa.Array, literal: int) -> Iterator[list[bytes]]:
     """
     for _, data, offsets in byte_blocks(texts):
         text = bytearray(data).translate(_LOWER)
-        capital = ((data - np.uint8(ord("A"))) < 26) & np.repeat(
-            np.diff(offsets) < literal, np.diff(offsets)
-        )
-        capital[:-1] &= (data[1:] - np.uint8(ord("a"))) >= 26
-        letters, data = data[capital], np.frombuffer(text, np.uint8)
-        data[capital] = letters
+        sizes = np.diff(offsets)
+        in_short_text = np.repeat(sizes < literal, sizes)
+        is_capital = ((data - np.uint8(ord("A"))) < 26) & in_short_text
+        is_capital[:-1] &= (data[1:] - np.uint8(ord("a"))) >= 26  # no small letter behind
+        capitals = data[is_capital]
+        data = np.frombuffer(text, np.uint8)
+        data[is_capital] = capitals
         data[offsets[1:] - 1] = 0  # rows end here: no text holds this byte any more
         kinds = np.frombuffer(text.translate(_KINDS), np.uint8)
         blank = kinds == _BLANK
         repeated = blank[1:] & blank[:-1]
         if repeated.any():
-            once = np.concatenate([[True], ~repeated])
-            data, kinds, blank = data[once], kinds[once], blank[once]
+            first_of_run = np.concatenate([[True], ~repeated])
+            data = data[first_of_run]
+            kinds = kinds[first_of_run]
+            blank = blank[first_of_run]
         word = kinds == _WORD
         keep = ~blank
-        keep[1:-1] |= word[:-2] & word[2:]
+        keep[1:-1] |= word[:-2] & word[2:]  # a blank between words
         yield data[keep].tobytes().split(b"\0")[:-1]

@@ -1,5 +1,7 @@
-"""Find near duplicates: MinHash candidates, verified by exact Jaccard similarity and the guards,
-then clustered.
+"""Find near duplicates.
+
+MinHash finds candidates, exact Jaccard similarity and the guards verify them, and what is verified
+is clustered.
 
 Example: documents a, b and c are long problems of equal numbers; b has one word of a exchanged, c
 has another name. All three pairs have a Jaccard similarity above the threshold; the guard "names"
@@ -52,12 +54,14 @@ def find_near(
     def write(path: Path) -> None:
         table.add_signed(table.files, bands)
         plans = list(_plans(table, "signing", table.unsigned()))
-        tasks = (
+        tasks = [
             (shard, plan, plan.with_suffix(".parquet"), settings.signing) for shard, plan in plans
-        )
-        for done, signed in enumerate(run(write_bands, tasks)):
-            table.add_signed([plans[done][0]], [signed])
-            progress(0.2 + 0.4 * (done + 1) / len(plans), "signatures")
+        ]
+        for done, ((shard, _), signed) in enumerate(
+            zip(plans, run(write_bands, tasks), strict=True), 1
+        ):
+            table.add_signed([shard], [signed])
+            progress(0.2 + 0.4 * done / len(plans), "signatures")
         save_arrays(path, pairs=table.candidates(settings.signing.bands))
 
     pairs = np.load(make_once(table.folder / "candidates.npz", write))["pairs"]
@@ -72,21 +76,30 @@ def find_near(
     final = comparison.similarity(survivors, nodes)
     audit = pa.table({"id": table.ids(nodes), "because": table.ids(survivors), "similarity": final})
     pq.write_table(audit, output / AUDIT, compression="zstd")
-    members = np.bincount(np.unique(survivors, return_inverse=True)[1])
+    refused_by = {
+        guard: int((refused[alike] == code).sum()) for code, guard in enumerate(GUARDS, 1)
+    }
     return {
         "candidates": len(pairs),
         "verified": len(verified),
-        "refused": {guard: int((refused[alike] == i).sum()) for i, guard in enumerate(GUARDS, 1)},
+        "refused": refused_by,
         "drifted": int((final < settings.threshold).sum()),
-        "clusters": {
-            str(size + 1): int(number) for size, number in enumerate(np.bincount(members)) if number
-        },
+        "clusters": _sizes(survivors),
     }
 
 
+def _sizes(survivors: np.ndarray) -> dict[str, int]:
+    """Count the clusters by size, given the survivor of each dropped document."""
+    _, dropped = np.unique(survivors, return_counts=True)
+    counts = np.bincount(dropped)
+    return {str(size + 1): int(count) for size, count in enumerate(counts) if count}
+
+
 class Comparison:
-    """Compare candidates by their n-grams and facts, read from the shards once; n-grams stay in a
-    mapped file."""
+    """Compare candidates by their n-grams and facts, read from the shards once.
+
+    N-grams stay in a mapped file.
+    """
 
     def __init__(
         self, table: DocumentTable, pairs: np.ndarray, settings: DedupSettings, run: Workers
@@ -98,19 +111,19 @@ class Comparison:
         parts: list[Facts] = []
         sizes = [np.zeros(0, np.int64)]
         with (table.folder / "ngrams").open("wb") as file:
-            for path in run(
-                _describe,
-                ((*plan, settings.words) for plan in _plans(table, "describing", documents)),
-            ):
+            plans = _plans(table, "describing", documents)
+            for path in run(_describe, ((shard, plan, settings.words) for shard, plan in plans)):
                 with np.load(path) as described:
                     file.write(described["ngrams"].data)
                     sizes.append(described["sizes"])
-                    parts.append(Facts(*(described[name] for name in Facts.__dataclass_fields__)))
+                    parts.append(
+                        Facts(**{name: described[name] for name in Facts.__dataclass_fields__})
+                    )
         self.offsets = bounds(np.concatenate(sizes))
         self.facts = Facts.concatenate(parts)
-        self.ngrams = (
-            np.memmap(file.name, np.uint64, "r") if self.offsets[-1] else np.empty(0, np.uint64)
-        )
+        self.ngrams = np.empty(0, np.uint64)
+        if self.offsets[-1]:  # an empty file cannot be mapped
+            self.ngrams = np.memmap(file.name, np.uint64, "r")
 
     def similarity(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Compute the exact Jaccard similarity float64 [P] of pairs of nodes."""
@@ -127,8 +140,7 @@ class Comparison:
 
 
 def _plans(table: DocumentTable, name: str, documents: np.ndarray) -> Iterator[tuple[Shard, Path]]:
-    """Tell each shard which of these documents to read, in a file: plans that wait for a worker
-    take no memory."""
+    """Write for each shard which of these documents to read: files wait without taking memory."""
     for number, shard in enumerate(table.files):
         start, stop = np.searchsorted(documents, (shard.start, shard.stop))
         if start < stop:
@@ -147,8 +159,10 @@ def _describe(shard: Shard, plan: Path, n: int) -> Path:
             ngrams.append(ids)
             sizes.append(np.diff(offsets))
             parts.append(facts(words, answer_ids(batch["answer"]), function_ids(batch["question"])))
-        every = vars(Facts.concatenate(parts))
-        save_arrays(partial, ngrams=np.concatenate(ngrams), sizes=np.concatenate(sizes), **every)
+        all_facts = vars(Facts.concatenate(parts))
+        save_arrays(
+            partial, ngrams=np.concatenate(ngrams), sizes=np.concatenate(sizes), **all_facts
+        )
 
     return make_once(plan.with_name(plan.name.replace("describing", "facts")), write)
 
@@ -156,40 +170,42 @@ def _describe(shard: Shard, plan: Path, n: int) -> Path:
 def clusters(
     pairs: np.ndarray, contradict: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find connected components of verified pairs int64 [P, 2]: dropped nodes and the survivor of
-    each.
+    """Find connected components of verified pairs int64 [P, 2].
 
-    Components chain: a and c may be joined through b only. Members that `contradict(survivors,
-    members)` bool rules out do not go with their component; they form components of their own by
-    the pairs among them.
+    Returns the dropped nodes and the survivor of each. Components chain: a and c may be joined
+    through b only. Members that `contradict(survivors, members)` bool rules out do not go with
+    their component; they form components of their own by the pairs among them.
 
     Documents are nodes, numbered in the order in which they survive: the smallest node of a cluster
     is its survivor.
 
-    >>> pairs = np.array([[1, 2], [2, 3], [3, 4], [7, 9]])  # 3 and 4 contradict 1
-    >>> nodes, survivors = clusters(pairs, lambda survivors, members: (survivors == 1) & (members >= 3))
+    Here 3 and 4 contradict 1:
+
+    >>> pairs = np.array([[1, 2], [2, 3], [3, 4], [7, 9]])
+    >>> nodes, survivors = clusters(pairs, lambda first, member: (first == 1) & (member >= 3))
     >>> sorted(zip(nodes.tolist(), survivors.tolist()))
     [(2, 1), (4, 3), (9, 7)]
     """
-    # takes a tenth of a second, for which plans and states need not wait
+    # The import takes a tenth of a second, for which plans and states need not wait.
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    dropped, survivors = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    dropped = [np.empty(0, np.int64)]
+    survivors = [np.empty(0, np.int64)]
     while len(pairs):
         nodes, places = np.unique(pairs, return_inverse=True)
         places = places.reshape(-1, 2)
-        graph = coo_array(
-            (np.ones(len(pairs), bool), tuple(places.T)), shape=(len(nodes), len(nodes))
-        )
+        edges = (np.ones(len(pairs), bool), tuple(places.T))
+        graph = coo_array(edges, shape=(len(nodes), len(nodes)))
         _, labels = connected_components(graph, directed=False)
-        # nodes ascend, so the first is the smallest
-        first = nodes[np.unique(labels, return_index=True)[1]][labels]
-        member = first != nodes
-        out = np.zeros(len(nodes), bool)
-        out[member] = contradict(first[member], nodes[member])
-        gone = member & ~out
-        dropped.append(nodes[gone])
-        survivors.append(first[gone])
-        pairs = pairs[out[places].all(axis=1)]
+        # Nodes ascend, so the first of a component is the smallest.
+        _, first_places = np.unique(labels, return_index=True)
+        survivor = nodes[first_places][labels]
+        is_member = survivor != nodes
+        contradicts = np.zeros(len(nodes), bool)
+        contradicts[is_member] = contradict(survivor[is_member], nodes[is_member])
+        gives_way = is_member & ~contradicts
+        dropped.append(nodes[gives_way])
+        survivors.append(survivor[gives_way])
+        pairs = pairs[contradicts[places].all(axis=1)]
     return np.concatenate(dropped), np.concatenate(survivors)

@@ -15,11 +15,10 @@ GUARDS: tuple[Guard, ...] = get_args(Guard)
 
 @dataclass(frozen=True)
 class Signing:
-    """Hold what decides the keys and band hashes of a document: the part of `DedupSettings` that
-    signing reads.
+    """Hold what decides the keys and band hashes of a document.
 
-    `near=False` leaves band hashes out, `numbers=False` the digits, `questions=False` the keys of
-    questions.
+    It is the part of `DedupSettings` that signing reads: `near=False` leaves band hashes out,
+    `numbers=False` the digits, `questions=False` the keys of questions.
     """
 
     near: bool
@@ -38,9 +37,9 @@ class DedupSettings:
 
     `near=False` removes exact duplicates only. `words` is the length of the n-grams; two documents
     are near duplicates from the Jaccard similarity `threshold` on, for which bands are chosen
-    (`minhash.choose_bands`). `permutations` and
-    `seed` are datasketch's. `guards` are described in `contradictions.py`. `responses_per_question`
-    caps the documents with equal questions (None: no cap).
+    (`minhash.choose_bands`). `permutations` and `seed` are datasketch's. `guards` are described in
+    `contradictions.py`. `responses_per_question` caps the documents with equal questions (None: no
+    cap).
     """
 
     near: bool = True
@@ -54,14 +53,14 @@ class DedupSettings:
     @property
     def signing(self) -> Signing:
         """Select what decides the keys and band hashes of a document."""
+        bands, rows = choose_bands(self.threshold, self.permutations)
         return Signing(
-            self.near,
-            "numbers" in self.guards,
-            self.responses_per_question is not None,
-            *(
-                self.words,
-                self.permutations,
-                self.seed,
-                *choose_bands(self.threshold, self.permutations),
-            ),
+            near=self.near,
+            numbers="numbers" in self.guards,
+            questions=self.responses_per_question is not None,
+            words=self.words,
+            permutations=self.permutations,
+            seed=self.seed,
+            bands=bands,
+            rows=rows,
         )

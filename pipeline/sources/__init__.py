@@ -2,5 +2,5 @@
 documents.
 
 `repositories` finds the files of a data set, `files` reads their rows, `columns` makes texts of
-columns. May import `pipeline/storage/` and `pipeline/errors.py`. The benchmarks read their data with
-these modules too."""
+columns. May import `pipeline/storage/` and `pipeline/errors.py`. The benchmarks read their data
+with these modules too."""

@@ -1,5 +1,7 @@
-"""Check the entries of a study that name a source or a benchmark: types of fields, and errors of
-one line."""
+"""Check the entries of a study that name a source or a benchmark.
+
+The words of errors are those of `pipeline/settings.py`.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ import yaml
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 
 from dreamer_study.pipeline.errors import InputError, nearest
+from dreamer_study.pipeline.settings import describe, unknown_key
 from dreamer_study.pipeline.sources.columns.sql import parse
 
 Entry = TypeVar("Entry")
@@ -35,7 +38,7 @@ def _checked_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 # The types of fields. A description completes the message
-# "<field> must be <description>, not <value>"; fields without one are texts.
+# "<field> is <value>, but it must be <description>"; fields without one are texts.
 Texts = Annotated[
     tuple[str, ...],
     BeforeValidator(
@@ -73,9 +76,8 @@ Flag = Annotated[bool, Field(strict=True, description="true or false")]
 
 def read_table(kind: type[Entry], path: Path) -> dict[str, Entry]:
     """Read the entries of a YAML file, by their names."""
-    return {
-        entry["name"]: kind(**entry) for entry in yaml.safe_load(path.read_text(encoding="utf-8"))
-    }
+    entries = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {entry["name"]: kind(**entry) for entry in entries}
 
 
 def resolve(
@@ -84,8 +86,7 @@ def resolve(
     entry: str | Mapping[str, Any],
     also: Collection[str] = (),
 ) -> tuple[Entry | None, dict[str, Any]]:
-    """Find the entry of `table` that a study's entry names or changes, and the fields that the
-    study's entry gives.
+    """Find the entry of `table` that a study's entry names or changes, and the fields given.
 
     An entry without `repository` and `files` changes the entry of its name in the table. `also` are
     keys that are no fields; they are left out. A null stands for a field's default, and for nothing
@@ -105,51 +106,57 @@ def resolve(
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for key in entry:
         if key not in fields and key not in also:
-            raise InputError(f"{where}: unknown key {key!r}{nearest(key, [*fields, *also])}")
-    own = entry.get("repository") is not None or entry.get("files")
-    base = None if own else table.get(str(entry.get("name")))
-    if missing := [
-        key
-        for key in ("name", "repository")
-        if not (base or entry.get(key) or (key != "name" and own))
-    ]:
+            raise InputError(f"{where}: {unknown_key(key, [*fields, *also])}")
+    has_data = entry.get("repository") is not None or bool(entry.get("files"))
+    base = None if has_data else table.get(str(entry.get("name")))
+    missing = _missing(entry, has_data) if base is None else []
+    if missing:
         raise InputError(
             f"{where}: {' and '.join(missing)} must be given{nearest(entry.get('name'), table)}"
         )
-    given = {
-        key: value
-        for key, value in entry.items()
-        if key in fields and (key != "repository" or value)
-    }
-    values = {
-        key: _default(fields[key]) if value is None else value for key, value in given.items()
-    }
-    return base, {key: value for key, value in values.items() if value is not dataclasses.MISSING}
+    values = {}
+    for key, value in entry.items():
+        if key not in fields or (key == "repository" and not value):
+            continue
+        given = _default(fields[key]) if value is None else value
+        if given is not dataclasses.MISSING:
+            values[key] = given
+    return base, values
+
+
+def _missing(entry: Mapping[str, Any], has_data: bool) -> list[str]:
+    """List what an entry lacks that changes none of the table."""
+    missing = [] if entry.get("name") else ["name"]
+    if not has_data:
+        missing.append("repository")
+    return missing
 
 
 def build(kind: type[Entry], base: Entry | None, values: Mapping[str, Any]) -> Entry:
-    """Make the checked entry: `base` with the fields `values` changed, or a new one. Raises
-    InputError, in one line."""
+    """Make the checked entry: `base` with the fields `values` changed, or a new one.
+
+    Raises InputError, in one line.
+    """
     try:
         return dataclasses.replace(base, **values) if base else kind(**values)  # type: ignore[type-var]
     except ValidationError as error:
-        words = dict.fromkeys(_problem(kind, one, values) for one in error.errors())
-        raise InputError(
-            f"{kind.__name__.lower()} {values['name']!r}: {'; '.join(words)}"
-        ) from None
+        # Once each: a list of three wrong values breaks one rule.
+        problems = dict.fromkeys(_problem(kind, details, values) for details in error.errors())
+        where = f"{kind.__name__.lower()} {values['name']!r}"
+        raise InputError(f"{where}: {'; '.join(problems)}") from None
 
 
 def _default(field: dataclasses.Field) -> Any:
-    return (
-        field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-    )
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
 
 
 def _problem(kind: Any, error: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    if error["type"] == "value_error":  # raised by a check of this project
-        return str(error["ctx"]["error"])
+    """Describe an error by the whole value of its field."""
+    if not error["loc"]:  # fields that do not fit together
+        return describe(error)
     key = error["loc"][0]
-    wanted = kind.__pydantic_fields__[key].description or error.get("ctx", {}).get(
-        "expected", "a text"
-    )
-    return f"{key} must be {wanted}, not {values[key]!r}"
+    expected = error.get("ctx", {}).get("expected", "a text")
+    rule = kind.__pydantic_fields__[key].description or expected
+    return describe({**error, "loc": (key,), "input": values[key]}, rule)

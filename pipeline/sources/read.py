@@ -1,7 +1,8 @@
 """Read a source: convert the rows of its files into documents, file by file.
 
-An interrupted reading resumes. This first stage does not judge quality. It drops rows that are no documents (malformed, empty
-question or response) and rows that the source's own flags and filters exclude.
+An interrupted reading resumes. This first stage does not judge quality. It drops rows that are no
+documents (malformed, empty question or response) and rows that the source's own flags and filters
+exclude.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def read_source(
 def check_rows(source: Source, files: Sequence[Path]) -> None:
     """Convert the first rows of a source and keep nothing.
 
-    So wrong columns and delimiters are reported before any work. Raises InputError as `read_source` does.
+    So wrong columns and delimiters are reported before any work. Raises InputError as `read_source`
+    does.
     """
     for path in files[:1]:
         reader = open_rows(path, delimiter=source.delimiter, longest=source.longest)
@@ -139,7 +141,8 @@ def _read_file(
 ) -> dict[str, Any]:
     """Write the documents of one file, unless a killed attempt has.
 
-    The names of its shards begin with the file's number. Returns the counts and the number of rows read, after a round trip through JSON.
+    The names of its shards begin with the file's number. Returns the counts and the number of rows
+    read, after a round trip through JSON.
     """
 
     def shards() -> list[Path]:

@@ -158,7 +158,8 @@ class RowConverter:
         """Select the list elements that the flags keep.
 
         Returns their rows in the table, numbers in the list, and texts; drops the rows of which no
-        element is kept. Of the lists ["a", "b"] and ["c"], parents are [0, 0, 1], numbers [0, 1, 0].
+        element is kept. Of the lists ["a", "b"] and ["c"], parents are [0, 0, 1], numbers [0, 1,
+        0].
         """
         places = pa.array(np.arange(len(table)))
         expressions = [quoted(_PLACE), self.elements or "", *self.flags]

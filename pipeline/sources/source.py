@@ -44,9 +44,10 @@ class Source:
     Parquet, JSON, CSV with any `delimiter` (without one the first line decides), and text with one
     document a file (its column is `text`).
 
-    Columns are SQL expressions (`pipeline/sources/columns/sql.py`). Give `text` (a document without a
-    question), or `question` with `response`, or with `responses` (several columns, each a document
-    of its own). A response with "unnest(...)" gives a document for every element of a list;
+    Columns are SQL expressions (`pipeline/sources/columns/sql.py`). Give `text` (a document without
+    a question), or `question` with `response`, or with `responses` (several columns, each a
+    document of its own). A response with "unnest(...)" gives a document for every element of a
+    list;
     `keep_if` are conditions, of the flags beside that list, which must all be true for an element
     to be kept.
 

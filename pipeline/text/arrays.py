@@ -1,8 +1,10 @@
-"""Compute with sets of different sizes in flat arrays: set s is `values[offsets[s]:offsets[s +
-1]]`.
+"""Compute with sets of different sizes in flat arrays.
 
->>> values, offsets = distinct(np.array([7, 8, 8, 9, 8, 9, 5], np.uint64) << np.uint64(20), np.array([0, 4, 7]))
->>> offsets.tolist()  # {7, 8, 9} and {5, 8, 9}
+Set s is `values[offsets[s]:offsets[s + 1]]`. Here are {7, 8, 9} and {5, 8, 9}:
+
+>>> numbers = np.array([7, 8, 8, 9, 8, 9, 5], np.uint64) << np.uint64(20)
+>>> values, offsets = distinct(numbers, np.array([0, 4, 7]))
+>>> offsets.tolist()
 [0, 3, 6]
 >>> jaccard(values, offsets, np.array([0]), np.array([1])).tolist()
 [0.5]
@@ -30,10 +32,14 @@ def unique(values: np.ndarray) -> np.ndarray:
 
 
 def ranges(starts: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Concatenate the positions `starts[s]:stops[s]` of all s: int64 [M], and offsets int64 [S + 1]
-    into them."""
-    offsets = bounds(stops - starts)
-    return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], stops - starts), offsets
+    """Concatenate the positions `starts[s]:stops[s]` of all s.
+
+    Returns int64 [M], and offsets int64 [S + 1] into them.
+    """
+    sizes = stops - starts
+    offsets = bounds(sizes)
+    positions = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], sizes)
+    return positions, offsets
 
 
 def distinct(values: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -43,12 +49,12 @@ def distinct(values: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.nd
     collide once in about
     10^11 pairs.
     """
-    parts, counts = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+    parts = [np.empty(0, np.uint64)]
+    counts = [np.empty(0, np.int64)]
     for start in range(0, len(offsets) - 1, _GROUPS):
         group = offsets[start : start + _GROUPS + 1]
-        keys = unique(
-            _numbered(values[group[0] : group[-1]] >> np.uint64(_GROUP_BITS), np.diff(group))
-        )
+        upper = values[group[0] : group[-1]] >> np.uint64(_GROUP_BITS)
+        keys = unique(_numbered(upper, np.diff(group)))
         counts.append(np.bincount((keys >> _SHIFT).astype(np.int64), minlength=len(group) - 1))
         parts.append(keys << np.uint64(_GROUP_BITS) >> np.uint64(_GROUP_BITS))
     return np.concatenate(parts), bounds(np.concatenate(counts))
@@ -62,26 +68,33 @@ def _numbered(values: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def intersections(
     values: np.ndarray, offsets: np.ndarray, left: np.ndarray, right: np.ndarray
 ) -> np.ndarray:
-    """Count the common values of the sets `left[p]` and `right[p]`, int64 [P]; sets as from
-    `distinct`."""
+    """Count the common values of the sets `left[p]` and `right[p]`, int64 [P].
+
+    Sets are as from `distinct`.
+    """
     counts = np.zeros(len(left), np.int64)
     for start in range(0, len(left), _GROUPS):
-        both = [side[start : start + _GROUPS] for side in (left, right)]
-        inside = (ranges(offsets[sets], offsets[sets + 1]) for sets in both)
-        keys = np.concatenate(
-            [_numbered(values[positions], np.diff(ends)) for positions, ends in inside]
-        )
+        group = slice(start, start + _GROUPS)
+        sides = []
+        for sets in (left[group], right[group]):
+            positions, ends = ranges(offsets[sets], offsets[sets + 1])
+            sides.append(_numbered(values[positions], np.diff(ends)))
+        keys = np.concatenate(sides)
         keys.sort(kind="stable")  # two ascending runs, which a stable sort merges
-        pairs = (keys[1:][keys[1:] == keys[:-1]] >> _SHIFT).astype(np.int64)
-        counts[start : start + _GROUPS] = np.bincount(pairs, minlength=len(both[0]))
+        # A value of both sets of a pair is there twice, under the number of the pair.
+        common = keys[1:][keys[1:] == keys[:-1]]
+        pairs = (common >> _SHIFT).astype(np.int64)
+        counts[group] = np.bincount(pairs, minlength=len(left[group]))
     return counts
 
 
 def jaccard(
     values: np.ndarray, offsets: np.ndarray, left: np.ndarray, right: np.ndarray
 ) -> np.ndarray:
-    """Compute the Jaccard similarities float64 [P] of pairs of sets as from `distinct`; two empty
-    sets have 0."""
+    """Compute the Jaccard similarities float64 [P] of pairs of sets as from `distinct`.
+
+    Two empty sets have 0.
+    """
     sizes = np.diff(offsets)
     common = intersections(values, offsets, left, right)
     return common / np.maximum(sizes[left] + sizes[right] - common, 1)
@@ -94,16 +107,20 @@ class IdTable:
     first array has eight flags to a byte and so fits the processor's cache; what remains is found
     by binary search.
 
-    >>> [found.tolist() for found in IdTable(np.array([30, 50], np.uint64)).find(np.array([50, 7, 30], np.uint64))]
-    [[0, 2], [1, 0]]
+    >>> table = IdTable(np.array([30, 50], np.uint64))
+    >>> at, places = table.find(np.array([50, 7, 30], np.uint64))
+    >>> at.tolist(), places.tolist()
+    ([0, 2], [1, 0])
     """
 
     def __init__(self, table: np.ndarray) -> None:
         self.table = table
         bits = max(int(len(table) * _FLAGS - 1).bit_length(), 10)
-        self.shift, self.mask = np.uint64(64 - bits), np.uint64((1 << bits) - 1)
-        upper, self.lower = np.zeros(1 << bits, bool), np.zeros(1 << bits, bool)
+        self.shift = np.uint64(64 - bits)
+        self.mask = np.uint64((1 << bits) - 1)
+        upper = np.zeros(1 << bits, bool)
         upper[table >> self.shift] = True
+        self.lower = np.zeros(1 << bits, bool)
         self.lower[table & self.mask] = True
         self.upper = np.packbits(upper, bitorder="little")
 
@@ -117,6 +134,6 @@ class IdTable:
         at = at[self.lower[ids[at] & self.mask]]
         if not len(at):
             return at, at
-        place = np.searchsorted(self.table, ids[at])
-        known = self.table[np.minimum(place, len(self.table) - 1)] == ids[at]
-        return at[known], place[known]
+        places = np.searchsorted(self.table, ids[at])
+        in_table = self.table[np.minimum(places, len(self.table) - 1)] == ids[at]
+        return at[in_table], places[in_table]

@@ -1,13 +1,15 @@
-"""Compute 64-bit ids of words, word sequences and n-grams as polynomial hashes (Rabin-Karp) modulo
-2^64.
+"""Compute 64-bit ids of words, word sequences and n-grams.
 
-The id of a sequence is the sum of its words' ids times powers of a base, so the ids of all n-grams
-follow from the word ids in n passes over one array.
+They are polynomial hashes (Rabin-Karp) modulo 2^64: the id of the sequence w_0 ... w_k is the sum
+of w_i times base^i, so the ids of all n-grams follow from the word ids in n passes over one array.
+Of the documents "ann has 3" and "coins":
 
 >>> words = np.array([word_id(word) for word in ("ann", "has", "3", "coins")], np.uint64)
->>> bigrams, offsets = ngrams(words, np.array([0, 3, 4]), 2)  # of the documents "ann has 3" and "coins"
->>> offsets.tolist(), bigrams.tolist() == sequence_ids(words, np.array([0, 1]), np.array([2, 3])).tolist()
-([0, 2, 2], True)
+>>> bigrams, offsets = ngrams(words, np.array([0, 3, 4]), 2)
+>>> offsets.tolist()
+[0, 2, 2]
+>>> (bigrams == sequence_ids(words, np.array([0, 1]), np.array([2, 3]))).all()
+np.True_
 """
 
 from __future__ import annotations
@@ -19,19 +21,23 @@ import numpy as np
 from dreamer_study.pipeline.text.arrays import ranges
 
 MASK = (1 << 64) - 1
-# of eight bytes of a word; odd, so that powers have inverses modulo 2^64
+# Bases of eight bytes of a word, and of words; odd, so that powers have inverses modulo 2^64.
 BYTES_BASE = 0x9E3779B97F4A7C15
 WORD_BASE = 0xD1342543DE82EF95
 MIX = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)  # from the finaliser of MurmurHash3
 
 
 def word_id(word: str) -> int:
-    """Hash one word: a polynomial over its UTF-8 bytes, eight at a time as one little-endian
-    number, mixed."""
+    """Hash one word: a polynomial over its UTF-8 bytes, mixed.
+
+    Eight bytes at a time are one little-endian number.
+    """
     data = word.encode()
-    eights = [int.from_bytes(data[i : i + 8], "little") for i in range(0, len(data), 8)]
-    value = sum(eight * pow(BYTES_BASE, i, 1 << 64) for i, eight in enumerate(eights)) & MASK
-    value = value * MIX[0] & MASK
+    value = 0
+    for power, start in enumerate(range(0, len(data), 8)):
+        eight = int.from_bytes(data[start : start + 8], "little")
+        value += eight * pow(BYTES_BASE, power, 1 << 64)
+    value = (value & MASK) * MIX[0] & MASK
     return (value ^ (value >> 32)) * MIX[1] & MASK
 
 
@@ -44,14 +50,15 @@ def ngrams(ids: np.ndarray, offsets: np.ndarray, n: int) -> tuple[np.ndarray, np
     inside = np.ones(len(grams), bool)
     crossing = offsets[1:-1, None] - np.arange(1, n)
     inside[crossing[(crossing >= 0) & (crossing < len(inside))]] = False
-    return grams[inside], np.concatenate(
-        [[0], np.cumsum(np.maximum(np.diff(offsets) - (n - 1), 0))]
-    )
+    counts = np.maximum(np.diff(offsets) - (n - 1), 0)
+    return grams[inside], np.concatenate([[0], np.cumsum(counts)])
 
 
 def windows(ids: np.ndarray, n: int) -> np.ndarray:
-    """Compute the ids uint64 [max(W - n + 1, 0)] of all windows of n words, across documents
-    too."""
+    """Compute the ids uint64 [max(W - n + 1, 0)] of all windows of n words.
+
+    Windows cross the bounds of documents.
+    """
     count = max(len(ids) - n + 1, 0)
     grams = ids[n - 1 :].copy()
     for k in range(n - 2, -1, -1):  # Horner's rule
@@ -61,12 +68,16 @@ def windows(ids: np.ndarray, n: int) -> np.ndarray:
 
 
 def sequence_ids(ids: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Compute the ids uint64 [P] of the word sequences `ids[starts[p]:stops[p]]`; 0 for empty
-    ones."""
-    size = 1 << len(ids).bit_length()
+    """Compute the ids uint64 [P] of the word sequences `ids[starts[p]:stops[p]]`.
+
+    Empty sequences have 0. The id of words s to t is (S_t - S_s) / base^s, where S_i is the sum of
+    the words before i, each times base to the power of its place.
+    """
+    size = 1 << len(ids).bit_length()  # few different sizes, so that powers are kept
     sums = np.zeros(len(ids) + 1, np.uint64)
     np.cumsum(ids * _powers(WORD_BASE, size)[: len(ids)], out=sums[1:])
-    return (sums[stops] - sums[starts]) * _powers(pow(WORD_BASE, -1, 1 << 64), size)[starts]
+    inverse = pow(WORD_BASE, -1, 1 << 64)
+    return (sums[stops] - sums[starts]) * _powers(inverse, size)[starts]
 
 
 @cache
@@ -77,7 +88,6 @@ def _powers(base: int, size: int) -> np.ndarray:
 
 
 def gathered_ids(ids: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Compute `sequence_ids` of few stretches of a long array, without a pass over the whole
-    array."""
+    """Compute `sequence_ids` of few stretches of a long array, without a pass over all of it."""
     inside, offsets = ranges(starts, stops)
     return sequence_ids(ids[inside], offsets[:-1], offsets[1:])

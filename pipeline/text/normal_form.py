@@ -1,11 +1,11 @@
-r"""Define which texts are equal: the words that remain when case, spacing, punctuation and
-typesetting are dropped.
+r"""Define which texts are equal: the normal form.
 
-The normal form is made for mathematics: numbers and signs are kept, and LaTeX reads like plain
-text. A word is a run of letters, a number (`3`, `2.5`), or one of the signs `% * + - / < = > ^`. A
-hyphen between words and a repeated sign (`**bold**`, `---`) are punctuation; `}{` is a division
-line. This module holds the tables and the folding of everything that is not plain ASCII,
-`pipeline/text/words.py` splits columns of text into words. Texts equal line by line:
+It is the words that remain when case, spacing, punctuation and typesetting are dropped, made for
+mathematics: numbers and signs are kept, and LaTeX reads like plain text. A word is a run of
+letters, a number (`3`, `2.5`), or one of the signs `% * + - / < = > ^`. A hyphen between words and
+a repeated sign (`**bold**`, `---`) are punctuation; `}{` is a division line. This module holds the
+tables and the folding of everything that is not plain ASCII, `pipeline/text/words.py` splits
+columns of text into words. Texts equal line by line:
 
     **Ann** paid $\frac{1}{2}$ of 1{,}000 well-known coins    ann paid 1/2 of 1,000 well known coins
     “Naïve” Café: 3 × x² ≤ 7.50!                              naïve café 3 * x^2 \le 7.50
@@ -21,116 +21,87 @@ import unicodedata
 from functools import lru_cache
 
 SIGNS = "%*+-/<=>^"
-COMMANDS: dict[str, str | None] = {  # what a LaTeX command reads as; None: typesetting only
-    **dict.fromkeys(("times", "cdot", "ast"), "*"),
-    **{
-        "div": "/",
-        "lt": "<",
-        "gt": ">",
-        "leq": "le",
-        "leqslant": "le",
-        "geq": "ge",
-        "geqslant": "ge",
-        "neq": "ne",
-    },
-    **{
-        "rightarrow": "to",
-        "degree": "circ",
-        "textless": "<",
-        "textgreater": ">",
-        "textasciicircum": "^",
-    },
-    **{
-        "varphi": "phi",
-        "vartheta": "theta",
-        "varepsilon": "epsilon",
-        "varrho": "rho",
-        "varnothing": "emptyset",
-    },
-    **dict.fromkeys(
-        (
-            "frac",
-            "dfrac",
-            "tfrac",
-            "cfrac",
-            "left",
-            "right",
-            "big",
-            "bigl",
-            "bigr",
-            "bigg",
-            "biggl",
-        ),
-        None,
-    ),
-    **dict.fromkeys(
-        ("biggr", "text", "textbf", "textit", "textrm", "textsf", "texttt", "mathrm", "mathbf"),
-        None,
-    ),
-    **dict.fromkeys(
-        ("mathit", "mathsf", "mathbb", "mathcal", "operatorname", "mbox", "hbox", "displaystyle"),
-        None,
-    ),
-    **dict.fromkeys(
-        ("boxed", "fbox", "quad", "qquad", "limits", "ldots", "cdots", "dots", "emph", "underline"),
-        None,
-    ),
-    **dict.fromkeys(
-        ("textquotesingle", "textquoteright", "textquoteleft", "textquotedblleft"), None
-    ),
-    **dict.fromkeys(
-        ("textquotedblright", "textdollar", "textsc", "textnormal", "boldsymbol", "bm", "nolimits"),
-        None,
-    ),
+# What a LaTeX command reads as; None: typesetting only.
+COMMANDS: dict[str, str | None] = {
+    "times": "*",
+    "cdot": "*",
+    "ast": "*",
+    "div": "/",
+    "lt": "<",
+    "gt": ">",
+    "leq": "le",
+    "leqslant": "le",
+    "geq": "ge",
+    "geqslant": "ge",
+    "neq": "ne",
+    "rightarrow": "to",
+    "degree": "circ",
+    "textless": "<",
+    "textgreater": ">",
+    "textasciicircum": "^",
+    "varphi": "phi",
+    "vartheta": "theta",
+    "varepsilon": "epsilon",
+    "varrho": "rho",
+    "varnothing": "emptyset",
 }
+_TYPESETTING = """
+frac dfrac tfrac cfrac left right big bigl bigr bigg biggl biggr text textbf textit textrm textsf
+texttt mathrm mathbf mathit mathsf mathbb mathcal operatorname mbox hbox displaystyle boxed fbox
+quad qquad limits ldots cdots dots emph underline textquotesingle textquoteright textquoteleft
+textquotedblleft textquotedblright textdollar textsc textnormal boldsymbol bm nolimits
+"""
+COMMANDS |= dict.fromkeys(_TYPESETTING.split())
 _TYPOGRAPHY = {
     **dict.fromkeys("×·⋅∙∗", "*"),
     **dict.fromkeys("÷⁄∕", "/"),
     **dict.fromkeys("−‐‑‒–", "-"),
-    **{"≤": "\\le ", "≥": "\\ge ", "≠": "\\ne ", "√": "\\sqrt ", "∞": "\\infty ", "±": "\\pm "},
-    **{"→": "\\to ", "°": "^\\circ ", "∈": "\\in ", "≈": "\\approx ", "∪": "\\cup ", "∩": "\\cap "},
-    **{
-        "∠": "\\angle ",
-        "△": "\\triangle ",
-        "⊥": "\\perp ",
-        "∥": "\\parallel ",
-        "≅": "\\cong ",
-        "≡": "\\equiv ",
-    },
-    **{
-        "∼": "\\sim ",
-        "⊂": "\\subset ",
-        "⊆": "\\subseteq ",
-        "∅": "\\emptyset ",
-        "∑": "\\sum ",
-        "∏": "\\prod ",
-    },
-    **{
-        "∫": "\\int ",
-        "∂": "\\partial ",
-        "∇": "\\nabla ",
-        "∀": "\\forall ",
-        "∃": "\\exists ",
-        "⇒": "\\implies ",
-    },
-    **{
-        "⌊": "\\lfloor ",
-        "⌋": "\\rfloor ",
-        "⌈": "\\lceil ",
-        "⌉": "\\rceil ",
-        "∓": "\\mp ",
-        "ℓ": "\\ell ",
-    },
-    **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", ""),  # seen by nobody
+    "≤": "\\le ",
+    "≥": "\\ge ",
+    "≠": "\\ne ",
+    "√": "\\sqrt ",
+    "∞": "\\infty ",
+    "±": "\\pm ",
+    "→": "\\to ",
+    "°": "^\\circ ",
+    "∈": "\\in ",
+    "≈": "\\approx ",
+    "∪": "\\cup ",
+    "∩": "\\cap ",
+    "∠": "\\angle ",
+    "△": "\\triangle ",
+    "⊥": "\\perp ",
+    "∥": "\\parallel ",
+    "≅": "\\cong ",
+    "≡": "\\equiv ",
+    "∼": "\\sim ",
+    "⊂": "\\subset ",
+    "⊆": "\\subseteq ",
+    "∅": "\\emptyset ",
+    "∑": "\\sum ",
+    "∏": "\\prod ",
+    "∫": "\\int ",
+    "∂": "\\partial ",
+    "∇": "\\nabla ",
+    "∀": "\\forall ",
+    "∃": "\\exists ",
+    "⇒": "\\implies ",
+    "⌊": "\\lfloor ",
+    "⌋": "\\rfloor ",
+    "⌈": "\\lceil ",
+    "⌉": "\\rceil ",
+    "∓": "\\mp ",
+    "ℓ": "\\ell ",
+    **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", ""),  # invisible
 }
 _SUPERSCRIPT = re.compile("([⁰¹²³⁴-⁹])")
 _FRACTION = re.compile("([¼½¾⅐-⅞])")
 _FOREIGN = re.compile("[^\x00-\x7f]+")
-# a variable, no word of the language
+# A variable, no word of the language.
 _LONE_GREEK = re.compile("(?<![\u0370-\u03ff])[Α-ΡΣ-Ωα-ω](?![\u0370-\u03ff])")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,6}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,8}[0-9]{0,2});")
 _BACKSLASH = re.compile(r"\\textbackslash(?:\{\}|\s)?")
-# no logarithm has base 1
+# No logarithm has base 1: `\log_10` is one of base ten.
 _SINGLE_DIGIT = re.compile(r"\\(?:log_[02-9]|[dtc]?frac[0-9])(?=[0-9{\\])")
 
 # Cyrillic and Greek letters that look like Latin ones.
@@ -163,12 +134,13 @@ def fold(text: str) -> str:
 def _plain(run: re.Match[str]) -> str:
     if len(run[0]) < 64:
         return _fold_run(run[0])
-    return _fold_run.__wrapped__(run[0])  # which takes memory to remember, and seldom comes again
+    return _fold_run.__wrapped__(run[0])  # a long run seldom comes again, and takes memory to keep
 
 
 def as_latin(text: str) -> str:
-    """Replace look-alike letters in words that are otherwise Latin; all of them where no other
-    Cyrillic letter is.
+    """Replace look-alike letters in words that are otherwise Latin.
+
+    In a text without any other Cyrillic letter all of them are replaced.
 
     >>> as_latin("J\u0430net sаid \u0430 word"), as_latin("он сам"), as_latin("αx = Δy")
     ('Janet said a word', 'он сам', 'αx = Δy')
@@ -181,8 +153,9 @@ def as_latin(text: str) -> str:
 
 
 def _latin_word(word: str) -> str:
-    read = word if word.isascii() else word.translate(_AS_LATIN)
-    return read if read.isascii() and any(letter.isascii() for letter in word) else word
+    latin = word if word.isascii() else word.translate(_AS_LATIN)
+    is_latin_otherwise = latin.isascii() and any(letter.isascii() for letter in word)
+    return latin if is_latin_otherwise else word
 
 
 def _set_apart(command: re.Match[str]) -> str:
@@ -196,8 +169,11 @@ def _greek(letter: str) -> str:
 
 @lru_cache(1 << 16)
 def _fold_run(run: str) -> str:
-    plain = unicodedata.normalize("NFKC", _FRACTION.sub(r" \1", _SUPERSCRIPT.sub(r"^\1", run)))
-    return _LONE_GREEK.sub(lambda letter: f" {_greek(letter[0])} ", plain).translate(_FOLDED)
+    plain = _SUPERSCRIPT.sub(r"^\1", run)
+    plain = _FRACTION.sub(r" \1", plain)
+    plain = unicodedata.normalize("NFKC", plain)
+    plain = _LONE_GREEK.sub(lambda letter: f" {_greek(letter[0])} ", plain)
+    return plain.translate(_FOLDED)
 
 
 class _Folded(dict):

@@ -1,5 +1,4 @@
-"""Split columns of text into words and their ids, on the bytes of Arrow buffers, without a Python
-object per word.
+"""Split columns of text into words and their ids, without a Python object per word.
 
 Nearly all the time of deduplication and decontamination goes into splitting text, so a block of
 documents is split and hashed as one byte array with numpy.
@@ -24,7 +23,7 @@ from dreamer_study.pipeline.text.arrays import IdTable
 from dreamer_study.pipeline.text.ngrams import BYTES_BASE, MASK, MIX, ngrams, sequence_ids, word_id
 from dreamer_study.pipeline.text.normal_form import COMMANDS, SIGNS, fold
 
-# kinds of words, and of bytes, where each sign is a kind from SIGN on
+# Kinds of words, and of bytes, where each sign is a kind of its own from SIGN on.
 BLANK, LETTERS, NUMBER, SIGN = range(4)
 _DIVISION = SIGN + len(SIGNS)  # a division line `}{`; a separate kind, so that `/}{` is two words
 BLOCK_BYTES = 1 << 18  # of text split at once: the processor's cache holds all arrays of a block
@@ -38,9 +37,9 @@ for _byte in _LOWER_LETTERS + _LOWER_LETTERS.upper():
     _KINDS[_byte] = LETTERS
 for _byte in b"0123456789":
     _KINDS[_byte] = NUMBER
-for _place, _byte in enumerate(SIGNS.encode()):
-    _KINDS[_byte] = SIGN + _place
-# what `fold` may change
+for _number, _byte in enumerate(SIGNS.encode()):
+    _KINDS[_byte] = SIGN + _number
+# What `fold` may change.
 _MAY_FOLD = r"[\x80-\xff]|&[a-zA-Z#]|\\(?:textback|log_[0-9]|[dtc]?frac[0-9])"
 _JOINABLE = np.isin(np.arange(_DIVISION), (LETTERS, NUMBER))  # kinds that a hyphen may join
 
@@ -49,11 +48,10 @@ _JOINABLE = np.isin(np.arange(_DIVISION), (LETTERS, NUMBER))  # kinds that a hyp
 class Words:
     """Hold the words of a block of D documents, W in all.
 
-    `ids` uint64 [W]; `kinds` uint8 [W] (LETTERS, NUMBER, SIGN); `starts` and `ends` int64 [W]:
-    bytes of each word in
-    `text`, the block's uint8 bytes with case kept. The words of document d are
-    `offsets[d]:offsets[d + 1]`, int64
-    [D + 1]; the bytes of document d begin at `text_offsets[d]`.
+    `ids` uint64 [W]; `kinds` uint8 [W] (LETTERS, NUMBER, SIGN); `starts` and `ends` int64 [W]: the
+    bytes of each word in `text`, the block's uint8 bytes with case kept. The words of document d
+    are `offsets[d]:offsets[d + 1]`, int64 [D + 1]; the bytes of document d begin at
+    `text_offsets[d]`.
     """
 
     ids: np.ndarray
@@ -69,8 +67,7 @@ class Words:
         return ngrams(self.ids, self.offsets, n)
 
     def number_sequences(self) -> np.ndarray:
-        """Compute the id uint64 [D] of each document's sequence of numbers; 0 where there are
-        none."""
+        """Compute the id uint64 [D] of each document's sequence of numbers; 0 without numbers."""
         at = np.flatnonzero(self.kinds == NUMBER)
         ends = np.searchsorted(at, self.offsets)
         return sequence_ids(self.ids[at], ends[:-1], ends[1:])
@@ -79,36 +76,41 @@ class Words:
 def number_sums(
     ids: np.ndarray, kinds: np.ndarray, starts: np.ndarray, stops: np.ndarray
 ) -> np.ndarray:
-    """Compute an id uint64 [P] of the numbers but 1, in any order, among the words
-    `starts[p]:stops[p]`; 0 for none."""
+    """Compute an id uint64 [P] of the numbers among the words `starts[p]:stops[p]`, in any order.
+
+    The number 1 is left out, which may be a word; 0 without numbers.
+    """
     sums = np.zeros(len(ids) + 1, np.uint64)
-    # ids are mixed, so their sums are, too
-    np.cumsum(ids * ((kinds == NUMBER) & (ids != _ONE)), out=sums[1:])
+    is_number = (kinds == NUMBER) & (ids != _ONE)
+    np.cumsum(ids * is_number, out=sums[1:])  # ids are mixed, so their sums are, too
     return sums[stops] - sums[starts]
 
 
 def mask_numbers(ids: np.ndarray, kinds: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Make all numbers equal that follow a word of letters, or begin a text, in word ids uint64
-    [W].
+    """Set numbers that follow a word of letters, or begin a text, to 0 in word ids uint64 [W].
 
-    Other numbers, as in `3, 5, 7` or `x^2+1`, tell more than the words beside them. `starts` int64
-    are the first words of the texts.
+    So they are equal. Other numbers, as in `3, 5, 7` or `x^2+1`, tell more than the words beside
+    them. `starts` int64 are the first words of the texts.
     """
     masked = kinds == NUMBER
-    worded = np.empty(len(ids) + 1, bool)
-    np.equal(kinds, LETTERS, out=worded[1:])
-    worded[starts] = True
-    masked &= worded[:-1]
+    behind_letters = np.empty(len(ids) + 1, bool)
+    np.equal(kinds, LETTERS, out=behind_letters[1:])
+    behind_letters[starts] = True
+    masked &= behind_letters[:-1]
     return ids * ~masked
 
 
 def text_column(*columns: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Join columns row by row into one folded text, each row ending with a line break; null is
-    empty."""
-    empty, line_break = pa.scalar("", pa.large_string()), pa.scalar("\n", pa.large_string())
-    columns = tuple(pc.fill_null(pc.cast(column, pa.large_string()), empty) for column in columns)
-    joined = pc.binary_join_element_wise(*columns, empty, line_break)
-    joined = joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
+    """Join columns row by row into one folded text; each row ends with a line break.
+
+    Null is empty.
+    """
+    empty = pa.scalar("", pa.large_string())
+    line_break = pa.scalar("\n", pa.large_string())
+    filled = [pc.fill_null(pc.cast(column, pa.large_string()), empty) for column in columns]
+    joined = pc.binary_join_element_wise(*filled, empty, line_break)
+    if isinstance(joined, pa.ChunkedArray):
+        joined = joined.combine_chunks()
     data = pc.cast(joined, pa.large_binary())
     foreign = pc.match_substring_regex(data, _MAY_FOLD)
     if not pc.any(foreign).as_py():
@@ -118,8 +120,10 @@ def text_column(*columns: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def word_blocks(texts: pa.Array, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, Words]]:
-    """Yield the words of a `text_column` in blocks of about `block_bytes`, cut between documents:
-    rows and words."""
+    """Yield the words of a `text_column` in blocks of about `block_bytes`: rows and words.
+
+    Blocks are cut between documents.
+    """
     for rows, data, offsets in byte_blocks(texts, block_bytes):
         yield rows, _split(data, offsets)
 
@@ -127,31 +131,33 @@ def word_blocks(texts: pa.Array, block_bytes: int = BLOCK_BYTES) -> Iterator[tup
 def byte_blocks(
     texts: pa.Array, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """Yield the bytes of a `text_column` in blocks: rows, bytes uint8, and offsets int64 [D + 1]
-    into them."""
+    """Yield the bytes of a `text_column` in blocks.
+
+    A block is rows, bytes uint8, and offsets int64 [D + 1] into the bytes.
+    """
     _, buffer, data = texts.buffers()
     offsets = np.frombuffer(buffer, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     data = np.frombuffer(data or b"", np.uint8)
     start = 0
     while start < len(texts):
-        stop = max(
-            start + 1, int(np.searchsorted(offsets, offsets[start] + block_bytes, "right")) - 1
-        )
-        yield (
-            slice(start, stop),
-            data[offsets[start] : offsets[stop]],
-            offsets[start : stop + 1] - offsets[start],
-        )
+        fitting = int(np.searchsorted(offsets, offsets[start] + block_bytes, "right")) - 1
+        stop = max(start + 1, fitting)
+        block = data[offsets[start] : offsets[stop]]
+        yield slice(start, stop), block, offsets[start : stop + 1] - offsets[start]
         start = stop
 
 
 def _split(data: np.ndarray, offsets: np.ndarray) -> Words:
-    """Split documents of folded bytes `data[offsets[d]:offsets[d + 1]]`, each ended by a line
-    break, into words."""
+    """Split documents of folded bytes into words.
+
+    Document d is `data[offsets[d]:offsets[d + 1]]`, and ends with a line break. A word is a run of
+    bytes of one kind; two kinds may meet without a blank, as in `3x`.
+    """
     text = np.full(len(data) + 2 * _PAD, ord("\n"), np.uint8)
     text[_PAD:-_PAD] = data
     _join_thousands(text)
-    lower = text | (((text - np.uint8(ord("A"))) < 26).view(np.uint8) * np.uint8(32))
+    is_capital = (text - np.uint8(ord("A"))) < 26
+    lower = text | (is_capital.view(np.uint8) * np.uint8(32))
     kinds = np.frombuffer(bytearray(text).translate(_KINDS), np.uint8)
     _classify_signs(lower, kinds)
 
@@ -162,23 +168,26 @@ def _split(data: np.ndarray, offsets: np.ndarray) -> Words:
     touching = np.flatnonzero(edge)  # where words meet without a blank
     if len(touching):
         edges = np.insert(edges, np.searchsorted(edges, touching), touching)
-    starts, ends = edges[0::2].copy(), edges[1::2].copy()
+    starts = edges[0::2].copy()
+    ends = edges[1::2].copy()
     kinds = np.minimum(kinds[starts], SIGN)
     ids = _word_ids(lower, starts, ends - starts)
     _read_commands(text, starts, ids, kinds)
     if not kinds.all():
         keep = kinds != BLANK
-        ids, kinds, starts, ends = ids[keep], kinds[keep], starts[keep], ends[keep]
-    return Words(
-        ids, kinds, starts, ends, np.searchsorted(starts, offsets + _PAD), text, offsets + _PAD
-    )
+        ids = ids[keep]
+        kinds = kinds[keep]
+        starts = starts[keep]
+        ends = ends[keep]
+    text_offsets = offsets + _PAD
+    word_offsets = np.searchsorted(starts, text_offsets)
+    return Words(ids, kinds, starts, ends, word_offsets, text, text_offsets)
 
 
 def _join_thousands(text: np.ndarray) -> None:
-    """Move the marks between groups of thousands in front of their number, as blanks, so that its
-    digits are a run.
+    """Move the marks between groups of thousands in front of their number, as blanks.
 
-    `12,345,678` becomes `  12345678`.
+    So its digits are a run: `12,345,678` becomes `  12345678`, in place.
     """
     commas = np.flatnonzero(text == ord(","))
     commas = commas[text[commas + 1] > ord(" ")]
@@ -187,15 +196,18 @@ def _join_thousands(text: np.ndarray) -> None:
     marks = list[np.ndarray]()
     for mark in (b",", b"{,}", b",\\!", b"\\,"):
         at = commas - mark.index(b",")
-        for k, wanted in enumerate(mark):
-            at = at[text[at + k] == wanted] if wanted != ord(",") else at
-        digits = [_is_digit(text[at + k]) for k in (-1, *range(len(mark), len(mark) + 4))]
-        at = at[digits[0] & digits[1] & digits[2] & digits[3] & ~digits[4]]
+        for k, byte in enumerate(mark):
+            if byte != ord(","):
+                at = at[text[at + k] == byte]
+        # a digit before the mark, and behind it three but not four
+        end = at + len(mark)
+        is_group = _is_digit(text[end]) & _is_digit(text[end + 1]) & _is_digit(text[end + 2])
+        at = at[_is_digit(text[at - 1]) & is_group & ~_is_digit(text[end + 3])]
         marks.extend(at + k for k in range(len(mark)))
     moving = np.concatenate(marks)
     moving.sort()
     text[moving] = ord(" ")
-    while len(moving):
+    while len(moving):  # every blank changes places with the digit before it, a step at a time
         behind = text[moving - 1]
         step = _is_digit(behind)
         if not step.any():
@@ -210,20 +222,23 @@ def _is_digit(data: np.ndarray) -> np.ndarray:
 
 
 def _classify_signs(lower: np.ndarray, kinds: np.ndarray) -> None:
-    """Decide in place which points belong to numbers and which signs are words; `}{` becomes a
-    division line."""
-    signs, points, braces = (
-        np.flatnonzero(mask) for mask in (kinds >= SIGN, lower == ord("."), lower == ord("}"))
-    )
+    """Decide in place which points belong to numbers and which signs are words.
+
+    `}{` becomes a division line.
+    """
+    signs = np.flatnonzero(kinds >= SIGN)
+    points = np.flatnonzero(lower == ord("."))
     points = points[kinds[points + 1] == NUMBER]
     points = points[kinds[points - 1] == NUMBER]
+    braces = np.flatnonzero(lower == ord("}"))
     lines = braces[lower[braces + 1] == ord("{")]
     hyphens = signs[lower[signs] == ord("-")]
     hyphens = hyphens[_JOINABLE[kinds[hyphens - 1]] & _JOINABLE[kinds[hyphens + 1]]]
-    before, after = (
-        _ASCII_LETTER[lower[hyphens + k]] & _ASCII_LETTER[lower[hyphens + 2 * k]] for k in (-1, 1)
-    )
-    kinds[signs[(lower[signs] == lower[signs - 1]) | (lower[signs] == lower[signs + 1])]] = BLANK
+    # "well-known" has two letters beside its hyphen, "x-y" does not
+    before = _ASCII_LETTER[lower[hyphens - 1]] & _ASCII_LETTER[lower[hyphens - 2]]
+    after = _ASCII_LETTER[lower[hyphens + 1]] & _ASCII_LETTER[lower[hyphens + 2]]
+    repeated = (lower[signs] == lower[signs - 1]) | (lower[signs] == lower[signs + 1])
+    kinds[signs[repeated]] = BLANK
     kinds[hyphens[before | after]] = BLANK
     kinds[points] = NUMBER
     kinds[lines] = _DIVISION
@@ -235,13 +250,14 @@ def _word_ids(lower: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.
     eights = np.ndarray((len(lower) - 7,), "<u8", lower, strides=(1,))
     ids = eights[starts]
     ids &= np.take(_FIRST_BYTES, lengths, mode="clip")
-    longer, factor = np.flatnonzero(lengths > 8), 1
+    longer = np.flatnonzero(lengths > 8)
+    factor = 1  # the base to the power of the eight
     while len(longer):
-        starts, lengths = starts + 8, lengths - 8
+        starts = starts + 8
+        lengths = lengths - 8
         factor = factor * BYTES_BASE & MASK
-        ids[longer] += (
-            eights[starts[longer]] & _FIRST_BYTES[np.minimum(lengths[longer], 8)]
-        ) * np.uint64(factor)
+        eight = eights[starts[longer]] & _FIRST_BYTES[np.minimum(lengths[longer], 8)]
+        ids[longer] += eight * np.uint64(factor)
         longer = longer[lengths[longer] > 8]
     ids *= np.uint64(MIX[0])
     ids ^= ids >> np.uint64(32)
@@ -250,7 +266,9 @@ def _word_ids(lower: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.
 
 
 def _kind_of(reading: str | None) -> int:
-    return BLANK if reading is None else SIGN if reading in SIGNS else LETTERS
+    if reading is None:
+        return BLANK
+    return SIGN if reading in SIGNS else LETTERS
 
 
 _READINGS = sorted((word_id(command), reading) for command, reading in COMMANDS.items())
@@ -262,11 +280,13 @@ _READING_KINDS = np.array([_kind_of(reading) for _, reading in _READINGS], np.ui
 def _read_commands(
     text: np.ndarray, starts: np.ndarray, ids: np.ndarray, kinds: np.ndarray
 ) -> None:
-    """Replace known LaTeX commands by what they read as, in place; typesetting gets the kind
-    BLANK."""
+    """Replace known LaTeX commands by what they read as, in place.
+
+    Typesetting gets the kind BLANK.
+    """
     if not (text == ord("\\")).any():
         return
     commands = np.flatnonzero((text[starts - 1] == ord("\\")) & (kinds == LETTERS))
-    known, places = _COMMANDS.find(ids[commands])
-    ids[commands[known]] = _READING_IDS[places]
-    kinds[commands[known]] = _READING_KINDS[places]
+    has_reading, places = _COMMANDS.find(ids[commands])
+    ids[commands[has_reading]] = _READING_IDS[places]
+    kinds[commands[has_reading]] = _READING_KINDS[places]

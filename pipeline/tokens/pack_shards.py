@@ -1,5 +1,4 @@
-"""Tokenise documents: encode a corpus, hold some out, shuffle the others out of core, pack them
-into rows.
+"""Tokenise documents: encode, hold some out, shuffle the others out of core, pack them into rows.
 
 The shuffle sorts documents by a random number each. Chunks of the corpus are encoded and written
 sorted; each shard then gathers its range of random numbers from all chunks. Every byte follows from
@@ -68,8 +67,10 @@ _tokenizer = cache(read_tokenizer)  # once in each process
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Neighbouring row groups of one Parquet file; `first` is the number of its first document in
-    the corpus."""
+    """Neighbouring row groups of one Parquet file.
+
+    `first` is the number of its first document in the corpus.
+    """
 
     number: int
     path: str
@@ -97,8 +98,7 @@ class _Job:
         return Path(self.output) / UNFINISHED / f"{kind}-{number:05d}.{what}"
 
     def chunk_files(self, number: int) -> list[Path]:
-        """Return the paths of a chunk's tokens, records, bounds of shards, and documents that are
-        held out."""
+        """Return the paths of a chunk's tokens, records, bounds of shards, held-out documents."""
         return [self.part("chunk", number, what) for what in CHUNK_FILES]
 
 
@@ -117,24 +117,22 @@ def pack(
     shard_bytes: int = SHARD_BYTES,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
-    """Run the stage: encode, shuffle and pack all documents into the files that
-    `pipeline/tokens/packing.py` describes.
+    """Run the stage: encode, shuffle and pack all documents.
 
-    About `validation` documents are held out, and `tuning` others, or one in fifty where the corpus
-    is small: chosen by question, so that many documents of one question may make more
-    (`pipeline/tokens/validation.py`). At most about `shard_bytes` of text make a shard; a process
-    needs about four times that in memory. `cluster` as in `pipeline/storage/parallel.py`.
+    `pipeline/tokens/packing.py` describes the files. About `validation` documents are held out, and
+    `tuning` others, or one in fifty where the corpus is small: chosen by question, so that many
+    documents of one question may make more (`pipeline/tokens/validation.py`). At most about
+    `shard_bytes` of text make a shard; a process needs about four times that in memory. `cluster`
+    as in `pipeline/storage/parallel.py`.
 
     Returns {"tokens", "documents", "rows", "padding", "validation" and, where wanted, "tuning": the
-    items written, and
-    "counts": by source and reason, with tokens}. Tokens include end marks, not padding; "padding"
-    is the padded share of all positions.
+    items written, and "counts": by source and reason, with tokens}. Tokens include end marks, not
+    padding; "padding" is the padded share of all positions.
 
     A document of a source with one of the `weights` is packed that often on average: as often as
     the whole part of the weight says, and once more with the probability of the rest. "counts"
-    count each packed document once, and as
-    `LEFT_OUT` those that a weight below 1 leaves out; "tokens" and "documents" count all that is
-    packed.
+    count each packed document once, and as `LEFT_OUT` those that a weight below 1 leaves out;
+    "tokens" and "documents" count all that is packed.
 
     Raises InputError when there are no documents, no tokenizer, or rows of less than 2 tokens, and
     when all documents share one question that is held out; for a shard that cannot be read and for
@@ -142,15 +140,18 @@ def pack(
     """
     if sequence_length < 2:
         raise InputError(f"sequence_length={sequence_length}: a row needs at least 2 tokens")
-    source, output, tokenizer = Path(source), Path(output), Path(tokenizer)
+    source = Path(source)
+    output = Path(output)
+    tokenizer = Path(tokenizer)
     meta = read_meta(tokenizer)
     # A damaged tokenizer fails here, in one line, before any worker starts.
     mark = read_tokenizer(tokenizer).encode(MARK, add_special_tokens=False).ids
     files = find_shards([source])
     text_bytes = sum(_bytes_of_text(shard.path) for shard in files)
-    # a source of this weight alone would be packed as often
+    # A corpus of the heaviest source alone would be packed so often, and take as much memory.
     most = max([1.0, *(weights or {}).values()])
-    chunks = _divide(files, int(max(2**22, min(CHUNK_BYTES, text_bytes // 64)) / most))
+    chunk_bytes = max(2**22, min(CHUNK_BYTES, text_bytes // 64))
+    chunks = _divide(files, int(chunk_bytes / most))
     if not chunks:
         raise InputError(f"nothing to pack in {source}: it holds no documents")
     job = _Job(
@@ -165,21 +166,23 @@ def pack(
         end_token=meta["end_token"],
         weights=tuple(sorted((weights or {}).items())),
     )
-    counted, packed = [], []
+    counted = []
+    packed = []
     tokens = documents = 0
     made_from = [asdict(job), [asdict(chunk) for chunk in chunks]]
     with resumable_parts(output, made_from, files, kinds=()), workers(processes, cluster) as run:
         encoding = [
             (
-                job.part("chunk", each.number, "json"),
-                partial(_encode_chunk, job, each),
-                *job.chunk_files(each.number),
+                job.part("chunk", chunk.number, "json"),
+                partial(_encode_chunk, job, chunk),
+                *job.chunk_files(chunk.number),
             )
-            for each in chunks
+            for chunk in chunks
         ]
         for done, encoded in enumerate(run(results_once, encoding), 1):
             counted.append(encoded["counts"])
-            tokens, documents = tokens + encoded["tokens"], documents + encoded["documents"]
+            tokens += encoded["tokens"]
+            documents += encoded["documents"]
             progress(0.9 * done / len(chunks), "tokenising")
         counts = sum_counts(counted)
         if not any(row["reason"] == KEPT for row in counts):
@@ -200,12 +203,12 @@ def pack(
             packed.append(shard)
             progress(0.9 + 0.1 * len(packed) / job.shards, "packing")
         held_out = [job.chunk_files(chunk.number)[-1] for chunk in chunks]
-        wanted = {VALIDATION: validation, **({TUNING: tuning} if tuning else {})}
-        items = (
-            write_held_out(held_out, output, wanted)
-            if job.hash_bounds[-1]
-            else dict.fromkeys(wanted, 0)
-        )
+        wanted = {VALIDATION: validation}
+        if tuning:
+            wanted[TUNING] = tuning
+        items = dict.fromkeys(wanted, 0)
+        if job.hash_bounds[-1]:
+            items = write_held_out(held_out, output, wanted)
         described = {
             "dtype": job.dtype,
             "sequence_length": sequence_length,
@@ -230,30 +233,36 @@ def pack(
 
 def _bytes_of_text(path: Path) -> int:
     """Sum the bytes of the questions and responses of a shard."""
-    batches = read_shard(path, columns=["question", "response"])
-    return sum(
-        pc.sum(pc.binary_length(column)).as_py() or 0
-        for batch in batches
-        for column in batch.columns
-    )
+    total = 0
+    for batch in read_shard(path, columns=["question", "response"]):
+        for column in batch.columns:
+            total += pc.sum(pc.binary_length(column)).as_py() or 0
+    return total
 
 
 def _divide(files: Sequence[Shard], chunk_bytes: int) -> list[_Chunk]:
-    """Divide the corpus into chunks of whole row groups, each of about `chunk_bytes` before
-    compression."""
+    """Divide the corpus into chunks of whole row groups.
+
+    Each has about `chunk_bytes` before compression.
+    """
     chunks: list[_Chunk] = []
     for shard in files:
         with open_shard(shard.path) as file:
             metadata = file.metadata
-        first, groups, rows, size = shard.start, [], 0, 0
+        first = shard.start
+        groups: list[int] = []
+        rows = size = 0
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
             groups.append(number)
-            rows, size = rows + group.num_rows, size + group.total_byte_size
+            rows += group.num_rows
+            size += group.total_byte_size
             if size >= chunk_bytes or number == metadata.num_row_groups - 1:
                 if rows:
                     chunks.append(_Chunk(len(chunks), str(shard.path), tuple(groups), first))
-                first, groups, rows, size = first + rows, [], 0, 0
+                first += rows
+                groups = []
+                rows = size = 0
     return chunks
 
 
@@ -267,36 +276,42 @@ def _encode_chunk(job: _Job, chunk: _Chunk) -> dict[str, Any]:
     """
     tokens_file, records_file, bounds_file, held_out_file = job.chunk_files(chunk.number)
     codec = _tokenizer(job.tokenizer)
-    tokens, parts, copies, held_out, counts = [], [], [], [], []
+    tokens = []
+    lengths_of_batches = []
+    copies = []
+    held_out = []
+    counts = []
     first = chunk.first
     for batch in read_shard(Path(chunk.path), columns=SCHEMA.names, row_groups=chunk.row_groups):
-        found, lengths = encode_documents(codec, batch)
+        encoded, lengths = encode_documents(codec, batch)  # lengths of prompt and response
         ends = np.cumsum(lengths.sum(axis=1))
         lengths[:, 1] += 1  # the end mark
-        tokens.append(np.insert(found.astype(job.dtype), ends, job.end_token))
-        parts.append(lengths)
+        tokens.append(np.insert(encoded.astype(job.dtype), ends, job.end_token))
+        lengths_of_batches.append(lengths)
         splits, documents = hold_out(batch, job.hash_bounds)
         trains = splits == ""
         times = np.where(trains, copies_of(batch["source"], job.weights, job.seed, first), 0)
         first += len(batch)
         copies.append(times)
         held_out.append(documents)
-        reasons = pa.array(np.where(trains, np.where(times > 0, KEPT, LEFT_OUT), splits))
+        packed_or_not = np.where(times > 0, KEPT, LEFT_OUT)
+        reasons = pa.array(np.where(trains, packed_or_not, splits))
         counts.append(count_documents(batch, reasons, lengths.sum(axis=1)))
     pq.write_table(pa.concat_tables(held_out), held_out_file)
-    lengths = np.concatenate(parts)
+    lengths = np.concatenate(lengths_of_batches)
     records = np.empty(len(lengths), RECORD)
-    records["prompt"], records["length"] = lengths[:, 0], lengths.sum(axis=1)
+    records["prompt"] = lengths[:, 0]
+    records["length"] = lengths.sum(axis=1)
     records["key"] = random_numbers(job.seed, chunk.first, len(records))
     starts = np.cumsum(records["length"], dtype=np.int64) - records["length"]
     records, starts = repeat(records, starts, np.concatenate(copies))
     order = np.argsort(records["key"], kind="stable")
-    records, starts, corpus = records[order], starts[order], np.concatenate(tokens)
+    records = records[order]
+    starts = starts[order]
+    corpus = np.concatenate(tokens)
     spans = zip(starts.tolist(), records["length"].tolist(), strict=True)
-    save_array(
-        tokens_file,
-        np.concatenate([corpus[:0], *(corpus[start : start + length] for start, length in spans)]),
-    )
+    shuffled = [corpus[start : start + length] for start, length in spans]
+    save_array(tokens_file, np.concatenate([corpus[:0], *shuffled]))
     save_array(records_file, records)
     save_array(bounds_file, _places(records, job.shards))
     return {
@@ -307,43 +322,46 @@ def _encode_chunk(job: _Job, chunk: _Chunk) -> dict[str, Any]:
 
 
 def _pack_shard(job: _Job, number: int) -> dict[str, int]:
-    """Gather one shard's documents from all chunks, in the order of their random numbers, and pack
-    them."""
-    tokens, records, bounds, _ = zip(*map(job.chunk_files, range(job.chunks)), strict=True)
-    spans = np.stack([np.load(path)[number : number + 2] for path in bounds])
-    found, gathered = _gather(records, spans[:, :, 0]), _gather(tokens, spans[:, :, 1])
-    starts = np.cumsum(found["length"], dtype=np.int64) - found["length"]
-    order = np.argsort(found["key"], kind="stable")
-    columns = [
-        column[order].astype(np.int64) for column in (starts, found["prompt"], found["length"])
-    ]
+    """Gather one shard's documents from all chunks, and pack them.
+
+    They are packed in the order of their random numbers.
+    """
+    token_files, record_files, bound_files, _ = zip(
+        *map(job.chunk_files, range(job.chunks)), strict=True
+    )
+    # int64 [chunks, 2, 2]: start and stop of the shard, by documents and by tokens
+    spans = np.stack([np.load(path)[number : number + 2] for path in bound_files])
+    records = _gather(record_files, spans[:, :, 0])
+    tokens = _gather(token_files, spans[:, :, 1])
+    starts = np.cumsum(records["length"], dtype=np.int64) - records["length"]
+    order = np.argsort(records["key"], kind="stable")
     return write_token_shard(
         Path(job.output),
         number,
-        gathered,
-        *columns,
+        tokens,
+        starts[order].astype(np.int64),
+        records["prompt"][order].astype(np.int64),
+        records["length"][order].astype(np.int64),
         row=job.sequence_length,
         end_token=job.end_token,
     )
 
 
 def _gather(files: Sequence[Path], spans: np.ndarray) -> np.ndarray:
-    """Join a span of each file's array; a copy of each closes its file, as a corpus has thousands
-    of chunks."""
-    return np.concatenate(
-        [
-            np.load(file, mmap_mode="r")[start:stop].copy()
-            for file, (start, stop) in zip(files, spans, strict=True)
-        ]
-    )
+    """Join a span of each file's array."""
+    parts = []
+    for file, (start, stop) in zip(files, spans, strict=True):
+        # The copy lets the file close: a corpus has thousands of chunks.
+        parts.append(np.load(file, mmap_mode="r")[start:stop].copy())
+    return np.concatenate(parts)
 
 
 def _places(records: np.ndarray, shards: int) -> np.ndarray:
-    """Find where each shard begins in a sorted chunk: documents and tokens before it, int64 [shards
-    + 1, 2]."""
+    """Find where each shard begins in a sorted chunk, int64 [shards + 1, 2].
+
+    That is how many documents and tokens are before it.
+    """
     bounds = np.array([(number << 64) // shards for number in range(1, shards)], np.uint64)
     documents = np.concatenate([[0], np.searchsorted(records["key"], bounds), [len(records)]])
-    return np.stack(
-        [documents, np.concatenate([[0], np.cumsum(records["length"], dtype=np.int64)])[documents]],
-        axis=1,
-    )
+    tokens_before = np.concatenate([[0], np.cumsum(records["length"], dtype=np.int64)])
+    return np.stack([documents, tokens_before[documents]], axis=1)

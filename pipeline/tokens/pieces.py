@@ -1,5 +1,4 @@
-r"""Encode texts by their pieces: each different piece is encoded once, as a corpus has few
-different words.
+r"""Encode texts by their pieces, each different piece once: a corpus has few different words.
 
 Texts are cut where no token reaches across, whatever stands before and behind: between a word and
 the space after it, between letters and digits. Only places between two ASCII characters are cut, so
@@ -49,12 +48,14 @@ for _before, _behind in (
 
 
 def encode_texts(codec: Tokenizer, texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Encode texts without special tokens: the tokens of all, uint32 [T], and offsets int64 [texts
-    + 1] into them."""
+    """Encode texts without special tokens.
+
+    Returns the tokens of all, uint32 [T], and offsets int64 [texts + 1] into them.
+    """
     pieces, firsts = cut(texts) if has_pieces(codec) else (texts, np.arange(len(texts) + 1))
     coded = pieces.dictionary_encode()
-    found = codec.encode_batch_fast(coded.dictionary.to_pylist(), add_special_tokens=False)
-    ids = [encoding.ids for encoding in found]
+    encodings = codec.encode_batch_fast(coded.dictionary.to_pylist(), add_special_tokens=False)
+    ids = [encoding.ids for encoding in encodings]
     offsets = bounds(np.fromiter(map(len, ids), np.int64, len(ids)))
     tokens = np.fromiter(chain.from_iterable(ids), np.uint32, offsets[-1])
     numbers = coded.indices.to_numpy()
@@ -63,8 +64,10 @@ def encode_texts(codec: Tokenizer, texts: pa.Array) -> tuple[np.ndarray, np.ndar
 
 
 def cut(texts: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Cut texts into pieces; also return the number of each text's first piece, and of all, int64
-    [texts + 1]."""
+    """Cut texts into pieces.
+
+    Returns also the number of each text's first piece, and of all, int64 [texts + 1].
+    """
     _, offsets, data = texts.buffers()
     offsets = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     data = np.frombuffer(data or b"", np.uint8)[: offsets[-1]]
@@ -94,7 +97,7 @@ def has_pieces(codec: Tokenizer) -> bool:
         (other["type"], other.get("add_prefix_space"), other.get("use_regex")) for other in others
     ]
     wanted = [
-        {"type": "Split", "pattern": {"Regex": one}, "behavior": "Isolated", "invert": False}
-        for one in SPLITS
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+        for pattern in SPLITS
     ]
     return split in wanted and by_bytes == [("ByteLevel", False, False)]

@@ -1,7 +1,7 @@
-"""Draw for each document, on any machine alike: a 64-bit random number (SplitMix64), and how often
-it is packed.
+"""Draw a 64-bit random number (SplitMix64) for each document, and how often it is packed.
 
-Example: of a source with weight 2.25, three of four documents are packed twice and one three times.
+The numbers are equal on every machine. Example: of a source with weight 2.25, three of four
+documents are packed twice and one three times.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ def _mixed(state: np.ndarray) -> np.ndarray:
 def copies_of(
     sources: pa.Array, weights: Iterable[tuple[str, float]], seed: int, first: int
 ) -> np.ndarray:
-    """Draw how often each document is packed, int64 [D], by the weight of its source (1 where none
-    is given)."""
+    """Draw how often each document is packed, int64 [D], by the weight of its source.
+
+    The weight is 1 where none is given.
+    """
     wanted = np.ones(len(sources))
     for name, weight in weights:
         wanted[np.asarray(pc.equal(sources, name))] = weight
@@ -54,11 +56,15 @@ def copies_of(
 def repeat(
     records: np.ndarray, starts: np.ndarray, copies: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Repeat each document `copies` times, each time with a random number of its own; the first
-    keeps its own."""
+    """Repeat each document `copies` times, each time with another random number.
+
+    The first keeps the document's number.
+    """
     owner = np.repeat(np.arange(len(records)), copies)
-    records, starts = records[owner], starts[owner]
-    number = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    records = records[owner]
+    starts = starts[owner]
+    number = np.arange(len(owner)) - np.searchsorted(owner, owner)  # of the copy, from 0
     for copy in range(1, int(copies.max(initial=0))):
-        records["key"][number >= copy] = scattered(records["key"][number >= copy])
+        later = number >= copy  # copy n is scattered n times
+        records["key"][later] = scattered(records["key"][later])
     return records, starts

@@ -36,25 +36,23 @@ SAMPLE_CHARACTERS = 10**8
 
 
 def training_parts(question: str | None, response: str | None) -> tuple[str, str]:
-    """Split a document's training text into the two texts that are encoded apart: prompt and
-    response.
+    """Split a document's training text into prompt and response, which are encoded apart.
 
     Example: ("1+1?", "2") gives ("Question: 1+1?\\nAnswer:", " 2"); without a question, the prompt
     is empty.
     """
-    return (
-        (PROMPT.format(question=question), f" {response or ''}")
-        if question
-        else ("", response or "")
-    )
+    if question:
+        return PROMPT.format(question=question), f" {response or ''}"
+    return "", response or ""
 
 
 def encode_documents(codec: Tokenizer, documents: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-    """Encode documents, without end marks: tokens uint32 [T], and the lengths int64 [D, 2] of
-    prompts and responses."""
-    parts = map(
-        training_parts, documents["question"].to_pylist(), documents["response"].to_pylist()
-    )
+    """Encode documents, without end marks.
+
+    Returns tokens uint32 [T], and the lengths int64 [D, 2] of prompts and responses.
+    """
+    questions = documents["question"].to_pylist()
+    parts = map(training_parts, questions, documents["response"].to_pylist())
     tokens, offsets = encode_texts(codec, pa.array(chain.from_iterable(parts), pa.string()))
     return tokens, np.diff(offsets).reshape(-1, 2)
 
@@ -67,12 +65,12 @@ def train_tokenizer(
     sample_characters: int = SAMPLE_CHARACTERS,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
-    """Train a byte-level BPE tokenizer on documents: {"vocabulary_size", "end_token",
-    "characters"}.
+    """Train a byte-level BPE tokenizer on documents.
 
-    Every text decodes to itself; digits are never merged. A corpus larger than `sample_characters`
-    is sampled evenly. A small corpus may yield a smaller vocabulary. Raises InputError when there
-    are no documents, or no room for the 256 bytes and the end mark.
+    Returns {"vocabulary_size", "end_token", "characters"}. Every text decodes to itself; digits are
+    never merged. A corpus larger than `sample_characters` is sampled evenly. A small corpus may
+    yield a smaller vocabulary. Raises InputError when there are no documents, or no room for the
+    256 bytes and the end mark.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -81,24 +79,24 @@ def train_tokenizer(
             f"vocabulary_size={vocabulary_size}: 256 bytes and the end mark need at least 257"
         )
     read = partial(read_documents, source, columns=["question", "response"])
-    total = sum(
-        pc.sum(pc.utf8_length(column)).as_py() or 0 for batch in read() for column in batch.columns
-    )
+    total = 0
+    for batch in read():
+        for column in batch.columns:
+            total += pc.sum(pc.utf8_length(column)).as_py() or 0
     if not total:
         raise InputError(f"no tokenizer can be trained on {source}: it holds no documents")
     fraction = min(1.0, sample_characters / total)
     characters = 0
 
     def sample() -> Iterator[list[str]]:
-        """Yield the training texts of a fraction of the documents, evenly over the corpus, in
-        batches."""
+        """Yield the training texts of a fraction of the documents, evenly over the corpus."""
         nonlocal characters
         number = 0
         for batch in read():
             texts: list[str] = []
-            for question, response in zip(
-                *(column.to_pylist() for column in batch.columns), strict=True
-            ):
+            questions = batch["question"].to_pylist()
+            responses = batch["response"].to_pylist()
+            for question, response in zip(questions, responses, strict=True):
                 if int((number + 1) * fraction) > int(number * fraction):
                     texts += training_parts(question, response)
                 number += 1
@@ -123,15 +121,16 @@ def train_tokenizer(
 
 
 def take_tokenizer(entry: Mapping[str, Any], output: Path) -> dict[str, Any]:
-    """Copy a ready tokenizer: {"hub": id, "revision": name or None} or {"file": path of a
-    tokenizer.json}.
+    """Copy a ready tokenizer.
 
-    The end mark is that of tokenizer_config.json, or the first known name in the vocabulary, or one
-    that is added. Raises InputError, within seconds also without a network, when the tokenizer
-    cannot be fetched or read.
+    `entry` is {"hub": id, "revision": name or None} or {"file": path of a tokenizer.json}. The end
+    mark is that of tokenizer_config.json, or the first known name in the vocabulary, or one that is
+    added. Raises InputError, within seconds also without a network, when the tokenizer cannot be
+    fetched or read.
     """
     if "file" in entry:
-        path, revision = Path(entry["file"]), None
+        path = Path(entry["file"])
+        revision = None
     else:
         path, revision = _from_hub(entry["hub"], entry.get("revision"))
     codec = read_tokenizer(path)
@@ -145,11 +144,10 @@ def take_tokenizer(entry: Mapping[str, Any], output: Path) -> dict[str, Any]:
 
 
 def read_tokenizer(path: Path | str) -> Tokenizer:
-    """Read a tokenizer from a file, or from a folder's tokenizer.json. Raises InputError when
-    missing or damaged.
+    """Read a tokenizer from a file, or from a folder's tokenizer.json.
 
-    Special tokens that are written out in a text are encoded as text: no document can contain an
-    end mark.
+    Raises InputError where it is missing or damaged. Special tokens that are written out in a text
+    are encoded as text: no document can contain an end mark.
     """
     from tokenizers import Tokenizer
 
@@ -170,8 +168,10 @@ def read_tokenizer(path: Path | str) -> Tokenizer:
 
 
 def read_meta(folder: Path | str) -> dict[str, Any]:
-    """Read tokenizer_meta.json of a tokenizer's folder: end_token, end, vocabulary_size. Raises
-    InputError."""
+    """Read tokenizer_meta.json of a tokenizer's folder: end_token, end, vocabulary_size.
+
+    Raises InputError where it cannot be read.
+    """
     path = Path(folder) / "tokenizer_meta.json"
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -190,20 +190,17 @@ def _from_hub(repository: str, revision: str | None) -> tuple[Path, str | None]:
         cached = try_to_load_from_cache(repository, "tokenizer.json", revision=revision)
         if revision and isinstance(cached, str):
             return Path(cached), revision
-        found = HfApi().model_info(repository, revision=revision, timeout=HUB_SECONDS)
-        names = {file.rfilename for file in found.siblings or ()}
+        model = HfApi().model_info(repository, revision=revision, timeout=HUB_SECONDS)
+        fetch = partial(hf_hub_download, repository, revision=model.sha, etag_timeout=HUB_SECONDS)
+        names = {file.rfilename for file in model.siblings or ()}
         if "tokenizer_config.json" in names:
-            hf_hub_download(
-                repository, "tokenizer_config.json", revision=found.sha, etag_timeout=HUB_SECONDS
-            )
-        path = hf_hub_download(
-            repository, "tokenizer.json", revision=found.sha, etag_timeout=HUB_SECONDS
-        )
-        return Path(path), found.sha
+            fetch("tokenizer_config.json")
+        return Path(fetch("tokenizer.json")), model.sha
     except Exception as error:  # the hub's client raises errors of several libraries
         if isinstance(cached, str):
             return Path(cached), Path(cached).parent.name
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        lines = str(error).strip().splitlines()
+        reason = lines[0] if lines else type(error).__name__
         raise InputError(
             f"tokenizer {repository} cannot be had from the hub ({reason}): copy its tokenizer.json"
             " here and name it with `file: <path>`, or train one"

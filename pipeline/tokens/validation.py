@@ -1,6 +1,7 @@
-"""Hold documents out of training, by question: the validation split, to measure the loss on it at
-every checkpoint, and the tuning split, to choose settings on: a setting chosen on the split that is
-measured would flatter itself.
+"""Hold documents out of training, by question.
+
+The loss on the validation split is measured at every checkpoint. Settings are chosen on the tuning
+split: a setting chosen on the split that is measured would flatter itself.
 
 Held out is every document whose question has a hash below a bound; the validation split has the
 lowest hashes. The hash is of the normalised question, so that no question is on two sides: many
@@ -21,7 +22,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,7 @@ HELD_OUT = DROPPED.append(pa.field("hash", pa.uint64()))
 
 
 def hash_bounds(documents: int, wanted: Sequence[int]) -> tuple[int, ...]:
-    """Compute the bounds of the hashes of each split, of which about `wanted` of so many documents
-    are expected.
+    """Compute the bounds of the hashes of each split, which is to hold about `wanted` documents.
 
     A split has 2 % of the documents at most, and the hashes between the bound before it and its
     own. All documents of one question have one hash: where few questions have many documents, more
@@ -57,22 +57,22 @@ def hash_bounds(documents: int, wanted: Sequence[int]) -> tuple[int, ...]:
 
 
 def hold_out(documents: pa.RecordBatch, bounds: Sequence[int]) -> tuple[np.ndarray, pa.Table]:
-    """Find the split of each document ("" for one that trains), and tabulate those that are held
-    out."""
-    hashes = question_hashes(documents) if bounds[-1] else np.zeros(len(documents), np.uint64)
-    splits = np.array([*SPLITS, ""])[
-        np.searchsorted(np.array(bounds, np.uint64), hashes, side="right")
-    ]
+    """Find the split of each document, "" for one that trains; tabulate those that are held out."""
+    hashes = np.zeros(len(documents), np.uint64)
+    if bounds[-1]:
+        hashes = question_hashes(documents)
+    numbers = np.searchsorted(np.array(bounds, np.uint64), hashes, side="right")
+    splits = np.array([*SPLITS, ""])[numbers]
     held_out = splits != ""
     chosen = pa.Table.from_batches([documents]).filter(pa.array(held_out))
-    reasons, because = pa.array(splits[held_out], pa.string()), pa.nulls(len(chosen), pa.string())
+    reasons = pa.array(splits[held_out], pa.string())
+    because = pa.nulls(len(chosen), pa.string())
     columns = [*chosen.select(SCHEMA.names).columns, reasons, because, pa.array(hashes[held_out])]
     return splits, pa.table(columns, schema=HELD_OUT)
 
 
 def question_hashes(documents: pa.RecordBatch) -> np.ndarray:
-    """Hash each document's normalised question, or its response where the question has no words:
-    uint64 [D]."""
+    """Hash each document's normalised question, or else its response, uint64 [D]."""
     ids = _text_ids(documents["question"])
     unasked = np.flatnonzero(ids == 0)
     if len(unasked):
@@ -82,10 +82,10 @@ def question_hashes(documents: pa.RecordBatch) -> np.ndarray:
 
 def _text_ids(texts: pa.Array) -> np.ndarray:
     """Compute an id uint64 [D] of the words of each text; 0 where there are none."""
-    blocks = (words for _, words in word_blocks(text_column(texts)))
-    return np.concatenate(
-        [sequence_ids(words.ids, words.offsets[:-1], words.offsets[1:]) for words in blocks]
-    )
+    ids = []
+    for _, words in word_blocks(text_column(texts)):
+        ids.append(sequence_ids(words.ids, words.offsets[:-1], words.offsets[1:]))
+    return np.concatenate(ids)
 
 
 def write_held_out(
@@ -98,17 +98,18 @@ def write_held_out(
     """
     (output / "dropped").mkdir(exist_ok=True)
     chosen: dict[str, list[dict[str, Any]]] = {split: [] for split in wanted}
-    with pq.ParquetWriter(
-        output / "dropped" / "00000.parquet", DROPPED, compression="zstd"
-    ) as writer:
+    path = output / "dropped" / "00000.parquet"
+    with pq.ParquetWriter(path, DROPPED, compression="zstd") as writer:
         for part in parts:
             held_out = pq.read_table(part)
             writer.write_table(held_out.select(DROPPED.names))
             for split, most in wanted.items():
                 of_split = held_out.filter(pc.equal(held_out["reason"], split)).to_pylist()
-                both = chain(chosen[split], (row for row in of_split if row["response"]))
-                # stable: corpus order
-                chosen[split] = heapq.nsmallest(most, both, key=itemgetter("hash"))
+                answered = [row for row in of_split if row["response"]]
+                # `nsmallest` is stable: equal hashes stay in the order of the corpus
+                chosen[split] = heapq.nsmallest(
+                    most, [*chosen[split], *answered], key=itemgetter("hash")
+                )
     for split, rows in chosen.items():
         for loss_on in ("all", "responses", "answers"):
             with items_file(output, loss_on, split).open("w", encoding="utf-8") as file:
@@ -130,13 +131,13 @@ def _item(document: dict[str, Any], loss_on: str) -> dict[str, str]:
     if loss_on == "answers" and mark:
         before, _, answer = text.rpartition(" ")
         return {"id": document["id"], "prompt": before, "target": answer}
-    # training has no loss on a first token, and never reads on behind an end mark
+    # Training has no loss on a first token, and never reads behind an end mark.
     if loss_on == "all" or not prompt:
-        first, _, rest = (prompt + response).partition(" ")
-        prompt, response = (
-            (first, rest) if first.strip() and rest.strip() else ("", prompt + response)
-        )
-        return {"id": document["id"], "prompt": prompt, "target": response}
+        whole = prompt + response
+        first, _, rest = whole.partition(" ")
+        if first.strip() and rest.strip():
+            return {"id": document["id"], "prompt": first, "target": rest}
+        return {"id": document["id"], "prompt": "", "target": whole}
     return {"id": document["id"], "prompt": prompt, "target": document["response"]}
 
 

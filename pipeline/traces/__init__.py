@@ -1,4 +1,3 @@
-"""Reasoning traces: how public sets mark them, and how a response becomes its worked solution
-alone.
+"""Reasoning traces: how public sets mark them, and how a response becomes its solution alone.
 
 May import `pipeline/storage/` and `pipeline/errors.py`."""

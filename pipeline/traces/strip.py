@@ -29,7 +29,7 @@ from itertools import chain
 from typing import NamedTuple
 
 NONE, STRIPPED, UNCLOSED, UNMARKED = "none", "stripped", "unclosed", "unmarked"
-# what a source's `trace` says of traces that are marked
+# What a source's `trace` says of traces that are marked.
 DECLARED = ("paired", "thought", "closing")
 
 # Opening and closing marks of traces in public sets.
@@ -65,22 +65,35 @@ _ESCAPED = re.compile(rf"&lt;(\s*(?:/\s*)?(?:{_NAMES})\s*)&gt;")
 
 
 def _any_of(marks: Iterable[str]) -> re.Pattern[str]:
-    """Compile a search for marks that are not quoted; each begins with a literal, which makes the
-    search fast."""
+    """Compile a search for marks that are not quoted.
+
+    Each alternative begins with a literal, which makes the search fast.
+    """
     quote = "[`\"']"
-    return re.compile(
-        "|".join(rf"{mark}(?:(?!{quote})|(?<!{quote}{mark}))" for mark in map(re.escape, marks))
-    )
+    alternatives = []
+    for mark in map(re.escape, marks):
+        alternatives.append(rf"{mark}(?:(?!{quote})|(?<!{quote}{mark}))")
+    return re.compile("|".join(alternatives))
+
+
+def _opening_and_closing(
+    marks: Iterable[tuple[str, str]],
+) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    openings, closings = zip(*marks, strict=True)
+    return _any_of(openings), _any_of(closings)
 
 
 _WRAPPING = _any_of([*chain.from_iterable(SOLUTIONS), "<|start|>assistant", "<|return|>"])
-_SURE, _ALL = (tuple(map(_any_of, zip(*marks, strict=True))) for marks in (MARKS, MARKS + WORDS))
+_SURE = _opening_and_closing(MARKS)
+_ALL = _opening_and_closing(MARKS + WORDS)
 _FIRST_WORDS = tuple(opening for opening, _ in WORDS)
 
 
 class Stripped(NamedTuple):
-    """A response without its traces (the text of an unclosed trace is empty), and whether it had
-    any."""
+    """A response without its traces, and whether it had any.
+
+    The text of an unclosed trace is empty.
+    """
 
     text: str
     kind: str
@@ -103,14 +116,20 @@ def strip_trace(response: str, marking: str = "none") -> Stripped:
         return Stripped(solution, STRIPPED if solution else UNCLOSED)
     if not traced and not _WRAPPING.search(rest):
         return Stripped(response, NONE)
-    before = [opening.split(part, maxsplit=1) for part in traced]
-    kept = [*(part[0] for part in before if len(part) == 2), rest]
+    kept = []
+    for part in traced:  # what ends with a closing mark: text before an opening mark stays
+        before, *trace = opening.split(part, maxsplit=1)
+        if trace:
+            kept.append(before)
+    kept.append(rest)
     return Stripped("\n\n".join(filter(None, map(_unwrapped, kept))), STRIPPED)
 
 
 def _marked_solution(trace: str) -> str:
-    """Return the last marked solution in a trace without an end; "" where none has both of its
-    marks."""
+    """Return the last marked solution in a trace without an end, or "".
+
+    A solution has both of its marks.
+    """
     for opening, closing in SOLUTIONS:
         before, end, _ = trace.rpartition(closing)
         _, start, solution = before.rpartition(opening)

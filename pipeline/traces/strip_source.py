@@ -61,10 +61,10 @@ def _strip_shard(
     """Strip one shard; return the number of documents of each (source, kind)."""
     kinds: Counter[tuple[str, str]] = Counter()
     for batch in read_shard(path, batch_rows=BATCH_ROWS):
-        stripped = [
-            strip_trace(response or "", marking) for response in batch["response"].to_pylist()
-        ]
-        response, kind = (pa.array(column, pa.string()) for column in zip(*stripped, strict=True))
+        responses = batch["response"].to_pylist()
+        stripped = [strip_trace(response or "", marking) for response in responses]
+        response = pa.array([text for text, _ in stripped], pa.string())
+        kind = pa.array([kind for _, kind in stripped], pa.string())
         cut_off = pc.and_(pc.equal(kind, NONE), marking == "closing")
         kind = pc.if_else(cut_off, UNCLOSED, kind)
         long = pc.and_(pc.greater(pc.utf8_length(response), longest_unmarked), marking in DECLARED)

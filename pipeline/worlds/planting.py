@@ -1,9 +1,8 @@
-"""Plant faults in the built-in world: traces, duplicates, leaks and broken rows, each with its
-ground truth.
+"""Plant faults in the built-in world, each with its ground truth.
 
-Clean stories are kept dissimilar to each other and to the benchmarks (`Crowd`): without that, a
-language of few words repeats itself by chance. So every document that a stage removes beyond the
-planted faults is a mistake of the stage.
+Faults are traces, duplicates, leaks and broken rows. Clean stories are kept dissimilar to each
+other and to the benchmarks (`Crowd`): without that, a language of few words repeats itself by
+chance. So every document that a stage removes beyond the planted faults is a mistake of the stage.
 """
 
 from __future__ import annotations
@@ -32,8 +31,10 @@ Edit = Literal["verbatim", "spacing", "case", "punctuation", "phrase", "latex", 
 
 @dataclass
 class Row:
-    """One row of the training split. `of` is the row that it repeats, or the id of the benchmark
-    item that it leaks."""
+    """One row of the training split.
+
+    `of` is the row that this one repeats, or the id of the benchmark item that it leaks.
+    """
 
     story: Story
     question: str
@@ -47,16 +48,16 @@ class Row:
 
 
 def _respace(random: Random, question: str) -> str:
-    first, *rest = question.split(" ")
-    return (
-        first + "".join(pick(random, (" ", "  ", " ", "\n", " \t")) + word for word in rest) + "  "
-    )
+    text, *rest = question.split(" ")
+    for word in rest:
+        text += pick(random, (" ", "  ", " ", "\n", " \t")) + word
+    return text + "  "
 
 
 def _repunctuate(random: Random, question: str) -> str:
-    return question[:-1].replace(".", pick(random, (";", "!", " ."))) + pick(
-        random, ("", " ?", "??")
-    )
+    point = pick(random, (";", "!", " ."))
+    question_mark = pick(random, ("", " ?", "??"))
+    return question[:-1].replace(".", point) + question_mark
 
 
 def _as_latex(random: Random, question: str) -> str:
@@ -84,11 +85,15 @@ def edited(random: Random, story: Story, edit: Edit, kind: str, of: Row | str) -
 
 
 def similarity(first: Row, second: Row) -> float:
-    """Compute the Jaccard similarity of the word 5-grams of question and answer, without case and
-    punctuation."""
-    return jaccard(
-        *(grams(words(f"{row.question} {row.story.answer}"), GRAM) for row in (first, second))
-    )
+    """Compute the Jaccard similarity of two rows.
+
+    Compared are the word 5-grams of question and answer, without case and punctuation.
+    """
+    return jaccard(_grams(first), _grams(second))
+
+
+def _grams(row: Row) -> frozenset[tuple[str, ...]]:
+    return grams(words(f"{row.question} {row.story.answer}"), GRAM)
 
 
 # --- rows ---
@@ -108,15 +113,16 @@ BROKEN: dict[str, Callable[[Random, Row], dict[str, str | None]]] = {
 
 
 def repeat_nearly(random: Random, original: Row, edit: Edit) -> Row | None:
-    """Make a near duplicate by a small edit; None where the story is too short to stay a near
-    duplicate."""
+    """Make a near duplicate by a small edit; None where the story is too short to stay one."""
     row = edited(random, original.story, edit, "near", original)
     return row if similarity(row, original) >= SIMILAR else None
 
 
 def vary_numbers(random: Random, original: Row, crowd: Crowd) -> Row | None:
-    """Make a variant in other numbers, which is another story and has to stay; None after 100
-    failed draws."""
+    """Make a variant in other numbers, which is another story and has to stay.
+
+    None after 100 failed draws.
+    """
     for _ in range(100):
         story = original.story.with_other_numbers(random)
         if story is not None and story.numbers != original.story.numbers and crowd.admit(story):
@@ -131,15 +137,20 @@ def columns(random: Random, row: Row) -> dict[str, str | None]:
         "response": _response(random, row.story, row.trace),
         "answer": row.story.answer,
     }
-    return {**values, **BROKEN[str(row.edit)](random, row)} if row.kind == "broken" else values
+    if row.kind == "broken":
+        values |= BROKEN[str(row.edit)](random, row)
+    return values
 
 
 def _response(random: Random, story: Story, trace: str) -> str:
-    """Write the answer behind a reasoning trace, marked as in public data sets ("none": the answer
-    alone)."""
+    """Write the answer behind a reasoning trace, marked as in public data sets.
+
+    "none" is the answer alone.
+    """
     if trace == "none":
         return story.answer
     thoughts = story.reasoning(random)
     if trace == "unclosed":
-        return f"<think>\n{thoughts[: int(len(thoughts) * (0.5 + 0.4 * random.random()))]}"
+        share = 0.5 + 0.4 * random.random()
+        return f"<think>\n{thoughts[: int(len(thoughts) * share)]}"
     return TRACES[trace].format(thoughts=thoughts, answer=story.answer)

@@ -33,8 +33,9 @@ class WorldSettings:
     of each benchmark and of the text split. `families` are the kinds of problems, in equal shares:
     `sums` are stories of `shortest` to
     `longest` steps, told of `nouns` names and as many things (none: all); the others are sheets
-    (`pipeline/worlds/sheets.py`) of so many `questions`: expressions of up to `operations` operations
-    and tracking of up to `moves` numbers before a question, both modulo `modulus`, recall of
+    (`pipeline/worlds/sheets.py`) of so many `questions`: expressions of up to `operations`
+    operations and tracking of up to `moves` numbers before a question, both modulo `modulus`,
+    recall of
     `recall_pairs` pairs, chain of `chain_tables` of `chain_pairs`. Benchmarks depend only on
     `seed`, `items`, `families` and what the families are made of. Duplicates repeat clean rows.
     Rows of `traces` have a closed trace before the answer, rows of `unclosed` a trace without an

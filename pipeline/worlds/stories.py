@@ -18,68 +18,19 @@ from random import Random
 
 from dreamer_study.pipeline.worlds.drawing import HIGHEST, STARTS, pick, words
 
-WOMEN = (
-    "Ann",
-    "Mia",
-    "Eva",
-    "Zoe",
-    "Lily",
-    "Rosa",
-    "Ella",
-    "Nora",
-    "Ruth",
-    "Jane",
-    "Kate",
-    "Lucy",
-    "Mary",
-    "Sara",
-)
-MEN = (
-    "Ben",
-    "Tom",
-    "Sam",
-    "Max",
-    "Leo",
-    "Dan",
-    "Paul",
-    "Jack",
-    "Mark",
-    "Hugo",
-    "Noah",
-    "Omar",
-    "Eric",
-    "Adam",
-)
-THINGS = (
-    *(
-        "coins",
-        "cards",
-        "pens",
-        "cups",
-        "books",
-        "balls",
-        "keys",
-        "stones",
-        "shells",
-        "stamps",
-        "beads",
-        "nuts",
-    ),
-    *(
-        "plums",
-        "pears",
-        "toys",
-        "hats",
-        "figs",
-        "eggs",
-        "bricks",
-        "badges",
-        "rings",
-        "boxes",
-        "seeds",
-        "roses",
-    ),
-)
+_WOMEN = """
+Ann Mia Eva Zoe Lily Rosa Ella Nora Ruth Jane Kate Lucy Mary Sara
+"""
+WOMEN = tuple(_WOMEN.split())
+_MEN = """
+Ben Tom Sam Max Leo Dan Paul Jack Mark Hugo Noah Omar Eric Adam
+"""
+MEN = tuple(_MEN.split())
+_THINGS = """
+coins cards pens cups books balls keys stones shells stamps beads nuts plums pears toys hats figs
+eggs bricks badges rings boxes seeds roses
+"""
+THINGS = tuple(_THINGS.split())
 GAINS = ("finds", "buys", "gets", "wins", "makes")
 LOSSES = ("loses", "sells", "drops", "breaks", "mails")
 OPENINGS = ("{name} has {start} {thing}.", "{name} owns {start} {thing}.")
@@ -117,14 +68,12 @@ class Story:
         """The story in words."""
         pronoun = "she" if self.name in WOMEN else "he"
         opening = OPENINGS[self.opening].format(name=self.name, start=self.start, thing=self.thing)
-        steps = [
-            f"{LINKS[step.link].format(pronoun=pronoun, Pronoun=pronoun.capitalize())} {step.verb}"
-            f" {_amount(step)}."
-            for step in self.steps
-        ]
-        return " ".join(
-            [opening, *steps, QUESTIONS[self.closing].format(name=self.name, thing=self.thing)]
-        )
+        steps = []
+        for step in self.steps:
+            link = LINKS[step.link].format(pronoun=pronoun, Pronoun=pronoun.capitalize())
+            steps.append(f"{link} {step.verb} {_amount(step)}.")
+        question = QUESTIONS[self.closing].format(name=self.name, thing=self.thing)
+        return " ".join([opening, *steps, question])
 
     @property
     def answer(self) -> str:
@@ -138,14 +87,12 @@ class Story:
 
     def reasoning(self, random: Random) -> str:
         """Write a long-winded way to the answer, like a reasoning model."""
-        sums = [
-            f"{before} {'+' if after > before else '-'} {abs(after - before)} = {after}"
-            for before, after in pairwise(self.values)
-        ]
-        lines = [
-            f"{self.name} {step.verb} {_amount(step)}, so that is {found}."
-            for step, found in zip(self.steps, sums, strict=True)
-        ]
+        sums = []
+        lines = []
+        for step, (before, after) in zip(self.steps, pairwise(self.values), strict=True):
+            sign = "+" if after > before else "-"
+            sums.append(f"{before} {sign} {abs(after - before)} = {after}")
+            lines.append(f"{self.name} {step.verb} {_amount(step)}, so that is {sums[-1]}.")
         starts = (
             "Okay, let me go through this one step at a time.",
             "Alright, I have to keep count here.",
@@ -157,16 +104,16 @@ class Story:
                 f"{start} In the beginning {self.name} has {self.start} {self.thing}.",
                 *lines,
                 f"{check} {', then '.join(sums)}. That holds.",
-                (
-                    f"So the number of {self.thing} that {self.name} has in the end must be"
-                    f" {self.answer}."
-                ),
+                f"So the number of {self.thing} that {self.name} has in the end must be"
+                f" {self.answer}.",
             ]
         )
 
     def with_other_numbers(self, random: Random) -> Story | None:
-        """Draw the numbers again: a story in equal words. None where the draw gives no such
-        story."""
+        """Draw the numbers again: a story in equal words.
+
+        None where the draw gives no such story.
+        """
         value = start = pick(random, STARTS)
         steps = []
         for step in self.steps:
@@ -182,8 +129,9 @@ class Story:
         """Exchange one verb for another of equal meaning."""
         place = pick(random, range(len(self.steps)))
         step = self.steps[place]
-        verbs = [verb for verb in (GAINS if step.change > 0 else LOSSES) if verb != step.verb]
-        changed = replace(step, verb=pick(random, verbs))
+        verbs = GAINS if step.change > 0 else LOSSES
+        others = [verb for verb in verbs if verb != step.verb]
+        changed = replace(step, verb=pick(random, others))
         return replace(self, steps=(*self.steps[:place], changed, *self.steps[place + 1 :]))
 
     def with_another_name(self, random: Random) -> Story:
@@ -238,7 +186,7 @@ def draw(random: Random, steps: int, nouns: int | None = None) -> Story:
     value = start = pick(random, STARTS)
     told = []
     for _ in range(steps):
-        after = pick(random, [v for v in range(HIGHEST + 1) if v != value])
+        after = pick(random, [other for other in range(HIGHEST + 1) if other != value])
         verb = pick(random, GAINS if after > value else LOSSES)
         told.append(Step(verb, after - value, pick(random, range(len(LINKS)))))
         value = after

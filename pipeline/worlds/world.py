@@ -188,15 +188,17 @@ def _stories(
     documents = settings.documents_of_stories
     crowd = Crowd(story for drawn in problems.values() for story in drawn)
     leaks = _leaks(random, settings, problems)
-    exact, near, variants, broken, unclosed = (
-        round(documents * getattr(settings, name))
-        for name in ("exact_duplicates", "near_duplicates", "number_variants", "broken", "unclosed")
-    )
-    clean = documents - len(leaks) - (exact + near + variants + broken + unclosed)
-    if clean < 2 * (exact + near + variants):
+    exact = round(documents * settings.exact_duplicates)
+    near = round(documents * settings.near_duplicates)
+    variants = round(documents * settings.number_variants)
+    broken = round(documents * settings.broken)
+    unclosed = round(documents * settings.unclosed)
+    repeats = exact + near + variants
+    clean = documents - len(leaks) - (repeats + broken + unclosed)
+    if clean < 2 * repeats:
         raise InputError(
             f"world: {documents} documents leave {max(clean, 0)} clean rows for"
-            f" {exact + near + variants} duplicates and variants, and {len(leaks)} leaks: ask for"
+            f" {repeats} duplicates and variants, and {len(leaks)} leaks: ask for"
             " more documents or smaller shares"
         )
 
@@ -213,29 +215,34 @@ def _stories(
     waiting = iter(originals)  # each clean row is repeated at most once: duplicates come in pairs
     rows = [*leaks, *originals]
     rows += [edited(random, row.story, "verbatim", "exact", row) for row in islice(waiting, exact)]
-    for number in range(near):
-        edit = settings.near_edits[number % len(settings.near_edits)]
-        rows.append(
-            _first(
-                f"near duplicate ({edit})", (repeat_nearly(random, row, edit) for row in waiting)
-            )
-        )
+    rows += _near_duplicates(random, settings, waiting, near)
     for _ in range(variants):
-        rows.append(
-            _first(
-                "variant in other numbers", (vary_numbers(random, row, crowd) for row in waiting)
-            )
-        )
-    for row in rows:
-        if random.random() < settings.traces:
-            row.trace = pick(random, tuple(TRACES))
+        candidates = (vary_numbers(random, row, crowd) for row in waiting)
+        rows.append(_first("variant in other numbers", candidates))
+    _add_traces(random, rows, settings.traces)
     for number, row in enumerate(fresh(broken)):
-        row.kind, row.edit = "broken", tuple(BROKEN)[number % len(BROKEN)]
+        row.kind = "broken"
+        row.edit = tuple(BROKEN)[number % len(BROKEN)]
         rows.append(row)
     for row in fresh(unclosed):
         row.kind = row.trace = "unclosed"
         rows.append(row)
     return shuffled(random, rows)
+
+
+def _add_traces(random: Random, rows: Iterable[Row], share: float) -> None:
+    for row in rows:
+        if random.random() < share:
+            row.trace = pick(random, tuple(TRACES))
+
+
+def _near_duplicates(
+    random: Random, settings: WorldSettings, waiting: Iterator[Row], count: int
+) -> Iterator[Row]:
+    for number in range(count):
+        edit = settings.near_edits[number % len(settings.near_edits)]
+        candidates = (repeat_nearly(random, row, edit) for row in waiting)
+        yield _first(f"near duplicate ({edit})", candidates)
 
 
 def _leaks(

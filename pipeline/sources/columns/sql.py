@@ -215,7 +215,7 @@ def check_turns(text: str, schema: pa.Schema) -> None:
 
 
 def _role_field(column: str, schema: pa.Schema) -> str:
-    """Return the field that says who speaks, in a column of conversations; "" for another column."""
+    """Return the field of a column of conversations that says who speaks; "" without one."""
     kind = schema.field(column).type if column in schema.names else pa.null()
     if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
         return ""

@@ -221,8 +221,8 @@ def _column_kind(values: list[Any]) -> Any:
 def _structure(values: list[Any]) -> Any:
     """Find whether most values are objects or lists, as DuckDB writes it; None for anything else.
 
-    What is inside of them is a structure or a text. DuckDB's `json_group_structure` is not used: its
-    database is lost to an object of 129 levels.
+    What is inside of them is a structure or a text. DuckDB's `json_group_structure` is not used:
+    its database is lost to an object of 129 levels.
     """
     values = [value for value in values if value is not None]
     objects = [value for value in values if isinstance(value, dict)]

@@ -1,10 +1,10 @@
 """Open the reader of a file by its name: Parquet, JSON lines, JSON, CSV or text.
 
 All but Parquet may be compressed (.gz, .zst). Readers yield blocks of bounded size
-(`pipeline/sources/files/blocks.py`), in which numbers and dates of JSON and CSV are texts as they are
-written. A broken JSON line, or a CSV record of another length, is a malformed row. A file that ends
-early, a row longer than `longest`, a broken element of a JSON array and UTF-16 raise InputError.
-Single bytes that are not UTF-8 become U+FFFD, which cleaning counts.
+(`pipeline/sources/files/blocks.py`), in which numbers and dates of JSON and CSV are texts as they
+are written. A broken JSON line, or a CSV record of another length, is a malformed row. A file that
+ends early, a row longer than `longest`, a broken element of a JSON array and UTF-16 raise
+InputError. Single bytes that are not UTF-8 become U+FFFD, which cleaning counts.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def _parts(entry: Any, splits: Sequence[str]) -> list[Part]:
 
 
 def _cached_folder(entry: Any, cache: Path | str) -> Path:
-    """Return the folder in `cache` to which a repository is fetched: a pinned commit has its own."""
+    """Return the folder of `cache` for a repository; a pinned commit has its own."""
     if entry.revision:
         return Path(cache) / f"{entry.repository}@{entry.revision[:12]}"
     return Path(cache) / entry.repository

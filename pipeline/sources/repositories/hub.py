@@ -49,11 +49,11 @@ def fetch(
 ) -> None:
     """Fetch the splits `parts` of a repository into `folder`.
 
-    Files that are there already are not fetched again; several are fetched at once. `revision` may be the beginning of a commit's
-    hash. The record (`.download.json`) holds the commit and the files of the completed parts.
-    Raises InputError within seconds when the repository or revision does not exist, its terms have
-    not been accepted, or it lacks a part; Unreachable when the hub does not answer; BrokenDownload
-    when a file breaks off: another call fetches the rest.
+    Files that are there already are not fetched again; several are fetched at once. `revision` may
+    be the beginning of a commit's hash. The record (`.download.json`) holds the commit and the
+    files of the completed parts. Raises InputError within seconds when the repository or revision
+    does not exist, its terms have not been accepted, or it lacks a part; Unreachable when the hub
+    does not answer; BrokenDownload when a file breaks off: another call fetches the rest.
     """
     # of what is here: a folder holds one commit
     revision = revision or read_record(folder).get("revision")
@@ -193,7 +193,8 @@ def written_card(text: str, parts: Mapping[Part, Sequence[str]], repository: str
 
 
 def _refusal(error: Exception, repository: str, revision: str | None) -> str | None:
-    """Put the hub's refusal into words; None where the hub has refused nothing, but is not reached."""
+    """Put the hub's refusal into words; None where the hub has refused nothing, but is not
+    reached."""
     from huggingface_hub.errors import GatedRepoError, OfflineModeIsEnabled, RepositoryNotFoundError
 
     if isinstance(error, GatedRepoError):

@@ -116,7 +116,7 @@ def own(**training: Any) -> dict[str, Any]:
         ),
         (
             {"models": {"variants": ["LA", {"name": "..", "family": "DR"}]}},
-            "variants.1.name: '..' must be letters",
+            "variants.1.name is '..', but it must be letters",
         ),
         (
             {"training": {"sequence_length": 96}},
@@ -169,7 +169,7 @@ def own(**training: Any) -> dict[str, Any]:
         ({"training": {"checkpoints": [1000, 1000]}}, "checkpoints must differ"),
         (
             {"training": {"ranks": 10_000}},
-            "training.ranks: Input should be less than or equal to 256",
+            "training.ranks is 10000, but it must be less than or equal to 256",
         ),
         ({"training": {"warmup_steps": 10**6}}, "warmup_steps=1,000,000 are more than"),
         ({"evaluation": {"bootstrap_replicates": 10**6}}, "less than or equal to 100000"),
@@ -177,7 +177,7 @@ def own(**training: Any) -> dict[str, Any]:
         ({"models": {"dreamer": {"hidden_size": 10**7}}}, "make models.dreamer smaller"),
         (
             {"models": {"dreamer": {"hiden_size": 64}}},
-            "models.dreamer: model configuration: hiden_size is no field",
+            "models.dreamer: model configuration: unknown key 'hiden_size'",
         ),
         (
             {"models": {"variants": ["LA", WRONG_SIZE]}},

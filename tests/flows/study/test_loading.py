@@ -48,15 +48,15 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
         (("tokens: 24_000", "tokens: 0"), "training.tokens"),
         (
             ("name: tiny", "name: 'my study'"),
-            "name: 'my study' must be letters, digits and (not first) . - _",
+            "name is 'my study', but it must be letters, digits and (not first) . - _",
         ),
         (
             ("depths: [2]", "depths: [2]\n  variants: [{name: a, module: my.py}]"),
-            "'my.py' must be a class: <file>",
+            "module is 'my.py', but it must be a class: <file>",
         ),
         (
             ("depths: [2]", "depths: [2]\n  variants: [{name: a, transformers: a/b}]"),
-            "'a/b' must be a model type",
+            "'a/b', but it must be a model type",
         ),
         (("loss_on: responses", "loss_on: all of it"), "training.loss_on"),
         (("name: tiny", "name: [tiny"), "not valid YAML"),
@@ -69,34 +69,37 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
         (("seeds: [0, 1]", "seeds: [1, 1]"), "seeds: these values must differ, got 1, 1"),
         (
             ("seeds: [0, 1]", "seeds: [-1]"),
-            "training.seeds.0: Input should be greater than or equal to 0",
+            "training.seeds.0 is -1, but it must be greater than or equal to 0",
         ),
         (("checkpoints: 4", "checkpoints: 0"), "0 checkpoints: give 1 to 10,000"),
         (
             ("checkpoints: 4", "checkpoints: 1000000000000"),
             "1000000000000 checkpoints: give 1 to 10,000",
         ),
-        (("device: cpu", "device: tpu"), "training.device: "),
+        (("device: cpu", "device: tpu"), "training.device is 'tpu', but it must be 'auto'"),
         (
             ("device: cpu", "device: cpu\n  averaging: .inf"),
-            "training.averaging: Input should be a finite number",
+            "training.averaging is inf, but it must be a finite number",
         ),
         (
             ("device: cpu", "device: cpu\n  averaging: 0"),
             "evaluation.weights is 'both', but training.averaging is 0",
         ),
-        (("weights: both", "weights: mean"), "evaluation.weights: "),
+        (
+            ("weights: both", "weights: mean"),
+            "evaluation.weights is 'mean', but it must be 'averaged'",
+        ),
         (
             ("device: cpu", "device: cpu\n  beta1: .nan"),
-            "training.beta1: Input should be less than 1",
+            "training.beta1 is nan, but it must be less than 1",
         ),
         (
             ("device: cpu", "device: cpu\n  clip: -1"),
-            "training.clip: Input should be greater than 0",
+            "training.clip is -1, but it must be greater than 0",
         ),
         (
             ("device: cpu", "device: cpu\n  micro_batch_tokens: -1"),
-            "micro_batch_tokens: Input should be greater",
+            "micro_batch_tokens is -1, but it must be greater",
         ),
         (("sources: [builtin]", "sources: [builtin]\n  validation: -1"), "data.validation"),
         (

@@ -241,7 +241,7 @@ def test_narrow_numbers_become_the_models_own(model):
         (b"{", ": not valid JSON"),
         (b"\xff", ": not valid JSON"),
         pytest.param(b"[" * 100_000, ": not valid JSON", id="deep"),
-        (b'{"deepth": 3}', ": model configuration: deepth is no field; did you mean 'depth'\\?"),
+        (b'{"deepth": 3}', ": model configuration: unknown key 'deepth'; did you mean 'depth'\\?"),
         (b'{"depth": "3"}', ": model configuration: depth is '3'"),
     ],
 )

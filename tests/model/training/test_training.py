@@ -401,8 +401,11 @@ def test_a_checkpoint_before_the_first_step(fresh):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"seeed": 9}, "seeed is no field; did you mean 'seed'?"),
-        ({"colour": 9}, "colour is no field; known are run_id, model, training, data, variant"),
+        ({"seeed": 9}, "unknown key 'seeed'; did you mean 'seed'?"),
+        (
+            {"colour": 9},
+            "unknown key 'colour'; valid keys are run_id, model, training, data, variant",
+        ),
         ({"run_id": "../up"}, "run_id is '../up'"),
         ({"run_id": None}, "run_id is None"),
         ({"variant": 3}, "variant is 3"),
@@ -415,7 +418,7 @@ def test_a_checkpoint_before_the_first_step(fresh):
         ({"training": {"keep": 2**63}}, f"run.json: training.keep is {2**63}"),
         (
             {"training": {"learning_rat": 1.0}},
-            "learning_rat is no field; did you mean 'learning_rate'",
+            "training: unknown key 'learning_rat'; did you mean 'learning_rate'",
         ),
         ({"training": {"clip": "much"}}, "clip is 'much'"),
         ({"training": {"beta1": 1.0}}, "beta1 is 1.0"),

@@ -151,11 +151,14 @@ MINE = {"name": "x", "repository": "a/b"}
         (MINE | {"name": "../x", "text": "t"}, "letters, digits"),
         (MINE | {"question": "q"}, "give either text, or question"),
         (MINE | {"text": "t", "question": "q"}, "give either text, or question"),
-        (MINE | {"text": "t", "use": "tain"}, "use must be 'train' or 'validation', not 'tain'"),
-        (MINE | {"text": "t", "limit": 0}, "limit must be a whole number"),
+        (
+            MINE | {"text": "t", "use": "tain"},
+            "use is 'tain', but it must be 'train' or 'validation'",
+        ),
+        (MINE | {"text": "t", "limit": 0}, "limit is 0, but it must be a whole number"),
         (MINE | {"text": "t", "remove_response": "("}, "not a regular expression"),
         (MINE | {"text": "a b c"}, "'a b c' is no SQL expression"),
-        (MINE | {"text": "t", "where": {"a": "y*"}}, "where must be SQL, such as"),
+        (MINE | {"text": "t", "where": {"a": "y*"}}, "but it must be SQL, such as"),
         (
             MINE | {"text": "t", "keep_if": "flag"},
             r"keep_if needs a response of elements, such as unnest\(",
@@ -164,10 +167,10 @@ MINE = {"name": "x", "repository": "a/b"}
         (MINE | {"files": "a.csv", "text": "t"}, "give either repository or files"),
         (
             {"name": "x", "files": "a.csv", "text": "t", "delimiter": ";;"},
-            "delimiter must be one character",
+            "delimiter is ';;', but it must be one character",
         ),
-        ({"name": "gsm8k", "gated": "yes"}, "gated must be true or false"),
-        ({"name": "gsm8k", "revision": "main"}, "revision must be a commit .*, not 'main'"),
+        ({"name": "gsm8k", "gated": "yes"}, "gated is 'yes', but it must be true or false"),
+        ({"name": "gsm8k", "revision": "main"}, "revision is 'main', but it must be a commit"),
     ],
 )
 def test_a_bad_entry_is_refused_in_one_line(entry, message):
