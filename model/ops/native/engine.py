@@ -115,8 +115,10 @@ def attend_depth(
 
 
 def whole_attention(operands: ExpertOperands | AttentionOperands) -> Attended | None:
-    """Compute an attention in one call, from its norm to its output; None where a size rules that
-    out."""
+    """Compute an attention in one call, from its norm to its output.
+
+    None where a size rules that out.
+    """
     if isinstance(operands, ExpertOperands):
         x, gain, keys, bias, inward, outward, active, epsilon = operands
         if not _small(inward, outward):
@@ -128,37 +130,40 @@ def whole_attention(operands: ExpertOperands | AttentionOperands) -> Attended | 
     if not _small(inward[0], outward[0]) or not (visible is None or _takes(visible)):
         return None
     output, ids, key, value, scores = NativeAttention.apply(
-        *(
-            x,
-            gain,
-            *keys,
-            bias,
-            *inward,
-            *outward,
-            *gains,
-            code,
-            visible and visible.starts,
-            epsilon,
-            *heads,
-        ),
-        *(part[index] for index in (0, 1) for part in history),
+        x,
+        gain,
+        *keys,
+        bias,
+        *inward,
+        *outward,
+        *gains,
+        code,
+        visible and visible.starts,
+        epsilon,
+        *heads,
+        *(earlier_key for earlier_key, _ in history),
+        *(earlier_value for _, earlier_value in history),
     )
-    return (
-        Attended(output, ids)
-        if visible
-        else Attended(output, ids, (*history, (key, value)), scores)
-    )
+    if visible:  # along the sequence
+        return Attended(output, ids)
+    return Attended(output, ids, (*history, (key, value)), scores)
 
 
 def _takes(visible: Visible) -> bool:
-    """Tell whether the C attention takes these keys: packed documents, or rows of at most LONG
-    tokens."""
-    return isinstance(visible, Documents) and (visible.labels is not None or visible.length <= LONG)
+    """Tell whether the C attention takes these keys.
+
+    It takes packed documents, and rows of at most LONG tokens.
+    """
+    if not isinstance(visible, Documents):
+        return False
+    return visible.labels is not None or visible.length <= LONG
 
 
 def _small(*weights: Tensor) -> bool:
-    """Tell whether matrices [..., I, O] fit into a cache: only these are multiplied at least as
-    fast as by torch."""
+    """Tell whether matrices [..., I, O] fit into a cache.
+
+    Only such matrices are multiplied at least as fast as by torch.
+    """
     return all(
         max(each.shape[-2:]) <= 1024 and each.shape[-2] * each.shape[-1] <= 2**18
         for each in weights

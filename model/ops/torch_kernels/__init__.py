@@ -1,7 +1,6 @@
-"""The engine "torch": the operations of model/ops in torch's own, on any device, with gradients
-written out.
+"""The engine "torch": the operations of model/ops in torch's own, on any device.
 
-May import model.ops.types.
+Gradients are written out. May import model.ops.types.
 """
 
 from dreamer_study.model.ops.torch_kernels.attention import attend_depth, attend_sequence
