@@ -84,8 +84,7 @@ def build_task(
 
 
 def _with_longest_answer(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn `max_new_tokens`, which lm-eval does not know, into its setting of tasks that
-    generate."""
+    """Turn `max_new_tokens`, which lm-eval does not know, into its `max_gen_toks`."""
     config = dict(config)
     longest = config.pop("max_new_tokens", None)
     generates = config.get("output_type", "generate_until") == "generate_until"

@@ -1,10 +1,10 @@
 """Split lm-eval's tasks into requests and scoring.
 
 The requests are the same for all models, and built once. Of an item of GSM8K, for example, whose
-row is {"question": "Ann has 3 coins ...", "answer": "... #### 7"}, they are
+row is {"question": "Ann has ...", "answer": "... #### 7"}, they are
 
-    "generate_until": ("Question: Ann has 3 coins ...\\nAnswer:", Generation(("Question:", ...), 256))
-    "loglikelihood": ("Question: Ann has 3 coins ...\\nAnswer:", " ... #### 7")
+    "generate_until": ("Question: Ann has ...\\nAnswer:", Generation(("Question:", ...), 256))
+    "loglikelihood": ("Question: Ann has ...\\nAnswer:", " ... #### 7")
 
 where the second gives the bits per byte of the gold answer.
 """

@@ -195,8 +195,10 @@ def _add_metric(
 
 
 def rows_beside(evaluations: pa.Table, depth: int | None = None) -> pa.Table:
-    """Turn rows of `evaluations` into rows of `raw_evaluations`, at a `depth`
-    `depth_evaluations`."""
+    """Turn rows of `evaluations` into rows of `raw_evaluations`.
+
+    With a `depth`, at which they were computed, into rows of `depth_evaluations`.
+    """
     rows = evaluations.drop_columns(["task_version"])
     if depth is None:
         return rows

@@ -14,7 +14,7 @@ from typing import Any
 from dreamer_study.model.checked import read_object
 from dreamer_study.pipeline.errors import InputError
 
-# Encodings that are kept, as every checkpoint and depth is asked the same: 60 MB at 100 tokens each.
+# Encodings that are kept, as each checkpoint is asked the same: 60 MB at 100 tokens each.
 KEPT_TEXTS = 2**14
 
 

@@ -161,8 +161,7 @@ def route(
 def mixed_weights(
     weights: Tensor, shared: Tensor | None, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor | None]:
-    """Prepare the weights [E, I, O] and the shared expert [I, O] of a mixture for
-    `mixed_product`."""
+    """Prepare weights [E, I, O] and a shared expert [I, O] for `mixed_product`."""
     return _engine(weights, shared).mixed_weights(weights, shared, dtype)
 
 

@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-HOPPER, BLACKWELL = (9, 0), (10, 0)
+# compute capabilities
+HOPPER = (9, 0)
+BLACKWELL = (10, 0)
 
 MOST_GRAPHS = 256
 """Graphs of one compiled function, beyond which torch stops compiling.
@@ -33,8 +35,7 @@ def on_gpu(where: Tensor | torch.device) -> bool:
 
 
 def capability(device: torch.device) -> tuple[int, int]:
-    """Return the compute capability of a GPU: (8, 0) is an A100's, (9, 0) an H100's, (10, 0) a
-    B200's."""
+    """Return the compute capability of a GPU: of an A100 (8, 0), H100 (9, 0), B200 (10, 0)."""
     if device.type in _treated:
         return _treated[device.type]
     return torch.cuda.get_device_capability(device)

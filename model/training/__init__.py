@@ -1,6 +1,5 @@
-"""Train a run: token stream, trainer, resume states and checkpoints; rooms for ranks, the step,
-records and origins.
+"""Train a run: token stream, trainer, ranks, records, resume states and checkpoints.
 
 May import model, model.ops and pipeline's errors and files; evaluation imports its stream and its
-origins.
+provenance.
 """

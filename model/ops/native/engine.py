@@ -59,7 +59,7 @@ def routing_keys(
     query: Tensor, query_gain: Tensor, keys: Tensor, epsilon: float, code: Tensor | None
 ) -> list[tuple[Tensor, Tensor]]:
     """Prepare the keys of all depths in one call; the form is that of torch_kernels."""
-    return [(query, each) for each in NativeKeys.apply(keys, query_gain, code, epsilon)]
+    return [(query, prepared) for prepared in NativeKeys.apply(keys, query_gain, code, epsilon)]
 
 
 def route(
@@ -87,8 +87,9 @@ def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | N
     """Multiply by each token's expert in C, where the matrices are small enough."""
     if not _small(weights[0]):
         return torch_kernels.mixed_product(x, routing, weights)
-    scores, order = routing.scores.to(x.dtype), routing.dispatch
-    return NativeMixedProduct.apply(x, scores, *weights, order.tokens, order.ends)
+    scores = routing.scores.to(x.dtype)
+    pairs = routing.dispatch
+    return NativeMixedProduct.apply(x, scores, *weights, pairs.tokens, pairs.ends)
 
 
 def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
@@ -164,9 +165,9 @@ def _small(*weights: Tensor) -> bool:
 
     Only such matrices are multiplied at least as fast as by torch.
     """
+    sizes = [matrices.shape[-2:] for matrices in weights]
     return all(
-        max(each.shape[-2:]) <= 1024 and each.shape[-2] * each.shape[-1] <= 2**18
-        for each in weights
+        max(inputs, outputs) <= 1024 and inputs * outputs <= 2**18 for inputs, outputs in sizes
     )
 
 

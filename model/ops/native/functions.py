@@ -32,9 +32,11 @@ class NativeRMSNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
-        shape, H = x.shape, x.shape[-1]
-        x, gain = x.reshape(-1, H).contiguous(), gain.contiguous()
-        y, scales = torch.empty_like(x), x.new_empty(len(x))
+        shape = x.shape
+        x = x.reshape(-1, shape[-1]).contiguous()
+        gain = gain.contiguous()
+        y = torch.empty_like(x)
+        scales = x.new_empty(len(x))
         call("norm_forward", epsilon, x, gain, y, scales)
         ctx.save_for_backward(x, gain, scales)
         return y.view(shape)
@@ -149,18 +151,18 @@ class SavedRouting(NamedTuple):
     @classmethod
     def empty(cls, x: Tensor, keys: Tensor, active: int, *, norm: bool) -> SavedRouting:
         """Allocate the tensors for x [T, H]; with `norm` also those of its norm."""
-        (T, A), (E, R) = (len(x), active), keys.shape
-        ids, tokens, order = (
-            x.new_empty(shape, dtype=torch.long) for shape in ((T, A), T * A, T * A)
-        )
-        floats = [x.new_empty(shape) for shape in ((T, R), T, (T, A), (T, A))]
+        T, A = len(x), active
+        E, R = keys.shape
         return cls(
-            x.new_empty(T) if norm else None,
-            *floats,
-            ids,
-            tokens,
-            x.new_empty(E, dtype=torch.int32),
-            order,
+            norms=x.new_empty(T) if norm else None,
+            queries=x.new_empty(T, R),
+            query_scales=x.new_empty(T),
+            logits=x.new_empty(T, A),
+            scores=x.new_empty(T, A),
+            ids=x.new_empty(T, A, dtype=torch.long),
+            tokens=x.new_empty(T * A, dtype=torch.long),
+            ends=x.new_empty(E, dtype=torch.int32),
+            order=x.new_empty(T * A, dtype=torch.long),
         )
 
 

@@ -63,10 +63,10 @@ def transpose(weights: Tensor) -> Tensor:
 
 
 def gradient_of(weights: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return (total, returned): `backward` adds the weights' gradient to `total` and returns
-    `returned`.
+    """Return (total, returned), where a product's backward pass puts the weights' gradient.
 
-    `returned` is None where SharedWeights hands the total on, else the total.
+    It adds the gradient to `total`, and returns `returned` to autograd. `returned` is None where
+    SharedWeights hands the total on, else the total.
     """
     gradients = getattr(weights.grad_fn, "gradients", None)
     task_id = getattr(torch._C, "_current_graph_task_id", None)

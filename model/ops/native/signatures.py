@@ -26,7 +26,7 @@ from dreamer_study.model.ops.native.build import SOURCE
 FUNCTION = re.compile(r"^int (\w+)\((.*?)\) \{$", re.MULTILINE | re.DOTALL)
 PARAMETER = re.compile(r"(int64|double) (\w+)|(?:in|out)(\w*)\((\w+), ((?:[^()]|\([^()]*\))*)\)")
 KINDS = {"int64": ctypes.c_int64, "double": ctypes.c_double}
-KNOWN = 1000  # checked combinations kept for each function
+CHECKED = 1000  # checked combinations kept for each function
 INTEGERS = {"_int64": torch.int64, "_int32": torch.int32}
 
 
@@ -48,7 +48,7 @@ class Signature(NamedTuple):
     types: list[type]  # as ctypes takes them, sizes included
     computed: dict[str, CodeType]  # sizes such as N * K
     # the sizes of arguments that have been checked, by their shapes, types and layouts
-    known: dict[tuple, list[int]]
+    checked: dict[tuple, list[int]]
 
     def bind(self, function: str, real: torch.dtype, arguments: tuple) -> list:
         """Turn arguments into the values that ctypes passes on: sizes, numbers and pointers.
@@ -71,11 +71,11 @@ class Signature(NamedTuple):
                 kinds.append(type(argument))
                 values.append(argument)
         kind = tuple(kinds)
-        sizes = self.known.get(kind)
+        sizes = self.checked.get(kind)
         if sizes is None:
-            if len(self.known) >= KNOWN:
-                self.known.clear()
-            sizes = self.known[kind] = self._sizes(function, real, arguments)
+            if len(self.checked) >= CHECKED:
+                self.checked.clear()
+            sizes = self.checked[kind] = self._sizes(function, real, arguments)
         return [*sizes, *values]
 
     def _sizes(self, function: str, real: torch.dtype, arguments: tuple) -> list[int]:

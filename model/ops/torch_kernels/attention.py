@@ -103,7 +103,8 @@ class _AttendDepth(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, query: Tensor, *entries: Tensor) -> tuple[Tensor, Tensor]:
-        keys, values = entries[: len(entries) // 2], entries[len(entries) // 2 :]
+        depths = len(entries) // 2
+        keys, values = entries[:depths], entries[depths:]
         scores = _stacked_products(query, keys).mul_(query.shape[-1] ** -0.5).softmax(dim=-1)
         attended = _weighted_sum(scores, values)
         ctx.save_for_backward(query, scores, *entries)
@@ -114,7 +115,8 @@ class _AttendDepth(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor, ...]:
         query, scores, *entries = ctx.saved_tensors
-        keys, values = entries[: len(entries) // 2], entries[len(entries) // 2 :]
+        depths = len(entries) // 2
+        keys, values = entries[:depths], entries[depths:]
         through = _stacked_products(gradient, values)  # dp
         mean = torch.linalg.vecdot(scores, through).unsqueeze(-1)
         through = scores * (through - mean) * query.shape[-1] ** -0.5  # ds

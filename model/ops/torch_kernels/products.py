@@ -77,10 +77,10 @@ class _MixedProduct(torch.autograd.Function):
 def swiglu_experts(
     x: Tensor, routing: Routing, inward: Tensor, outward: Tensor, taps: Factors | None
 ) -> Tensor:
-    """Apply the scores before the down projection, so that their gradient does not need its
-    output."""
-    if taps is not None:
-        inward, outward = inward.detach(), outward.detach()
+    """Apply the scores before the down projection: their gradient then needs no output."""
+    if taps is not None:  # the weights get their gradients through the taps
+        inward = inward.detach()
+        outward = outward.detach()
     return _SwiGLUExperts.apply(
         x, routing.scores.to(x.dtype), inward, outward, routing.dispatch, *(taps or ())
     )
@@ -172,8 +172,7 @@ def _sum_rows(rows: Tensor, places: Tensor) -> Tensor:
 
 
 def _grouped(rows: Tensor, weights: Tensor, pairs: Dispatch) -> Tensor:
-    """Multiply the rows [P, I] of each expert by its own matrix of the weights [E, I, O]: [P,
-    O]."""
+    """Multiply the rows [P, I] of each expert by its own weights [I, O]: [P, O]."""
     if _fits_grouped_mm(rows, weights.shape[1:]):
         first, *others = _parts(pairs.ends)
         product = F.grouped_mm(rows, weights[first], offs=pairs.ends[first])

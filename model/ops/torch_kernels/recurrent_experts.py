@@ -29,8 +29,9 @@ In bfloat16 they are 1 GiB, and their gradients as much.
 def gradient_taps(
     inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int
 ) -> Iterator[Factors | None]:
-    """Make the taps of each use, for as many uses together as `ELEMENTS` allows; none for a use
-    alone.
+    """Make the taps of each use, for as many uses together as `ELEMENTS` allows.
+
+    A use alone gets none.
 
     Taps are made when the first of their uses comes: autograd passes backwards through the newest
     node first, so that the rows of these uses are multiplied and freed before those of earlier uses
