@@ -1,13 +1,14 @@
-"""What is measured again and again, one command each: `python -m benchmarks.<name>`; each file says
-what it decides.
+"""Measurements that are made again and again, one command each: `python -m benchmarks.<name>`.
+
+Each file says what it decides.
 
 training_cpu                 training speed on one CPU thread
-gpu, gpu.memory              steps and kernels on a GPU; memory and waits of the presets, counted without one
+gpu, gpu.memory              steps and kernels on a GPU; memory and waits of presets, counted on a CPU
 curation.deduplication       cost and merged pairs of deduplication
 curation.whole               cost of a study's whole curation, by stage, here or on a cluster
-truth, truth.lookalikes      what curation finds of planted duplicates and leaks; decontamination of real problems
-intervals.coverage           how often an interval of the mean factor holds the truth, on simulated studies
-intervals.repetitions        a study repeated with other seeds and worlds: its pooled factor, and that of its intervals
+truth, truth.lookalikes      planted duplicates and leaks that curation finds; real problems
+intervals.coverage           how often an interval of the mean factor holds the truth, simulated
+intervals.repetitions        a study with other seeds and worlds: its pooled factor and intervals
 report                       time, memory and size of the report of a study of the paper's size
 soak                         tiny studies whose processes are killed at random
 

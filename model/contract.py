@@ -65,8 +65,7 @@ class Network(nn.Module):
     def states(
         self, tokens: Tensor, documents: Documents | None = None, depth: int | None = None
     ) -> Tensor:
-        """Compute what the head is given [B, S, H]: the logits where a model has no head of its
-        own.
+        """Compute what the head is given [B, S, H]; the logits where a model has no own head.
 
         Without `documents` each row is one text. `depth` is that of a model which runs at several.
         """

@@ -198,8 +198,7 @@ class ExpertAttention(nn.Module):
         self.outward = nn.Parameter(torch.empty(E, F, H))  # D
 
     def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> Iterator[Weights]:
-        """Prepare the routing keys of each depth, and cast the weights to the dtype of the
-        products."""
+        """Prepare the routing keys of each depth, and cast the weights to `dtype`."""
         inward = ops.expert_weights(self.inward, dtype)
         outward = ops.expert_weights(self.outward, dtype)
         keys = self.router.prepare(code_LP)  # of each depth
@@ -238,8 +237,7 @@ class ExpertAttention(nn.Module):
 
 
 class PlainProjections(nn.Module):
-    """Project as in any Transformer: x to queries, keys and values (fused), and attended values
-    out.
+    """Project x to queries, keys and values, and attended values out, as in any Transformer.
 
     One matrix W_qkv [H, (N + 2M) K] inward, one W_out [N K, H] outward.
     """
@@ -252,8 +250,7 @@ class PlainProjections(nn.Module):
         self.outward = nn.Parameter(torch.empty(inputs, config.hidden_size))
 
     def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[Weights]:
-        """Cast the weights to the dtype of the products; for one depth, as each has its own
-        layer."""
+        """Cast the weights to `dtype`; for one depth, as each has its own layer."""
         return [(None, self.inward.to(dtype), self.outward.to(dtype))]
 
     def route(self, x_TH: Tensor, keys: None) -> Routing:

@@ -92,8 +92,10 @@ class DreamerNetwork(Network):
         return model
 
     def narrow(self) -> None:
-        """Convert weights and computation to bfloat16 in place; routers and gains stay in
-        float32."""
+        """Convert weights and computation to bfloat16 in place.
+
+        Routers and gains stay in float32.
+        """
         of_routers = {
             id(parameter) for router in self.routers().values() for parameter in router.parameters()
         }

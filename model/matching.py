@@ -147,8 +147,10 @@ def _nearest_value(
 
 
 def _step(start: int, cost: Callable[[int], object]) -> int:
-    """Find the smallest step of sizes of which models can be built, as multiples of the number of
-    heads."""
+    """Find the smallest step of sizes of which models can be built.
+
+    Some sizes must be multiples, as of the number of heads.
+    """
     for step in (1, 2, 4, 8, 16, 32, 64):
         try:
             for number in (1, 2):

@@ -68,7 +68,12 @@ def _write(folder: Path, documents: int, mean_words: int) -> None:
             for row in range(start, min(start + BATCH, documents)):
                 kind = random.random()
                 if originals and kind < 0.25:
-                    name = "near" if kind < 0.2 else "exact" if kind < 0.23 else "numbers"
+                    if kind < 0.2:
+                        name = "near"
+                    elif kind < 0.23:
+                        name = "exact"
+                    else:
+                        name = "numbers"
                     original, text = originals[random.integers(len(originals))]
                     pairs[name].append((original, row))
                     texts.append(_changed(random, text, words, name))

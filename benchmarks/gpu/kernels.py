@@ -175,22 +175,20 @@ def loss_head(sizes: Sizes, say: Say) -> None:
     one."""
     config = sizes.configs()["LA"]
     H, V = config.hidden_size, config.vocabulary_size
-    hidden, head = (
-        random_tensor(sizes.tokens, H, sizes=sizes),
-        random_tensor(V, H, sizes=sizes, scale=H**-0.5),
-    )
+    hidden = random_tensor(sizes.tokens, H, sizes=sizes)
+    head = random_tensor(V, H, sizes=sizes, scale=H**-0.5)
     targets = torch.randint(V, (sizes.tokens,), device=sizes.device)
     ways = {
         "plain": lambda hidden, head: F.cross_entropy(
             (hidden @ head.T).float(), targets, reduction="sum"
         )
     }
-    for power in (16,) if sizes.tiny else (26, 28, 29, 30):
-        # on a CPU nothing of a loss is compiled
-        for fused in (False,) if sizes.tiny else (False, True):
-            ways[f"chunks of 2^{power}{', compiled' * fused}"] = partial(
-                cross_entropy_sum, targets=targets, chunk_elements=2**power, compiled=fused
-            )
+    powers = (16,) if sizes.tiny else (26, 28, 29, 30)
+    for power in powers:
+        by_chunks = partial(cross_entropy_sum, targets=targets, chunk_elements=2**power)
+        ways[f"chunks of 2^{power}"] = by_chunks
+        if not sizes.tiny:  # on a CPU nothing of a loss is compiled
+            ways[f"chunks of 2^{power}, compiled"] = partial(by_chunks, compiled=True)
     if hasattr(F, "linear_cross_entropy"):
         ways["torch's own"] = lambda hidden, head: F.linear_cross_entropy(
             hidden, head, targets, reduction="sum"
@@ -238,7 +236,8 @@ def depth_attention(sizes: Sizes, say: Say) -> None:
     """Measure attention along the depth, at half-filled and full histories of 16 and 32 depths."""
     config = sizes.configs()["DR+DA"]
     N, M, K = config.depth_heads, config.depth_key_value_heads, config.depth_head_size
-    for depths in (2, 4) if sizes.tiny else (8, 16, 32):
+    histories = (2, 4) if sizes.tiny else (8, 16, 32)
+    for depths in histories:
         query = random_tensor(sizes.tokens, N, K, sizes=sizes)
         entries = [random_tensor(sizes.tokens, M, K, sizes=sizes) for _ in range(2 * depths)]
 

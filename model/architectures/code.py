@@ -26,15 +26,15 @@ def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
     Raises InputError for a file that is not there, or lies outside the folder.
     """
-    found = {}
+    by_name = {}
     for name in dict.fromkeys(names):
         path = folder / name
         if Path(name).is_absolute() or ".." in Path(name).parts or not path.is_file():
             raise InputError(
                 f"{name}: there is no such file in {folder}; files of code lie there or below"
             )
-        found[name] = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
-    return found
+        by_name[name] = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    return by_name
 
 
 def copy_code(config: Any, source: Path, target: Path) -> None:

@@ -34,10 +34,10 @@ class TransformersModel(nn.Module):
         super().__init__()
         aliases = CONFIG_MAPPING[kind].attribute_map
         longest = aliases.get("max_position_embeddings", "max_position_embeddings")
-        known = {*CONFIG_MAPPING[kind]().to_dict(), *aliases}
-        for name in values.keys() - known:
-            raise InputError(f"{kind} has no field {name}{nearest(name, known)}")
-        length = {longest: sequence_length} if longest in known else {}
+        fields = {*CONFIG_MAPPING[kind]().to_dict(), *aliases}
+        for name in values.keys() - fields:
+            raise InputError(f"{kind} has no field {name}{nearest(name, fields)}")
+        length = {longest: sequence_length} if longest in fields else {}
         config = AutoConfig.for_model(kind, **{"vocab_size": vocabulary_size, **length, **values})
         self.model = AutoModelForCausalLM.from_config(config)
 

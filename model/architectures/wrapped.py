@@ -19,8 +19,7 @@ from dreamer_study.pipeline.errors import InputError
 
 
 class Wrapped(Network):
-    """A module of any origin as a network: its own optional methods, and defaults for the
-    others."""
+    """A module of any origin as a network, with defaults for the methods that it lacks."""
 
     config: ModuleConfig
 
@@ -56,7 +55,7 @@ class Wrapped(Network):
         self, tokens: Tensor, documents: Documents | None = None, depth: int | None = None
     ) -> Tensor:
         """Compute the logits [B, S, V], in the precision of the matrix products."""
-        asked: dict[str, Tensor] = {}
+        asked: dict[str, Tensor | None] = {}
         if documents is not None:
             of_row = {"documents": documents.labels, "positions": documents.positions}
             asked = {name: of_row[name] for name in self._given}

@@ -1,5 +1,4 @@
-"""Evaluate checkpoints: job files, tasks, batched scoring and generation, the lm-eval adapter, rows
-of result tables.
+"""Evaluate checkpoints: from job files over tasks, scoring and generation to rows of tables.
 
 May import `model/`, `model/ops/`, `model/training/`, and errors and files of `pipeline/`. Only the
 modules `lm_eval_*.py` import lm-eval.

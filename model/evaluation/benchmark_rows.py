@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -37,32 +38,37 @@ class EvaluationPart:
 
 
 def score_tasks(model: LanguageModel, tasks: Sequence[Task]) -> list[TaskScores]:
-    """Score a model on tasks. Requests of one kind are batched together, whatever task they come
-    from."""
+    """Score a model on tasks.
+
+    Requests of one kind are batched together, whatever task they come from.
+    """
     asked = [task.requests for task in tasks]
     together: dict[str, list[Any]] = defaultdict(list)
     for requests in asked:
         for kind, own in requests.items():
             together[kind] += own
-    found = {kind: iter(answers) for kind, answers in model.answer(together).items()}
-    return [
-        _without(
-            task.specification.get("left_out", ()),
-            task.score({kind: [next(found[kind]) for _ in own] for kind, own in requests.items()}),
-        )
-        for task, requests in zip(tasks, asked, strict=True)
-    ]
+    answers = {kind: iter(of_kind) for kind, of_kind in model.answer(together).items()}
+    scores: list[TaskScores] = []
+    for task, requests in zip(tasks, asked, strict=True):
+        # each task takes its own answers off the front, in the order of its requests
+        own_answers = {
+            kind: list(islice(answers[kind], len(own))) for kind, own in requests.items()
+        }
+        left_out = task.specification.get("left_out", ())
+        scores.append(_without(left_out, task.score(own_answers)))
+    return scores
 
 
 def _without(items: Sequence[str], scores: TaskScores) -> TaskScores:
-    """Leave items out of the scores of a task: those of a late benchmark that stand in the training
-    data."""
+    """Leave items out of the scores of a task: those that stand in the training data.
+
+    A late benchmark may have such items.
+    """
     for measure in scores.measures:
         for item in items:
             measure.findings.pop(item, None)
-    return replace(
-        scores, answers={item: said for item, said in scores.answers.items() if item not in items}
-    )
+    answers = {item: answer for item, answer in scores.answers.items() if item not in items}
+    return replace(scores, answers=answers)
 
 
 def split_evaluation(
@@ -72,9 +78,9 @@ def split_evaluation(
     sample: Sample | None,
     depths: Sequence[int],
 ) -> dict[str, list[EvaluationPart]]:
-    """Split a checkpoint's evaluation by benchmark: at its own depth, then at each other depth,
-    then of raw weights.
+    """Split a checkpoint's evaluation by benchmark.
 
+    A benchmark is asked at the model's own depth, then at each other depth, then of raw weights.
     What is observed on `sample` stands under INTROSPECTION. With two models, the second has the raw
     weights of the first. Example: benchmark a and depths [2] give {INTROSPECTION: [observation],
     "a": [a, a at depth 2]}.
@@ -88,15 +94,14 @@ def split_evaluation(
         for depth in (None, *depths)
     ]
     ways += [partial(_score_raw, checkpoint, weights) for weights in raw]
-    found = (
-        {}
-        if sample is None
-        else {INTROSPECTION: [EvaluationPart(0, partial(_observe, checkpoint, model, sample))]}
-    )
+    parts: dict[str, list[EvaluationPart]] = {}
+    if sample is not None:
+        observation = partial(_observe, checkpoint, model, sample)
+        parts[INTROSPECTION] = [EvaluationPart(0, observation)]
     for name, own in benchmarks.items():
         requests = sum(len(asked) for task in own for asked in task.requests.values())
-        found[name] = [EvaluationPart(requests, partial(score, own)) for score in ways]
-    return found
+        parts[name] = [EvaluationPart(requests, partial(score, own)) for score in ways]
+    return parts
 
 
 def _score_benchmark(
@@ -107,23 +112,24 @@ def _score_benchmark(
     *,
     compared: bool,
 ) -> Rows:
-    """Compute a benchmark's rows; at the model's own depth also rows to compare other depths with,
-    where `compared`."""
+    """Compute a benchmark's rows at the model's own depth (None) or at another `depth`.
+
+    Where depths are `compared`, the own depth has rows of `depth_evaluations` too, another depth
+    only these.
+    """
     model.depth = depth
     try:
-        rows = tables(
-            checkpoint.run_id, checkpoint.tokens, score_tasks(model, tasks), model.weights
-        )
+        scores = score_tasks(model, tasks)
     finally:
         model.depth = None
+    rows = tables(checkpoint.run_id, checkpoint.tokens, scores, model.weights)
     if not checkpoint.answers or not len(rows["answers"]):
         del rows["answers"]
     if not compared:
         return rows
-    other = {
-        "depth_evaluations": rows_beside(rows["evaluations"], depth or model.model.config.depth)
-    }
-    return other if depth else {**rows, **other}
+    computed_at = depth or model.model.config.depth
+    by_depth = {"depth_evaluations": rows_beside(rows["evaluations"], computed_at)}
+    return by_depth if depth else {**rows, **by_depth}
 
 
 def _score_raw(
@@ -135,8 +141,7 @@ def _score_raw(
 
 
 def _observe(checkpoint: EvaluatedCheckpoint, model: LanguageModel, sample: Sample) -> Rows:
-    """Compute rows of `depth_attention` (none without depth attention) and `expert_usage`; none of
-    other models."""
+    """Compute rows of `depth_attention` and `expert_usage`; none of models that hide these."""
     if not model.model.observable:
         return {}
     rows = {}
@@ -156,8 +161,7 @@ def join(parts: Sequence[Rows]) -> dict[str, pa.Table]:
 
 
 def write_rows(folder: Path, rows: Rows, configuration: Mapping[str, Any] | None) -> None:
-    """Write rows as Parquet files to a new folder, with a manifest: what decided them, and the
-    digests of the files."""
+    """Write rows as Parquet files to a new folder, with a manifest of what decided them."""
     with atomic_folder(folder) as unfinished:
         for name, table in rows.items():
             pq.write_table(table, unfinished / f"{name}.parquet", compression="zstd")

@@ -32,11 +32,10 @@ def generate(
     finished: Callable[[float], None] = nothing,
     after_prompts: AfterPrompts | None = None,
 ) -> list[list[int]]:
-    """Generate the likeliest tokens after each prompt: at most `max_new_tokens`, up to and without
-    the end token.
+    """Generate the likeliest tokens after each prompt, up to and without the end token.
 
-    `stop(tokens)` is asked after each token, with all tokens written so far for that prompt,
-    whether it was the last; those tokens are returned.
+    At most `max_new_tokens` are generated. `stop(tokens)` is asked after each token, with all
+    tokens written so far for that prompt, whether it was the last; those tokens are returned.
 
     No sequence gets longer than the model's sequence length. Room for the answer is made by cutting
     prompts on the left, but never to less than half of that length: past it, answers end early
@@ -61,7 +60,7 @@ def generate(
     written: list[list[int]] = [[] for _ in prompts]
 
     def ends(row: int, token: int) -> bool:
-        """Take note of a prompt's next token; whether it was the last."""
+        """Append a prompt's next token; tell whether it was the last."""
         if token == end_token:
             return True
         written[row].append(token)
@@ -75,9 +74,10 @@ def generate(
 
 
 AfterPrompts = Callable[[list[list[int]], Rows, Tensor], None]
-"""Called with the prompts of a batch, as cut, the cache that holds them, and the states [B, H] of
-their last tokens; other continuations may branch off from a copy of the cache, which itself must
-stay as it is."""
+"""Called with the prompts of a batch, as cut, their cache, and the states [B, H] at their ends.
+
+Other continuations may branch off from a copy of the cache; the cache itself must not be changed.
+"""
 
 
 def right_padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -95,15 +95,19 @@ def right_padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[T
 def _batches(
     prompts: list[list[int]], budgets: list[int], batch_tokens: int
 ) -> Iterator[list[int]]:
-    """Yield the places of prompts of similar length, the longest first, as many as the cache may
-    hold."""
+    """Yield the places of prompts of similar length, as many as the cache may hold.
+
+    The longest come first.
+    """
     batch: list[int] = []
-    width = 0
+    width = 0  # of the cache: its longest prompt, and the longest answer behind that
     for index in sorted(range(len(prompts)), key=lambda index: -len(prompts[index])):
-        width = max(width, len(prompts[batch[0]] if batch else prompts[index]) + budgets[index])
+        longest = batch[0] if batch else index
+        width = max(width, len(prompts[longest]) + budgets[index])
         if batch and (len(batch) + 1) * width > batch_tokens:
             yield batch
-            batch, width = [], len(prompts[index]) + budgets[index]
+            batch = []
+            width = len(prompts[index]) + budgets[index]
         batch.append(index)
     if batch:
         yield batch
@@ -118,28 +122,32 @@ def _write(
     depth: int | None,
     after_prompts: AfterPrompts | None,
 ) -> None:
-    """Go on with one batch until every row has ended. When half of the rows have, they are taken
-    out of the cache."""
+    """Write the answers to one batch of prompts, until every row has ended.
+
+    When half of the rows have ended, they are taken out of the cache.
+    """
     device = model.device
     tokens, lengths = right_padded([prompts[row] for row in batch], device)
     cache = model.new_cache(len(batch), tokens.shape[1] + longest, depth)
-    final = torch.arange(len(batch), device=device) * tokens.shape[1] + lengths - 1
-    last = cache.extend(tokens, lengths, depth, wanted=final)
+    ends_of_prompts = torch.arange(len(batch), device=device) * tokens.shape[1] + lengths - 1
+    last = cache.extend(tokens, lengths, depth, wanted=ends_of_prompts)  # states [B, H]
     if after_prompts is not None:
         after_prompts([prompts[row] for row in batch], cache, last)
-    rows, going = list(batch), set(batch)
+    rows = list(batch)  # the prompt of each row in the cache
+    unfinished = set(batch)
     while True:
         chosen = model.logits(last).argmax(-1).tolist()
-        going = {
+        unfinished = {
             row
             for row, token in zip(rows, chosen, strict=True)
-            if row in going and not ends(row, token)
+            if row in unfinished and not ends(row, token)
         }
-        if not going:
+        if not unfinished:
             return
-        if len(going) <= len(rows) // 2:
-            places = [place for place, row in enumerate(rows) if row in going]
+        if len(unfinished) <= len(rows) // 2:
+            places = [place for place, row in enumerate(rows) if row in unfinished]
             cache.take(places)
-            rows, chosen = [rows[place] for place in places], [chosen[place] for place in places]
+            rows = [rows[place] for place in places]
+            chosen = [chosen[place] for place in places]
         tokens = torch.tensor(chosen, device=device)[:, None]
         last = cache.extend(tokens, depth=depth)[:, 0]

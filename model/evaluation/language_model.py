@@ -1,5 +1,4 @@
-"""Score and generate text with a trained network: network, tokenizer and batching behind a method
-for each request.
+"""Score and generate text with a trained network, by a method for each kind of request.
 
 lm-eval has three kinds of requests: log-likelihoods of continuations, rolling log-likelihoods of
 texts, generated answers. `LanguageModel.answer` answers all that is asked by tasks of both kinds
@@ -37,24 +36,21 @@ _OF_SAMPLING = ("do_sample", "temperature", "top_p", "top_k", "min_p")
 
 @dataclass(frozen=True)
 class Generation:
-    """Settings of generation, which takes the likeliest token: stop strings, largest number of
-    tokens."""
+    """Settings of generation, which always takes the likeliest token."""
 
-    until: tuple[str, ...] = ()
+    until: tuple[str, ...] = ()  # stop strings
     max_new_tokens: int = MAX_NEW_TOKENS
 
     @classmethod
     def from_arguments(
         cls, arguments: Mapping[str, Any], max_new_tokens: int = MAX_NEW_TOKENS
     ) -> Generation:
-        """Build the settings from the generation arguments of an lm-eval task, the length under any
-        of its names.
+        """Build the settings from the generation arguments of an lm-eval task.
 
         `max_new_tokens` applies where the task sets no length. Raises InputError for a task that
         samples its answers, and for an argument that would change the result (num_beams, ...).
         """
         lengths = [arguments[name] for name in _LENGTHS if arguments.get(name) is not None]
-        until = arguments.get("until") or ()
         sampled = arguments.get("do_sample")
         if sampled or (sampled is None and arguments.get("temperature")):
             raise InputError(
@@ -66,18 +62,19 @@ class Generation:
                 f"generation: argument {name!r} of the task is not supported; remove it from the"
                 " task"
             )
-        return cls(
-            until=(until,) if isinstance(until, str) else tuple(text for text in until if text),
-            max_new_tokens=int(lengths[0]) if lengths else max_new_tokens,
-        )
+        until = arguments.get("until") or ()
+        if isinstance(until, str):
+            until = (until,)
+        stops = tuple(text for text in until if text)
+        return cls(stops, int(lengths[0]) if lengths else max_new_tokens)
 
 
 class LanguageModel:
-    """A network with its tokenizer. Setting `depth` runs a recurrent model at another depth than in
-    training.
+    """A network with its tokenizer.
 
-    `weights` tells which weights of a checkpoint it has, "averaged" or "raw"; None: of no
-    checkpoint. `finished(n)` is called when n more requests, or fractions of requests, are done.
+    Setting `depth` runs a recurrent model at another depth than in training. `weights` tells which
+    weights of a checkpoint it has, "averaged" or "raw"; None: of no checkpoint. `finished(n)` is
+    called when n more requests, or fractions of requests, are done.
     """
 
     def __init__(
@@ -89,7 +86,9 @@ class LanguageModel:
         batch_tokens: int | None = None,
         finished: Callable[[float], None] = nothing,
     ) -> None:
-        self.model, self.tokenizer, self.weights = model, tokenizer, weights
+        self.model = model
+        self.tokenizer = tokenizer
+        self.weights = weights
         self.batch_tokens = batch_tokens or suitable_batch(model)
         self.finished = finished
         self.depth: int | None = None
@@ -100,8 +99,10 @@ class LanguageModel:
         return self.model.config.sequence_length
 
     def answer(self, requests: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-        """Answer requests by kind, under lm-eval's names. A prompt that is continued and also
-        scored is read once."""
+        """Answer requests by kind, under lm-eval's names.
+
+        A prompt that is continued and also scored is read once: generation scores it on the way.
+        """
         pairs = self.tokenizer.encode_pairs(requests.get("loglikelihood", ()))
         scoring = Scoring(
             self.model,
@@ -121,22 +122,24 @@ class LanguageModel:
         }
 
     def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[float, bool]]:
-        """Return each continuation's log-probability after its context, and whether greedy decoding
-        generates it.
+        """Return each continuation's log-probability, and whether greedy decoding generates it.
 
         The end mark replaces an empty context; an empty continuation has log-probability 0.
         """
         return self.answer({"loglikelihood": pairs})["loglikelihood"]
 
     def rolling_log_likelihoods(self, texts: Sequence[str]) -> list[tuple[float, int]]:
-        """Return each text's log-probability, in disjoint windows of the sequence length, and
-        number of tokens."""
+        """Return each text's log-probability and number of tokens.
+
+        A text is scored in disjoint windows of the sequence length.
+        """
         encoded = [self.tokenizer.encode(text) for text in texts]
-        windows, owners = [], []
+        windows: list[tuple[list[int], list[int]]] = []
+        owners: list[int] = []  # the text of each window
         for owner, tokens in enumerate(encoded):
-            for window in rolling_windows(tokens, self.tokenizer.end_token, self.sequence_length):
-                windows.append(window)
-                owners.append(owner)
+            of_text = rolling_windows(tokens, self.tokenizer.end_token, self.sequence_length)
+            windows += of_text
+            owners += [owner] * len(of_text)
         values = Scoring(
             self.model,
             windows,
@@ -177,16 +180,14 @@ class LanguageModel:
         return answers
 
     def _stop(self, until: tuple[str, ...]) -> Callable[[list[int]], bool] | None:
-        """Return a test of generated tokens for a complete stop string.
-
-        Only the newest tokens are decoded: each holds at least one byte, and three more cover a cut
-        character.
-        """
+        """Return a test of generated tokens for a complete stop string."""
         if not until:
             return None
-        found = re.compile("|".join(map(re.escape, until))).search
-        reach = max(len(text.encode()) for text in until) + 3
-        return lambda tokens: found(self.tokenizer.decode(tokens[-reach:])) is not None
+        pattern = re.compile("|".join(map(re.escape, until)))
+        # Only the newest tokens are decoded: each holds at least one byte, and three more cover a
+        # cut character.
+        newest = max(len(text.encode()) for text in until) + 3
+        return lambda tokens: pattern.search(self.tokenizer.decode(tokens[-newest:])) is not None
 
 
 def load_language_model(
@@ -198,11 +199,11 @@ def load_language_model(
     trust_code: bool = False,
     **options: Any,
 ) -> LanguageModel:
-    """Load a checkpoint folder for inference; `device` 'auto' prefers CUDA, where the model
-    computes in bfloat16.
+    """Load a checkpoint folder for inference.
 
-    `weights` and `trust_code` are those of `load_model`. Raises InputError if a folder is missing
-    or damaged, or model and tokenizer do not fit each other.
+    `device` 'auto' prefers CUDA, where the model computes in bfloat16. `weights` and `trust_code`
+    are those of `load_model`. Raises InputError if a folder is missing or damaged, or model and
+    tokenizer do not fit each other.
     """
     if not isinstance(tokenizer, Tokenizer):
         tokenizer = load_tokenizer(tokenizer)
@@ -219,8 +220,7 @@ def load_language_model(
 
 
 def suitable_batch(model: Network) -> int:
-    """Choose the positions in a batch: 16,384 on a CPU; on CUDA as many as half of the free memory
-    holds."""
+    """Choose the positions in a batch: on CUDA as many as half of the free memory holds."""
     if not on_gpu(model.device):
         return CPU_BATCH_TOKENS
     free, _ = torch.cuda.mem_get_info(model.device)

@@ -1,5 +1,11 @@
-"""Build lm-eval's task objects from a study's specifications: 0-shot, with only the place of their
-data changed."""
+"""Build lm-eval's task objects from a study's specifications, such as
+
+    {"benchmark": "math", "task": "hendrycks_math_algebra", "metric": "exact_match",
+     "filter": "none", "chance": 0.0, "dataset_path": "/home/ada/data/EleutherAI/hendrycks_math",
+     "overrides": {"generation_kwargs": {"max_gen_toks": 512}}, "yaml": null}
+
+The tasks are 0-shot, and nothing but the place of their data is changed.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +39,10 @@ def build_task(
     """Build lm-eval's task object for a specification of `pipeline/benchmarks/items.py`.
 
     The definition is the task file `yaml`, else lm-eval's task of that name, with `overrides`
-    merged in (in these,
-    `max_new_tokens` is the length of the longest answer). Unless overridden the task is 0-shot, and
-    only the evaluated split has to exist. `cache` is an empty folder for the datasets library.
-    Templates are rendered in Jinja's sandbox. With `trust_code` the definition may be one that is
-    not plain (`model/evaluation/trust.py`).
+    merged in (in these, `max_new_tokens` is the length of the longest answer). Unless overridden
+    the task is 0-shot, and only the evaluated split has to exist. `cache` is an empty folder for
+    the datasets library. Templates are rendered in Jinja's sandbox. With `trust_code` the
+    definition may be one that is not plain (`model/evaluation/trust.py`).
 
     Raises InputError when the task, its data, its split or a field does not exist, and for code
     that is not trusted.
@@ -55,21 +60,17 @@ def build_task(
             f"{what}: {path} defines no single task; name the tasks of a group one by one"
         )
     of_groups = ("tag", "group", "task_list")
-    config = _merged(
-        {key: value for key, value in definition.items() if key not in of_groups}, overrides
-    )
-    config = {
-        **_with_longest_answer(config),
-        "task": name,
-        "num_fewshot": overrides.get("num_fewshot", 0),
-    }
+    of_task = {key: value for key, value in definition.items() if key not in of_groups}
+    config = _with_longest_answer(_merged(of_task, overrides))
+    config["task"] = name
+    config["num_fewshot"] = overrides.get("num_fewshot", 0)
     if config["num_fewshot"] == 0:
         config = _zero_shot(config)
     data = _load_data(config, specification.get("dataset_path"), cache, what)
     config["custom_dataset"] = lambda **_: data
-    kind = config.pop("class", ConfigurableTask)
+    task_class = config.pop("class", ConfigurableTask)
     try:
-        task = kind(config=config)
+        task = task_class(config=config)
     except Exception as error:  # lm-eval checks definitions by using them
         raise InputError(
             f"{what}: lm-eval refuses the definition in {path} ({one_line(error)})"
@@ -83,15 +84,13 @@ def build_task(
 
 
 def _with_longest_answer(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn `max_new_tokens`, which lm-eval does not know, into lm-eval's own setting of tasks that
-    generate."""
+    """Turn `max_new_tokens`, which lm-eval does not know, into its `max_gen_toks`."""
     config = dict(config)
     longest = config.pop("max_new_tokens", None)
-    if longest is not None and config.get("output_type", "generate_until") == "generate_until":
-        config["generation_kwargs"] = {
-            **(config.get("generation_kwargs") or {}),
-            "max_gen_toks": longest,
-        }
+    generates = config.get("output_type", "generate_until") == "generate_until"
+    if longest is not None and generates:
+        generation = config.get("generation_kwargs") or {}
+        config["generation_kwargs"] = {**generation, "max_gen_toks": longest}
     return config
 
 
@@ -105,51 +104,46 @@ def _zero_shot(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _merged(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Merge `overrides` into `config`, mappings key by key."""
-    both = {
-        key
-        for key in overrides
-        if isinstance(overrides[key], Mapping) and isinstance(config.get(key), Mapping)
-    }
-    return {**config, **overrides, **{key: _merged(config[key], overrides[key]) for key in both}}
+    merged = {**config, **overrides}
+    for key, value in overrides.items():
+        if isinstance(value, Mapping) and isinstance(config.get(key), Mapping):
+            merged[key] = _merged(config[key], value)
+    return merged
 
 
 def _load_data(
     config: dict[str, Any], folder: str | None, cache: Path | str | None, what: str
 ) -> datasets.DatasetDict:
     """Load the splits that the task reads."""
-    names = [config.get(f"{kind}_split") for kind in ("training", "validation", "test", "fewshot")]
-    names = list(dict.fromkeys(name for name in names if name))
-    place, configuration = folder or config.get("dataset_path"), config.get("dataset_name")
-    if not names or not place:
-        raise InputError(
-            f"{what}: it has no {'dataset_path' if names else 'test_split or validation_split'};"
-            " add one"
-        )
-    options = {
-        key: value
-        for key, value in (config.get("dataset_kwargs") or {}).items()
-        if key != "trust_remote_code"
-    }
+    splits = [config.get(f"{kind}_split") for kind in ("training", "validation", "test", "fewshot")]
+    names = list(dict.fromkeys(name for name in splits if name))
+    path = folder or config.get("dataset_path")
+    configuration = config.get("dataset_name")
+    if not names:
+        raise InputError(f"{what}: it has no test_split or validation_split; add one")
+    if not path:
+        raise InputError(f"{what}: it has no dataset_path; add one")
+    options = dict(config.get("dataset_kwargs") or {})
+    options.pop("trust_remote_code", None)
     try:
-        found = datasets.load_dataset(
-            str(place),
+        data = datasets.load_dataset(
+            str(path),
             configuration,
             cache_dir=None if cache is None else str(cache),
             keep_in_memory=True,
             **options,
         )
     except Exception as error:  # the library and its parsers raise whatever they come across
-        where = f"{place}" + (f", configuration {configuration}" if configuration else "")
+        where = f"{path}, configuration {configuration}" if configuration else f"{path}"
         raise InputError(
             f"{what}: no data in {where} ({one_line(error)}); fetch it with `dreamer download`"
         ) from error
-    missing = [name for name in names if name not in found]
+    missing = [name for name in names if name not in data]
     if missing:
-        raise InputError(f"{what}: {place} has no split {missing[0]!r}, only {', '.join(found)}")
-    return datasets.DatasetDict({name: found[name] for name in names})
+        raise InputError(f"{what}: {path} has no split {missing[0]!r}, only {', '.join(data)}")
+    return datasets.DatasetDict({name: data[name] for name in names})
 
 
 def one_line(error: BaseException) -> str:
-    """Return the text of an error of another library in one line, or the error's name where there
-    is no text."""
+    """Return the text of another library's error in one line, or its name where it has no text."""
     return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,5 +1,6 @@
-"""Run a saved model in lm-eval: `dreamer lm-eval --model dreamer --model_args path=<folder> --tasks
-gsm8k`.
+"""Run a saved model in lm-eval.
+
+`dreamer lm-eval --model dreamer --model_args path=<folder> --tasks gsm8k`
 
 Importing this module registers the model with lm-eval, for its command and for
 `lm_eval.simple_evaluate`.
@@ -25,10 +26,10 @@ from dreamer_study.model.evaluation.tokenizer import find_tokenizer
 
 @register_model("dreamer")
 class DreamerLM(LM):
-    """A saved model for lm-eval: `path` is a checkpoint folder (or a LanguageModel), `tokenizer` a
-    tokenizer folder.
+    """A saved model for lm-eval.
 
-    Without `tokenizer`, `find_tokenizer` looks for the folder. `depth` runs a recurrent model at
+    `path` is a checkpoint folder (or a LanguageModel), `tokenizer` a tokenizer folder; without it
+    `find_tokenizer` looks for one. `depth` runs a recurrent model at
     another depth than in training. `weights` is "raw", or "averaged" where the folder holds an
     average. `batch_tokens` bounds a batch; the batch sizes that lm-eval's command passes are
     ignored. With `trust_code` a model may run code of its folder.
@@ -51,9 +52,14 @@ class DreamerLM(LM):
         if isinstance(path, LanguageModel):
             self.text = path
         else:
-            tokenizer, place = tokenizer or find_tokenizer(path), _device_here(device or "auto")
-            options = {"trust_code": trust_code, "batch_tokens": batch_tokens}
-            self.text = load_language_model(path, tokenizer, place, weights, **options)
+            self.text = load_language_model(
+                path,
+                tokenizer or find_tokenizer(path),
+                _device_here(device or "auto"),
+                weights,
+                trust_code=trust_code,
+                batch_tokens=batch_tokens,
+            )
         if depth is not None:
             self.text.depth = int(depth)
         self.max_gen_toks = int(max_gen_toks)
@@ -68,26 +74,23 @@ class DreamerLM(LM):
         self, requests: list[Instance], disable_tqdm: bool = False
     ) -> list[float]:
         """Score whole texts by LanguageModel.rolling_log_likelihoods."""
-        return [
-            value
-            for value, _ in self.text.rolling_log_likelihoods(
-                [request.args[0] for request in requests]
-            )
-        ]
+        texts = [request.args[0] for request in requests]
+        return [value for value, _ in self.text.rolling_log_likelihoods(texts)]
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """Write answers by LanguageModel.generate."""
-        return self.text.generate(
-            [
-                (request.args[0], Generation.from_arguments(request.args[1], self.max_gen_toks))
-                for request in requests
-            ]
-        )
+        asked = []
+        for request in requests:
+            prompt, arguments = request.args
+            asked.append((prompt, Generation.from_arguments(arguments, self.max_gen_toks)))
+        return self.text.generate(asked)
 
 
 def _device_here(wanted: str) -> str:
-    """Replace a CUDA device by 'cpu', with a line, where torch sees none: lm-eval asks for cuda:0
-    by default."""
+    """Replace a CUDA device by 'cpu', with a line, where torch sees none.
+
+    lm-eval asks for cuda:0 by default.
+    """
     if not wanted.startswith("cuda") or torch.cuda.is_available():
         return wanted
     print(

@@ -1,5 +1,13 @@
-"""Split lm-eval's tasks into requests, which are the same for all models and built once, and
-scoring."""
+"""Split lm-eval's tasks into requests and scoring.
+
+The requests are the same for all models, and built once. Of an item of GSM8K, for example, whose
+row is {"question": "Ann has ...", "answer": "... #### 7"}, they are
+
+    "generate_until": ("Question: Ann has ...\\nAnswer:", Generation(("Question:", ...), 256))
+    "loglikelihood": ("Question: Ann has ...\\nAnswer:", " ... #### 7")
+
+where the second gives the bits per byte of the gold answer.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +60,7 @@ class LmEvalTask:
         """
         self.specification = specification
         self.name: str = specification["task"]
-        self._longest = max_new_tokens
+        self._max_new_tokens = max_new_tokens
         self._task = build_task(specification, cache, trust_code=trust_code)
         try:
             self._build_requests(limit)
@@ -74,47 +82,53 @@ class LmEvalTask:
         for instance in self._task.instances:
             self._asked[instance.request_type].extend([instance] * instance.repeats)
         self._of_item: dict[int, list[Instance]] = defaultdict(list)
-        for instance in sorted(
+        in_order = sorted(
             self._task.instances, key=lambda instance: (instance.doc_id, instance.idx)
-        ):
+        )
+        for instance in in_order:
             self._of_item[instance.doc_id].append(instance)
         # the request for the gold answer of each item that has one
         self._gold: dict[int, Instance] = {}
         for number, instances in self._of_item.items():
-            if (request := gold_request(self._task, instances)) is not None:
-                self._gold[number] = request
-                if instances[0].request_type == "generate_until":
-                    self._asked["loglikelihood"].append(request)
+            request = gold_request(self._task, instances)
+            if request is None:
+                continue
+            self._gold[number] = request
+            if instances[0].request_type == "generate_until":  # lm-eval does not ask for it
+                self._asked["loglikelihood"].append(request)
 
     @cached_property
     def requests(self) -> dict[str, list[Any]]:
-        """The requests by kind: pairs of texts, texts, or prompts with generation settings (see
-        LanguageModel)."""
-        ask = {
-            "loglikelihood": lambda arguments: arguments,
-            "loglikelihood_rolling": lambda arguments: arguments[0],
-            "generate_until": lambda arguments: (
-                arguments[0],
-                Generation.from_arguments(arguments[1], self._longest),
-            ),
-        }
+        """The requests by kind, as `LanguageModel.answer` takes them."""
         return {
-            kind: [ask[kind](instance.args) for instance in asked]
+            kind: [self._request(kind, instance.args) for instance in asked]
             for kind, asked in self._asked.items()
         }
+
+    def _request(self, kind: str, arguments: tuple[Any, ...]) -> Any:
+        """Turn the arguments of an lm-eval instance into a request."""
+        if kind == "loglikelihood":
+            return arguments  # context and continuation
+        if kind == "loglikelihood_rolling":
+            return arguments[0]  # a text
+        prompt, generation = arguments
+        return prompt, Generation.from_arguments(generation, self._max_new_tokens)
 
     def score(self, answers: Mapping[str, Sequence[Any]]) -> TaskScores:
         """Score every item behind every filter, from the answers in the order of the requests."""
         for asked in self._asked.values():
-            for instance in asked:
-                instance.resps, instance.filtered_resps = [], {}
-        documents = []
+            for instance in asked:  # what another model has answered goes
+                instance.resps = []
+                instance.filtered_resps = {}
+        documents: list[tuple[str, float, int]] = []
         for kind, asked in self._asked.items():
             for instance, answer in zip(asked, answers[kind], strict=True):
                 if kind == "loglikelihood_rolling":
-                    documents.append((f"{self.name}/{instance.doc_id}", *answer))
-                    answer = answer[0]
-                instance.resps.append(answer)
+                    log_probability, tokens = answer
+                    documents.append((f"{self.name}/{instance.doc_id}", log_probability, tokens))
+                    instance.resps.append(log_probability)
+                else:
+                    instance.resps.append(answer)
         gold = [
             (f"{self.name}/{number}", gold_answer(self._task, request), request.resps[0][0])
             for number, request in self._gold.items()
@@ -138,83 +152,91 @@ class LmEvalTask:
         )
 
     def _check_metric(self, measures: Sequence[MetricValues]) -> None:
-        """Raise InputError where the benchmark's metric and filter are not among what the task
-        measures."""
-        benchmark, metric, filter_ = (
-            self.specification.get(name) for name in ("benchmark", "metric", "filter")
-        )
-        if metric and (metric, filter_) not in [(one.metric, one.filter) for one in measures]:
-            known = ", ".join(f"{one.metric} with {one.filter}" for one in measures)
-            where = f"benchmark {benchmark}: task {self.name}"
+        """Raise InputError where the task does not measure the benchmark's metric and filter."""
+        metric = self.specification.get("metric")
+        filter_ = self.specification.get("filter")
+        measured = [(measure.metric, measure.filter) for measure in measures]
+        if metric and (metric, filter_) not in measured:
+            listed = ", ".join(f"{metric} with {filter_}" for metric, filter_ in measured)
             raise InputError(
-                f"{where} has no metric {metric!r} with filter {filter_!r}; it has {known}"
+                f"benchmark {self.specification.get('benchmark')}: task {self.name} has no metric"
+                f" {metric!r} with filter {filter_!r}; it has {listed}"
             )
 
     def _answers(self) -> dict[str, Answer]:
-        """Return what was chosen or written for each item; nothing of a task whose choices stand in
-        its prompts."""
-        found: dict[str, Answer] = {}
-        choosing = self._task.OUTPUT_TYPE == "multiple_choice" and not getattr(
-            self._task, "multiple_input", False
-        )
-        by_length = self.specification.get("metric") == "acc_norm"
+        """Return what was chosen or written for each item.
 
-        def likely(one: Instance) -> float:
-            return one.resps[0][0] / (max(1, len(gold_answer(self._task, one))) if by_length else 1)
-
+        Nothing of a task whose choices stand in its prompts.
+        """
+        answers: dict[str, Answer] = {}
+        choices_in_prompts = getattr(self._task, "multiple_input", False)
+        chooses = self._task.OUTPUT_TYPE == "multiple_choice" and not choices_in_prompts
         for number, instances in self._of_item.items():
-            request, prompt = self._gold.get(number), instances[0].args[0]
-            if choosing:  # some metrics ask for the choices without the question, too
-                text = gold_answer(
-                    self._task, max((one for one in instances if one.args[0] == prompt), key=likely)
-                )
+            if chooses:
+                text = self._chosen(instances)
             elif instances[0].request_type == "generate_until":
                 text = instances[0].resps[0].strip()
             else:
                 continue
-            found[f"{self.name}/{number}"] = (
-                text,
-                prompt,
-                request and gold_answer(self._task, request),
-            )
-        return found
+            prompt = instances[0].args[0]
+            request = self._gold.get(number)
+            gold = None if request is None else gold_answer(self._task, request)
+            answers[f"{self.name}/{number}"] = (text, prompt, gold)
+        return answers
+
+    def _chosen(self, instances: Sequence[Instance]) -> str:
+        """Return the likeliest choice of an item, by length where its metric is by length."""
+        by_length = self.specification.get("metric") == "acc_norm"
+
+        def likelihood(request: Instance) -> float:
+            log_probability = request.resps[0][0]
+            if by_length:
+                return log_probability / max(1, len(gold_answer(self._task, request)))
+            return log_probability
+
+        # some metrics ask for the choices without the question, too
+        prompt = instances[0].args[0]
+        after_prompt = [request for request in instances if request.args[0] == prompt]
+        return gold_answer(self._task, max(after_prompt, key=likelihood))
 
     def _measures(self) -> dict[tuple[str, str], MetricValues]:
+        """Let lm-eval score each item behind each filter."""
         measures: dict[tuple[str, str], MetricValues] = {}
         for filter_ in self._task.instances[0].filtered_resps:
             for number, instances in self._of_item.items():
                 answers = [instance.filtered_resps[filter_] for instance in instances]
-                for metric, finding in self._task.process_results(
-                    instances[0].doc, answers
-                ).items():
-                    aggregate = self._task.aggregation().get(metric, mean)
-                    of_corpus = (
-                        () if aggregate is mean else ({}, aggregate, aggregate.__name__ in _SINGLE)
-                    )
-                    measure = measures.setdefault(
-                        (metric, filter_), MetricValues(metric, filter_, *of_corpus)
-                    )
-                    measure.findings[f"{self.name}/{number}"] = finding
+                findings = self._task.process_results(instances[0].doc, answers)
+                for metric, finding in findings.items():
+                    if (metric, filter_) not in measures:
+                        measures[metric, filter_] = self._empty_measure(metric, filter_)
+                    measures[metric, filter_].findings[f"{self.name}/{number}"] = finding
         return measures
+
+    def _empty_measure(self, metric: str, filter_: str) -> MetricValues:
+        """Make a metric without findings, with its aggregate where it is no mean."""
+        aggregate = self._task.aggregation().get(metric, mean)
+        if aggregate is mean:
+            return MetricValues(metric, filter_)
+        single = aggregate.__name__ in _SINGLE
+        return MetricValues(metric, filter_, aggregate=aggregate, single=single)
 
 
 def gold_request(task: Task, instances: Sequence[Instance]) -> Instance | None:
-    """Return the request for the log-likelihood of an item's gold answer, given the item's requests
-    in lm-eval's order.
+    """Return the request for the log-likelihood of an item's gold answer.
 
-    Among choices, and where lm-eval asks for one continuation, the request is one of `instances`;
-    for an answer that is generated, a new one: the prompt, then the delimiter and the gold answer.
-    None for a text whose perplexity is measured, and where the task has no gold answer in words.
+    `instances` are the item's requests in lm-eval's order. Among choices, and where lm-eval asks
+    for one continuation, the request is one of `instances`; for an answer that is generated, a new
+    one: the prompt, then the delimiter and the gold answer. None for a text whose perplexity is
+    measured, and where the task has no gold answer in words.
     """
     first = instances[0]
     if first.request_type == "generate_until":
         gold = _gold_text(task, first.doc)
+        if not gold:
+            return None
+        prompt = first.args[0]
         continuation = f"{task.config.target_delimiter}{gold}"
-        return (
-            Instance("loglikelihood", first.doc, (first.args[0], continuation), 0, first.metadata)
-            if gold
-            else None
-        )
+        return Instance("loglikelihood", first.doc, (prompt, continuation), 0, first.metadata)
     if first.request_type != "loglikelihood":
         return None
     if task.OUTPUT_TYPE == "multiple_choice":
@@ -223,16 +245,14 @@ def gold_request(task: Task, instances: Sequence[Instance]) -> Instance | None:
 
 
 def gold_answer(task: Task, request: Instance) -> str:
-    """Return the answer that a request of `gold_request` asks for, without the delimiter before
-    it."""
+    """Return the answer that a request of `gold_request` asks for, without its delimiter."""
     return request.args[1].removeprefix(task.config.target_delimiter)
 
 
 def _gold_text(task: Task, document: object) -> str:
     """Return the gold answer as lm-eval compares it, the first of several; "" where there is none.
 
-    A number in the place of the task's target stands for no answer, where there are no choices (as
-    in ifeval).
+    A number as the task's target, where there are no choices, stands for no answer (as in ifeval).
     """
     if isinstance(task.config.doc_to_target, int) and task.config.doc_to_choice is None:
         return ""
@@ -246,12 +266,15 @@ def _gold_choice(task: Task, instances: Sequence[Instance]) -> Instance | None:
     """Choose the request of the gold choice, which a task names by number or by text."""
     choices_in_prompts = getattr(task, "multiple_input", False)
     document = instances[0].doc
-    gold = _first(
-        task.doc_to_text(document) if choices_in_prompts else task.doc_to_target(document)
-    )
+    # where the choices stand in the prompts, lm-eval takes the gold choice from doc_to_text
+    targets = task.doc_to_text(document) if choices_in_prompts else task.doc_to_target(document)
+    gold = _first(targets)
     if isinstance(gold, int):
         return instances[gold] if 0 <= gold < len(instances) else None
-    return next((one for one in instances if gold_answer(task, one) == gold), None)
+    for request in instances:
+        if gold_answer(task, request) == gold:
+            return request
+    return None
 
 
 def _first(target: object) -> object:

@@ -20,14 +20,12 @@ from dreamer_study.model.contract import Network, Rows
 from dreamer_study.model.evaluation.generate import nothing, right_padded
 from dreamer_study.pipeline.errors import InputError
 
-# Logits of at most this many values at once: 256 MiB in float32, however long the continuations
-# are.
+# Logits that are held at once: 256 MiB in float32, however long the continuations are.
 LOGIT_VALUES = 2**26
 
 
 Span = tuple[int, int, int, list[int]]
-"""A request, its row in a pass, the position before the first of its tokens there, and these
-tokens."""
+"""A request, its row in a pass, the position before its first token there, and its tokens."""
 
 
 @dataclass(eq=False)
@@ -40,8 +38,10 @@ class _Group:
 
     @property
     def shared(self) -> bool:
-        """Whether the context is read once for several continuations; a single one is read with its
-        context."""
+        """Whether the context is read once for several continuations.
+
+        A single continuation is read with its context.
+        """
         return len(self.continuations) > 1
 
     @property
@@ -51,13 +51,13 @@ class _Group:
 
     @property
     def branches(self) -> list[int]:
-        """The continuations of two or more tokens, which need a second pass: the first predicts
-        first tokens only."""
-        return [
-            index
-            for index, tokens in enumerate(self.continuations)
-            if self.shared and len(tokens) > 1
-        ]
+        """The places of continuations that need a second pass: those of two or more tokens.
+
+        The pass over a shared context predicts first tokens only.
+        """
+        if not self.shared:
+            return []
+        return [index for index, tokens in enumerate(self.continuations) if len(tokens) > 1]
 
     @property
     def rows(self) -> int:
@@ -76,8 +76,7 @@ class _Group:
 
 
 class Scoring:
-    """Find each continuation's log-probability after its context, and whether greedy decoding
-    generates it.
+    """Find each continuation's log-probability, and whether greedy decoding generates it.
 
     A context must not be empty. Where both together exceed the model's sequence length, the context
     is cut on the left; a continuation that exceeds it alone is scored in windows
@@ -96,20 +95,18 @@ class Scoring:
         depth: int | None = None,
         finished: Callable[[float], None] = nothing,
     ) -> None:
-        self._model, self._batch_tokens, self._depth, self._finished = (
-            model,
-            batch_tokens,
-            depth,
-            finished,
-        )
-        # not yet scored
+        self._model = model
+        self._batch_tokens = batch_tokens
+        self._depth = depth
+        self._finished = finished
+        # not yet scored; a dict, from which one is removed quickly
         self._groups = dict.fromkeys(_grouped(pairs, model.config.sequence_length, batch_tokens))
         self._of_context = {tuple(group.context): group for group in self._groups}
-        self._totals, self._greedy = [0.0] * len(pairs), [True] * len(pairs)
+        self._totals = [0.0] * len(pairs)
+        self._greedy = [True] * len(pairs)
 
     def after_prompts(self, prompts: list[list[int]], cache: Rows, last: Tensor) -> None:
-        """Score the continuations whose context is one of these prompts, token by token (see
-        `AfterPrompts`).
+        """Score the continuations whose context is one of these prompts (see `AfterPrompts`).
 
         A continuation longer than its context is left for `finish`, where batches hold
         continuations of similar length.
@@ -128,13 +125,13 @@ class Scoring:
 
     @torch.inference_mode()
     def finish(self) -> list[tuple[float, bool]]:
-        """Score what is left; return each pair's log-probability, and whether greedy decoding
-        generates it."""
+        """Score what is left; return what was found of each pair, in their order."""
         for batch in _batches(list(self._groups), self._batch_tokens):
             self._add(batch, _score(self._model, batch, self._depth))
         return list(zip(self._totals, self._greedy, strict=True))
 
     def _add(self, groups: list[_Group], parts: Iterator[tuple[int, float, bool]]) -> None:
+        """Add the parts of continuations up, and report the groups as finished."""
         for request, value, likeliest in parts:
             self._totals[request] += value
             self._greedy[request] &= likeliest
@@ -144,26 +141,29 @@ class Scoring:
 def rolling_windows(
     tokens: Sequence[int], prefix_token: int, length: int
 ) -> list[tuple[list[int], list[int]]]:
-    """Cut a text into (context, continuation) pairs of at most `length` inputs that score every
-    token once.
+    """Cut a text into pairs (context, continuation) of at most `length` inputs.
 
-    The first token follows `prefix_token`; the final window is filled up with context. These are
-    lm-eval's windows
-    (`get_rolling_token_windows` with a context of 1, made disjoint). Example: tokens 1 2 3 4 5 with
-    prefix 0 and length
-    3 give ([0], [1, 2, 3]) and ([2, 3], [4, 5]).
+    The pairs score every token once. The first token follows `prefix_token`; the final window is
+    filled up with context. These are lm-eval's windows (`get_rolling_token_windows` with a context
+    of 1, made disjoint).
+
+    >>> rolling_windows([1, 2, 3, 4, 5], prefix_token=0, length=3)
+    [([0], [1, 2, 3]), ([2, 3], [4, 5])]
     """
-    tokens, windows = list(tokens), []
+    tokens = list(tokens)
+    windows: list[tuple[list[int], list[int]]] = []
     for start in range(0, len(tokens), length):
         scored = tokens[start : start + length]
-        room = length + 1 - len(scored)
-        windows.append((tokens[max(0, start - room) : start] or [prefix_token], scored))
+        room = length + 1 - len(scored)  # the last token of a window is no input
+        context = tokens[max(0, start - room) : start] or [prefix_token]
+        windows.append((context, scored))
     return windows
 
 
 def _windows(
     context: list[int], continuation: list[int], length: int
 ) -> list[tuple[list[int], list[int]]]:
+    """Cut one request into pairs that the model can read."""
     if not context:
         raise InputError(
             "a continuation without a context has no probability; give at least one token before it"
@@ -177,23 +177,29 @@ def _windows(
 def _grouped(
     pairs: Sequence[tuple[Sequence[int], Sequence[int]]], length: int, batch_tokens: int
 ) -> list[_Group]:
-    """Group requests by context, where the context is the longer part and the group fits into a
-    batch."""
+    """Group requests by context.
+
+    Only where the context is longer than the continuation, and the group fits into a batch.
+    """
     groups: list[_Group] = []
     open_groups: dict[tuple[int, ...], _Group] = {}
     for request, (context, continuation) in enumerate(pairs):
-        for seen, scored in _windows(list(context), list(continuation), length):
-            group = open_groups.get(tuple(seen))
-            if (
-                group is None
-                or len(scored) > len(seen)
-                or (len(group.requests) + 2) * 2 * len(seen) > batch_tokens
-            ):
-                group = open_groups[tuple(seen)] = _Group(seen)
+        for cut_context, scored in _windows(list(context), list(continuation), length):
+            key = tuple(cut_context)
+            group = open_groups.get(key)
+            longer = len(scored) > len(cut_context)
+            # with this request: the context's row and a branch each, at most twice as long
+            if group is None or longer or _tokens_with_one_more(group) > batch_tokens:
+                group = _Group(cut_context)
+                open_groups[key] = group
                 groups.append(group)
             group.requests.append(request)
             group.continuations.append(scored)
     return groups
+
+
+def _tokens_with_one_more(group: _Group) -> int:
+    return (len(group.requests) + 2) * 2 * len(group.context)
 
 
 def _batches(groups: list[_Group], batch_tokens: int) -> Iterator[list[_Group]]:
@@ -203,7 +209,8 @@ def _batches(groups: list[_Group], batch_tokens: int) -> Iterator[list[_Group]]:
     for group in sorted(groups, key=lambda group: -group.width):
         if batch and (rows + group.rows) * batch[0].width > batch_tokens:
             yield batch
-            batch, rows = [], 0
+            batch = []
+            rows = 0
         batch.append(group)
         rows += group.rows
     if batch:
@@ -213,8 +220,10 @@ def _batches(groups: list[_Group], batch_tokens: int) -> Iterator[list[_Group]]:
 def _score(
     model: Network, batch: list[_Group], depth: int | None
 ) -> Iterator[tuple[int, float, bool]]:
-    """Yield (request, log-probability, all likeliest) for parts of every continuation in the batch,
-    to be added up."""
+    """Score a batch: yield (request, log-probability, all likeliest) of parts of continuations.
+
+    The parts of a continuation are to be added up.
+    """
     rows = [group.row for group in batch]
     branches = [
         (group.requests[index], row, group.continuations[index])
@@ -227,10 +236,10 @@ def _score(
         cache = model.new_cache(len(rows), max(map(len, rows)) + width, depth)
     spans: list[Span] = []
     for row, group in enumerate(batch):
+        before_first = len(group.context) - 1
         for request, tokens in zip(group.requests, group.continuations, strict=True):
-            spans.append(
-                (request, row, len(group.context) - 1, tokens[:1] if group.shared else tokens)
-            )
+            read_here = tokens[:1] if group.shared else tokens
+            spans.append((request, row, before_first, read_here))
     yield from _read(model, _forward(model, rows, spans, cache, depth), spans)
 
     if branches:
@@ -240,18 +249,20 @@ def _score(
 def _score_cached(
     model: Network, groups: list[tuple[int, _Group]], cache: Rows, last: Tensor, depth: int | None
 ) -> Iterator[tuple[int, float, bool]]:
-    """Yield what `_score` yields, for groups whose contexts are rows of the cache, with hidden
-    states `last` [B, H]."""
+    """Yield what `_score` yields, for groups whose contexts are rows of the cache.
+
+    `last` [B, H] are the hidden states of the contexts' last tokens.
+    """
     scored = [
         (request, row, tokens)
         for row, group in groups
         for request, tokens in zip(group.requests, group.continuations, strict=True)
     ]
     states = last[torch.tensor([row for _, row, _ in scored], device=last.device)]
-    yield from _read(
-        model, states, [(request, row, 0, tokens[:1]) for request, row, tokens in scored]
-    )
-    branches = sorted((one for one in scored if len(one[2]) > 1), key=lambda one: -len(one[2]))
+    firsts = [(request, row, 0, tokens[:1]) for request, row, tokens in scored]
+    yield from _read(model, states, firsts)
+    branches = [(request, row, tokens) for request, row, tokens in scored if len(tokens) > 1]
+    branches.sort(key=lambda branch: -len(branch[2]))  # the longest first
     step = max(1, len(last) // 2)  # as many rows as generation itself copies at once
     for start in range(0, len(branches), step):
         # `take` gives the copy tensors of its own.
@@ -261,29 +272,25 @@ def _score_cached(
 def _score_branches(
     model: Network, branches: list[tuple[int, int, list[int]]], cache: Rows, depth: int | None
 ) -> Iterator[tuple[int, float, bool]]:
-    """Yield what `_score` yields, for branches (request, row of the cache, tokens) behind their
-    first tokens.
+    """Yield what `_score` yields, for branches behind their first tokens.
 
-    The cache is used up.
+    A branch is a request, its row of the cache, and its tokens. The cache is used up.
     """
     cache.take([row for _, row, _ in branches])
+    inputs = [tokens[:-1] for _, _, tokens in branches]
     spans = [(request, row, 0, tokens[1:]) for row, (request, _, tokens) in enumerate(branches)]
-    yield from _read(
-        model, _forward(model, [tokens[:-1] for *_, tokens in branches], spans, cache, depth), spans
-    )
+    yield from _read(model, _forward(model, inputs, spans, cache, depth), spans)
 
 
 def _forward(
     model: Network, rows: list[list[int]], spans: list[Span], cache: Rows | None, depth: int | None
 ) -> Tensor:
-    """Compute the hidden states at the positions that predict the tokens of each span, one after
-    another: [W, H]."""
+    """Compute the hidden states [W, H] at the positions that predict the tokens of the spans."""
     tokens, lengths = right_padded(rows, model.device)
-    places = [
-        row * tokens.shape[1] + first + offset
-        for _, row, first, found in spans
-        for offset in range(len(found))
-    ]
+    places: list[int] = []  # in the flattened tokens
+    for _, row, before_first, scored in spans:
+        start = row * tokens.shape[1] + before_first
+        places += range(start, start + len(scored))
     wanted = torch.tensor(places, device=tokens.device)
     if cache is None:
         return model.read(tokens, lengths, wanted, depth)
@@ -291,17 +298,21 @@ def _forward(
 
 
 def _read(model: Network, states: Tensor, spans: list[Span]) -> Iterator[tuple[int, float, bool]]:
-    """Yield the log-probability of each span's tokens, from the hidden states [W, H] at the
-    positions before them."""
+    """Yield the log-probability of each span's tokens, and whether all of them are likeliest.
+
+    The hidden states [W, H] are those at the positions before the tokens.
+    """
     wanted = torch.tensor([token for *_, tokens in spans for token in tokens], device=states.device)
-    values, hits = [], []
+    value_parts: list[Tensor] = []
+    hit_parts: list[Tensor] = []
     step = max(1, LOGIT_VALUES // model.config.vocabulary_size)
     for states_part, wanted_part in zip(states.split(step), wanted.split(step), strict=True):
-        logits = model.logits(states_part).float()
-        found = logits.gather(-1, wanted_part[:, None]).squeeze(-1)
-        values.append(found - logits.logsumexp(-1))
-        hits.append(logits.argmax(-1) == wanted_part)
-    values, hits = torch.cat(values).double().tolist(), torch.cat(hits).tolist()
+        logits = model.logits(states_part).float()  # [rows, V]
+        chosen = logits.gather(-1, wanted_part[:, None]).squeeze(-1)
+        value_parts.append(chosen - logits.logsumexp(-1))
+        hit_parts.append(logits.argmax(-1) == wanted_part)
+    values = torch.cat(value_parts).double().tolist()
+    hits = torch.cat(hit_parts).tolist()
     start = 0
     for request, _, _, tokens in spans:
         end = start + len(tokens)

@@ -1,10 +1,9 @@
-"""Aggregate the values of single items to rows of the result tables `evaluations`, `items`,
-`evaluation_versions`.
+"""Aggregate the values of single items to rows of the result tables.
 
-The items of all tasks of a benchmark (the seven of MATH) are one pool: the value is the mean over
-all items, with the standard error of this mean. Metrics of a corpus (perplexities) are computed
-over all documents at once and have no standard error; their items hold the values of single
-documents.
+The tables are `evaluations`, `items`, `evaluation_versions` and `answers`. The items of all tasks
+of a benchmark (the seven of MATH) are one pool: the value is the mean over all items, with the
+standard error of this mean. Metrics of a corpus (perplexities) are computed over all documents at
+once and have no standard error; their items hold the values of single documents.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ REAL = ("value", "stderr", "chance", "score")
 
 
 Answer = tuple[str, str, str | None]
-"""What a model chose or wrote, the question, and the right answer where there is one in words."""
+"""What a model chose or wrote, the question, and the right answer if there is one in words."""
 
 
 @dataclass
@@ -78,30 +77,33 @@ class TaskScores:
 
 
 def perplexity(findings: list[tuple[float, int]]) -> float:
-    """Compute exp(-mean log-probability per unit) from (log-probability, units) of each
-    document."""
+    """Compute exp(-mean log-probability per unit), from (log-probability, units) of documents."""
     return math.exp(-sum(value for value, _ in findings) / sum(units for _, units in findings))
 
 
 def bits_per_unit(findings: list[tuple[float, int]]) -> float:
-    """Compute minus the mean base-2 log-probability per unit from (log-probability, units) of each
-    document."""
+    """Compute minus the mean base-2 log-probability per unit.
+
+    From (log-probability in nats, units) of each document.
+    """
     return -sum(value for value, _ in findings) / sum(units for _, units in findings) / math.log(2)
 
 
 def token_perplexity(documents: Iterable[tuple[str, float, int]]) -> MetricValues:
-    """Build the perplexity per token, which lm-eval lacks, from (item id, log-probability, tokens)
-    of each document."""
+    """Build the perplexity per token, which lm-eval lacks.
+
+    From (item id, log-probability, tokens) of each document.
+    """
     findings = {item: (value, tokens) for item, value, tokens in documents}
     return MetricValues("token_perplexity", "none", findings, perplexity, single=True)
 
 
 def gold_bits_per_byte(answers: Iterable[tuple[str, str, float]]) -> MetricValues:
-    """Build the bits per byte of the gold answer from (item id, gold answer, its log-probability)
-    of each item.
+    """Build the bits per byte of the gold answer.
 
-    Every item has a value long before answers are right, so fewer items tell models apart than by
-    accuracy ("Signal and Noise", arXiv 2508.13144). Lower is better.
+    From (item id, gold answer, its log-probability) of each item. Every item has a value long
+    before answers are right, so fewer items distinguish models than by accuracy ("Signal and
+    Noise", arXiv 2508.13144). Lower is better.
     """
     findings = {
         item: bits_per_unit([(value, max(1, len(text.encode())))]) for item, text, value in answers
@@ -110,8 +112,7 @@ def gold_bits_per_byte(answers: Iterable[tuple[str, str, float]]) -> MetricValue
 
 
 def digest_of_items(items: Iterable[Any]) -> str:
-    """Hash the asked items in order to 16 hexadecimal digits, wherever and however they are
-    stored."""
+    """Hash the asked items in order to 16 hexadecimal digits, however they are stored."""
     digest = hashlib.blake2b(digest_size=8)
     for item in items:
         digest.update(json.dumps(item, sort_keys=True, default=str).encode() + b"\n")
@@ -121,8 +122,7 @@ def digest_of_items(items: Iterable[Any]) -> str:
 def tables(
     run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str | None = None
 ) -> dict[str, pa.Table]:
-    """Build the rows of one checkpoint for the tables `evaluations`, `items`, `evaluation_versions`
-    and `answers`.
+    """Build the rows of one checkpoint for each table.
 
     `weights` says which weights of the checkpoint were scored: "averaged" or "raw". Raises
     InputError where two tasks of a benchmark have different items of one id. Example: tasks a and b
@@ -133,26 +133,9 @@ def tables(
         benchmarks.setdefault(task.benchmark, []).append(task)
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in COLUMNS if name not in OBSERVED}
     for benchmark, tasks in benchmarks.items():
-        place = {"run_id": run_id, "tokens": tokens, "task": benchmark}
-        pools: dict[tuple[str, str], list[tuple[TaskScores, MetricValues]]] = {}
-        for task in tasks:
-            for values in task.measures:
-                pools.setdefault((values.metric, values.filter), []).append((task, values))
-        for (metric, filter_), pool in pools.items():
-            key = {**place, "metric": metric, "filter": filter_}
-            first = pool[0][1]
-            if not (findings := _pooled(pool)):
-                continue  # every item was left out
-            value, error = _value(first.aggregate, list(findings.values()))
-            versions = _joined(task.version for task, _ in pool)
-            # guessing has an accuracy, no bits
-            chance = None if metric == GOLD else pool[0][0].chance
-            row = {"value": value, "stderr": error, "items": len(findings), "chance": chance}
-            rows["evaluations"].append({**key, **row, "task_version": versions})
-            own = ((item, _own_value(first, finding)) for item, finding in findings.items())
-            rows["items"] += [
-                {**key, "item_id": item, "value": value} for item, value in own if value is not None
-            ]
+        keys = {"run_id": run_id, "tokens": tokens, "task": benchmark}
+        for pool in _pools(tasks).values():
+            _add_metric(rows, keys, pool)
         made_by = {
             "code_version": evaluation_code(),
             "data_version": _joined(task.data_version for task in tasks),
@@ -160,49 +143,92 @@ def tables(
             "packages": packages(),
             "weights": weights,
         }
-        rows["evaluation_versions"].append({**place, **made_by})
-        said = {item: answer for task in tasks for item, answer in task.answers.items()}
-        rows["answers"] += [
-            {**place, "item_id": item, "text": text, "question": question, "gold": gold}
-            for item, (text, question, gold) in said.items()
-        ]
+        rows["evaluation_versions"].append({**keys, **made_by})
+        answers = {item: answer for task in tasks for item, answer in task.answers.items()}
+        for item, (text, question, gold) in answers.items():
+            answer = {"item_id": item, "text": text, "question": question, "gold": gold}
+            rows["answers"].append({**keys, **answer})
     return {
-        name: pa.Table.from_pylist(found, schema=schema(*COLUMNS[name]))
-        for name, found in rows.items()
+        name: pa.Table.from_pylist(of_table, schema=schema(*COLUMNS[name]))
+        for name, of_table in rows.items()
     }
 
 
-def rows_beside(evaluations: pa.Table, depth: int | None = None) -> pa.Table:
-    """Turn rows of `evaluations` into rows of `raw_evaluations`, or of `depth_evaluations` where
-    found at `depth`."""
-    rows = evaluations.drop_columns(["task_version"])
-    return (
-        rows
-        if depth is None
-        else rows.add_column(2, "depth", pa.array([depth] * len(rows), pa.int64()))
+Pool = list[tuple[TaskScores, MetricValues]]
+"""The values of one metric behind one filter, of each task of a benchmark that has them."""
+
+
+def _pools(tasks: Sequence[TaskScores]) -> dict[tuple[str, str], Pool]:
+    """Collect the values of a benchmark's tasks by metric and filter."""
+    pools: dict[tuple[str, str], Pool] = {}
+    for task in tasks:
+        for values in task.measures:
+            pools.setdefault((values.metric, values.filter), []).append((task, values))
+    return pools
+
+
+def _add_metric(
+    rows: Mapping[str, list[dict[str, Any]]], keys: Mapping[str, Any], pool: Pool
+) -> None:
+    """Add the row of one metric to `evaluations`, and those of its items to `items`."""
+    findings = _pooled(pool)
+    if not findings:
+        return  # every item was left out
+    first_task, first = pool[0]
+    metric_keys = {**keys, "metric": first.metric, "filter": first.filter}
+    value, error = _value(first.aggregate, list(findings.values()))
+    rows["evaluations"].append(
+        {
+            **metric_keys,
+            "value": value,
+            "stderr": error,
+            "items": len(findings),
+            # guessing has an accuracy, no bits
+            "chance": None if first.metric == GOLD else first_task.chance,
+            "task_version": _joined(task.version for task, _ in pool),
+        }
     )
+    for item, finding in findings.items():
+        own_value = _own_value(first, finding)
+        if own_value is not None:
+            rows["items"].append({**metric_keys, "item_id": item, "value": own_value})
+
+
+def rows_beside(evaluations: pa.Table, depth: int | None = None) -> pa.Table:
+    """Turn rows of `evaluations` into rows of `raw_evaluations`.
+
+    With a `depth`, at which they were computed, into rows of `depth_evaluations`.
+    """
+    rows = evaluations.drop_columns(["task_version"])
+    if depth is None:
+        return rows
+    return rows.add_column(2, "depth", pa.array([depth] * len(rows), pa.int64()))
 
 
 def schema(*columns: str) -> pa.Schema:
     """Return columns of the result tables with their types."""
-    kinds = dict.fromkeys(WHOLE, pa.int64()) | dict.fromkeys(REAL, pa.float64())
-    return pa.schema([(column, kinds.get(column, pa.string())) for column in columns])
+    types = dict.fromkeys(WHOLE, pa.int64()) | dict.fromkeys(REAL, pa.float64())
+    return pa.schema([(column, types.get(column, pa.string())) for column in columns])
 
 
-def _pooled(tasks: Iterable[tuple[TaskScores, MetricValues]]) -> dict[str, Any]:
-    """Merge the findings of a benchmark's tasks by item id. Tasks that ask the same items, of one
-    file, count once."""
-    pool: dict[str, Any] = {}
-    asked: dict[str, str | None] = {}  # by item id, the digest of the items of its task
-    for task, values in tasks:
+def _pooled(pool: Pool) -> dict[str, Any]:
+    """Merge the findings of a benchmark's tasks by item id.
+
+    Tasks that ask the same items, of one file, count once.
+    """
+    findings: dict[str, Any] = {}
+    asked_in: dict[str, str | None] = {}  # by item id, the digest of the items of its task
+    for task, values in pool:
         for item, finding in values.findings.items():
-            if item in pool and (task.data_version is None or asked[item] != task.data_version):
+            same_items = task.data_version is not None and asked_in.get(item) == task.data_version
+            if item in findings and not same_items:
                 raise InputError(
                     f"benchmark {task.benchmark}: two of its tasks have an item {item!r}; give"
                     " every item its own id"
                 )
-            pool[item], asked[item] = finding, task.data_version
-    return pool
+            findings[item] = finding
+            asked_in[item] = task.data_version
+    return findings
 
 
 def _joined(versions: Iterable[str | None]) -> str | None:
@@ -225,19 +251,17 @@ def _value(
 
 
 def _own_value(values: MetricValues, finding: Any) -> float | None:
-    """Compute the value of one item; None for an empty document, or a metric that only a whole
-    corpus has."""
+    """Compute the value of one item; None where only a whole corpus has one."""
     try:
         if values.aggregate is not None and values.single:
             return _finite(values.aggregate, [finding])
         return float(finding)
-    except (TypeError, ValueError, ZeroDivisionError):
+    except (TypeError, ValueError, ZeroDivisionError):  # the last of an empty document
         return None
 
 
 def _finite(aggregate: Callable[[list[Any]], float], findings: list[Any]) -> float:
-    """Apply an aggregate; infinity where an untrained model's perplexity exceeds what a float
-    holds."""
+    """Apply an aggregate; infinity where a perplexity exceeds what a float holds."""
     try:
         return float(aggregate(findings))
     except OverflowError:

@@ -1,7 +1,7 @@
-"""Observe what a trained model attends to along its depth, and which experts it chooses (section
-4.2).
+"""Observe what a trained model attends to along its depth, and which experts it chooses.
 
-Gini coefficients and Lorenz curves over what is stored are views in SQL.
+That is section 4.2 of the paper. Gini coefficients and Lorenz curves over what is stored are views
+in SQL.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from dreamer_study.model.contract import Network
 from dreamer_study.model.ops import Attended
 from dreamer_study.model.training.stream import PADDING, TokenStream
 
-# Enough for shares of a few percent: among 64 experts at a depth, each is chosen some hundred
-# times.
+# Enough for shares of a few percent: of 64 experts at a depth each is chosen some hundred times.
 SAMPLE_TOKENS = 8192
 BATCH_TOKENS = 4096
 
@@ -29,8 +28,7 @@ Sample = Sequence[tuple[Tensor, Tensor]]
 
 @torch.no_grad()
 def observe(model: Network, batches: Sample) -> dict[str, dict[str, np.ndarray]]:
-    """Run a model that is `observable` over batches; return the columns of `depth_attention` and
-    `expert_usage`.
+    """Run an `observable` model over batches; return columns of `depth_attention`, `expert_usage`.
 
     Scores are means over the real tokens (padding left out), of a query depth over the key depths
     up to itself; none without attention along the depth. Depths count from 1, experts from 0: a
@@ -44,31 +42,33 @@ def observe(model: Network, batches: Sample) -> dict[str, dict[str, np.ndarray]]
     training = model.training
     model.eval()
     try:
-        for batch, documents in batches:
-            batch, documents = batch.to(model.device), documents.to(model.device)
-            valid = documents.flatten() != PADDING
-            tokens += int(valid.sum())
+        for batch, labels in batches:
+            documents = labels.to(model.device)
+            real = documents.flatten() != PADDING
+            tokens += int(real.sum())
 
-            def see(index: int, name: str, result: Attended, valid: Tensor = valid) -> None:
-                if result.scores is not None:
-                    seen = result.scores[valid].double().mean(dim=1).sum(dim=0).cpu()
-                    scores[index, index + 1 - len(seen) : index + 1] += seen
+            def see(index: int, name: str, result: Attended, real: Tensor = real) -> None:
+                """Add what one attention at one depth has done."""
+                if result.scores is not None:  # [T, N, depths]
+                    # mean over heads, sum over tokens; in a window only the latest depths are seen
+                    by_depth = result.scores[real].double().mean(dim=1).sum(dim=0).cpu()
+                    scores[index, index + 1 - len(by_depth) : index + 1] += by_depth
                 if name == "experts":
-                    selections[index] += torch.bincount(
-                        result.ids[valid].flatten(), minlength=E
-                    ).cpu()
+                    chosen = result.ids[real].flatten()
+                    selections[index] += torch.bincount(chosen, minlength=E).cpu()
 
-            model(batch, documents=documents, return_hidden=True, observer=see)
+            model(batch.to(model.device), documents=documents, return_hidden=True, observer=see)
     finally:
         model.train(training)
-    scores = (scores / max(tokens, 1)).numpy()
+    means = (scores / max(tokens, 1)).numpy()
+    # one row for each pair of a depth and itself or an earlier one
     query, key = np.tril_indices(L if model.config.depth_attention else 0)
     depth, expert = (numbers.ravel() for numbers in np.indices(selections.shape))
     return {
         "depth_attention": {
             "query_depth": query + 1,
             "key_depth": key + 1,
-            "score": scores[query, key],
+            "score": means[query, key],
         },
         "expert_usage": {
             "depth": depth + 1,
@@ -79,12 +79,13 @@ def observe(model: Network, batches: Sample) -> dict[str, dict[str, np.ndarray]]
 
 
 def sample_of_stream(packed: Path, tokens: int = SAMPLE_TOKENS) -> Sample:
-    """Read rows of packed training data, always the same rows, worth at most `tokens` (but one row
-    at least).
+    """Read rows of packed training data, always the same rows.
 
-    Raises InputError if the folder is not a complete packed folder.
+    They hold at most `tokens`, but are one row at least. Raises InputError if the folder is not a
+    complete packed folder.
     """
     stream = TokenStream(packed, 0, 1)
     stream.batch_rows = max(1, min(stream.rows, tokens // stream.sequence_length))
-    read, rows = stream.batch(0), max(1, BATCH_TOKENS // stream.sequence_length)
-    return list(zip(read.tokens.split(rows), read.documents.split(rows), strict=True))
+    sample = stream.batch(0)
+    rows = max(1, BATCH_TOKENS // stream.sequence_length)
+    return list(zip(sample.tokens.split(rows), sample.documents.split(rows), strict=True))

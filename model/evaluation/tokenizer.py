@@ -14,8 +14,7 @@ from typing import Any
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.settings import read_object
 
-# Encodings of so many texts are kept, 60 MB at 100 tokens each: every checkpoint and every depth is
-# asked the same.
+# Encodings that are kept, as each checkpoint is asked the same: 60 MB at 100 tokens each.
 KEPT_TEXTS = 2**14
 
 
@@ -39,29 +38,27 @@ class Tokenizer:
         return self._codec.decode(list(tokens), skip_special_tokens=True)
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
-        """Encode contexts and the continuations to be scored after them, separately, as in
-        training.
+        """Encode contexts, and the continuations to be scored after them, as in training.
 
-        Spaces at the end of a context go to its continuation, as in lm-eval; the end mark replaces
-        an empty context. lm-eval encodes both together and cuts at the context's length, which
-        differs where a token crosses the border. Example: ("2 + 2 = ", "4") is encoded as "2 + 2 ="
-        and " 4".
+        Each is encoded by itself. Spaces at the end of a context go to its continuation, as in
+        lm-eval; the end mark replaces an empty context. lm-eval encodes both together and cuts at
+        the context's length, which differs where a token crosses the border. Example: ("2 + 2 = ",
+        "4") is encoded as "2 + 2 =" and " 4".
         """
-        found = []
+        encoded: list[tuple[list[int], list[int]]] = []
         for context, continuation in pairs:
             bare = context.rstrip()
-            found.append(
-                (
-                    self.encode(bare) or [self.end_token],
-                    self.encode(context[len(bare) :] + continuation),
-                )
-            )
-        return found
+            spaces = context[len(bare) :]
+            context_tokens = self.encode(bare) or [self.end_token]
+            encoded.append((context_tokens, self.encode(spaces + continuation)))
+        return encoded
 
 
 def load_tokenizer(folder: Path | str) -> Tokenizer:
-    """Load `tokenizer.json` and `tokenizer_meta.json` of a folder. Raises InputError if one is
-    missing or damaged."""
+    """Load `tokenizer.json` and `tokenizer_meta.json` of a folder.
+
+    Raises InputError if one is missing or damaged.
+    """
     from tokenizers import Tokenizer as Codec
 
     folder = Path(folder)
@@ -88,17 +85,21 @@ def find_tokenizer(model: Path | str) -> Path:
     """
     model = Path(model).resolve()
     above = [model, *model.parents[:4]]
-    for folder in [place for parent in above for place in (parent, parent / "tokenizer")]:
-        if (folder / "tokenizer.json").is_file():
-            return folder
-    for run in (folder / "run.json" for folder in above):
-        if run.is_file():
-            tokens = (run.parent / read_object(run, "data")["data"]).resolve()
-            manifest = tokens / "manifest.json"
-            made_from = read_object(manifest, "inputs")["inputs"] if manifest.is_file() else []
-            for stage in made_from:
-                if stage.startswith("tokenizer/"):
-                    return tokens.parents[1] / stage
+    for parent in above:
+        for folder in (parent, parent / "tokenizer"):
+            if (folder / "tokenizer.json").is_file():
+                return folder
+    for folder in above:
+        run = folder / "run.json"
+        if not run.is_file():
+            continue
+        packed = (folder / read_object(run, "data")["data"]).resolve()  # store/tokens/<key>
+        manifest = packed / "manifest.json"
+        if not manifest.is_file():
+            continue
+        for made_from in read_object(manifest, "inputs")["inputs"]:
+            if made_from.startswith("tokenizer/"):  # tokenizer/<key>
+                return packed.parents[1] / made_from
     raise InputError(
         f"{model}: no tokenizer.json there or beside it; name its folder, as tokenizer=<folder>"
     )

@@ -1,9 +1,9 @@
-"""Keep evaluation from running code of others: what a benchmark may say and name without
-`--trust-code`.
+"""Keep evaluation from running code of others.
 
-People share study files and data. Tasks that come with lm-eval may call Python on the answers of
-data sets and models, some by `eval`; a task file beside a study, and a study's `overrides`, are
-data. All are held to the same lists.
+This module lists what a benchmark may say and name without `--trust-code`. People share study files
+and data. Tasks that come with lm-eval may call Python on the answers of data sets and models, some
+by `eval`; a task file beside a study, and a study's `overrides`, are data. All are held to the same
+lists.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from dreamer_study.pipeline.errors import InputError, nearest
 
 # What a definition may say; lm-eval reads nothing of these as code. Its other keys take functions,
-# or files of prompts. fmt: off
+# or files of prompts.
 PLAIN_KEYS = frozenset(
     (
         "task",
@@ -52,7 +52,7 @@ PLAIN_KEYS = frozenset(
     )
 )
 OUTPUT_TYPES = ("generate_until", "loglikelihood", "loglikelihood_rolling", "multiple_choice")
-# the last is ignored
+# of `dataset_kwargs`; the last is ignored
 DATASET_KEYS = ("data_files", "data_dir", "delimiter", "field", "revision", "trust_remote_code")
 METRIC_KEYS = (
     "metric",
@@ -92,7 +92,6 @@ FILTERS = {  # with their arguments
     "regex": _REGEX,
     "multi_choice_regex": (*_REGEX, "ignore_case", "ignore_punctuation", "regexes_to_ignore"),
 }
-# fmt: on
 TRUST = "--trust-code allows it, where you trust the study and its data"
 
 
@@ -101,43 +100,80 @@ class RunsCode(InputError):
 
 
 def check_definition(content: Mapping[str, Any]) -> None:
-    """Raise RunsCode for a key, output type, metric, filter or argument that is not known to run no
-    code."""
+    """Raise RunsCode for anything in a definition that is not known to run no code.
+
+    Known are the lists above: what is on none of them is refused.
+    """
+    _check_keys(content)
+    _check_output_type(content.get("output_type"))
+    _check_dataset_options(content.get("dataset_kwargs"))
+    _check_metrics(content.get("metric_list"))
+    _check_filters(content.get("filter_list"))
+
+
+def _check_keys(content: Mapping[str, Any]) -> None:
     for key, value in content.items():
-        if value is not None or key == "unsafe_code":  # null takes a function away
+        # A null takes away the function that an included file has set; of `unsafe_code` it would
+        # take away the mark that an included task runs code.
+        takes_away = value is None and key != "unsafe_code"
+        if not takes_away:
             _check_listed("key", key, PLAIN_KEYS)
-    if content.get("output_type") is not None:
-        _check_listed("output type", content["output_type"], OUTPUT_TYPES)
-    for options in _mappings(content.get("dataset_kwargs"), "dataset_kwargs"):
+
+
+def _check_output_type(output_type: Any) -> None:
+    if output_type is not None:
+        _check_listed("output type", output_type, OUTPUT_TYPES)
+
+
+def _check_dataset_options(dataset_options: Any) -> None:
+    for options in _mappings(dataset_options, "dataset_kwargs"):
         for key in options:
             _check_listed("key", key, DATASET_KEYS)
-    for metric in _mappings(content.get("metric_list"), "metric_list"):
+
+
+def _check_metrics(metrics: Any) -> None:
+    for metric in _mappings(metrics, "metric_list"):
         _check_listed("metric", metric.get("metric"), METRICS)
         for key in metric:
             _check_listed("key", key, METRIC_KEYS)
-    for steps in _mappings(content.get("filter_list"), "filter_list"):
-        for step in _mappings(steps.get("filter"), "filter"):
-            _check_listed("filter", step.get("function"), FILTERS)
+
+
+def _check_filters(filters: Any) -> None:
+    for named in _mappings(filters, "filter_list"):
+        for step in _mappings(named.get("filter"), "filter"):
+            function = step.get("function")
+            _check_listed("filter", function, FILTERS)
+            arguments = FILTERS[function]
             for key in step:
-                _check_listed("key", key, ("function", *FILTERS[step["function"]]))
+                _check_listed("key", key, ("function", *arguments))
 
 
 def _mappings(entries: Any, key: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the mappings of a list, where there is one. Raises RunsCode for anything else."""
-    for entry in entries if isinstance(entries, list) else [entries] if entries is not None else ():
+    """Yield the mappings of a list, or a single mapping; nothing where there are no entries.
+
+    Raises RunsCode for anything else.
+    """
+    if entries is None:
+        return
+    if not isinstance(entries, list):
+        entries = [entries]
+    for entry in entries:
         if not isinstance(entry, Mapping):
             raise RunsCode(f"{key} is no list of mappings")
         yield entry
 
 
-def _check_listed(kind: str, name: Any, known: Collection[str]) -> None:
-    if not isinstance(name, str) or name not in known:
-        raise RunsCode(f"the {kind} {name!r} may run code{nearest(name, known)}")
+def _check_listed(kind: str, name: Any, listed: Collection[str]) -> None:
+    """Raise RunsCode for a name that is not on its list, and for anything that is no text."""
+    if not isinstance(name, str) or name not in listed:
+        raise RunsCode(f"the {kind} {name!r} may run code{nearest(name, listed)}")
 
 
 def check_overrides(overrides: Mapping[str, Any], where: str) -> None:
-    """Check that the `overrides` of a study's benchmark are plain. Raises InputError that begins
-    with `where`."""
+    """Check that the `overrides` of a study's benchmark run no code.
+
+    Raises InputError that begins with `where`.
+    """
     try:
         check_definition(overrides)
     except RunsCode as error:
@@ -154,16 +190,16 @@ def sandbox_templates() -> None:
     import lm_eval.utils
     from jinja2.sandbox import SandboxedEnvironment
 
-    plain = lm_eval.utils.env
-    if isinstance(plain, SandboxedEnvironment):
-        return
+    environment = lm_eval.utils.env
+    if isinstance(environment, SandboxedEnvironment):
+        return  # of an earlier call
     safe = SandboxedEnvironment(
-        loader=plain.loader,
-        undefined=plain.undefined,
-        keep_trailing_newline=plain.keep_trailing_newline,
+        loader=environment.loader,
+        undefined=environment.undefined,
+        keep_trailing_newline=environment.keep_trailing_newline,
     )
-    safe.filters.update(plain.filters)
-    safe.tests.update(plain.tests)
-    safe.globals.update(plain.globals)
+    safe.filters.update(environment.filters)
+    safe.tests.update(environment.tests)
+    safe.globals.update(environment.globals)
     safe.from_string = functools.cache(safe.from_string)
     lm_eval.utils.env = safe

@@ -1,5 +1,4 @@
-"""Compute the operations of the network, one function for each, by the engine that suits their
-tensors.
+"""Compute the operations of the network, by the engine that suits their tensors.
 
 The engines are reference.py, torch_kernels/ and native/. May import torch and the errors of
 `pipeline/`.
@@ -40,12 +39,11 @@ _forced: dict[object, str] = {}
 
 @contextmanager
 def engine(name: str) -> Iterator[None]:
-    """Compute by the engine "reference", "torch" or "native" while the block lasts, in the whole
-    process.
+    """Compute by the engine "reference", "torch" or "native" while the block lasts.
 
-    A forward pass and its backward pass belong into one block. "native" still leaves to torch what
-    it does not take. What counts or records torch's operations (FlopCounterMode and other dispatch
-    modes) needs "torch" or "reference".
+    That holds for the whole process. A forward pass and its backward pass belong into one block.
+    "native" still leaves to torch what it does not take. What counts or records torch's operations
+    (FlopCounterMode and other dispatch modes) needs "torch" or "reference".
     """
     if name not in ENGINES:
         raise ValueError(f"engine is {name!r}, but it must be one of {', '.join(ENGINES)}")
@@ -81,11 +79,9 @@ def _engine(*tensors: Tensor | None) -> ModuleType:
         tensor is None or (tensor.is_cpu and type(tensor) in (Tensor, nn.Parameter))
         for tensor in tensors
     )
-    return (
-        native
-        if plain and not on_gpu(tensors[0]) and len(dtypes) == 1 and native.available(*dtypes)
-        else torch_kernels
-    )
+    if not plain or on_gpu(tensors[0]) or len(dtypes) != 1:
+        return torch_kernels
+    return native if native.available(*dtypes) else torch_kernels
 
 
 def whole_attention(operands: ExpertOperands | AttentionOperands) -> Attended | None:
@@ -94,16 +90,19 @@ def whole_attention(operands: ExpertOperands | AttentionOperands) -> Attended | 
 
 
 def _tensors(operands: tuple[Any, ...]) -> Iterator[Tensor]:
-    for each in operands:
-        if isinstance(each, Tensor):
-            yield each
-        elif isinstance(each, tuple):
-            yield from _tensors(each)
+    """Yield the tensors among operands and in tuples among them."""
+    for operand in operands:
+        if isinstance(operand, Tensor):
+            yield operand
+        elif isinstance(operand, tuple):
+            yield from _tensors(operand)
 
 
 def packs(x: Tensor, length: int) -> bool:
-    """Tell whether rows like x of so many tokens are computed faster packed one behind the other,
-    without padding."""
+    """Tell whether rows like x of so many tokens are computed faster without padding.
+
+    Packed, they lie one behind the other.
+    """
     return _engine(x) is native and length <= native.LONG
 
 
@@ -120,12 +119,11 @@ def split_heads(
     epsilon: float,
     code: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Split fused projections [T, (N+2M)K] into queries [T, N, K], keys and values [T, M, K];
-    `heads` are N and M.
+    """Split fused projections [T, (N+2M)K] into queries [T, N, K], keys and values [T, M, K].
 
-    RoPE: the pairs (x[..., 2i], x[..., 2i + 1]) of queries and keys are rotated by the angles whose
-    cosines and sines are `code` [T or 1, 1, K/2, 2]. Then queries and keys are normalised with the
-    gains [K].
+    `heads` are N and M. RoPE: the pairs (x[..., 2i], x[..., 2i + 1]) of queries and keys are
+    rotated by the angles whose cosines and sines are `code` [T or 1, 1, K/2, 2]. Then queries and
+    keys are normalised with the gains [K].
     """
     chosen = _engine(projected, query_gain, key_gain, code)
     return chosen.split_heads(projected, query_gain, key_gain, heads, epsilon, code)
@@ -134,10 +132,10 @@ def split_heads(
 def routing_keys(
     query: Tensor, query_gain: Tensor, keys: Tensor, epsilon: float, code: Tensor | None
 ) -> list[tuple[Tensor | None, ...]]:
-    """Prepare what `route` needs and no token changes, for each depth of `code` [L, R/2, 2], or
-    once without a code.
+    """Prepare what `route` needs and no token changes, for each depth of `code` [L, R/2, 2].
 
-    `query` [H, R] projects the queries, which are normalised with `query_gain` [R]; `keys` [E, R].
+    Without a code there is one entry. `query` [H, R] projects the queries, which are normalised
+    with `query_gain` [R]; `keys` [E, R].
     """
     return _engine(query, query_gain, keys, code).routing_keys(
         query, query_gain, keys, epsilon, code
@@ -163,14 +161,15 @@ def route(
 def mixed_weights(
     weights: Tensor, shared: Tensor | None, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor | None]:
-    """Prepare the weights [E, I, O] and the shared expert [I, O] of a mixture of projections for
-    `mixed_product`."""
+    """Prepare weights [E, I, O] and a shared expert [I, O] for `mixed_product`."""
     return _engine(weights, shared).mixed_weights(weights, shared, dtype)
 
 
 def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | None]) -> Tensor:
-    """Multiply x [T, I] by the expert of each token, scaled by its score s: s x W + stop(s) x
-    W_shared (Eq. 7)."""
+    """Multiply x [T, I] by the expert of each token, scaled by its score s: [T, O].
+
+    s x W + stop(s) x W_shared (Eq. 7).
+    """
     return _engine(x, *weights).mixed_product(x, routing, weights)
 
 
@@ -193,29 +192,30 @@ def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
 def gradient_taps(
     inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int
 ) -> Iterator[Factors | None]:
-    """Make the taps of each of several `uses` of the experts: one for each depth; None where the
-    engine has none.
+    """Make the taps of each of several `uses` of the experts, one for each depth.
 
-    `tokens` are those of one use, each of which chooses `active` experts. A tap is a zero-filled
-    tensor whose gradient is a factor of the weights' gradients: so the gradients of several uses
-    are made together.
+    None where the engine has no taps. `tokens` are those of one use, each of which chooses `active`
+    experts. A tap is a zero-filled tensor whose gradient is a factor of the weights' gradients: so
+    the gradients of several uses are made together.
     """
     return _engine(inward, outward).gradient_taps(inward, outward, uses, tokens, active)
 
 
 def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:
-    """Attend along the sequence (Eq. 1): query [T, N, K] of B rows, key and value [B, C, M, K] ->
-    [T, N, K]."""
+    """Attend along the sequence: softmax(q k^T / sqrt(K)) v over visible keys (Eq. 1).
+
+    Query [T, N, K] of B rows, key and value [B, C, M, K] -> [T, N, K].
+    """
     return _engine(query, key, value).attend_sequence(query, key, value, visible)
 
 
 def attend_depth(
     query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Attend along the depth (Eq. 1): query [T, N, K] of one depth, keys and values [T, M, K] of
-    the visible depths.
+    """Attend along the depth (Eq. 1), each token over its own visible depths.
 
-    Returns the attended values [T, N, K] and the scores [T, N, depths] (without a gradient).
+    Query [T, N, K] of one depth, keys and values [T, M, K] of each visible depth. Returns the
+    attended values [T, N, K] and the scores [T, N, depths] (without a gradient).
     """
     return _engine(query, *keys, *values).attend_depth(query, keys, values)
 
@@ -227,8 +227,7 @@ def cross_entropy_sum(
     chunk_elements: int | None = None,
     compiled: bool = False,
 ) -> Tensor:
-    """Sum over T of the cross entropy, in nats, of the logits `hidden[T, H] @ head[V, H].T` with
-    `targets` [T].
+    """Sum over T the cross entropy, in nats, of hidden[T, H] @ head[V, H].T with `targets` [T].
 
     At most `chunk_elements` logits are held at a time. On a GPU the softmax may be `compiled`, by
     torch.compile.

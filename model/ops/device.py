@@ -1,5 +1,4 @@
-"""Choose where a run computes, the device and the precision of its matrix products, and tell a
-device's peak."""
+"""Choose the device and the precision of a run's matrix products, and tell a device's peak."""
 
 from __future__ import annotations
 
@@ -28,11 +27,11 @@ PEAKS = (
 
 
 def choose_device(wanted: str, local: int = 0) -> torch.device:
-    """Choose the device for 'auto', 'cpu', 'cuda' or 'cuda:<number>', of several CUDA devices the
-    one numbered `local`.
+    """Choose the device for 'auto', 'cpu', 'cuda' or 'cuda:<number>'.
 
-    A CUDA device always has its number: `torch.cuda.set_device` takes no other. Raises InputError
-    if there is no such device here.
+    Of several CUDA devices the one numbered `local`, where no number is given. A CUDA device always
+    has its number: `torch.cuda.set_device` takes no other. Raises InputError if there is no such
+    device here.
     """
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", wanted):
         raise InputError(f"device is {wanted!r}, but it must be auto, cpu, cuda or cuda:<number>")
@@ -54,8 +53,10 @@ def choose_device(wanted: str, local: int = 0) -> torch.device:
 
 
 def choose_precision(wanted: str, device: torch.device) -> torch.dtype:
-    """Choose the dtype of matrix products for 'auto', 'bfloat16' or 'float32'; weights stay in
-    float32."""
+    """Choose the dtype of matrix products for 'auto', 'bfloat16' or 'float32'.
+
+    Weights stay in float32.
+    """
     if wanted == "auto":
         wanted = "bfloat16" if device.type == "cuda" else "float32"
     return getattr(torch, wanted)
@@ -70,7 +71,8 @@ def use_one_core() -> None:
     """
     torch.set_num_threads(1)
     with suppress(OSError, AttributeError, TypeError):  # another C library
-        mmap_threshold, trim_threshold = -3, -1  # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of malloc.h
+        mmap_threshold = -3  # M_MMAP_THRESHOLD of malloc.h
+        trim_threshold = -1  # M_TRIM_THRESHOLD
         library = ctypes.CDLL(None)
         library.mallopt(mmap_threshold, 2**25)
         library.mallopt(trim_threshold, 2**28)
@@ -82,8 +84,7 @@ def device_name(device: torch.device) -> str:
 
 
 def peak_flops(name: str, precision: torch.dtype) -> float | None:
-    """Return the most dense FLOP/s of the device of that name in that precision; None where they
-    are not known."""
+    """Return the peak of dense FLOP/s of a device in a precision; None where it is not known."""
     if precision != torch.bfloat16:
         return None
     return next((peak for part, peak in PEAKS if re.search(rf"\b{part}\b", name)), None)

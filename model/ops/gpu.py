@@ -1,5 +1,7 @@
-"""Tell what is computed as on a GPU: the one place that every choice between the paths of CPU and
-GPU asks."""
+"""Tell what is computed as on a GPU.
+
+Every choice between the paths of CPU and GPU asks here.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-HOPPER, BLACKWELL = (9, 0), (10, 0)
+# compute capabilities
+HOPPER = (9, 0)
+BLACKWELL = (10, 0)
 
 MOST_GRAPHS = 256
-"""Graphs of one compiled function: torch stops compiling beyond, and its own limit of 8 is below a
-model's depths."""
+"""Graphs of one compiled function, beyond which torch stops compiling.
+
+Torch's own limit of 8 is below a model's depths.
+"""
 
 # other types of devices that are treated as GPUs, with their capability
 _treated: dict[str, tuple[int, int]] = {}
@@ -29,24 +35,22 @@ def on_gpu(where: Tensor | torch.device) -> bool:
 
 
 def capability(device: torch.device) -> tuple[int, int]:
-    """Return the compute capability of a GPU: (8, 0) is an A100's, (9, 0) an H100's, (10, 0) a
-    B200's."""
-    return (
-        _treated[device.type]
-        if device.type in _treated
-        else torch.cuda.get_device_capability(device)
-    )
+    """Return the compute capability of a GPU: of an A100 (8, 0), H100 (9, 0), B200 (10, 0)."""
+    if device.type in _treated:
+        return _treated[device.type]
+    return torch.cuda.get_device_capability(device)
 
 
 def writes_empty_groups(device: torch.device) -> bool:
-    """Tell whether a grouped product writes zeros for a group without rows; a B200 writes nothing
-    (pytorch #172439)."""
+    """Tell whether a grouped product writes zeros for a group without rows.
+
+    A B200 writes nothing (pytorch #172439).
+    """
     return not on_gpu(device) or capability(device) < BLACKWELL
 
 
 def slow_products(device: torch.device, precision: torch.dtype) -> str | None:
-    """Describe in a line why the products of experts are slow on this GPU; None where they are
-    not."""
+    """Say in a line why the products of experts are slow on this GPU; None where they are not."""
     major, minor = capability(device)
     if precision != torch.bfloat16:
         kind = str(precision).removeprefix("torch.")
@@ -61,9 +65,8 @@ def slow_products(device: torch.device, precision: torch.dtype) -> str | None:
 
 
 def compile_for_many_shapes(function: Callable, **options: Any) -> Callable:
-    """Wrap a function or a module for `torch.compile`, with graphs for up to `MOST_GRAPHS`
-    shapes."""
-    # as an argument of torch.compile newer than torch 2.11
+    """Wrap a function or a module for `torch.compile`, with graphs for MOST_GRAPHS shapes."""
+    # set here, as the argument of torch.compile is newer than torch 2.11
     torch._dynamo.config.recompile_limit = MOST_GRAPHS
     return torch.compile(function, **options)
 
@@ -82,8 +85,10 @@ def set_up(precision: torch.dtype) -> None:
 
 @contextmanager
 def as_on_gpu(device_type: str, like: tuple[int, int] = HOPPER) -> Iterator[None]:
-    """Treat devices of this type as GPUs while the block lasts: so the paths of a GPU are tested on
-    a CPU."""
+    """Treat devices of this type as GPUs while the block lasts.
+
+    So the paths of a GPU are tested on a CPU.
+    """
     assert device_type not in _treated
     _treated[device_type] = like
     try:

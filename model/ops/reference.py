@@ -1,8 +1,8 @@
-"""The engine "reference": the mathematics of every operation, dense, masked, one expert after the
-other, in any dtype.
+"""The engine "reference": the mathematics of every operation, in its plainest form.
 
-For reading and for tests, not for speed. Nothing is prepared, sorted or merged, and every gradient
-is autograd's own. Functions stand in the order of model/ops/__init__.py, which documents them.
+Dense, masked, one expert after the other, in any dtype. For reading and for tests, not for speed.
+Nothing is prepared, sorted or merged, and every gradient is autograd's own. Functions stand in the
+order of model/ops/__init__.py, which documents them.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from dreamer_study.model.ops.types import Factors, Routing, Visible
 def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
     """Compute x / sqrt(mean(x^2) + epsilon) * gain, in float32 where x is narrower."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    return (wide / (wide.square().mean(dim=-1, keepdim=True) + epsilon).sqrt() * gain).to(x.dtype)
+    root_mean_square = (wide.square().mean(dim=-1, keepdim=True) + epsilon).sqrt()
+    return (wide / root_mean_square * gain).to(x.dtype)
 
 
 def rotate(x: Tensor, code: Tensor) -> Tensor:
-    """Rotate the pairs (x[..., 2i], x[..., 2i + 1]) by angles whose cosines and sines are `code`
-    [..., K/2, 2]."""
+    """Rotate the pairs (x[..., 2i], x[..., 2i + 1]).
+
+    The cosines and sines of the angles are `code` [..., K/2, 2].
+    """
     first, second = x[..., ::2], x[..., 1::2]
     cosine, sine = code[..., 0], code[..., 1]
-    return (
-        torch.stack((first * cosine - second * sine, first * sine + second * cosine), dim=-1)
-        .flatten(-2)
-        .to(x.dtype)
-    )
+    rotated = (first * cosine - second * sine, first * sine + second * cosine)
+    return torch.stack(rotated, dim=-1).flatten(-2).to(x.dtype)
 
 
 def split_heads(
@@ -54,7 +54,9 @@ def routing_keys(
     query: Tensor, query_gain: Tensor, keys: Tensor, epsilon: float, code: Tensor | None
 ) -> list[tuple[Tensor | None, ...]]:
     """Return everything that Eq. 2 needs at each depth; nothing is prepared."""
-    return [(query, query_gain, keys, each) for each in ([None] if code is None else code)]
+    if code is None:
+        return [(query, query_gain, keys, None)]
+    return [(query, query_gain, keys, code_of_depth) for code_of_depth in code]
 
 
 def route(
@@ -66,15 +68,18 @@ def route(
     epsilon: float,
 ) -> Routing:
     """Choose experts by Eq. 2."""
-    query, query_gain, keys, code = keys
-    query = x.to(query.dtype) @ query
-    query = query if code is None else rotate(query, code)
+    query_weights, query_gain, key_weights, code = keys
+    query = x.to(query_weights.dtype) @ query_weights  # [T, R]
+    if code is not None:
+        query = rotate(query, code)
     query = rms_norm(query, query_gain, epsilon)
-    keys = rms_norm(keys, torch.ones_like(query_gain), epsilon)
-    logits = query @ keys.T / keys.shape[1] ** 0.5
-    ids = (logits + bias).topk(active, dim=-1).indices
+    key = rms_norm(key_weights, torch.ones_like(query_gain), epsilon)  # [E, R]
+    logits = query @ key.T / key.shape[1] ** 0.5  # [T, E]
+    ids = (logits + bias).topk(active, dim=-1).indices  # [T, A]
     scores = torch.sigmoid(logits.gather(-1, ids))
-    return Routing(ids, scores / scores.sum(dim=-1, keepdim=True) if normalised else scores)
+    if normalised:
+        scores = scores / scores.sum(dim=-1, keepdim=True)
+    return Routing(ids, scores)
 
 
 def mixed_weights(
@@ -86,8 +91,8 @@ def mixed_weights(
 
 def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | None]) -> Tensor:
     """Add s x W and x W_shared scaled by the same score without its gradient (Eq. 7)."""
-    own, shared = weights
-    score = _of_each_expert(routing, len(own), x.dtype)
+    own, shared = weights  # [E, I, O], [I, O]
+    score = _of_each_expert(routing, len(own), x.dtype)  # [T, E], one of a row is not 0
     output = sum(score[:, e, None] * (x @ weight) for e, weight in enumerate(own))
     if shared is not None:
         output = output + score.detach().sum(dim=-1, keepdim=True) * (x @ shared)
@@ -98,11 +103,12 @@ def swiglu_experts(
     x: Tensor, routing: Routing, inward: Tensor, outward: Tensor, taps: Factors | None
 ) -> Tensor:
     """Compute every expert for every token, and add the outputs up by their scores."""
-    score = _of_each_expert(routing, len(inward), x.dtype)
+    score = _of_each_expert(routing, len(inward), x.dtype)  # [T, E], A of a row are not 0
     output = torch.zeros_like(x)
-    for e, (up_weights, down_weights) in enumerate(zip(inward, outward, strict=True)):
-        gate, up = (x @ up_weights).chunk(2, dim=-1)
-        output = output + score[:, e, None] * ((gate * torch.sigmoid(gate) * up) @ down_weights)
+    for e, (gate_and_up, down) in enumerate(zip(inward, outward, strict=True)):
+        gate, up = (x @ gate_and_up).chunk(2, dim=-1)  # [T, F] each
+        hidden = gate * torch.sigmoid(gate) * up  # SiLU(gate) * up
+        output = output + score[:, e, None] * (hidden @ down)
     return output
 
 
@@ -120,9 +126,10 @@ def gradient_taps(
 
 def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:
     """Attend along the sequence with one key/value head for each query head (Eq. 1)."""
-    query = query.unflatten(0, (len(key), -1)).transpose(1, 2)
+    query = query.unflatten(0, (len(key), -1)).transpose(1, 2)  # [B, N, S, K]
     groups = query.shape[1] // key.shape[2]
-    key, value = (each.transpose(1, 2).repeat_interleave(groups, dim=1) for each in (key, value))
+    key = key.transpose(1, 2).repeat_interleave(groups, dim=1)  # [B, N, C, K]
+    value = value.transpose(1, 2).repeat_interleave(groups, dim=1)
     attended, _ = _attention(query, key, value, visible.pairs.unsqueeze(1))
     return attended.transpose(1, 2).flatten(0, 1)
 
@@ -132,9 +139,8 @@ def attend_depth(
 ) -> tuple[Tensor, Tensor]:
     """Attend along the depth: tokens are the batch, depths the sequence (Eq. 1, Algorithm 1)."""
     groups = query.shape[1] // keys[0].shape[1]
-    key, value = (
-        torch.stack(tuple(each), dim=2).repeat_interleave(groups, dim=1) for each in (keys, values)
-    )
+    key = torch.stack(tuple(keys), dim=2).repeat_interleave(groups, dim=1)  # [T, N, depths, K]
+    value = torch.stack(tuple(values), dim=2).repeat_interleave(groups, dim=1)
     everything = torch.ones(len(keys), dtype=torch.bool, device=query.device)
     attended, scores = _attention(query.unsqueeze(2), key, value, everything)
     return attended.squeeze(2), scores.squeeze(2).detach()
@@ -152,10 +158,12 @@ def cross_entropy_sum(
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
-    """Apply Eq. 1 to query [..., m, K], key and value [..., n, K], booleans visible [..., m, n];
-    also the scores."""
-    scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
-    scores = scores.masked_fill(~visible, float("-inf")).softmax(dim=-1)
+    """Apply Eq. 1: softmax(q k^T / sqrt(K)) v over visible keys; return also the scores.
+
+    Query [..., m, K], key and value [..., n, K], booleans `visible` [..., m, n].
+    """
+    logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+    scores = logits.masked_fill(~visible, float("-inf")).softmax(dim=-1)
     return scores @ value, scores
 
 

@@ -1,8 +1,8 @@
-"""Define what operations take and return besides tensors: routings, outputs of attentions, who sees
-whom in a batch.
+"""Define what operations take and return besides tensors.
 
-Axes: B batch, S sequence, T = B*S tokens, C keys that a row holds, H hidden, N query heads, M
-key/value heads, K head size, E experts, A active experts, P = T*A token-expert pairs.
+These are routings, outputs of attentions, and who sees whom in a batch. Axes: B batch, S sequence,
+T = B*S tokens, C keys that a row holds, H hidden, N query heads, M key/value heads, K head size, E
+experts, A active experts, P = T*A token-expert pairs.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ class Routing(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """The factors whose products are the gradients of the experts' weights, at one use of the
-    experts.
+    """The factors of the gradients of the experts' weights, at one use of the experts.
 
     They travel as gradients of `ops.gradient_taps`, so even token numbers are floating-point.
     """
@@ -99,15 +98,16 @@ class AttentionOperands(NamedTuple):
 
 
 class Visible:
-    """Which of C keys each query of sequence attention sees. Every engine asks for the form that it
-    needs."""
+    """Which of C keys each query of sequence attention sees.
+
+    Every engine asks for the form that it needs.
+    """
 
     pairs: Tensor  # booleans [B, S, C]: whether a query sees a key
     _mask: Tensor | None = None
 
     def mask(self, dtype: torch.dtype) -> Tensor | None:
-        """Make the mask [B, 1, S, C] to add to attention scores; None stands for plain causal
-        attention."""
+        """Make the mask [B, 1, S, C] to add to attention scores; None: plain causal attention."""
         if self._mask is None or self._mask.dtype != dtype:
             self._mask = torch.where(self.pairs, 0.0, float("-inf")).to(dtype).unsqueeze(1)
         return self._mask
@@ -125,16 +125,19 @@ class Documents(Visible):
         self, tokens: Tensor, labels: Tensor | None = None, positions: Tensor | None = None
     ) -> None:
         self.rows, self.length = tokens.shape
-        self.device, self.labels = tokens.device, labels
+        self.device = tokens.device
+        self.labels = labels
         self.positions = document_positions(self._filled) if positions is None else positions
 
     def recall(self, depth: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Visible]:
-        """Shape keys and values [T, M, K] of the tokens into rows [B, S, M, K]: nothing came
-        before."""
-        return key.unflatten(0, (self.rows, -1)), value.unflatten(0, (self.rows, -1)), self
+        """Shape keys and values [T, M, K] of the tokens into rows [B, S, M, K]."""
+        key_rows = key.unflatten(0, (self.rows, -1))
+        value_rows = value.unflatten(0, (self.rows, -1))
+        return key_rows, value_rows, self  # all there is: nothing came before
 
     @property
     def _filled(self) -> Tensor:
+        """The labels [B, S]; without labels, one for all."""
         if self.labels is not None:
             return self.labels
         return torch.zeros((), dtype=torch.long, device=self.device).expand(self.rows, self.length)
@@ -158,8 +161,7 @@ class Documents(Visible):
 
     @cached_property
     def bounds(self) -> Tensor:
-        """Where each document begins in the flattened batch, and the end of the batch: int32
-        [documents + 1].
+        """Where each document begins in the flattened batch, then its end: int32 [documents + 1].
 
         Padding is a document like any other; documents end with their row. The host waits until it
         knows how many there are: `moved` makes them before they are needed on a GPU.
@@ -180,17 +182,21 @@ class Documents(Visible):
         return None if self.labels is None else (self.labels >= 0).flatten()
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Documents:
-        """Make the bounds here, on the CPU, and move all: attention then waits for no number of the
-        GPU."""
+        """Make the bounds here, on the CPU, and move all.
+
+        Attention then waits for no number of the GPU.
+        """
         labels = move(self.labels)
         documents = Documents(labels, labels, move(self.positions))
-        documents.bounds, documents.longest = move(self.bounds), self.longest
+        documents.bounds = move(self.bounds)
+        documents.longest = self.longest
         return documents
 
 
 def document_positions(labels: Tensor) -> Tensor:
     """Count positions [B, S] within each run of equal labels [B, S]."""
     index = torch.arange(labels.shape[1], device=labels.device).expand_as(labels)
+    # the index where a run begins, 0 elsewhere: its running maximum is where the own run began
     begins = torch.zeros_like(index)
     begins[:, 1:] = index[:, 1:] * (labels[:, 1:] != labels[:, :-1])
     return index - begins.cummax(dim=1).values

@@ -30,6 +30,7 @@ def scheduled_rate(config: TrainingConfig, step: int, tokens: int) -> float:
     begins at warmup_steps * batch_tokens tokens: a little after the warm-up where rows are padded.
     """
     warmed_up = config.learning_rate * min(1.0, step / max(1, config.warmup_steps))
+    # a training that ends within its warm-up has no decay, and nothing is divided by 0
     start = min(config.warmup_steps * config.batch_tokens, config.tokens - 1)
     done = min(max((tokens - start) / (config.tokens - start), 0.0), 1.0)  # share of the decay
     left = {"constant": 1.0, "linear": 1.0 - done, "cosine": 0.5 + 0.5 * math.cos(math.pi * done)}
@@ -81,7 +82,8 @@ class AdamW:
         Gradients of a larger norm than the configured clip are scaled down to it.
         """
         config = self._config
-        # the fused function divides the gradients by this number
+        # The fused function divides the gradients by `grad_scale`: so they are clipped without
+        # another pass over them.
         shrink = (norm.float() / config.clip).clamp(min=1.0)
         for group, weight_decay in self._groups:
             # an expert that no token has chosen has no gradient, and is left as it is
@@ -93,7 +95,7 @@ class AdamW:
                 [self.parameters[name].grad for name in names],
                 [self._first[name] for name in names],
                 [self._second[name] for name in names],
-                [],
+                [],  # of AMSGrad alone
                 [self._steps[name] for name in names],
                 fused=True,
                 grad_scale=shrink,

@@ -69,8 +69,7 @@ def _layer_by(engine: str, model: Dreamer, *arguments: Any) -> Any:
 
 
 def _keep_selections(gpu: bool) -> tuple[Any, Any]:
-    """Save the outputs of topk, argmax and sort, so that a recomputed layer selects the same
-    experts.
+    """Save the outputs of topk, argmax and sort: a recomputed layer selects the same experts.
 
     The native engine chooses again, with the same result to the bit. Attention over packed
     documents is saved too: its cost grows with their length, its output does not.

@@ -38,8 +38,10 @@ RECORDED = ("tokens", "seconds", "device", "tokens_per_second", "mfu", "stream_h
 
 
 class StepLog:
-    """Append a buffered line to `steps.csv` for each step. A resumed run cuts off lines newer than
-    its state."""
+    """Append a buffered line to `steps.csv` for each step.
+
+    A resumed run cuts off the lines that are newer than its state.
+    """
 
     def __init__(self, path: Path, length: int, checksum: int = 0) -> None:
         """Open the log and cut the file to `length` bytes, whose CRC-32 is `checksum`.

@@ -52,8 +52,10 @@ class Batch:
 
 
 def extend_hash(stream_hash: str, rows: np.ndarray) -> str:
-    """Return the running hash after these raw rows; chained by row, it does not depend on the batch
-    size."""
+    """Return the running hash after these raw rows.
+
+    It is chained by row, so it does not depend on the batch size.
+    """
     state = bytes.fromhex(stream_hash)
     for row in rows:
         state = hashlib.blake2b(state + row.tobytes(), digest_size=16).digest()
@@ -233,9 +235,8 @@ class TokenStream:
         return starts, firsts, ends, labels
 
     def _by_shard(self, numbers: np.ndarray) -> Iterator[tuple[_Shard, np.ndarray, np.ndarray]]:
-        """Yield each shard of some rows, their numbers within the shard, and their places in
-        `numbers`.
-        """
+        """Yield the shards of some rows, each with its rows' numbers and their places in
+        `numbers`."""
         shards = np.searchsorted(self._end_row, numbers, side="right")  # of each row
         for shard_number in np.unique(shards):
             shard = self._shard(int(shard_number))

@@ -82,7 +82,7 @@ class Trainer:
         self.own_rows = self.ranks.own_rows(self.stream.batch_rows)
         micro_batch_tokens = self.config.micro_batch_tokens or self.config.batch_tokens
         most_rows_of_a_rank = -(-self.stream.batch_rows // self.ranks.count)  # rounded up
-        # rows of one forward and backward pass
+        # Rows of one forward and backward pass: equal on all ranks, as they are halved together.
         self.micro_rows = min(
             max(1, micro_batch_tokens // self.stream.sequence_length), most_rows_of_a_rank
         )
@@ -126,11 +126,13 @@ class Trainer:
             )
         if state:
             # The tensors of the state are mapped from its file, once for all ranks of a machine.
+            # Copies, or a CPU run would train in the file.
             tensors = {
                 name: tensor.to(self.device, copy=True)
                 for name, tensor in part_of(state, "model.").items()
             }
             load_tensors(self.model, tensors, run.folder / "state")
+        # Behind `load_tensors`, as optimiser and average hold the very tensors of the model.
         self.optimizer = AdamW(
             self.model.named_parameters(), self.model.decayed_parameters(), self.config
         )
@@ -148,7 +150,8 @@ class Trainer:
     def synchronize(self) -> None:
         """Copy the first rank's parameters, buffers and average.
 
-        All ranks must call this before the first step.
+        All ranks must call this before the first step. Initial weights may differ between machines
+        (other GPUs, other kernels); the optimiser's moments are zero, or of one state, everywhere.
         """
         tensors = (*self.model.state_dict().values(), *self.average.tensors.values())
         self.ranks.broadcast([tensor.data for tensor in tensors])
@@ -156,7 +159,8 @@ class Trainer:
     def _share_gradients(self) -> None:
         """Give a parameter with a gradient on any rank a gradient on every rank.
 
-        Some expert may have had no token here, and all ranks must reduce the same tensors.
+        Some expert may have had no token here, and all ranks must reduce the same tensors. Where no
+        rank has a gradient it stays None: AdamW then skips the parameter.
         """
         parameters = list(self.optimizer.parameters.values())
         ranks_with_gradient = torch.tensor(
@@ -182,33 +186,37 @@ class Trainer:
 
         The loss is the mean over the batch's target tokens. Raises TrainingFailed, with the
         parameters unchanged, if loss or norm is not finite, or memory is short a second time.
+
+        `self.step` is the number of steps that are done: batches and rows are numbered from 0,
+        rates and averages from 1.
         """
         batch = self._batch(self.step)
         loss = self._backward(batch)
         if self.ranks.count > 1:
-            self._share_gradients()
+            self._share_gradients()  # first, as all ranks must reduce the same list of tensors
         # Each rank has divided by the target tokens of all ranks, so a sum over ranks gives the
         # mean over the batch. The counts are the experts' selections, for the balance (Eq. 3).
         self.ranks.all_reduce([loss, *self.optimizer.gradients(), *self.model.counts()])
-        norm = self.optimizer.gradient_norm()
+        norm = self.optimizer.gradient_norm()  # of the summed gradients, which alone are clipped
         if on_gpu(self.device):
-            self._batch(self.step + 1)  # built while the device is at work
-        # both numbers at once: each read of a number waits for the device
+            self._batch(self.step + 1)  # built and kept while the device is at work
+        # the one place where the host waits for the device: for both numbers at once
         loss_value, norm_value = torch.stack((loss, norm)).tolist()
         if not math.isfinite(loss_value) or not math.isfinite(norm_value):
             raise TrainingFailed(
                 f"step {self.step + 1}: loss {loss_value}, gradient norm {norm_value}; training"
                 " stopped; lower learning_rate or clip"
             )
+        # The warm-up counts steps from 1, so that no rate is 0; a decay goes by the tokens before.
         learning_rate = scheduled_rate(self.config, self.step + 1, self.tokens)
         self.optimizer.step(learning_rate, norm)  # clips the gradients by `norm`
         self.optimizer.clear()
-        self.model.update_balance()
+        self.model.update_balance()  # by the counts of this step, which it then sets to 0
         if self._compiled:
-            # a shape that is met later, of a rare batch, is computed without compiling
+            # From now on a shape that is new, of a rare batch, is computed without compiling.
             torch.compiler.set_stance("eager_on_recompile")
 
-        if self.ranks.is_first:  # which alone saves the hash
+        if self.ranks.is_first:  # which alone saves the hash; the other ranks' is not read
             self.stream_hash = extend_hash(self.stream_hash, self.stream.raw_rows(self.step))
         tokens_before = self.tokens
         self.step += 1
@@ -216,14 +224,16 @@ class Trainer:
         self.tokens += batch.real_tokens  # padding does not count
         self.epoch = batch.epoch
         self.losses.append(loss_value)
-        # due at the first step that reaches a point; a step may pass several
+        # A checkpoint is due at the first step that reaches a point; a step may pass several. The
+        # recorder saves it, and adds points that another study has written to run.json meanwhile.
         self.due = any(tokens_before < point <= self.tokens for point in self.points)
         return loss_value, learning_rate, norm_value
 
     def _backward(self, batch: Batch) -> Tensor:
         """Compute the gradients of this rank's rows, and return its part of the loss.
 
-        On a shortage of memory on any rank, all ranks compute the step again in smaller parts.
+        On a shortage of memory on any rank, all ranks compute the step again in smaller parts: so
+        their micro-batches stay alike.
         """
         while True:
             loss = self._attempt(batch)
@@ -237,19 +247,22 @@ class Trainer:
         try:
             for begin in range(0, len(batch.tokens), self.micro_rows):
                 rows = slice(begin, begin + self.micro_rows)
-                # divided by the target tokens of the whole batch, not of these rows: so the parts
-                # of micro-batches and ranks add up to the mean, however many targets each has
+                # Divided by the target tokens of the whole batch on all ranks, not of these rows:
+                # so the parts of micro-batches and ranks add up to the mean. It has none where no
+                # row has a response or an answer.
                 loss = self._loss(batch, rows) / max(1, batch.target_tokens)
                 loss.backward()
                 total += loss.detach()
         except torch.OutOfMemoryError:
-            return None  # with everything that the failed pass held on to
+            # Leaving this block drops the traceback, and so all tensors of the failed pass.
+            return None
         return total
 
     def _halve(self) -> None:
         """Drop a failed attempt at a step, and halve the rows of a micro-batch.
 
-        Raises TrainingFailed the second time in a run, and where a row alone is too large.
+        Raises TrainingFailed the second time in a run, where the setting is far off and its user
+        is told, and where a row alone is too large.
         """
         tokens = self.micro_rows * self.stream.sequence_length
         if self.halved or self.micro_rows == 1:
@@ -271,7 +284,8 @@ class Trainer:
     def _loss(self, batch: Batch, rows: slice) -> Tensor:
         """Sum the losses at the targets of `rows`.
 
-        Positions without a target are left out before the head: its product is the largest.
+        Positions without a target are left out before the head: its product is the largest. They
+        are found on the host, as on a GPU `nonzero` would wait for the device.
         """
         targets = batch.targets[rows].flatten()  # [T]
         with_target = (targets != IGNORED).nonzero().squeeze(1)  # [W], places in [T]
@@ -283,6 +297,7 @@ class Trainer:
         with_target = self._move(with_target)
         states = self.model.states(tokens, documents)  # [B, S, H]
         states = states.flatten(0, 1).index_select(0, with_target)  # [W, H]
+        # compiled by itself, as the loss is no part of the compiled blocks
         return self.model.loss(states, targets, compiled=self._compiled)
 
     def _move(self, tensor: Tensor) -> Tensor:
@@ -304,6 +319,7 @@ class Trainer:
         TrainingFailed, and saves nothing, if the newest step has left a parameter that is not
         finite.
         """
+        # A finite gradient can overflow a parameter in the update, which is seen only now.
         finite = [parameter.isfinite().all() for parameter in self.model.parameters()]
         if not torch.stack(finite).all():
             raise TrainingFailed(
@@ -327,7 +343,7 @@ class Trainer:
             "losses": list(self.losses),
             "halved": self.halved,
             "origin": self.origin,
-            **recorded,
+            **recorded,  # last: it holds the log's length and checksum, newer than the trainer's
         }
         write_state(self.run, TrainingState(copies, values))
 
@@ -341,8 +357,8 @@ class Trainer:
         self.losses.extend(values["losses"])
         for name in COUNTERS:
             setattr(self, name, values[name])
-        # a run that met a shortage of memory resumes with the smaller micro-batches, unless they
-        # were changed since
+        # A run that met a shortage of memory resumes with the halved micro-batches, unless
+        # micro_batch_tokens is another by now: that may be halved again.
         halved = values["halved"]
         if halved and halved["from"] == self.micro_rows * self.stream.sequence_length:
             self.halved = halved

@@ -17,7 +17,9 @@ from torch import Tensor
 def newest_share(step: int, power: float) -> float:
     """Return the share of the newest weights in the average after step 1, 2, ...
 
-    It is 1 - (1 - 1/step)^power. Example: with power 18, 1 at step 1 and 0.018 at step 1,000.
+    It is 1 - (1 - 1/step)^power, where `power` is Karras' gamma + 1; after step t the weights of
+    step s count about as s^(power - 1). Example: with power 18, 1 at step 1 and 0.018 at step
+    1,000.
     """
     return 1.0 - (1.0 - 1.0 / step) ** power
 

@@ -1,4 +1,3 @@
-"""The C engine for one CPU core: C sources, their compilation, calls with checked shapes, and
-autograd functions.
+"""The C engine for one CPU core: sources, compilation, checked calls, autograd functions.
 
 Imports torch, and from `model/ops/` nothing but what the engine interface (engine.py) needs."""

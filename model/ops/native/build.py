@@ -1,8 +1,7 @@
-"""Compile the C sources below this folder into one shared library for each real type, at the first
-use.
+"""Compile the C sources below this folder, at the first use.
 
-A wheel holds the sources alone and runs anywhere; what is compiled for this processor lies in the
-user's own cache.
+There is one shared library for each real type. A wheel holds the sources alone and runs anywhere;
+what is compiled for this processor lies in the user's own cache.
 """
 
 from __future__ import annotations
@@ -30,28 +29,28 @@ PROCESSOR_FLAGS = (("-march=native", "-mprefer-vector-width=512"), ("-march=nati
 
 
 def library_path(real: str) -> Path:
-    """Return the place of the library for the real type "float" or "double": one for each source
-    and processor."""
+    """Return the path of the library for the real type "float" or "double".
+
+    There is one for each state of the sources and each kind of processor.
+    """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     made_for = " ".join([source_digest(), platform.machine(), *sorted(processor_features())])
-    return (
-        cache
-        / "dreamer-study"
-        / f"native_{real}-{hashlib.blake2b(made_for.encode(), digest_size=8).hexdigest()}.so"
-    )
+    digest = hashlib.blake2b(made_for.encode(), digest_size=8).hexdigest()
+    return cache / "dreamer-study" / f"native_{real}-{digest}.so"
 
 
 def source_digest() -> str:
     """Hash the C sources and this file, which holds the compiler's flags."""
     sources = [Path(__file__), *sorted(SOURCE.glob("*.[ch]"))]
-    return hashlib.blake2b(
-        b"".join(source.read_bytes() for source in sources), digest_size=8
-    ).hexdigest()
+    content = b"".join(source.read_bytes() for source in sources)
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 def processor_features() -> set[str]:
-    """Name the instruction sets of this processor as Linux lists them, such as avx2; none on other
-    systems."""
+    """Name the instruction sets of this processor, such as avx2, as Linux lists them.
+
+    None on other systems.
+    """
     try:
         cpuinfo = Path("/proc/cpuinfo").read_text()
     except OSError:

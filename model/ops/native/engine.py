@@ -59,7 +59,7 @@ def routing_keys(
     query: Tensor, query_gain: Tensor, keys: Tensor, epsilon: float, code: Tensor | None
 ) -> list[tuple[Tensor, Tensor]]:
     """Prepare the keys of all depths in one call; the form is that of torch_kernels."""
-    return [(query, each) for each in NativeKeys.apply(keys, query_gain, code, epsilon)]
+    return [(query, prepared) for prepared in NativeKeys.apply(keys, query_gain, code, epsilon)]
 
 
 def route(
@@ -87,8 +87,9 @@ def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | N
     """Multiply by each token's expert in C, where the matrices are small enough."""
     if not _small(weights[0]):
         return torch_kernels.mixed_product(x, routing, weights)
-    scores, order = routing.scores.to(x.dtype), routing.dispatch
-    return NativeMixedProduct.apply(x, scores, *weights, order.tokens, order.ends)
+    scores = routing.scores.to(x.dtype)
+    pairs = routing.dispatch
+    return NativeMixedProduct.apply(x, scores, *weights, pairs.tokens, pairs.ends)
 
 
 def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
@@ -115,8 +116,10 @@ def attend_depth(
 
 
 def whole_attention(operands: ExpertOperands | AttentionOperands) -> Attended | None:
-    """Compute an attention in one call, from its norm to its output; None where a size rules that
-    out."""
+    """Compute an attention in one call, from its norm to its output.
+
+    None where a size rules that out.
+    """
     if isinstance(operands, ExpertOperands):
         x, gain, keys, bias, inward, outward, active, epsilon = operands
         if not _small(inward, outward):
@@ -128,40 +131,43 @@ def whole_attention(operands: ExpertOperands | AttentionOperands) -> Attended | 
     if not _small(inward[0], outward[0]) or not (visible is None or _takes(visible)):
         return None
     output, ids, key, value, scores = NativeAttention.apply(
-        *(
-            x,
-            gain,
-            *keys,
-            bias,
-            *inward,
-            *outward,
-            *gains,
-            code,
-            visible and visible.starts,
-            epsilon,
-            *heads,
-        ),
-        *(part[index] for index in (0, 1) for part in history),
+        x,
+        gain,
+        *keys,
+        bias,
+        *inward,
+        *outward,
+        *gains,
+        code,
+        visible and visible.starts,
+        epsilon,
+        *heads,
+        *(earlier_key for earlier_key, _ in history),
+        *(earlier_value for _, earlier_value in history),
     )
-    return (
-        Attended(output, ids)
-        if visible
-        else Attended(output, ids, (*history, (key, value)), scores)
-    )
+    if visible:  # along the sequence
+        return Attended(output, ids)
+    return Attended(output, ids, (*history, (key, value)), scores)
 
 
 def _takes(visible: Visible) -> bool:
-    """Tell whether the C attention takes these keys: packed documents, or rows of at most LONG
-    tokens."""
-    return isinstance(visible, Documents) and (visible.labels is not None or visible.length <= LONG)
+    """Tell whether the C attention takes these keys.
+
+    It takes packed documents, and rows of at most LONG tokens.
+    """
+    if not isinstance(visible, Documents):
+        return False
+    return visible.labels is not None or visible.length <= LONG
 
 
 def _small(*weights: Tensor) -> bool:
-    """Tell whether matrices [..., I, O] fit into a cache: only these are multiplied at least as
-    fast as by torch."""
+    """Tell whether matrices [..., I, O] fit into a cache.
+
+    Only such matrices are multiplied at least as fast as by torch.
+    """
+    sizes = [matrices.shape[-2:] for matrices in weights]
     return all(
-        max(each.shape[-2:]) <= 1024 and each.shape[-2] * each.shape[-1] <= 2**18
-        for each in weights
+        max(inputs, outputs) <= 1024 and inputs * outputs <= 2**18 for inputs, outputs in sizes
     )
 
 

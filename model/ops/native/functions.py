@@ -1,8 +1,8 @@
-"""Single operations in C with their gradients, as autograd functions; model/ops/reference.py states
-the mathematics.
+"""Single operations in C with their gradients, as autograd functions.
 
-Axes: T tokens, H hidden, E experts, A active experts, R routing size, N and M query and key/value
-heads, K head size, I and O inputs and outputs, L depths of a code, D visible depths.
+model/ops/reference.py states the mathematics. Axes: T tokens, H hidden, E experts, A active
+experts, R routing size, N and M query and key/value heads, K head size, I and O inputs and outputs,
+L depths of a code, D visible depths.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ class NativeRMSNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
-        shape, H = x.shape, x.shape[-1]
-        x, gain = x.reshape(-1, H).contiguous(), gain.contiguous()
-        y, scales = torch.empty_like(x), x.new_empty(len(x))
+        shape = x.shape
+        x = x.reshape(-1, shape[-1]).contiguous()
+        gain = gain.contiguous()
+        y = torch.empty_like(x)
+        scales = x.new_empty(len(x))
         call("norm_forward", epsilon, x, gain, y, scales)
         ctx.save_for_backward(x, gain, scales)
         return y.view(shape)
@@ -44,21 +46,16 @@ class NativeRMSNorm(torch.autograd.Function):
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         x, gain, scales = ctx.saved_tensors
         x_gradient, gain_gradient = empty_like(x, gain)
-        call(
-            "norm_backward",
-            x,
-            gain,
-            scales,
-            gradient.reshape(x.shape).contiguous(),
-            x_gradient,
-            gain_gradient,
-        )
+        y_gradient = gradient.reshape(x.shape).contiguous()
+        call("norm_backward", x, gain, scales, y_gradient, x_gradient, gain_gradient)
         return x_gradient.view(gradient.shape), gain_gradient, None
 
 
 def rotation_rows(code: Tensor, tokens: int) -> Tensor:
-    """Flatten a rotary code [T or 1, ..., K/2, 2] to rows [T or 1, K]. Raises ValueError for
-    another number of rows."""
+    """Flatten a rotary code [T or 1, ..., K/2, 2] to rows [T or 1, K].
+
+    Raises ValueError for another number of rows.
+    """
     rows = code.flatten(-2).reshape(-1, 2 * code.shape[-2]).contiguous()
     if len(rows) not in (1, tokens):
         raise ValueError(
@@ -68,8 +65,10 @@ def rotation_rows(code: Tensor, tokens: int) -> Tensor:
 
 
 class NativeHeads(torch.autograd.Function):
-    """Split projections [T, (N+2M)K] into heads; rotate and normalise queries [T, N, K] and keys
-    [T, M, K]."""
+    """Split projections [T, (N+2M)K] into heads; rotate and normalise queries and keys.
+
+    Queries become [T, N, K], keys and values [T, M, K].
+    """
 
     @staticmethod
     def forward(
@@ -83,11 +82,9 @@ class NativeHeads(torch.autograd.Function):
         M: int,
     ) -> tuple[Tensor, Tensor, Tensor]:
         T, K = len(projected), len(query_gain)
-        inputs = *contiguous(projected, query_gain, key_gain), rotation_rows(code, T)
-        heads, scales = (
-            [projected.new_empty(T, count, K) for count in (N, M, M)],
-            projected.new_empty(T, N + M),
-        )
+        inputs = [*contiguous(projected, query_gain, key_gain), rotation_rows(code, T)]
+        heads = [projected.new_empty(T, count, K) for count in (N, M, M)]
+        scales = projected.new_empty(T, N + M)
         call("heads_forward", epsilon, *inputs, *heads, scales)
         ctx.save_for_backward(*inputs, scales)
         return tuple(heads)
@@ -102,18 +99,19 @@ class NativeHeads(torch.autograd.Function):
 
 
 class NativeKeys(torch.autograd.Function):
-    """Prepare routing keys [E, R] for each depth of a code [L, R/2, 2], or once without a code: L
-    tensors [E, R]."""
+    """Prepare routing keys [E, R] for each depth of a code [L, R/2, 2], or once without a code.
+
+    The result are L tensors [E, R].
+    """
 
     @staticmethod
     def forward(
         ctx, keys: Tensor, gain: Tensor, code: Tensor | None, epsilon: float
     ) -> tuple[Tensor, ...]:
         keys, gain, code = contiguous(keys, gain, None if code is None else code.flatten(1))
-        prepared, scales = (
-            keys.new_empty(1 if code is None else len(code), *keys.shape),
-            keys.new_empty(len(keys)),
-        )
+        depths = 1 if code is None else len(code)
+        prepared = keys.new_empty(depths, *keys.shape)
+        scales = keys.new_empty(len(keys))
         call("keys_forward", epsilon, keys, gain, code, prepared, scales)
         ctx.save_for_backward(keys, gain, code, scales)
         return prepared.unbind()
@@ -128,8 +126,7 @@ class NativeKeys(torch.autograd.Function):
 
 
 class SavedRouting(NamedTuple):
-    """What a routing returns and its gradient needs, in the order of the C function
-    `route_forward`."""
+    """What a routing returns and its gradient needs, in the order of C's `route_forward`."""
 
     norms: Tensor | None  # [T]: scales of x, where its norm is computed with the routing
     queries: Tensor  # [T, R]
@@ -154,18 +151,18 @@ class SavedRouting(NamedTuple):
     @classmethod
     def empty(cls, x: Tensor, keys: Tensor, active: int, *, norm: bool) -> SavedRouting:
         """Allocate the tensors for x [T, H]; with `norm` also those of its norm."""
-        (T, A), (E, R) = (len(x), active), keys.shape
-        ids, tokens, order = (
-            x.new_empty(shape, dtype=torch.long) for shape in ((T, A), T * A, T * A)
-        )
-        floats = [x.new_empty(shape) for shape in ((T, R), T, (T, A), (T, A))]
+        T, A = len(x), active
+        E, R = keys.shape
         return cls(
-            x.new_empty(T) if norm else None,
-            *floats,
-            ids,
-            tokens,
-            x.new_empty(E, dtype=torch.int32),
-            order,
+            norms=x.new_empty(T) if norm else None,
+            queries=x.new_empty(T, R),
+            query_scales=x.new_empty(T),
+            logits=x.new_empty(T, A),
+            scores=x.new_empty(T, A),
+            ids=x.new_empty(T, A, dtype=torch.long),
+            tokens=x.new_empty(T * A, dtype=torch.long),
+            ends=x.new_empty(E, dtype=torch.int32),
+            order=x.new_empty(T * A, dtype=torch.long),
         )
 
 
@@ -195,17 +192,18 @@ class NativeRoute(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         x, query, keys, *saved = ctx.saved_tensors
-        x_gradient, gradients = torch.zeros_like(x), empty_like(query, keys)
+        x_gradient = torch.zeros_like(x)
+        gradients = empty_like(query, keys)
         inputs = x, None, query, keys, *SavedRouting(*saved).choice, gradient.contiguous()
         call("route_backward", ctx.normalised, *inputs, x_gradient, None, *gradients)
         return x_gradient, *gradients, None, None, None, None
 
 
 class NativeMixedProduct(torch.autograd.Function):
-    """Multiply x [T, I] by each token's expert: scores [T, 1], merged [E, I, O], shared [I, O] or
-    None -> [T, O].
+    """Multiply x [T, I] by each token's expert: [T, O].
 
-    `tokens` [T] and `ends` [E] are the dispatch.
+    Scores are [T, 1], merged weights [E, I, O], shared ones [I, O] or None. `tokens` [T] and `ends`
+    [E] are the dispatch.
     """
 
     @staticmethod
@@ -228,20 +226,24 @@ class NativeMixedProduct(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, scores, merged, *others = ctx.saved_tensors
-        outputs, (merged_gradient, returned) = empty_like(x, scores), gradient_of(merged)
+        outputs = empty_like(x, scores)
+        merged_gradient, returned = gradient_of(merged)
         inputs = x, scores, transpose(merged), *others, gradient.contiguous()
         call("mixed_backward", *inputs, *outputs, merged_gradient)
         return *outputs, returned, None, None, None
 
 
 class NativeAttendSequence(torch.autograd.Function):
-    """Attend causally within documents: query [T, N, K], key and value [T, M, K], starts [T] -> [T,
-    N, K]."""
+    """Attend causally within documents: query [T, N, K], key and value [T, M, K] -> [T, N, K].
+
+    `starts` [T] are the first tokens of the tokens' documents.
+    """
 
     @staticmethod
     def forward(ctx, query: Tensor, key: Tensor, value: Tensor, starts: Tensor) -> Tensor:
         inputs = contiguous(query, key, value, starts)
-        attended, sums = torch.empty_like(inputs[0]), query.new_empty(query.shape[:2])
+        attended = torch.empty_like(inputs[0])
+        sums = query.new_empty(query.shape[:2])
         call("attend_forward", *inputs, attended, sums)
         ctx.save_for_backward(*inputs, sums)
         return attended
@@ -256,14 +258,17 @@ class NativeAttendSequence(torch.autograd.Function):
 
 
 class NativeAttendDepth(torch.autograd.Function):
-    """Attend over depths: query [T, N, K], D keys, then D values [T, M, K] -> [T, N, K] and scores
-    [T, N, D]."""
+    """Attend over depths: query [T, N, K], D keys, then D values [T, M, K].
+
+    Returns the attended values [T, N, K] and the scores [T, N, D].
+    """
 
     @staticmethod
     def forward(ctx, query: Tensor, *keys_and_values: Tensor) -> tuple[Tensor, Tensor]:
         query, *keys_and_values = contiguous(query, *keys_and_values)
         D = len(keys_and_values) // 2
-        attended, scores = torch.empty_like(query), query.new_empty(*query.shape[:2], D)
+        attended = torch.empty_like(query)
+        scores = query.new_empty(*query.shape[:2], D)
         call("depth_forward", query, keys_and_values[:D], keys_and_values[D:], attended, scores)
         ctx.save_for_backward(query, scores, *keys_and_values)
         ctx.mark_non_differentiable(scores)
@@ -274,7 +279,8 @@ class NativeAttendDepth(torch.autograd.Function):
     def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor, ...]:
         query, scores, *keys_and_values = ctx.saved_tensors
         D = scores.shape[-1]
-        outputs = torch.empty_like(query), *query.new_empty(2, D, *keys_and_values[0].shape)
+        query_gradient = torch.empty_like(query)
+        key_gradients, value_gradients = query.new_empty(2, D, *keys_and_values[0].shape)
         inputs = query, keys_and_values[:D], keys_and_values[D:], scores, gradient.contiguous()
-        call("depth_backward", *inputs, *outputs)
-        return outputs[0], *outputs[1], *outputs[2]
+        call("depth_backward", *inputs, query_gradient, key_gradients, value_gradients)
+        return query_gradient, *key_gradients, *value_gradients

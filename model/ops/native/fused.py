@@ -1,8 +1,7 @@
-"""Whole attentions in C with their gradients, from the norm to the output: one call for each
-direction.
+"""Whole attentions in C with their gradients, from the norm to the output.
 
-`NativeAttention` is a sequence or depth attention with mixed projections, `NativeExperts` an expert
-attention. Axes as in functions.py, and F expert size.
+There is one call for each direction. `NativeAttention` is a sequence or depth attention with mixed
+projections, `NativeExperts` an expert attention. Axes as in functions.py, and F expert size.
 """
 
 from __future__ import annotations
@@ -69,19 +68,20 @@ def take(kind: type[Fields], tensors: Iterator[Tensor]) -> Fields:
 def with_earlier(
     key: Tensor, value: Tensor, earlier: Sequence[Tensor]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """List the keys and the values of all visible depths, the own depth's last; `earlier` are keys,
-    then values."""
+    """List the keys and the values of all visible depths, the own depth's last.
+
+    `earlier` are keys, then values.
+    """
     half = len(earlier) // 2
     return [*earlier[:half], key], [*earlier[half:], value]
 
 
 class NativeAttention(torch.autograd.Function):
-    """Compute an attention with mixed projections of x [T, H]: output [T, H], ids [T, 1], key,
-    value and scores.
+    """Compute an attention with mixed projections of x [T, H].
 
-    Along the sequence where there are `starts` [T]; else along the depth, over `earlier` keys, then
-    values, [T, M, K] each, and the own depth's: then `scores` are [T, N, D]. Merged weights inward
-    [E, H, (N+2M)K] and outward
+    Returns the output [T, H], ids [T, 1], key, value and scores. Along the sequence where there are
+    `starts` [T]; else along the depth, over `earlier` keys, then values, [T, M, K] each, and the
+    own depth's: then `scores` are [T, N, D]. Merged weights are inward [E, H, (N+2M)K] and outward
     [E, NK, H]; shared weights have no E, or are None. The rotary code is [T or 1, ..., K/2, 2].
     """
 
@@ -114,34 +114,44 @@ class NativeAttention(torch.autograd.Function):
         shared_inward, shared_outward, starts, *earlier = contiguous(
             shared_inward, shared_outward, starts, *earlier
         )
-        query_gain, key_gain, code = *contiguous(query_gain, key_gain), rotation_rows(code, T)
-        routing, heads = SavedRouting.empty(x, keys, 1, norm=True), SavedHeads.empty(x, N, M, K, D)
-        key, value, output = x.new_empty(T, M, K), x.new_empty(T, M, K), torch.empty_like(x)
+        query_gain, key_gain = contiguous(query_gain, key_gain)
+        code = rotation_rows(code, T)
+        routing = SavedRouting.empty(x, keys, 1, norm=True)
+        heads = SavedHeads.empty(x, N, M, K, D)
+        key = x.new_empty(T, M, K)
+        value = x.new_empty(T, M, K)
+        output = torch.empty_like(x)
+        weights = x, gain, query, keys, bias, inward, outward, query_gain, key_gain
         call(
             "attention_forward",
-            *(
-                epsilon,
-                x,
-                gain,
-                query,
-                keys,
-                bias,
-                inward,
-                outward,
-                query_gain,
-                key_gain,
-                code,
-                starts,
-            ),
+            epsilon,
+            *weights,
+            code,
+            starts,
             *with_earlier(key, value, earlier),
-            *(*routing, *heads, output),
+            *routing,
+            *heads,
+            output,
         )
-        shared_and_heads = shared_inward, shared_outward, query_gain, key_gain, code, starts
-        given = Given(x, gain, query, keys, inward, outward, *shared_and_heads)
+        given = Given(
+            x=x,
+            gain=gain,
+            query=query,
+            keys=keys,
+            inward=inward,
+            outward=outward,
+            shared_inward=shared_inward,
+            shared_outward=shared_outward,
+            query_gain=query_gain,
+            key_gain=key_gain,
+            code=code,
+            starts=starts,
+        )
         ctx.save_for_backward(*given, *routing, *heads, key, value, *earlier)
-        ctx.mark_non_differentiable(
-            routing.ids, heads.scores, *([] if starts is None else [key, value])
-        )
+        without_gradient = [routing.ids, heads.scores]
+        if starts is not None:  # along the sequence no later depth uses key and value
+            without_gradient += [key, value]
+        ctx.mark_non_differentiable(*without_gradient)
         return output, routing.ids, key, value, heads.scores
 
     @staticmethod
@@ -155,11 +165,9 @@ class NativeAttention(torch.autograd.Function):
         __: None,
     ) -> tuple[Tensor | None, ...]:
         saved = iter(ctx.saved_tensors)
-        given, routing, heads = (
-            take(Given, saved),
-            take(SavedRouting, saved),
-            take(SavedHeads, saved),
-        )
+        given = take(Given, saved)
+        routing = take(SavedRouting, saved)
+        heads = take(SavedHeads, saved)
         key, value, *earlier = saved
         gradient = torch.zeros_like(given.x) if gradient is None else gradient.contiguous()
         keys_gradients, values_gradients = key.new_empty(2, len(earlier) // 2 + 1, *key.shape)
@@ -171,23 +179,34 @@ class NativeAttention(torch.autograd.Function):
             "attention_backward",
             *given._replace(inward=transpose(given.inward), outward=transpose(given.outward)),
             *with_earlier(key, value, earlier),
-            *(*routing[:-1], *heads, gradient, *contiguous(later_key, later_value)),
-            *(keys_gradients, values_gradients, x_gradient, inward_sum, outward_sum),
-            *(*router_gradients, *head_gradients),
+            *routing[:-1],
+            *heads,
+            gradient,
+            *contiguous(later_key, later_value),
+            keys_gradients,
+            values_gradients,
+            x_gradient,
+            inward_sum,
+            outward_sum,
+            *router_gradients,
+            *head_gradients,
         )
         return (
-            *(
-                x_gradient,
-                *router_gradients,
-                None,
-                inward_gradient,
-                None,
-                outward_gradient,
-                None,
-                *head_gradients,
-            ),
-            *(None, None, None, None, None),
-            *(*keys_gradients[:-1], *values_gradients[:-1]),
+            x_gradient,
+            *router_gradients,  # of gain, query and keys
+            None,  # bias
+            inward_gradient,
+            None,  # shared inward
+            outward_gradient,
+            None,  # shared outward
+            *head_gradients,  # of the gains of queries and keys
+            None,  # code
+            None,  # starts
+            None,  # epsilon
+            None,  # N
+            None,  # M
+            *keys_gradients[:-1],  # of earlier depths; the own depth's are in `x_gradient`
+            *values_gradients[:-1],
         )
 
 
@@ -215,7 +234,8 @@ class NativeExperts(torch.autograd.Function):
         )
         routing = SavedRouting.empty(x, keys, active, norm=True)
         call("route_forward", True, epsilon, x, gain, query, keys, bias, *routing)
-        output, projected = torch.empty_like(x), x.new_empty(len(routing.order), inward.shape[2])
+        output = torch.empty_like(x)
+        projected = x.new_empty(len(routing.order), inward.shape[2])
         given = x, gain, routing.norms, routing.scores, inward, outward
         call("swiglu_forward", *given, *routing.dispatch, projected, output)
         ctx.save_for_backward(x, gain, query, keys, inward, outward, projected, *routing)
@@ -228,10 +248,8 @@ class NativeExperts(torch.autograd.Function):
         x, gain, query, keys, inward, outward, projected, *saved = ctx.saved_tensors
         routing = SavedRouting(*saved)
         x_gradient, scores_gradient, *gradients = empty_like(x, routing.scores, gain, query, keys)
-        (inward_sum, inward_gradient), (outward_sum, outward_gradient) = (
-            gradient_of(inward),
-            gradient_of(outward),
-        )
+        inward_sum, inward_gradient = gradient_of(inward)
+        outward_sum, outward_gradient = gradient_of(outward)
         given = x, gain, routing.norms, routing.scores, transpose(inward), transpose(outward)
         outputs = x_gradient, scores_gradient, inward_sum, outward_sum
         call(

@@ -21,8 +21,10 @@ REALS = {torch.float32: "float", torch.float64: "double"}
 
 
 def available(dtype: torch.dtype) -> bool:
-    """Say whether the C library for `dtype` can be used. If not, the first call prints one line
-    with the reason."""
+    """Say whether the C library for `dtype` can be used.
+
+    If not, the first call prints one line with the reason.
+    """
     return dtype in REALS and library(dtype) is not None
 
 
@@ -37,8 +39,8 @@ def library(dtype: torch.dtype) -> ctypes.CDLL | None:
     path = library_path(REALS[dtype])
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        place = path.parent.stat()
-        if place.st_uid != os.getuid() or place.st_mode & 0o022:
+        folder = path.parent.stat()
+        if folder.st_uid != os.getuid() or folder.st_mode & 0o022:
             raise OSError(f"{path.parent} can be written by others: chmod go-w")
         if not path.exists():
             compile_library(REALS[dtype], path)
@@ -58,14 +60,15 @@ def _function(name: str, dtype: torch.dtype) -> Callable[..., int]:
 
 
 def call(name: str, *arguments: Tensor | list[Tensor] | float | None) -> None:
-    """Call a C function with contiguous tensors, lists of tensors, numbers, and None for tensors
-    that are optional.
+    """Call a C function with contiguous tensors, lists of tensors, and numbers.
 
-    Raises TypeError or ValueError for arguments that do not fit the function's signature, and
-    torch.OutOfMemoryError.
+    None stands for an optional tensor. Raises TypeError or ValueError for arguments that do not fit
+    the function's signature, and torch.OutOfMemoryError.
     """
     real = next(
-        each.dtype for each in arguments if isinstance(each, Tensor) and each.is_floating_point()
+        argument.dtype
+        for argument in arguments
+        if isinstance(argument, Tensor) and argument.is_floating_point()
     )
     function = _function(name, real)
     if function(*signatures()[name].bind(name, real, arguments)):

@@ -2,7 +2,8 @@
 
 Autograd would give each product a gradient of its own and add them: for experts that every depth
 uses, most of these passes over memory are avoidable. Two private functions of torch are needed, as
-nothing public tells a running backward pass from another, or whether it will come to a node:
+nothing public distinguishes one running backward pass from another, or says whether it will come to
+a node:
 `torch._C._current_graph_task_id` and `torch._C._will_engine_execute_node`. Without them each
 product makes its own gradient: slower, the same result.
 """
@@ -16,19 +17,19 @@ from dreamer_study.model.ops.native.library import call
 
 
 class SharedWeights(torch.autograd.Function):
-    """Pass weights [E, I, O] on unchanged; all products of the result add to one gradient for each
-    backward pass.
+    """Pass weights [E, I, O] on unchanged; all products of the result add to one gradient.
 
-    A product finds this node as the `grad_fn` of its weights (`gradient_of`). When all products
-    have added their part, autograd comes to `backward`, which hands the sum on: hooks on the result
-    itself get None. Raises RuntimeError for gradients of gradients.
+    There is one such gradient for each backward pass. A product finds this node as the `grad_fn` of
+    its weights (`gradient_of`). When all products have added their part, autograd comes to
+    `backward`, which hands the sum on: hooks on the result itself get None. Raises RuntimeError for
+    gradients of gradients.
     """
 
     @staticmethod
     def forward(ctx, weights: Tensor) -> Tensor:
         ctx.set_materialize_grads(False)
-        # gradients by backward pass: one may run within another
-        ctx.transposed, ctx.gradients = None, {}
+        ctx.transposed = None
+        ctx.gradients = {}  # by backward pass: one may run within another
         return weights.view_as(weights)
 
     @staticmethod
@@ -39,13 +40,18 @@ class SharedWeights(torch.autograd.Function):
                 " DREAMER_NATIVE=0"
             )
         task_id = getattr(torch._C, "_current_graph_task_id", lambda: None)
-        ctx.transposed, total = None, ctx.gradients.pop(task_id(), None)
-        return total if gradient is None else gradient if total is None else gradient + total
+        ctx.transposed = None
+        # `total` is of the products that found this node, `gradient` of all others
+        total = ctx.gradients.pop(task_id(), None)
+        if gradient is None:
+            return total
+        if total is None:
+            return gradient
+        return gradient + total
 
 
 def transpose(weights: Tensor) -> Tensor:
-    """Transpose weights [E, I, O] to contiguous [E, O, I], once for all products that share
-    them."""
+    """Transpose weights [E, I, O] to contiguous [E, O, I], once for all that share them."""
     node = weights.grad_fn
     transposed = getattr(node, "transposed", None)
     if transposed is None:
@@ -57,10 +63,10 @@ def transpose(weights: Tensor) -> Tensor:
 
 
 def gradient_of(weights: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return (total, returned): `backward` adds the weights' gradient to `total` and returns
-    `returned`.
+    """Return (total, returned), where a product's backward pass puts the weights' gradient.
 
-    `returned` is None where SharedWeights hands the total on, else the total.
+    It adds the gradient to `total`, and returns `returned` to autograd. `returned` is None where
+    SharedWeights hands the total on, else the total.
     """
     gradients = getattr(weights.grad_fn, "gradients", None)
     task_id = getattr(torch._C, "_current_graph_task_id", None)

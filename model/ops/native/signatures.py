@@ -1,10 +1,13 @@
 """Read the C functions' signatures from the C sources, and check every call against them.
 
-C code declares each array with its shape: `int norm_forward(int64 T, int64 H, double epsilon, in(x,
-T, H), in(gain, H), out(y, T, H), out(scales, T))`. Callers pass numbers and arrays in this order,
-and no sizes (capital letters): these are found from the shapes. Example: x [3, 8] says T = 3 and H
-= 8; then a gain [7] raises ValueError, "norm_forward: gain is [7], but must be [H] with T = 3, H =
-8".
+C code declares each array with its shape:
+
+    int norm_forward(int64 T, int64 H, double epsilon, in(x, T, H), in(gain, H), out(y, T, H),
+                     out(scales, T))
+
+Callers pass numbers and arrays in this order, and no sizes (capital letters): these are found from
+the shapes. Example: x [3, 8] says T = 3 and H = 8; then a gain [7] raises ValueError,
+"norm_forward: gain is [7], but must be [H] with T = 3, H = 8".
 """
 
 from __future__ import annotations
@@ -23,19 +26,18 @@ from dreamer_study.model.ops.native.build import SOURCE
 FUNCTION = re.compile(r"^int (\w+)\((.*?)\) \{$", re.MULTILINE | re.DOTALL)
 PARAMETER = re.compile(r"(int64|double) (\w+)|(?:in|out)(\w*)\((\w+), ((?:[^()]|\([^()]*\))*)\)")
 KINDS = {"int64": ctypes.c_int64, "double": ctypes.c_double}
-KNOWN = 1000  # checked combinations kept for each function
+CHECKED = 1000  # checked combinations kept for each function
 INTEGERS = {"_int64": torch.int64, "_int32": torch.int32}
 
 
 class Array(NamedTuple):
-    """An array parameter. `dtype` None: the library's real type; `count`: the length of a list of
-    arrays."""
+    """An array parameter of a C function."""
 
     name: str
-    dtype: torch.dtype | None
+    dtype: torch.dtype | None  # None: the library's real type
     shape: tuple[str, ...]
     optional: bool
-    count: str | None
+    count: str | None  # the length of a list of arrays; None: a single array
 
 
 class Signature(NamedTuple):
@@ -46,7 +48,7 @@ class Signature(NamedTuple):
     types: list[type]  # as ctypes takes them, sizes included
     computed: dict[str, CodeType]  # sizes such as N * K
     # the sizes of arguments that have been checked, by their shapes, types and layouts
-    known: dict[tuple, list[int]]
+    checked: dict[tuple, list[int]]
 
     def bind(self, function: str, real: torch.dtype, arguments: tuple) -> list:
         """Turn arguments into the values that ctypes passes on: sizes, numbers and pointers.
@@ -69,11 +71,11 @@ class Signature(NamedTuple):
                 kinds.append(type(argument))
                 values.append(argument)
         kind = tuple(kinds)
-        sizes = self.known.get(kind)
+        sizes = self.checked.get(kind)
         if sizes is None:
-            if len(self.known) >= KNOWN:
-                self.known.clear()
-            sizes = self.known[kind] = self._sizes(function, real, arguments)
+            if len(self.checked) >= CHECKED:
+                self.checked.clear()
+            sizes = self.checked[kind] = self._sizes(function, real, arguments)
         return [*sizes, *values]
 
     def _sizes(self, function: str, real: torch.dtype, arguments: tuple) -> list[int]:
@@ -93,10 +95,10 @@ class Signature(NamedTuple):
                     f"{function}: {parameter.name} are {len(argument)}, but must be {wanted}"
                 )
         for name, code in self.computed.items():
-            if name in sizes and sizes[name] != eval(code, {}, sizes):
-                raise ValueError(
-                    f"{function}: {name} is {sizes[name]}, but must be {eval(code, {}, sizes)}"
-                )
+            # code of our own C sources, such as N * K
+            expected = eval(code, {}, sizes) if name in sizes else None
+            if name in sizes and sizes[name] != expected:
+                raise ValueError(f"{function}: {name} is {sizes[name]}, but must be {expected}")
         if "M" in sizes and (not sizes["M"] or sizes["N"] % sizes["M"]):
             raise ValueError(
                 f"{function}: {sizes['N']} query heads are no multiple of {sizes['M']} key heads"
@@ -105,23 +107,29 @@ class Signature(NamedTuple):
 
 
 def _kind(tensor: Tensor) -> tuple:
+    """Return all of a tensor that a check depends on."""
     return tensor.shape, tensor.dtype, tensor.is_cpu, tensor.is_contiguous()
 
 
 def _check(
     function: str, parameter: Array, real: torch.dtype, tensor: Tensor, sizes: dict[str, int]
 ) -> None:
-    dtype, shape, names = parameter.dtype or real, tensor.shape, parameter.shape
+    """Check one array; note the sizes that its shape is the first to say."""
+    dtype = parameter.dtype or real
+    names = parameter.shape
+    shape = tensor.shape
     if tensor.dtype is not dtype or not tensor.is_cpu:
         given = f"{tensor.dtype} on {tensor.device}"
         raise TypeError(f"{function}: {parameter.name} is {given}, but must be {dtype} on the CPU")
-    if len(shape) != len(names) or [
-        sizes.setdefault(*pair) for pair in zip(names, shape, strict=True)
-    ] != [*shape]:
-        known = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+    fits = len(shape) == len(names)
+    if fits:
+        expected = [sizes.setdefault(name, size) for name, size in zip(names, shape, strict=True)]
+        fits = expected == [*shape]
+    if not fits:
+        known_sizes = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         raise ValueError(
             f"{function}: {parameter.name} is {list(shape)}, but must be [{', '.join(names)}] with"
-            f" {known}"
+            f" {known_sizes}"
         )
     if not tensor.is_contiguous():
         raise ValueError(
@@ -137,6 +145,7 @@ def signatures() -> dict[str, Signature]:
 
 
 def _signature(text: str) -> Signature:
+    """Parse the parameters of a function."""
     signature = Signature([], [], [], {}, {})
     for number_type, number, kind, name, shape in PARAMETER.findall(text):
         signature.types.append(KINDS.get(number_type, ctypes.c_void_p))
@@ -145,13 +154,14 @@ def _signature(text: str) -> Signature:
         elif number:
             signature.parameters.append(None)
         else:
-            kind, optional = kind.removesuffix("_or_null"), kind.endswith("_or_null")
+            optional = kind.endswith("_or_null")
+            kind = kind.removesuffix("_or_null")
             dimensions = shape.split(", ")
             count = dimensions.pop(0) if kind == "_list" else None
             signature.parameters.append(
                 Array(name, INTEGERS.get(kind), tuple(dimensions), optional, count)
             )
-            signature.computed.update(
-                (size, compile(size, name, "eval")) for size in dimensions if not size.isalpha()
-            )
+            for size in dimensions:
+                if not size.isalpha():
+                    signature.computed[size] = compile(size, name, "eval")
     return signature

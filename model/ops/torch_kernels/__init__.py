@@ -1,5 +1,4 @@
-"""The engine "torch": the operations of model/ops in torch's own, on any device, with gradients
-written out.
+"""The engine "torch": the operations of model/ops in torch's own, on any device.
 
 May import `model/ops/types.py`.
 """

@@ -14,8 +14,10 @@ from dreamer_study.model.ops.gpu import compile_for_many_shapes, on_gpu
 CHUNK_ELEMENTS = 2**26
 """Logits held at a time: 256 MiB in float32."""
 GPU_CHUNK_BYTES = 3 * 2**29
-"""Logits, and their softmax in float32 where one is made, held at a time on a GPU: every chunk
-passes over the whole gradient of the head."""
+"""Logits, and their softmax in float32 where one is made, held at a time on a GPU.
+
+Many, as every chunk passes over the whole gradient of the head.
+"""
 
 
 def cross_entropy_sum(
@@ -27,18 +29,21 @@ def cross_entropy_sum(
 ) -> Tensor:
     """Compute the loss and its gradient together, chunk by chunk: logits are made once and dropped.
 
-    The gradient of a sum of losses needs nothing from the backward pass but a factor. The softmax
-    and the gradient of
-    `head` are accumulated in float32 (or wider).
+    The gradient of a sum of losses needs nothing from the backward pass but a factor:
+
+        dlogits = softmax(logits) - onehot(target)
+        dhidden = dlogits head;  dhead = dlogits^T hidden
+
+    The softmax and the gradient of `head` are accumulated in float32 (or wider).
     """
     compiled = compiled and on_gpu(hidden) and not torch.compiler.is_compiling()
     if chunk_elements is None:
-        # bytes for each logit
-        held = hidden.element_size() + (0 if compiled and len(hidden) > 1 else 4)
-        chunk_elements = GPU_CHUNK_BYTES // held if on_gpu(hidden) else CHUNK_ELEMENTS
-    return _CrossEntropySum.apply(
-        hidden, head, targets, max(1, chunk_elements // head.shape[0]), compiled
-    )
+        chunk_elements = CHUNK_ELEMENTS
+        if on_gpu(hidden):
+            softmax_bytes = 0 if compiled and len(hidden) > 1 else 4
+            chunk_elements = GPU_CHUNK_BYTES // (hidden.element_size() + softmax_bytes)
+    chunk_rows = max(1, chunk_elements // head.shape[0])
+    return _CrossEntropySum.apply(hidden, head, targets, chunk_rows, compiled)
 
 
 class _CrossEntropySum(torch.autograd.Function):
@@ -51,8 +56,9 @@ class _CrossEntropySum(torch.autograd.Function):
         hidden_gradient = torch.empty_like(hidden)
         head_gradient = torch.zeros_like(head, dtype=wide)
         for begin in range(0, hidden.shape[0], chunk):
-            part, wanted = hidden[begin : begin + chunk], targets[begin : begin + chunk, None]
-            logits = part @ head.T
+            part = hidden[begin : begin + chunk]  # [rows, H]
+            wanted = targets[begin : begin + chunk, None]  # [rows, 1]
+            logits = part @ head.T  # [rows, V]
             if compiled and len(part) > 1:  # a graph of many rows does not take a single one
                 own, gradient = _in_one_kernel(logits, wanted, wide)
             elif on_gpu(hidden):
@@ -70,13 +76,8 @@ class _CrossEntropySum(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, factor: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         hidden_gradient, head_gradient = ctx.saved_tensors
-        return (
-            hidden_gradient * factor,
-            (head_gradient * factor).to(ctx.head_dtype),
-            None,
-            None,
-            None,
-        )
+        scaled_head_gradient = (head_gradient * factor).to(ctx.head_dtype)
+        return hidden_gradient * factor, scaled_head_gradient, None, None, None
 
 
 # Each takes logits [T, V] and targets [T, 1], and returns the logarithms of the targets'
@@ -85,11 +86,12 @@ class _CrossEntropySum(torch.autograd.Function):
 
 
 def _beside_logits(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Compute the gradient in a tensor of its own."""
     logs = torch.log_softmax(logits, dim=1, dtype=wide)
-    own, gradient = logs.gather(1, wanted), logs.exp_()
-    return own, gradient.scatter_add_(1, wanted, gradient.new_full(wanted.shape, -1)).to(
-        logits.dtype
-    )
+    own = logs.gather(1, wanted)
+    gradient = logs.exp_()
+    gradient.scatter_add_(1, wanted, gradient.new_full(wanted.shape, -1))
+    return own, gradient.to(logits.dtype)
 
 
 def _into_logits(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -100,10 +102,10 @@ def _into_logits(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[Ten
 
 
 def _in_one_kernel(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Compute the gradient into the logits by one kernel: a loop over a row for its sum, another
-    for its gradient.
+    """Compute the gradient into the logits by one kernel.
 
-    The kernel moves 6 bytes a logit, of which the second loop may read 2 from a cache.
+    It loops over a row for its sum, then for its gradient. The kernel moves 6 bytes a logit, of
+    which the second loop may read 2 from a cache.
     """
     given = logits, wanted, logits.gather(1, wanted).to(wide)
     for tensor in given:
@@ -113,8 +115,8 @@ def _in_one_kernel(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[T
 
 @cache
 def _compiled() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Compile `_gradient` at the first call, as the compiler takes seconds to load. Few rows make
-    one kernel too."""
+    """Compile `_gradient` at the first call, as the compiler takes seconds to load."""
+    # without split reductions few rows make one kernel too
     return compile_for_many_shapes(
         _gradient, fullgraph=True, dynamic=False, options={"split_reductions": False}
     )

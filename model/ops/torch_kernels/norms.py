@@ -24,7 +24,8 @@ def rotate(x: Tensor, code: Tensor, *, back: bool = False) -> Tensor:
         return torch.view_as_real(rotated).flatten(-2)
     first, second = pairs.unbind(-1)
     cosine, sine = code.unbind(-1)  # in float32: narrow angles would blur positions
-    sine = -sine if back else sine
+    if back:
+        sine = -sine
     rotated = first * cosine - second * sine, second * cosine + first * sine
     return torch.stack(rotated, dim=-1).flatten(-2).to(x.dtype)
 
@@ -40,8 +41,9 @@ def split_heads(
     """Rotate and normalise queries and keys together."""
     N, M = heads
     query_key, value = projected.unflatten(-1, (N + 2 * M, -1)).split((N + M, M), dim=1)
-    gains = torch.cat((query_gain.expand(N, -1), key_gain.expand(M, -1)))
-    return *rotated_norm(query_key, gains, epsilon, code).split((N, M), dim=1), value
+    gains = torch.cat((query_gain.expand(N, -1), key_gain.expand(M, -1)))  # [N + M, K]
+    query, key = rotated_norm(query_key, gains, epsilon, code).split((N, M), dim=1)
+    return query, key, value
 
 
 def rotated_norm(x: Tensor, gain: Tensor, epsilon: float, code: Tensor | None) -> Tensor:
@@ -56,7 +58,12 @@ def rotated_norm(x: Tensor, gain: Tensor, epsilon: float, code: Tensor | None) -
 
 
 class _RotatedNorm(torch.autograd.Function):
-    """y = z * gain with z = rotate(x) / rms(x): a rotation does not change the rms."""
+    """y = z * gain with z = rotate(x) / rms(x): a rotation does not change the rms.
+
+    Backward, with g the gradient of y and z kept:
+
+        dgain = sum of g * z;  dz = g * gain;  dx = rotate back(dz - z * mean(dz * z)) / rms(x)
+    """
 
     @staticmethod
     def forward(ctx, x: Tensor, gain: Tensor, epsilon: float, code: Tensor | None) -> Tensor:
@@ -76,9 +83,6 @@ class _RotatedNorm(torch.autograd.Function):
         gradient = (gradient * gain).contiguous()
         along = torch.linalg.vecdot(gradient, z).unsqueeze(-1).div_(z.shape[-1])
         gradient = gradient.addcmul_(z, along, value=-1).mul_(scale)
-        return (
-            gradient if code is None else rotate(gradient, code, back=True),
-            gain_gradient,
-            None,
-            None,
-        )
+        if code is not None:
+            gradient = rotate(gradient, code, back=True)
+        return gradient, gain_gradient, None, None

@@ -1,10 +1,9 @@
-"""Products with many weight matrices in torch's operations: mixtures of projections (Eq. 7) and
-SwiGLU experts.
+"""Products with many weight matrices in torch's operations.
 
-Tokens are sorted by expert, one grouped product multiplies the rows of each expert by its own
-matrix, and the results are put back in the order of the tokens. The gradients are written out: they
-keep less for the backward pass than derived ones would, and sum in a fixed order. On CUDA the host
-reads no count.
+These are mixtures of projections (Eq. 7) and SwiGLU experts. Tokens are sorted by expert, one
+grouped product multiplies the rows of each expert by its own matrix, and the results are put back
+in the order of the tokens. The gradients are written out: they keep less for the backward pass than
+derived ones would, and sum in a fixed order. On CUDA the host reads no count.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ GROUPS = 1023
 def mixed_weights(
     weights: Tensor, shared: Tensor | None, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor | None]:
-    """Merge the weights: W + W_shared [E, I, O], and W_shared [I, O] without a gradient of its
-    own."""
+    """Merge the weights: W + W_shared [E, I, O], and W_shared [I, O] without its own gradient."""
     if shared is None:
         return weights.to(dtype), None
     return (weights + shared).to(dtype), shared.detach().to(dtype)
@@ -37,16 +35,21 @@ def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | N
 
 
 class _MixedProduct(torch.autograd.Function):
-    """The backward pass works in the order of the experts: only its inputs and outputs are
-    reordered."""
+    """y = s x (W + W_shared), where only s x W passes a gradient on to s (Eq. 7 and 8).
+
+        ds = (g (W + W_shared)^T - g W_shared^T) x;  dx = s g (W + W_shared)^T
+        d(W + W_shared) = (s x)^T g
+
+    The backward pass works in the order of the experts: only inputs and outputs are reordered.
+    """
 
     @staticmethod
     def forward(
         ctx, x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | None, pairs: Dispatch
     ) -> Tensor:
         rows = x.index_select(0, pairs.tokens)
-        # On a GPU x, which others keep too: the rows can be gathered again, and there memory is
-        # short.
+        # On a GPU, where memory is short, x is kept: others keep it too, and its rows are gathered
+        # again.
         ctx.save_for_backward(x if on_gpu(x) else rows, scores, merged, shared, *pairs)
         product = _grouped(rows, merged, pairs).index_select(0, pairs.places.flatten())
         if torch.compiler.is_compiling():  # torch 2.11 loses the gradients of a product in place
@@ -58,8 +61,10 @@ class _MixedProduct(torch.autograd.Function):
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         rows, scores, merged, shared, *pairs = ctx.saved_tensors
         pairs = Dispatch(*pairs)
-        places, sorted_scores = pairs.places.flatten(), scores.index_select(0, pairs.tokens)
-        rows = rows.index_select(0, pairs.tokens) if on_gpu(rows) else rows
+        places = pairs.places.flatten()
+        sorted_scores = scores.index_select(0, pairs.tokens)
+        if on_gpu(rows):
+            rows = rows.index_select(0, pairs.tokens)
         gradient = gradient.index_select(0, pairs.tokens)
         through = _grouped(gradient, merged.transpose(1, 2), pairs)
         own = through if shared is None else torch.addmm(through, gradient, shared.T, alpha=-1)
@@ -72,16 +77,21 @@ class _MixedProduct(torch.autograd.Function):
 def swiglu_experts(
     x: Tensor, routing: Routing, inward: Tensor, outward: Tensor, taps: Factors | None
 ) -> Tensor:
-    """Apply the scores before the down projection, so that their gradient does not need its
-    output."""
-    if taps is not None:
-        inward, outward = inward.detach(), outward.detach()
+    """Apply the scores before the down projection: their gradient then needs no output."""
+    if taps is not None:  # the weights get their gradients through the taps
+        inward = inward.detach()
+        outward = outward.detach()
     return _SwiGLUExperts.apply(
         x, routing.scores.to(x.dtype), inward, outward, routing.dispatch, *(taps or ())
     )
 
 
 class _SwiGLUExperts(torch.autograd.Function):
+    """Sum the experts of each token: of pairs (token, expert) with gate g, up u and score s,
+
+    y = sum over the token's experts of s (SiLU(g) * u) D
+    """
+
     @staticmethod
     def forward(
         ctx,
@@ -96,9 +106,8 @@ class _SwiGLUExperts(torch.autograd.Function):
         ctx.save_for_backward(x, weights, inward, outward, projected, *pairs)
         ctx.tapped = len(taps) > 0  # torch 2.11 does not trace the truth of a tuple
         gate, up = projected.chunk(2, dim=-1)
-        hidden = (
-            F.silu(gate).mul_(up).mul_(weights.flatten().index_select(0, pairs.order).unsqueeze(-1))
-        )
+        sorted_weights = weights.flatten().index_select(0, pairs.order).unsqueeze(-1)
+        hidden = F.silu(gate).mul_(up).mul_(sorted_weights)  # [P, F]
         return _sum_rows(_grouped(hidden, outward, pairs), pairs.places)
 
     @staticmethod
@@ -130,8 +139,14 @@ class _SwiGLUExperts(torch.autograd.Function):
         )
         factors = ()
         if ctx.tapped:
-            tokens, ends = pairs.tokens.double(), pairs.ends.double()
-            factors = Factors(x, output_gradient, hidden, projected_gradient, tokens, ends)
+            factors = Factors(
+                x,
+                output_gradient,
+                hidden,
+                projected_gradient,
+                pairs.tokens.double(),
+                pairs.ends.double(),
+            )
         return (
             x_gradient,
             weights_gradient.view_as(weights),
@@ -157,8 +172,7 @@ def _sum_rows(rows: Tensor, places: Tensor) -> Tensor:
 
 
 def _grouped(rows: Tensor, weights: Tensor, pairs: Dispatch) -> Tensor:
-    """Multiply the rows [P, I] of each expert by its own matrix of the weights [E, I, O] (grouped
-    GEMM): [P, O]."""
+    """Multiply the rows [P, I] of each expert by its own weights [I, O]: [P, O]."""
     if _fits_grouped_mm(rows, weights.shape[1:]):
         first, *others = _parts(pairs.ends)
         product = F.grouped_mm(rows, weights[first], offs=pairs.ends[first])
@@ -174,17 +188,17 @@ def _grouped(rows: Tensor, weights: Tensor, pairs: Dispatch) -> Tensor:
 
 
 def grouped_outer(rows: Tensor, gradient: Tensor, pairs: Dispatch) -> Tensor:
-    """Multiply the transposed rows [P, I] of each expert by its gradients [P, O]: the gradient of
-    weights [E, I, O]."""
+    """Multiply the transposed rows [P, I] of each expert by its gradients [P, O].
+
+    The result is the gradient of weights [E, I, O].
+    """
     if _fits_grouped_mm(rows, (rows.shape[1], gradient.shape[1])):
         products = [
             F.grouped_mm(rows.T, gradient, offs=pairs.ends[part]) for part in _parts(pairs.ends)
         ]
-        product = (
-            torch.cat([products[0], *(own[1:] for own in products[1:])])
-            if len(products) > 1
-            else products[0]
-        )
+        product = products[0]
+        if len(products) > 1:  # the first expert of each later part is wrong there (`_parts`)
+            product = torch.cat([product, *(part[1:] for part in products[1:])])
         if writes_empty_groups(rows.device):
             return product
         empty = pairs.ends == F.pad(pairs.ends[:-1], (1, 0))
@@ -196,16 +210,16 @@ def grouped_outer(rows: Tensor, gradient: Tensor, pairs: Dispatch) -> Tensor:
 
 
 def _parts(ends: Tensor) -> list[slice]:
-    """Split the experts into as few parts as a grouped product takes on a GPU, without reading
-    where their rows are.
+    """Split the experts into as few parts as a grouped product takes on a GPU.
 
-    Parts overlap by an expert: the product of a part counts the rows of all experts before as those
-    of its first one, and is wrong there. So the earlier parts are small: the rows that are
-    multiplied in vain are theirs.
+    Where their rows are is not read, as the host would wait. Parts overlap by an expert: the
+    product of a part counts the rows of all experts before as those of its first one, and is wrong
+    there. So the earlier parts are small: the rows that are multiplied in vain are theirs.
     """
     if len(ends) <= GROUPS or not on_gpu(ends):
         return [slice(None)]
-    parts, stop = [], len(ends)
+    parts: list[slice] = []
+    stop = len(ends)
     while stop > 1:
         parts.insert(0, slice(max(0, stop - GROUPS), stop))
         stop = parts[0].start + 1
@@ -213,12 +227,13 @@ def _parts(ends: Tensor) -> list[slice]:
 
 
 def _fits_grouped_mm(rows: Tensor, sizes: tuple[int, ...]) -> bool:
-    """Tell whether torch's grouped product takes these types (its compiler bfloat16 only) and rows:
-    whole 16 bytes."""
+    """Tell whether torch's grouped product takes these types and sizes: rows of whole 16 bytes."""
+    # torch's compiler takes bfloat16 only
     taken = (torch.bfloat16,) if torch.compiler.is_compiling() else (torch.float32, torch.bfloat16)
     return rows.dtype in taken and all(size * rows.element_size() % 16 == 0 for size in sizes)
 
 
 def _runs(ends: Tensor) -> list[slice]:
+    """Return the places of each expert's rows."""
     stops = ends.tolist()
     return [slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False)]

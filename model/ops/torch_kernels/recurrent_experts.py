@@ -1,5 +1,4 @@
-"""Make the gradients of experts that several depths use: in one product for many depths, not in one
-for each.
+"""Make the gradients of experts that several depths use, in one product for many depths.
 
 A gradient of all experts at each depth would be written, read and added up in bfloat16, rounded
 every time; the rows that it is made of are fewer bytes than the experts. The rows reach
@@ -21,15 +20,18 @@ from dreamer_study.model.ops.torch_kernels.routing import dispatch
 from dreamer_study.model.ops.types import Factors
 
 ELEMENTS = 2**29
-"""Elements of the rows that are multiplied at once: 1 GiB in bfloat16, and as much for the
-gradients."""
+"""Elements of the rows that are multiplied at once.
+
+In bfloat16 they are 1 GiB, and their gradients as much.
+"""
 
 
 def gradient_taps(
     inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int
 ) -> Iterator[Factors | None]:
-    """Make the taps of each use, for as many uses together as `ELEMENTS` allows; none for a use
-    alone.
+    """Make the taps of each use, for as many uses together as `ELEMENTS` allows.
+
+    A use alone gets none.
 
     Taps are made when the first of their uses comes: autograd passes backwards through the newest
     node first, so that the rows of these uses are multiplied and freed before those of earlier uses
@@ -45,8 +47,10 @@ def gradient_taps(
 
 
 class _UsedExperts(torch.autograd.Function):
-    """Zeros for each use of the experts; the gradients of these zeros are factors of the weights'
-    gradients."""
+    """Make zeros for each use of the experts.
+
+    The gradients of these zeros are factors of the weights' gradients (`Factors`).
+    """
 
     @staticmethod
     def forward(
@@ -54,23 +58,22 @@ class _UsedExperts(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         ctx.experts, hidden_size, projected = inward.shape
-        ctx.tokens, ctx.pairs = tokens, tokens * active
-        rows = (
-            (tokens, hidden_size),
-            (tokens, hidden_size),
-            (ctx.pairs, projected // 2),
-            (ctx.pairs, projected),
-        )
-        zero, number = inward.new_zeros(()), inward.new_zeros((), dtype=torch.float64)
-        return tuple(
-            tap
-            for _ in range(uses)
-            for tap in (
-                *map(zero.expand, rows),
-                number.expand(ctx.pairs),
-                number.expand(ctx.experts),
+        ctx.tokens = tokens
+        ctx.pairs = tokens * active
+        # expanded from one element: the zeros take no memory
+        zero = inward.new_zeros(())
+        number = inward.new_zeros((), dtype=torch.float64)
+        taps: list[Tensor] = []
+        for _ in range(uses):
+            taps += Factors(
+                x=zero.expand(tokens, hidden_size),
+                gradient=zero.expand(tokens, hidden_size),
+                hidden=zero.expand(ctx.pairs, projected // 2),
+                projected=zero.expand(ctx.pairs, projected),
+                tokens=number.expand(ctx.pairs),
+                ends=number.expand(ctx.experts),
             )
-        )
+        return tuple(taps)
 
     @staticmethod
     @once_differentiable
@@ -88,15 +91,13 @@ class _UsedExperts(torch.autograd.Function):
         tokens = torch.cat(
             [use.tokens.long() + number * ctx.tokens for number, use in enumerate(uses)]
         )[rows.order]
-        x, gradient = (
-            torch.cat(parts) for parts in ([use.x for use in uses], [use.gradient for use in uses])
-        )
-        inward = grouped_outer(
-            x[tokens], _placed([use.projected for use in uses], rows.places), rows
-        )
-        outward = grouped_outer(
-            _placed([use.hidden for use in uses], rows.places), gradient[tokens], rows
-        )
+        x = torch.cat([use.x for use in uses])
+        gradient = torch.cat([use.gradient for use in uses])
+        projected = _placed([use.projected for use in uses], rows.places)
+        inward = grouped_outer(x[tokens], projected, rows)
+        del projected  # before the next rows are made
+        hidden = _placed([use.hidden for use in uses], rows.places)
+        outward = grouped_outer(hidden, gradient[tokens], rows)
         return inward, outward, None, None, None
 
 
