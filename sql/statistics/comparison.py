@@ -95,8 +95,10 @@ def compare(
 
 
 def study_of(path: Path, name: str | None) -> str:
-    """Return the study of a results file that holds one, or the named study. Raises InputError for
-    any other."""
+    """Return the study of a results file that holds one, or the named study.
+
+    Raises InputError for any other.
+    """
     with closing(connect(path, read_only=True)) as connection:
         rows = connection.execute("select distinct study_id from runs order by 1").fetchall()
     studies = [study for (study,) in rows]

@@ -1,4 +1,4 @@
-"""Compute the resolution of a study: the smallest mean factor that the study tells from 1.
+"""Compute the resolution of a study: the smallest factor that it distinguishes from 1.
 
 The noise of a mean factor has two parts, on the log scale: what seeds of one model differ by, which
 more seeds make smaller, and what other items of the same benchmarks would change, which more seeds
