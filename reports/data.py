@@ -169,10 +169,10 @@ QUERIES = {
 
 @dataclass(frozen=True)
 class StudyData:
-    """The row of `studies`, and a data frame for each name in `QUERIES` that was read, as an
-    attribute.
+    """The row of `studies`, and a data frame for each name in `QUERIES` that was read.
 
-    Rows about a variant name the `baseline` too, with which the variant is compared.
+    A frame is an attribute of its name. Rows about a variant name the `baseline` too, with which
+    the variant is compared.
     """
 
     study: dict[str, Any]
@@ -197,63 +197,55 @@ class StudyData:
     @property
     def depths(self) -> list[int]:
         """All depths that any row is about; `UNKNOWN_DEPTH` comes at the end."""
-        found = {
-            int(depth)
-            for frame in (self.resources, self.runs, self.efficiency)
-            for depth in frame["depth"]
-        }
-        return sorted(found, key=lambda depth: (depth == UNKNOWN_DEPTH, depth))
+        depths: set[int] = set()
+        for frame in (self.resources, self.runs, self.efficiency):
+            depths.update(int(depth) for depth in frame["depth"])
+        return sorted(depths, key=lambda depth: (depth == UNKNOWN_DEPTH, depth))
 
     def config(self, *path: str) -> dict[str, Any]:
-        """A part of the study's configuration ("study", "training") or "packages"; empty where
-        there is none."""
-        found = json_object(self.study.get("config"))
+        """A part of the study's configuration by its path; empty where there is none.
+
+        Paths are for example "study", "training" and "packages".
+        """
+        section = json_object(self.study.get("config"))
         for name in path:
-            found = part if isinstance(part := found.get(name), dict) else {}
-        return found
+            part = section.get(name)
+            section = part if isinstance(part, dict) else {}
+        return section
 
 
 def read_study(database: Path, study_id: str, names: Sequence[str] = tuple(QUERIES)) -> StudyData:
-    """Read the named frames of a study, `order` among them. Raises InputError for no such file or
-    study, or a lock."""
+    """Read the named frames of a study, `order` among them.
+
+    Raises InputError for no such file or study, or a lock.
+    """
     with closing(connect(database, read_only=True)) as connection:
         if len(names) == len(QUERIES):  # for a few frames this takes longer than their queries
             keep_views(connection, study_id)
-        # The views that are kept have no schema.
-        kept = {name: QUERIES[name].replace(f"{INTERNAL}.", "") for name in names}
-        frames = {
-            name: _plain(connection.execute(query, [study_id]).df()) for name, query in kept.items()
-        }
-        study = (
-            connection.execute("from studies where study_id = ?", [study_id])
-            .df()
-            .to_dict("records")
-        )
-        if not study and frames["order"].empty:
-            known = [
-                row[0]
-                for row in connection.execute(
-                    "select study_id from studies order by study_id"
-                ).fetchall()
-            ]
-            raise InputError(
-                f"{database}: no study {study_id!r}; it has {', '.join(known) or 'none'}"
-            )
+        frames = {}
+        for name in names:
+            query = QUERIES[name].replace(f"{INTERNAL}.", "")  # views that are kept have no schema
+            frames[name] = _plain(connection.execute(query, [study_id]).df())
+        studies = connection.execute("from studies where study_id = ?", [study_id]).df()
+        if studies.empty and frames["order"].empty:
+            rows = connection.execute("select study_id from studies order by study_id").fetchall()
+            others = ", ".join(other for (other,) in rows)
+            raise InputError(f"{database}: no study {study_id!r}; it has {others or 'none'}")
     baseline = baseline_of(frames["order"])
-    frames = {
-        name: one.assign(baseline=baseline) if "variant" in one else one
-        for name, one in frames.items()
-    }
-    row = {
-        key: None if pd.isna(value) else value
-        for key, value in (study or [{"study_id": study_id}])[0].items()
-    }
-    return StudyData(row, frames)
+    for name, frame in frames.items():
+        if "variant" in frame:
+            frames[name] = frame.assign(baseline=baseline)
+    # A study that was entered by hand may lack its row.
+    study = {"study_id": study_id} if studies.empty else studies.to_dict("records")[0]
+    study = {key: None if pd.isna(value) else value for key, value in study.items()}
+    return StudyData(study, frames)
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Make depths of models whole numbers (null: `UNKNOWN_DEPTH`) and other nullable numbers floats
-    (null: NaN)."""
+    """Make depths of models whole numbers, and other nullable numbers floats.
+
+    A null is `UNKNOWN_DEPTH` among depths, NaN among others.
+    """
     model_depth = "model_depth" if "model_depth" in frame.columns else "depth"
     for column in frame.columns:
         if column == model_depth:
@@ -266,10 +258,10 @@ def _plain(frame: pd.DataFrame) -> pd.DataFrame:
 def json_object(text: Any) -> dict[str, Any]:
     """Read a JSON object; empty where the text is none."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (TypeError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def baseline_of(rows: pd.DataFrame) -> str:
@@ -284,10 +276,8 @@ def without_baseline(rows: pd.DataFrame) -> pd.DataFrame:
 
 def mean_of_runs(rows: pd.DataFrame) -> pd.DataFrame:
     """Average rows of `depth_accuracy` over the runs of each model; `runs` has their number."""
-    found = rows.groupby(
-        ["study_id", "variant", "model_depth", "task", "depth"], as_index=False, sort=False
-    )
-    return found.agg(
+    keys = ["study_id", "variant", "model_depth", "task", "depth"]
+    return rows.groupby(keys, as_index=False, sort=False).agg(
         accuracy=("accuracy", "mean"),
         stderr=("stderr", "mean"),
         items=("items", "max"),

@@ -1,5 +1,4 @@
-"""The results file of a study: the SQL that defines it, statistics, and functions to open, fill and
-query it.
+"""The results file of a study: its definition in SQL, its statistics, and its use from Python.
 
 May import `pipeline/errors.py` only; the SQL folders hold no Python.
 """

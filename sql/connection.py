@@ -28,11 +28,13 @@ from dreamer_study.sql.definitions import INTERNAL, LAYOUT, comments, definition
 # must do without what such shells do not know: `case` instead of `if`, which DuckDB 2 stores in a
 # form that 1.5 cannot read.
 STORAGE_VERSION = "v1.2.0"
-# what DuckDB says, see `_read_log`
+# Parts of DuckDB's messages, by which its errors are distinguished.
+# A log that a killed writer has left cannot be read here, see `_read_log`.
 UNREAD = re.compile("replaying WAL .*core_functions", re.DOTALL)
-# so DuckDB says that this process has the file open by another connection
-OPEN_HERE = "Unique file handle conflict"
-CORRUPT = "Corrupt database file"  # so DuckDB begins, in whatever query meets the damage
+OPEN_HERE = "Unique file handle conflict"  # this process has the file open by another connection
+LOCKED = "Could not set lock"  # another process has the file open
+HOLDER = re.compile(r"lock is held in (.*?)\(PID (\d+)\)")
+CORRUPT = "Corrupt database file"  # the file is damaged, in whatever query meets the damage
 NEW_TABLE = re.compile(r"(^create table if not exists (\w+) \(.*?^\);)", re.MULTILINE | re.DOTALL)
 CREATED = re.compile(r"\bcreate or replace (macro|view)\b")
 
@@ -64,10 +66,10 @@ def connect(
     While the connection is open, this process must open the file by this function only: DuckDB
     refuses
     `duckdb.connect(path)`, and by trying that this process loses its lock on the file. A file that
-    this process has opened by `duckdb.connect(path)` beforehand may be opened by this function too.
+    this process has opened by `duckdb.connect(path)` earlier may be opened by this function too.
     """
     path = Path(path)
-    # a full disk leaves an empty file, which DuckDB does not take
+    # A full disk leaves an empty file, which DuckDB does not take.
     if not path.exists() or not path.stat().st_size:
         if read_only:
             raise InputError(f"{path}: no such results file; run the study first")
@@ -77,9 +79,12 @@ def connect(
         _open(path, wait, config={"storage_compatibility_version": STORAGE_VERSION}).close()
     connection = _open(path, wait, read_only=read_only, shut=_shut(writes_to) if read_only else ())
     try:
-        if not _is_current(connection, path, read_only):
-            _lay_over(connection) if read_only else _create(connection, path)
-        # so that our queries need not say what is internal
+        is_current = _is_current(connection, path, read_only)
+        if not is_current and read_only:
+            _lay_over(connection)
+        elif not is_current:
+            _create(connection, path)
+        # So that our queries need not say what is internal.
         connection.execute(f"set search_path = 'main,{INTERNAL}'")
     except BaseException as error:
         connection.close()
@@ -90,22 +95,28 @@ def connect(
 
 
 def one_line(error: BaseException) -> str:
-    """Return DuckDB's message on one line, without the excerpt of the query; of a corrupt file also
-    the way out."""
-    way_out = (
-        "; remove the study's results.duckdb: the next run makes it again"
-        if CORRUPT in str(error)
-        else ""
-    )
-    return " ".join(str(error).split("\nLINE ")[0].split()) + way_out
+    """Return DuckDB's message on one line, without the excerpt of the query.
+
+    Of a corrupt file the message has the way out too.
+    """
+    message = str(error).split("\nLINE ")[0]
+    line = " ".join(message.split())
+    if CORRUPT in str(error):
+        line += "; remove the study's results.duckdb: the next run makes it again"
+    return line
 
 
 def _shut(writes_to: Path | None) -> tuple[str, ...]:
-    """Return the statements that keep a connection from all files but its own and those of a
-    folder; for good."""
-    quoted = str(writes_to).replace("'", "''")
-    allowed = (f"set allowed_directories = ['{quoted}']",) if writes_to else ()
-    return (*allowed, "set enable_external_access = false")
+    """Return the statements that shut a connection in, for good.
+
+    The connection then reaches no files but its own and those of a folder.
+    """
+    statements = []
+    if writes_to:
+        quoted = str(writes_to).replace("'", "''")
+        statements.append(f"set allowed_directories = ['{quoted}']")
+    statements.append("set enable_external_access = false")
+    return tuple(statements)
 
 
 def _open(
@@ -116,6 +127,11 @@ def _open(
     config: dict | None = None,
     shut: Sequence[str] = (),
 ) -> duckdb.DuckDBPyConnection:
+    """Open a file as soon as no other process holds it; `shut` is executed before anything else.
+
+    A process has one mode for a file: where this process has the file open for writing, a reader
+    gets such a connection too.
+    """
     # With the prefix `duckdb:` DuckDB locks the file before it reads the headers. Without the
     # prefix, DuckDB 2.0 reads the headers first, to tell the kind of file, and keeps them: rows
     # that another process enters meanwhile are lost.
@@ -124,13 +140,12 @@ def _open(
     while True:
         try:
             connection = duckdb.connect(name, read_only=read_only, config=config or {})
-            # before any other, which the file may have redefined
-            for statement in shut if read_only else ():
-                connection.execute(statement)
+            if read_only:
+                for statement in shut:
+                    connection.execute(statement)
             return connection
         except duckdb.ConnectionException as error:
-            # This process has the file open in another mode, and DuckDB wants one mode for a
-            # process.
+            # This process has the file open in another mode.
             if not read_only:
                 raise InputError(
                     f"{path}: already open in this process, not for writing; close it first"
@@ -138,32 +153,49 @@ def _open(
             read_only = False
         except duckdb.Error as error:
             if OPEN_HERE in str(error):
-                if name == str(path):
-                    raise Busy(
-                        f"{path}: attached by another connection of this process; detach it there"
-                    ) from error
-                # under which DuckDB shares what a user of this process has opened by
-                # `duckdb.connect`
-                name = str(path)
+                name = _shared_name(path, name, error)
+            elif UNREAD.search(str(error)) and _read_log(path):
                 continue
-            if UNREAD.search(str(error)) and _read_log(path):
-                continue
-            if not isinstance(error, duckdb.IOException) or "Could not set lock" not in str(error):
+            elif _is_lock(error):
+                _wait_for_lock(path, deadline, error)
+            else:
                 raise Damaged(
                     f"{path}: cannot be opened as a results file: {one_line(error)}; `dreamer"
                     " verify STUDY --repair` removes a damaged one, and the next run makes it"
                     " again from the store"
                 ) from error
-            if time.monotonic() >= deadline:
-                holder = re.search(r"lock is held in (.*?)\(PID (\d+)\)", str(error))
-                program = (
-                    f"{Path(holder[1].strip()).name}, PID {holder[2]}" if holder else "unknown PID"
-                )
-                raise Busy(
-                    f"{path}: in use by another process ({program}); close it there, or wait, and"
-                    " try again"
-                ) from error
-            time.sleep(random.uniform(0.02, 0.2))
+
+
+def _shared_name(path: Path, name: str, error: duckdb.Error) -> str:
+    """Return the name under which DuckDB shares what this process opened by `duckdb.connect`.
+
+    Raises Busy where that name was the one that failed.
+    """
+    shared = str(path)
+    if name == shared:
+        raise Busy(
+            f"{path}: attached by another connection of this process; detach it there"
+        ) from error
+    return shared
+
+
+def _is_lock(error: duckdb.Error) -> bool:
+    """Tell whether a file could not be opened because another process holds it."""
+    return isinstance(error, duckdb.IOException) and LOCKED in str(error)
+
+
+def _wait_for_lock(path: Path, deadline: float, error: duckdb.Error) -> None:
+    """Wait a moment before another try; raises Busy, with the PID of the holder, at the
+    deadline."""
+    if time.monotonic() >= deadline:
+        holder = HOLDER.search(str(error))
+        program = "unknown PID"
+        if holder:
+            program = f"{Path(holder[1].strip()).name}, PID {holder[2]}"
+        raise Busy(
+            f"{path}: in use by another process ({program}); close it there, or wait, and try again"
+        ) from error
+    time.sleep(random.uniform(0.02, 0.2))  # drawn, so that waiting processes do not try in step
 
 
 def _read_log(path: Path) -> bool:
@@ -174,19 +206,21 @@ def _read_log(path: Path) -> bool:
     """
     quoted = str(path).replace("'", "''")
     with closing(duckdb.connect()) as connection, suppress(duckdb.Error):
-        # said for the reason that `_open` gives
+        # The type is given for the reason of the prefix in `_open`.
         connection.execute(f"attach '{quoted}' as killed (type duckdb)")
         connection.execute("checkpoint killed")
     return not path.with_name(f"{path.name}.wal").exists()
 
 
 def _is_current(connection: duckdb.DuckDBPyConnection, path: Path, read_only: bool) -> bool:
-    """Tell whether the file has this program's views. Raises InputError for tables that are not
-    this program's."""
-    known = dict(
-        connection.execute("select table_name, schema_name from duckdb_tables()").fetchall()
-    )
-    if schema := known.get("schema_version"):
+    """Tell whether the file has this program's views.
+
+    Raises InputError for tables that are not this program's.
+    """
+    tables = connection.execute("select table_name, schema_name from duckdb_tables()").fetchall()
+    schemas = dict(tables)
+    if "schema_version" in schemas:
+        schema = schemas["schema_version"]
         layout, made_from = connection.execute(
             f"select version, digest from {schema}.schema_version"
         ).fetchall()[0]
@@ -196,7 +230,7 @@ def _is_current(connection: duckdb.DuckDBPyConnection, path: Path, read_only: bo
             f"{path}: made by another version of this program (tables {layout}, here {LAYOUT});"
             " move the file elsewhere, and the next `dreamer run` makes it again from the store"
         )
-    if known:
+    if schemas:
         raise InputError(
             f"{path}: a database of other tables, not a results file; nothing in it was changed"
         )
@@ -206,10 +240,9 @@ def _is_current(connection: duckdb.DuckDBPyConnection, path: Path, read_only: bo
 
 
 def temporary_views() -> dict[str, str]:
-    """Return the SQL of macros and views by name, created for one connection alone, over those of
-    the file.
+    """Return the SQL of macros and views by name, created for one connection alone.
 
-    They have no schema, and find each other without one.
+    They hide those of the file. They have no schema, and find each other without one.
     """
     texts = views()
     ours = re.compile(rf"\b{INTERNAL}\.({'|'.join(texts)})\b")
@@ -220,16 +253,16 @@ def temporary_views() -> dict[str, str]:
 
 
 def _lay_over(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create temporary macros and views, which hide those of the file, and empty tables for those
-    that it lacks."""
-    there = {
-        name for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()
-    }
-    for statement, name in (
-        found for text in definitions().values() for found in NEW_TABLE.findall(text)
-    ):
-        if name not in there:
-            connection.execute(statement.replace("create", "create temporary", 1))
+    """Create temporary macros and views, which hide those of the file.
+
+    Tables that the file lacks are created too, temporary and empty.
+    """
+    rows = connection.execute("select table_name from duckdb_tables()").fetchall()
+    tables = {name for (name,) in rows}
+    for text in definitions().values():
+        for statement, name in NEW_TABLE.findall(text):
+            if name not in tables:
+                connection.execute(statement.replace("create", "create temporary", 1))
     for text in temporary_views().values():
         connection.execute(text)
 
@@ -254,21 +287,24 @@ def _create(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
 
 
 def _comment(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]) -> None:
-    """Set the comments of tables, views, macros and columns; a view's column may have that of an
-    earlier definition."""
-    said = dict[str, str]()  # of a column, where it was first said
-    own = dict[tuple[str, str], str]()
-    for kind, name, column, words in comments(texts):
-        quoted = words.replace("'", "''")
+    """Set the comments of tables, views, macros and columns.
+
+    A view's column without a comment has that of the first column of its name.
+    """
+    first_of_name = dict[str, str]()  # comments by column
+    own = dict[tuple[str, str], str]()  # comments by table and column
+    for kind, name, column, comment in comments(texts):
+        quoted = comment.replace("'", "''")
         if column:
             own[name, column] = quoted
-            said.setdefault(column, quoted)
+            first_of_name.setdefault(column, quoted)
         else:
             connection.execute(f"comment on {kind} {name} is '{quoted}'")
-    columns = (
+    query = (
         "select table_name, column_name from duckdb_columns() where schema_name = 'main' and not"
         " internal"
     )
-    for place in connection.execute(columns).fetchall():
-        if comment := own.get(place) or said.get(place[1]):
-            connection.execute(f"comment on column {'.'.join(place)} is '{comment}'")
+    for table, column in connection.execute(query).fetchall():
+        quoted = own.get((table, column)) or first_of_name.get(column, "")
+        if quoted:
+            connection.execute(f"comment on column {table}.{column} is '{quoted}'")

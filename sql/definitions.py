@@ -17,13 +17,17 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-# of the tables: one more whenever a column is added, or anything removed or renamed; not for a new
-# table
+# Number of the tables' layout: one more whenever a column is added, or anything is removed or
+# renamed; not for a new table.
 LAYOUT = 13
 INTERNAL = "internal"  # the schema of what serves only other definitions
-# relations, and macros with their arguments
+# Names in a statement: relations, and macros with their arguments.
 NAMED = re.compile(r"\b(?:from|join) (?:internal\.)?(\w+)|\b(\w+)\(")
-ROW = "One row: "  # begins what is said of tables and views
+ROW = "One row: "  # begins the comment of a table or view
+# The lines that have comments:
+#     create table if not exists runs ( -- One row: a training run of a study.
+#     create or replace view funnel as
+#         seed integer, -- of the weights and of the order of the data
 TABLE = re.compile(r"^create table if not exists ([\w.]+) \( -- (.+)$")
 VIEW = re.compile(r"^create or replace (view|macro) ([\w.]+)(.* as table$)?")
 TABLE_COLUMN = re.compile(r"^ {4}(\w+) .* -- (.+)$")
@@ -32,8 +36,7 @@ VIEW_COLUMN = re.compile(r"^ {4}(?:\S.*[ .])?(\w+),? -- (.+)$")
 
 @cache
 def definitions() -> dict[str, str]:
-    """Return the SQL of every table file, macro, view and check by name, in the order of
-    creation."""
+    """Return the SQL of every table file, macro, view and check by name, in order of creation."""
     return (
         {"schema": f"create schema if not exists {INTERNAL};"}
         | _read("tables", f"{INTERNAL}/tables")
@@ -51,27 +54,31 @@ def views() -> dict[str, str]:
 
 
 def comments(texts: Mapping[str, str]) -> Iterator[tuple[str, str, str | None, str]]:
-    """List what is said beside tables, views, table macros and their columns: kind, name, column
-    (or None), comment.
+    """List the comments on tables, views, table macros and their columns.
 
-    The comment of a table stands behind its first line, that of a view or macro is the first line
-    of its file. The comment of a column stands behind the column, in a view behind one of the last
-    select.
+    Each is a kind, a name, a column (or None) and a text. The comment of a table stands behind its
+    first line, that of a view or macro is the first line of its file. The comment of a column
+    stands behind the column, in a view behind one of the last select.
     """
     for text in texts.values():
-        kind, name, column = "", "", None
+        kind = name = ""
+        column_pattern: re.Pattern[str] | None = None
         for line in text.splitlines():
-            if found := TABLE.match(line):
-                kind, name, column = "table", found[1], TABLE_COLUMN
-                yield kind, name, None, found[2].removeprefix(ROW)
-            elif found := VIEW.match(line):
-                kind, name = found[1] + " table" * bool(found[3]), found[2]
-                yield kind, name, None, text.split("\n")[0].removeprefix("-- ").removeprefix(ROW)
+            if match := TABLE.match(line):
+                kind, name = "table", match[1]
+                column_pattern = TABLE_COLUMN
+                yield kind, name, None, match[2].removeprefix(ROW)
+            elif match := VIEW.match(line):
+                kind, name = match[1], match[2]
+                if match[3]:
+                    kind += " table"  # "macro table" is DuckDB's word for a table macro
+                first_line = text.split("\n")[0]
+                yield kind, name, None, first_line.removeprefix("-- ").removeprefix(ROW)
             # the last select; others are indented
             elif kind == "view" and line.startswith("select"):
-                column = VIEW_COLUMN
-            elif column and (found := column.match(line)):
-                yield kind, name, found[1], found[2]
+                column_pattern = VIEW_COLUMN
+            elif column_pattern and (match := column_pattern.match(line)):
+                yield kind, name, match[1], match[2]
 
 
 def digest(texts: Mapping[str, str]) -> str:
@@ -80,13 +87,13 @@ def digest(texts: Mapping[str, str]) -> str:
 
 
 def needs(text: str, known: Collection[str]) -> list[str]:
-    """List the known macros and views that an SQL text reads, by name: their order decides the
-    digest."""
-    return sorted(
-        {name for names in NAMED.findall(re.sub("--.*", "", text)) for name in names}.intersection(
-            known
-        )
-    )
+    """List by name the known macros and views that an SQL text reads.
+
+    Their order decides the digest.
+    """
+    without_comments = re.sub("--.*", "", text)
+    names = {name for pair in NAMED.findall(without_comments) for name in pair}
+    return sorted(names.intersection(known))
 
 
 def _read(*folders: str) -> dict[str, str]:

@@ -22,8 +22,8 @@ from dreamer_study.sql.definitions import FOLDER, INTERNAL
 
 FORMATS = {"parquet": "(format parquet, compression zstd)", "csv": "(format csv, header)"}
 LIST = "export.json"
-# A text that a spreadsheet would run, as it begins so and is no number, has an apostrophe before it
-# in CSV.
+# In CSV an apostrophe is put before a text that a spreadsheet would run: one that begins with one
+# of these characters and is no number.
 RUN = r"^[=+\-@\t\r\n]"
 NUMBER = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+|inf)([eE][-+]?[0-9]+)?"
 _TEXT = "columns(*)::varchar"
@@ -32,24 +32,25 @@ COLUMNS = {"parquet": "*", "csv": f"case when {_RUNS} then '''' || {_TEXT} else 
 
 
 def export(database: Path, folder: Path, *, format: str = "parquet") -> list[Path]:
-    """Write every table and view of a results file to `folder`, `<name>.<format>` each; return the
-    files by name.
+    """Write every table and view of a results file to `folder`, as `<name>.<format>`.
 
-    A new folder is complete as soon as it exists; an interrupted export into an existing folder can
-    be repeated. Raises InputError for an unknown format, a missing results file, a folder that
-    holds anything but an earlier export, and a table or view that cannot be written.
+    Returns the files, sorted by name. A new folder is complete as soon as it exists; an interrupted
+    export into an existing folder can be repeated. Raises InputError for an unknown format, a
+    missing results file, a folder that holds anything but an earlier export, and a table or view
+    that cannot be written.
     """
-    database, folder = Path(database), Path(folder).resolve()
+    database = Path(database)
+    folder = Path(folder).resolve()
     if format not in FORMATS:
         raise InputError(f"no export format {format!r}; there are {' and '.join(FORMATS)}")
     with closing(connect(database, read_only=True)) as connection:
-        wanted = (
+        query = (
             "select distinct table_name from information_schema.tables where table_schema = 'main'"
             " order by 1"
         )
-        # laid over the file of another version
+        # Views that are laid over the file of another version have no schema.
         internal = {file.stem for file in (FOLDER / INTERNAL).rglob("*.sql")}
-        names = [name for (name,) in connection.execute(wanted).fetchall() if name not in internal]
+        names = [name for (name,) in connection.execute(query).fetchall() if name not in internal]
     files = {name: f"{name}.{format}" for name in names}
     _check_replaceable(folder)
     beside = folder if folder.exists() else folder.parent
@@ -66,14 +67,22 @@ def export(database: Path, folder: Path, *, format: str = "parquet") -> list[Pat
 
 
 def copy_afresh(database: Path, target: Path) -> None:
-    """Copy all rows of a results file, also those in its log, to a new file: the old one holds
-    deleted rows too."""
-    source, made = (str(path).replace("'", "''") for path in (database, target))
+    """Copy all rows of a results file, also those in its log, to a new file.
+
+    The old file holds deleted rows too.
+    """
+    source = _quoted(database)
+    copy = _quoted(target)
     with closing(duckdb.connect()) as connection:
-        connection.execute(f"attach '{source}' as source (type duckdb, read_only)")
-        connection.execute(f"attach '{made}' as made (storage_version '{STORAGE_VERSION}')")
+        connection.execute(f"attach {source} as source (type duckdb, read_only)")
+        connection.execute(f"attach {copy} as made (storage_version '{STORAGE_VERSION}')")
         connection.execute("copy from database source to made")
     connect(target).close()  # with the views of this program
+
+
+def _quoted(path: Path) -> str:
+    """Quote a path as a text of SQL."""
+    return "'" + str(path).replace("'", "''") + "'"
 
 
 def plain_cells(table: pd.DataFrame) -> pd.DataFrame:
@@ -92,11 +101,10 @@ def _plain_cell(value: object) -> object:
 def _write(
     connection: duckdb.DuckDBPyConnection, database: Path, name: str, file: Path, format: str
 ) -> None:
-    place, quoted = str(file).replace("'", "''"), name.replace('"', '""')
+    table = name.replace('"', '""')
+    rows = f'select {COLUMNS[format]} from "{table}"'
     try:
-        connection.execute(
-            f"copy (select {COLUMNS[format]} from \"{quoted}\") to '{place}' {FORMATS[format]}"
-        )
+        connection.execute(f"copy ({rows}) to {_quoted(file)} {FORMATS[format]}")
     except duckdb.Error as error:  # a full disk; a view of another file, which no reader opens
         raise InputError(f"{database}: {name} cannot be exported: {one_line(error)}") from error
 
@@ -108,7 +116,7 @@ def _put(made: Path, folder: Path) -> None:
         return
     for name in _listed(folder):
         (folder / name).unlink(missing_ok=True)
-    # before the files: an interrupted export can then be replaced
+    # The list comes before the files: an interrupted export can then be replaced.
     (made / LIST).replace(folder / LIST)
     for file in made.iterdir():
         file.replace(folder / file.name)

@@ -1,5 +1,7 @@
-"""Insert rows into a results file: rows of stages (`ingest`) and tables computed from rows
-(`replace_computed`)."""
+"""Insert rows into a results file.
+
+`ingest` inserts rows of stages, `replace_computed` a table that was computed from such rows.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,9 @@ def ingest(
     outputs: Outputs = (),
     wait: float = 30.0,
 ) -> dict[str, int]:
-    """Insert rows, all or none: an Arrow table or Parquet files for each table. Return the number
-    of rows read.
+    """Insert rows, all or none, and return the number of rows read for each table.
 
-    `outputs` are recorded as entered (sql/ledger.py).
+    Rows are an Arrow table or Parquet files. `outputs` are recorded as entered (sql/ledger.py).
 
     A row with a known key replaces the columns given and keeps the others; of rows with one key the
     latest counts. Items, answers, expert usage and depth attention replace all rows of their
@@ -49,10 +50,11 @@ def ingest(
     """
     # closing rolls back what is not committed
     with _writable(path), closing(connect(path, wait=wait)) as connection:
-        primary = "from duckdb_constraints() where constraint_type = 'PRIMARY KEY'"
-        keys = dict(
-            connection.execute(f"select table_name, constraint_column_names {primary}").fetchall()
-        )
+        primary_keys = connection.execute(
+            "select table_name, constraint_column_names from duckdb_constraints()"
+            " where constraint_type = 'PRIMARY KEY'"
+        ).fetchall()
+        keys = dict(primary_keys)
         connection.execute("begin")
         counts = {
             table: _insert(connection, table, keys.get(table, ()), rows)
@@ -65,11 +67,10 @@ def ingest(
 
 
 def forget_differing(path: Path | str, outputs: Outputs, *, wait: float = 30.0) -> list[str]:
-    """Delete the rows of outputs whose rows are not those that were entered; returns the names of
-    these outputs.
+    """Delete the rows of outputs whose rows are not those that were entered.
 
-    Deletes too the runs of a study that are not among `outputs`, which are all that the study has.
-    Raises InputError where the file cannot be written.
+    Returns the names of these outputs. Deletes too the runs of a study that are not among
+    `outputs`, which are all that the study has. Raises InputError where the file cannot be written.
     """
     # closing rolls back what is not committed
     with _writable(path), closing(connect(path, wait=wait)) as connection:
@@ -83,10 +84,13 @@ def forget_differing(path: Path | str, outputs: Outputs, *, wait: float = 30.0) 
 def replace_computed(
     connection: duckdb.DuckDBPyConnection, table: str, study_id: str, rows: pd.DataFrame
 ) -> None:
-    """Replace a study's rows of a computed table, all or none. Raises InputError where the file
-    cannot be written."""
-    opened = "select path from duckdb_databases() where database_name = current_database()"
-    with _writable(connection.execute(opened).fetchall()[0][0]):
+    """Replace a study's rows of a computed table, all or none.
+
+    Raises InputError where the file cannot be written.
+    """
+    query = "select path from duckdb_databases() where database_name = current_database()"
+    path = connection.execute(query).fetchall()[0][0]
+    with _writable(path):
         try:
             connection.execute("begin")
             connection.register("computed", rows)
@@ -120,14 +124,16 @@ def _insert(
     rows: pa.Table | Sequence[Path],
 ) -> int:
     """Insert one table's rows within the open transaction; return how many were read."""
-    if not (rows.num_rows if isinstance(rows, pa.Table) else rows):
+    count = rows.num_rows if isinstance(rows, pa.Table) else len(rows)
+    if not count:
         return 0
     try:
         _read_incoming(connection, rows)
         names = ", ".join(connection.table("incoming").columns[1:])
-        # of an unknown column, inserting has no clear error
+        # Of an unknown column, inserting has no clear error.
         connection.execute(f"select {names} from {table} limit 0")
-        if group := GROUPS.get(table):
+        group = GROUPS.get(table)
+        if group:
             connection.execute(
                 f"delete from {table} where ({group}) in (select distinct {group} from incoming)"
             )
@@ -140,20 +146,27 @@ def _insert(
             connection.execute(
                 f"insert or replace into {table} ({names}) select {names} from incoming {latest}"
             )
-        if table == "steps":  # rows of two different runs under one name go back
-            back = "from steps_going_back where run_id in (select run_id from incoming) limit 1"
-            for step in connection.execute(back).fetchall():
-                raise InputError(
-                    "steps: run {} goes back from {} tokens to {} at step {}".format(*step)
-                )
+        if table == "steps":
+            _check_steps(connection)
         return connection.execute("select count(*) from incoming").fetchall()[0][0]
     except duckdb.Error as error:
         raise InputError(f"{table}: rows refused: {one_line(error)}") from error
 
 
+def _check_steps(connection: duckdb.DuckDBPyConnection) -> None:
+    """Raise InputError where a run's tokens go back: rows of two different runs under one name."""
+    query = "from steps_going_back where run_id in (select run_id from incoming) limit 1"
+    for run, before, after, step in connection.execute(query).fetchall():
+        raise InputError(
+            f"steps: run {run} goes back from {before} tokens to {after} at step {step}"
+        )
+
+
 def _read_incoming(connection: duckdb.DuckDBPyConnection, rows: pa.Table | Sequence[Path]) -> None:
-    """Read rows into the temporary table `incoming`, whose first column `arrival` numbers them in
-    the order given."""
+    """Read rows into the temporary table `incoming`.
+
+    Its first column `arrival` numbers the rows in the order given.
+    """
     create = (
         "create or replace temp table incoming as select row_number() over () as arrival, * from "
     )

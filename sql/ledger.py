@@ -1,4 +1,4 @@
-"""Know which outputs of a store have their rows in a results file, whole: the table `ingested`.
+"""Know which outputs of a store have all their rows in a results file: the table `ingested`.
 
 An output is a group of rows entered at once: `evaluations/<key>`, `runs/<run_id>`, and of the study
 itself 'study', 'claims', 'tuning' and 'computed_factors'. It is given with study_id, run_id, tokens
@@ -7,7 +7,7 @@ and task, by which its rows in the tables are found, and with its digest in the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,18 @@ TABLES = {
     ("study_id, run_id", "''"): "runs",
     ("run_id", "''"): "run_details steps checkpoints",
     ("run_id, tokens", "'introspection'"): "depth_attention expert_usage",
-    (
-        "run_id, tokens",
-        "task",
-    ): "evaluations evaluation_versions raw_evaluations depth_evaluations items answers",
+    ("run_id, tokens", "task"): (
+        "evaluations evaluation_versions raw_evaluations depth_evaluations items answers"
+    ),
 }
+# Of an output: {"study_id": "demo-1a2b3c4d", "output": "evaluations/5e6f...", "run_id": "LA-s0",
+# "task": "gsm8k", "digest": "9d8c...", "tokens": 1_000_000}
 COLUMNS = {
-    **dict.fromkeys(("study_id", "output", "run_id", "task", "digest"), pa.string()),
+    "study_id": pa.string(),
+    "output": pa.string(),
+    "run_id": pa.string(),
+    "task": pa.string(),
+    "digest": pa.string(),
     "tokens": pa.int64(),
 }
 
@@ -46,8 +51,7 @@ def record(connection: duckdb.DuckDBPyConnection, outputs: Outputs) -> None:
 
 
 def differing(path: Path | str, outputs: Outputs) -> list[str]:
-    """List the outputs whose rows in a results file are missing, or are not those that were
-    entered.
+    """List the outputs whose rows are missing in a results file, or not those that were entered.
 
     Raises Busy, Damaged and OutOfDate as `connect` does.
     """
@@ -56,33 +60,43 @@ def differing(path: Path | str, outputs: Outputs) -> list[str]:
 
 
 def differing_in(connection: duckdb.DuckDBPyConnection, outputs: Outputs) -> list[str]:
-    """List such outputs in an open results file."""
-    recorded = set(
-        connection.execute("select study_id, output, rows, digest from ingested").fetchall()
-    )
-    return [
-        row[1] for row in _execute(connection, _rows_of_outputs(), outputs) if row not in recorded
-    ]
+    """List such outputs of an open results file."""
+    query = "select study_id, output, rows, digest from ingested"
+    recorded = set(connection.execute(query).fetchall())
+    present = _execute(connection, _rows_of_outputs(), outputs)
+    return [row[1] for row in present if row not in recorded]
 
 
 def forget(connection: duckdb.DuckDBPyConnection, outputs: Outputs, wrong: Sequence[str]) -> None:
-    """Delete the rows of the outputs that are named, and the runs of their study that are not among
-    the outputs."""
+    """Delete the rows of the outputs whose names are `wrong`.
+
+    Deletes too the runs of their study that are not among the outputs.
+    """
     _execute(connection, (FOLDER / "queries" / "forget_earlier.sql").read_text(), outputs)
-    place = "{0} where ({1}, {2}) in (select {1}, coalesce(task, '') from outputs)"
-    deleted = [
-        place.format(table, *key) for key, tables in TABLES.items() for table in tables.split()
-    ]
-    deleted.append("ingested where (study_id, output) in (select study_id, output from outputs)")
     chosen = [output for output in outputs if output["output"] in wrong]
-    _execute(connection, "; ".join(f"delete from {rows}" for rows in deleted), chosen)
+    deletions = [
+        f"delete from {table} where ({columns}, {task}) in"
+        f" (select {columns}, coalesce(task, '') from outputs)"
+        for table, columns, task in _tables()
+    ]
+    deletions.append(
+        "delete from ingested where (study_id, output) in (select study_id, output from outputs)"
+    )
+    _execute(connection, "; ".join(deletions), chosen)
+
+
+def _tables() -> Iterator[tuple[str, str, str]]:
+    """List the tables of `TABLES`, each with its columns and its task."""
+    for (columns, task), tables in TABLES.items():
+        for table in tables.split():
+            yield table, columns, task
 
 
 def _rows_of_outputs() -> str:
     """Return the query for the rows of outputs over the rows of all tables, which are `entered`."""
-    row = "select {1}, nullif({2}, '') as task, hash(one) as row from {0} as one"
     entered = [
-        row.format(table, *key) for key, tables in TABLES.items() for table in tables.split()
+        f"select {columns}, nullif({task}, '') as task, hash(one) as row from {table} as one"
+        for table, columns, task in _tables()
     ]
     query = (FOLDER / "queries" / "rows_of_outputs.sql").read_text()
     return f"with entered as ({' union all by name '.join(entered)}) {query}"
@@ -90,9 +104,8 @@ def _rows_of_outputs() -> str:
 
 def _execute(connection: duckdb.DuckDBPyConnection, query: str, outputs: Outputs) -> list[tuple]:
     """Execute SQL over a relation of outputs."""
-    connection.register(
-        "outputs", pa.Table.from_pylist([dict(one) for one in outputs], schema=pa.schema(COLUMNS))
-    )
+    table = pa.Table.from_pylist([dict(output) for output in outputs], schema=pa.schema(COLUMNS))
+    connection.register("outputs", table)
     rows = connection.execute(query).fetchall()
     connection.unregister("outputs")
     return rows

@@ -1,5 +1,7 @@
-"""Compute once, for one study, the views that most other views are made of, as long as a connection
-is open."""
+"""Compute once, for one study, the views that most other views are made of.
+
+What is computed is kept as long as a connection is open.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,10 @@ KEPT = ("chosen_metric", "token_scores", "curve_points", "mean_curves", "latest_
 
 
 def keep_views(connection: duckdb.DuckDBPyConnection, study_id: str) -> None:
-    """Put one study's rows of the views in `KEPT` into temporary tables, and let all views of
-    `connection` read those.
+    """Put one study's rows of the views in `KEPT` into temporary tables.
 
-    The results file stays as it is. From here on these views, and those that need them, know of no
-    other study.
+    All views of `connection` read these tables from now on, and so know of no other study. The
+    results file does not change.
     """
     for name, text in temporary_views().items():
         connection.execute(text)

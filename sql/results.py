@@ -1,5 +1,7 @@
-"""Query the results file of a study, `results.duckdb`; open it with `connect`, insert rows with
-`ingest`."""
+"""Query the results file of a study, `results.duckdb`.
+
+`connect` opens the file, `ingest` inserts rows.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,18 @@ __all__ = ["Busy", "Damaged", "OutOfDate", "ask", "connect", "ingest", "query", 
 
 
 def ask(path: Path | str, name: str, **parameters: Any) -> pd.DataFrame:
-    """Return the rows of a query of the folder `queries`, by the name of its file, with its
-    `$parameters`."""
+    """Return the rows of a query of the folder `queries`, by the name of its file.
+
+    `parameters` are those that the query names with a `$`.
+    """
     return query(path, (FOLDER / "queries" / f"{name}.sql").read_text(), parameters)
 
 
 def query(path: Path | str, sql: str, parameters: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """Return the rows of a query, which cannot change the file. Raises InputError for SQL that
-    DuckDB refuses."""
+    """Return the rows of a query, which cannot change the file.
+
+    Raises InputError for SQL that DuckDB refuses.
+    """
     with closing(connect(path, read_only=True)) as connection:
         try:
             statements = len(connection.extract_statements(sql))
@@ -44,14 +50,15 @@ def query(path: Path | str, sql: str, parameters: Mapping[str, Any] | None = Non
 
 
 def read_all(path: Path | str) -> None:
-    """Read every row of every table, which DuckDB compares with checksums. Raises Damaged where
-    that fails."""
+    """Read every row of every table, which DuckDB compares with checksums.
+
+    Raises Damaged where that fails.
+    """
+    query = "select table_name from duckdb_tables() where not temporary"
     with closing(connect(path, read_only=True)) as connection:
         try:
-            for (name,) in connection.execute(
-                "select table_name from duckdb_tables() where not temporary"
-            ).fetchall():
-                # a query may leave out blocks
+            for (name,) in connection.execute(query).fetchall():
+                # The rows themselves: a query may leave out blocks.
                 for _ in pa.RecordBatchReader.from_stream(connection.table(name)):
                     pass
         except duckdb.Error as error:

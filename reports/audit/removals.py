@@ -1,5 +1,7 @@
-"""Read documents that curation dropped beside what caused that, and find the words in which the two
-differ."""
+"""Read documents that curation dropped, beside what caused that.
+
+The words in which the two differ are found here too.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ import pyarrow as pa
 
 from dreamer_study.sql.definitions import FOLDER
 
-# characters of a text: longer ones are cut off, as aligning takes time with their square
+# Characters of a text: longer ones are cut off, as the time of aligning grows with their square.
 COMPARED = 6_000
 # What the query reads, and the columns of what a study does not have yet.
 VIEWS = {
@@ -45,30 +47,41 @@ def read_removals(
     with duckdb.connect() as connection:
         for name, columns in VIEWS.items():
             paths = [str(path) for path in files.get(name, ())]
-            nothing = pa.table({column: pa.array([], pa.string()) for column in columns.split()})
-            rows = (
-                connection.read_parquet(paths, filename=True)
-                if paths
-                else connection.from_arrow(nothing)
-            )
+            if paths:
+                rows = connection.read_parquet(paths, filename=True)
+            else:
+                empty = {column: pa.array([], pa.string()) for column in columns.split()}
+                rows = connection.from_arrow(pa.table(empty))
             rows.create_view(name)
         query = (FOLDER / "queries" / "dropped.sql").read_text()
-        return connection.execute(
-            query, {**wanted, "sample": sample, "seed": seed, "each": each}
-        ).df()
+        parameters = {**wanted, "sample": sample, "seed": seed, "each": each}
+        return connection.execute(query, parameters).df()
 
 
 def differences(first: str, second: str) -> tuple[list[Piece], list[Piece]]:
-    """Split two texts into stretches that both have and stretches in which they differ, by whole
-    words."""
-    words = [re.findall(r"\S+\s*|^\s+", text[:COMPARED]) for text in (first, second)]
-    compared = [[word.strip() for word in side] for side in words]
-    sides: tuple[list[Piece], list[Piece]] = ([], [])
-    for what, *places in SequenceMatcher(None, *compared, autojunk=False).get_opcodes():
-        for side, own, (start, stop) in zip(sides, words, (places[:2], places[2:]), strict=True):
-            if start < stop:
-                side.append(("".join(own[start:stop]), what != "equal"))
-    for side, text in zip(sides, (first, second), strict=True):
+    """Split two texts by whole words into stretches that are equal and stretches that differ."""
+    first_words = _words(first)
+    second_words = _words(second)
+    matcher = SequenceMatcher(
+        None,
+        [word.strip() for word in first_words],
+        [word.strip() for word in second_words],
+        autojunk=False,  # which would ignore frequent words
+    )
+    first_pieces: list[Piece] = []
+    second_pieces: list[Piece] = []
+    for operation, i, i_stop, j, j_stop in matcher.get_opcodes():
+        differs = operation != "equal"
+        if i < i_stop:
+            first_pieces.append(("".join(first_words[i:i_stop]), differs))
+        if j < j_stop:
+            second_pieces.append(("".join(second_words[j:j_stop]), differs))
+    for pieces, text in ((first_pieces, first), (second_pieces, second)):
         if len(text) > COMPARED:
-            side.append((f"… [{len(text) - COMPARED:,} characters more]", False))
-    return sides
+            pieces.append((f"… [{len(text) - COMPARED:,} characters more]", False))
+    return first_pieces, second_pieces
+
+
+def _words(text: str) -> list[str]:
+    """Split a text into words with the blanks behind them; leading blanks are one too."""
+    return re.findall(r"\S+\s*|^\s+", text[:COMPARED])

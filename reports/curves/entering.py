@@ -1,5 +1,4 @@
-"""Read curves of any kind, and enter them into a results file as the rows of a study, with its
-factors."""
+"""Read curves of any kind, and enter them into a results file as a study with its factors."""
 
 from __future__ import annotations
 
@@ -21,20 +20,23 @@ EXAMPLE = Path(__file__).with_name("example.csv")
 
 
 def read(path: Path, *, items: Path | None = None, pattern: str | None = None) -> Curves:
-    """Read a table of points with its table of items, or a folder of lm-eval's result files by a
-    pattern of paths."""
+    """Read a table of points with its table of items, or a folder of lm-eval's result files.
+
+    Of a folder, `pattern` is that of the paths.
+    """
     if path.is_dir() and items:
         raise InputError(f"{path}: lm-eval's samples are the items of a folder; leave --items out")
     if pattern and not path.is_dir():
         raise InputError(f"{path}: --pattern is of a folder of lm-eval's result files")
-    return read_lm_eval(path, pattern) if path.is_dir() else read_curves(path, items)
+    if path.is_dir():
+        return read_lm_eval(path, pattern)
+    return read_curves(path, items)
 
 
 def enter_curves(
     database: Path, curves: Curves, *, baseline: str | None, replicates: int = 1000
 ) -> None:
-    """Enter curves into a new results file as the study `curves`, and compute the mean factors with
-    their intervals.
+    """Enter curves into a new results file as the study `curves`, and compute its mean factors.
 
     The variants keep the order of the rows, and the first one is the baseline unless one is named.
     Raises InputError for a baseline that is not among the variants, and where no variant has a
@@ -65,22 +67,27 @@ def enter_curves(
     )
     with closing(connect(database)) as connection:
         factors = compute_statistics(connection, STUDY, replicates=replicates)
-    told = factors[
+    with_bound = factors[
         (factors["baseline"] == baseline)
         & (factors["variant"] != baseline)
         & factors["bound"].notna()
     ]
-    if all(task.startswith(without("")) for task in told["task"]):
+    # Averages without a family are no answer of their own.
+    if all(task.startswith(without("")) for task in with_bound["task"]):
         raise InputError(_why_no_factor(database, baseline))
 
 
 def _why_no_factor(database: Path, baseline: str) -> str:
-    together = """
+    """Say why no factor could be computed: seeds without common checkpoints, or no common value."""
+    without_curve = """
         select variant, task
         from internal.token_scores left join internal.mean_curves using (study_id, variant, task)
-        where task <> 'average' group by all having count(distinct mean_curves.tokens) < 2 order by all
+        where task <> 'average'
+        group by all
+        having count(distinct mean_curves.tokens) < 2
+        order by all
     """
-    for row in query(database, together).itertuples():
+    for row in query(database, without_curve).itertuples():
         return (
             f"{row.variant} on {row.task}: seeds share fewer than two checkpoints (within 5 %);"
             " interpolate them"

@@ -1,9 +1,8 @@
-"""Read the points of curves, and the scores of items behind them, from a table that anybody wrote;
-check every value.
+"""Read the points of curves, and the scores of items behind them; check every value.
 
-A table is CSV, Parquet or JSON lines. One row of points: variant, seed, tokens, task, and score (an
-accuracy between 0 and 1) or loss; optional items (their number), chance and stderr. One row of
-items: variant, seed, tokens, task, item, and score or loss.
+A table may be anybody's: CSV, Parquet or JSON lines. One row of points: variant, seed, tokens,
+task, and score (an accuracy between 0 and 1) or loss; optional items (their number), chance and
+stderr. One row of items: variant, seed, tokens, task, item, and score or loss.
 """
 
 from __future__ import annotations
@@ -30,12 +29,18 @@ READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     ".jsonl": lambda path: pd.read_json(path, lines=True, dtype=False, precise_float=True),
 }
 HEADS = {".csv": 1, ".jsonl": 0}  # lines before the first row, empty ones aside
+# The least and the greatest number, and what a number is.
 SHARE = (0, 1, "a share between 0 and 1")
 COUNT = (1, 2**53, "a number of 1 or more")
+NOT_NEGATIVE = (0, float("inf"), "a number of 0 or more")
 LIMITS = {
-    **{"seed": (-(2**53), 2**53, "a whole number"), "tokens": COUNT, "items": COUNT},
-    **{"score": SHARE, "chance": SHARE, "loss": (0, float("inf"), "a number of 0 or more")},
-    "stderr": (0, float("inf"), "a number of 0 or more"),
+    "seed": (-(2**53), 2**53, "a whole number"),
+    "tokens": COUNT,
+    "items": COUNT,
+    "score": SHARE,
+    "chance": SHARE,
+    "loss": NOT_NEGATIVE,
+    "stderr": NOT_NEGATIVE,
 }
 ROUNDING = 1e-3  # of a score that was written with three digits
 WHOLE = ("seed", "tokens", "items")
@@ -45,9 +50,9 @@ OF_TEXT = "bits_per_byte"  # the loss on a task that has no score
 
 @dataclass(frozen=True)
 class Curves:
-    """Hold curves as rows of values: variant, seed, tokens, task, metric, value, and what else is
-    known of a value.
+    """Hold curves as rows of values.
 
+    A row has variant, seed, tokens, task, metric, value, and what else is known of the value.
     `items` has a row for each item, with `item_id`; None where the scores of items are unknown.
     `ignored` are the columns that nobody read.
     """
@@ -64,19 +69,18 @@ def read_curves(path: Path, items: Path | None = None) -> Curves:
     of a point is not the mean of its items.
     """
     rows = _read(path)
-    known = [*POINT, *VALUES, *OPTIONAL]
-    points = _checked(path, rows, POINT, known)
+    columns = [*POINT, *VALUES, *OPTIONAL]
+    points = _checked(path, rows, POINT, columns)
     check_curves(points, str(path), lambda row: f"{path}, {_place(path, row)}")
     scored = set(points["task"][points["score"].notna()]) if "score" in points else set()
-    ignored = [name for name in rows if name not in known]
+    ignored = [name for name in rows if name not in columns]
     if items is None:
         return Curves(_values(points, scored), ignored=ignored)
-    rows = _read(items)
-    frame = _checked(items, rows, [*POINT, "item"], [*POINT, "item", *VALUES])
-    _compare(items, frame, points)
-    return Curves(
-        _values(points, scored), _values(frame.rename(columns={"item": "item_id"}), scored), ignored
-    )
+    item_key = [*POINT, "item"]
+    item_rows = _checked(items, _read(items), item_key, [*item_key, *VALUES])
+    _compare(items, item_rows, points)
+    item_values = _values(item_rows.rename(columns={"item": "item_id"}), scored)
+    return Curves(_values(points, scored), item_values, ignored)
 
 
 def check_curves(points: pd.DataFrame, where: str, place: Callable[[Any], str]) -> None:
@@ -94,8 +98,10 @@ def check_curves(points: pd.DataFrame, where: str, place: Callable[[Any], str]) 
 
 
 def _values(rows: pd.DataFrame, scored: set[str]) -> pd.DataFrame:
-    """Make a row of each score and of each loss; chance and standard error are the score's where
-    there is one."""
+    """Make a row of each score and of each loss.
+
+    Chance and standard error are the score's where there is one.
+    """
     parts = []
     for name in [name for name in VALUES if name in rows]:
         part = rows[rows[name].notna()]
@@ -111,28 +117,27 @@ def _values(rows: pd.DataFrame, scored: set[str]) -> pd.DataFrame:
 
 
 def _compare(path: Path, items: pd.DataFrame, points: pd.DataFrame) -> None:
-    """Raise InputError for items of no point, and for a point whose value is not the mean of its
-    items."""
+    """Raise InputError for items of no point, and where a point is not the mean of its items."""
     names = [name for name in VALUES if name in items and name in points]
     means = items.groupby(POINT, sort=False)[names].mean().reset_index()
     joined = means.merge(
         points, on=POINT, how="left", suffixes=("", " of the point"), indicator=True
     )
-    for row, found in zip(
-        items.drop_duplicates(POINT).index, joined.to_dict("records"), strict=True
-    ):
-        point = ", ".join(f"{name} {found[name]}" for name in POINT)
-        if found["_merge"] == "left_only":
+    first_rows = items.drop_duplicates(POINT).index  # of the items of each point
+    for row, means_and_point in zip(first_rows, joined.to_dict("records"), strict=True):
+        point = ", ".join(f"{name} {means_and_point[name]}" for name in POINT)
+        if means_and_point["_merge"] == "left_only":
             raise InputError(
                 f"{path}, {_place(path, row)}: items of a point that the curves do not have:"
                 f" {point}"
             )
         for name in names:
-            if abs(found[f"{name} of the point"] - found[name]) > ROUNDING:
+            mean = means_and_point[name]
+            value = means_and_point[f"{name} of the point"]
+            if abs(value - mean) > ROUNDING:
                 raise InputError(
                     f"{path}, {_place(path, row)}: the items have the mean {name}"
-                    f" {found[name]:.6g}, the point has {found[f'{name} of the point']:.6g}:"
-                    f" {point}"
+                    f" {mean:.6g}, the point has {value:.6g}: {point}"
                 )
 
 
@@ -152,40 +157,50 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
-    """Read a CSV file as texts. Between semicolons, as spreadsheets write, a comma in a score or
-    loss is a point."""
-    commas = "variant" not in pd.read_csv(path, sep=";", nrows=0)
-    rows = pd.read_csv(
-        path, sep="," if commas else ";", dtype=str, keep_default_na=False, na_values=[""]
-    )
-    numbers = [] if commas else [name for name in rows if name in LIMITS and name not in WHOLE]
+    """Read a CSV file as texts.
+
+    Between semicolons, as spreadsheets write, a comma in a score or loss is a decimal point.
+    """
+    has_semicolons = "variant" in pd.read_csv(path, sep=";", nrows=0)
+    separator = ";" if has_semicolons else ","
+    rows = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, na_values=[""])
+    if not has_semicolons:
+        return rows
+    numbers = [name for name in rows if name in LIMITS and name not in WHOLE]
     return rows.assign(**{name: rows[name].str.replace(",", ".") for name in numbers})
 
 
 def _checked(
-    path: Path, rows: pd.DataFrame, keys: Sequence[str], known: Sequence[str]
+    path: Path, rows: pd.DataFrame, keys: Sequence[str], columns: Sequence[str]
 ) -> pd.DataFrame:
-    """Check the columns that are known, and return them with numbers in place of texts. Raises
-    InputError."""
+    """Check these columns, and return them with numbers in place of texts.
+
+    Raises InputError.
+    """
     missing = [name for name in keys if name not in rows]
     values = [name for name in VALUES if name in rows]
     if missing or not values:
         absent = missing[0] if missing else "score"
-        named = f"{absent!r}{'' if missing else ' or loss'}{nearest(absent, rows)}"
-        raise InputError(f"{path}: no column {named}; it has {', '.join(rows)}")
+        named = repr(absent) if missing else f"{absent!r} or loss"
+        raise InputError(
+            f"{path}: no column {named}{nearest(absent, rows)}; it has {', '.join(rows)}"
+        )
     frame = pd.DataFrame(index=rows.index)
-    for name in [name for name in rows if name in known]:
-        there, given = rows[name].notna(), rows[name]
+    for name in [name for name in rows if name in columns]:
+        values_given = rows[name]
+        is_given = values_given.notna()
         if name not in LIMITS:
-            frame[name] = given.astype(str).str.strip()
-            _refuse(path, rows, name, ~there | (frame[name] == ""), "empty")
+            frame[name] = values_given.astype(str).str.strip()
+            _refuse(path, rows, name, ~is_given | (frame[name] == ""), "empty")
             continue
-        low, high, words = LIMITS[name]
-        numbers = pd.to_numeric(given, errors="coerce").astype(float)
-        wrong = there & ~numbers.between(low, high)
+        low, high, description = LIMITS[name]
+        numbers = pd.to_numeric(values_given, errors="coerce").astype(float)
+        wrong = is_given & ~numbers.between(low, high)
         if name in WHOLE:
-            wrong |= there & (numbers != numbers.round())
-        _refuse(path, rows, name, wrong | (~there & (name in keys)), f"not {words}")
+            wrong |= is_given & (numbers != numbers.round())
+        if name in keys:
+            wrong |= ~is_given
+        _refuse(path, rows, name, wrong, f"not {description}")
         frame[name] = numbers.astype("int64") if name in keys else numbers
     _refuse(
         path,
@@ -212,11 +227,12 @@ def _checked(
     return frame
 
 
-def _refuse(path: Path, rows: pd.DataFrame, column: str, wrong: pd.Series, words: str) -> None:
+def _refuse(path: Path, rows: pd.DataFrame, column: str, wrong: pd.Series, fault: str) -> None:
+    """Raise InputError for the first row that is wrong."""
     if wrong.any():
         row = wrong.idxmax()
         (value,) = rows.loc[[row], column].tolist()  # in Python's types
-        raise InputError(f"{path}, {_place(path, row)}: {column} {value!r} is {words}")
+        raise InputError(f"{path}, {_place(path, row)}: {column} {value!r} is {fault}")
 
 
 def _place(path: Path, row: int) -> str:
@@ -224,6 +240,7 @@ def _place(path: Path, row: int) -> str:
     if path.suffix not in HEADS:
         return f"row {row + 1}"
     with path.open("rb") as file:
-        # pandas skips the others
+        # pandas skips empty lines
         filled = (number for number, line in enumerate(file, 1) if line.strip())
-        return f"line {next(islice(filled, row + HEADS[path.suffix], None))}"
+        number = next(islice(filled, row + HEADS[path.suffix], None))
+        return f"line {number}"

@@ -1,5 +1,5 @@
-"""Vega-Lite figures, one module for each subject, over `chart` (marks, axes) and `rendering` (SVG,
-PDF, PNG).
+"""Vega-Lite figures, one module for each subject.
 
-May import `reports/data.py`, `reports/style/` and `reports/text/`.
+All are over `chart` (marks, axes) and `rendering` (SVG, PDF, PNG). May import `reports/data.py`,
+`reports/style/` and `reports/text/`.
 """

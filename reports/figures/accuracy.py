@@ -1,5 +1,7 @@
-"""Draw accuracy: against training tokens (the paper's Figure 3), and of recurrent models run at
-other depths."""
+"""Draw accuracy: against training tokens (the paper's Figure 3), and at other depths.
+
+Recurrent models can be run at other depths than they were trained at.
+"""
 
 from __future__ import annotations
 
@@ -34,70 +36,73 @@ def accuracy(
     depth: int,
     second_epoch_from: float | None = None,
 ) -> Figure | None:
-    """Draw accuracy (y) against training tokens (x) of the models of one depth, coloured by
-    variant.
+    """Draw accuracy (y) against training tokens (x) of the models of one depth.
 
-    A panel for the average and for each task. `curve` has the rows of `StudyData.curve`, `runs` of
-    `token_accuracy`,
-    `efficiency` of `data_efficiency`, `raw` the mean accuracies of raw weights, `counted` the runs
-    that count; from
-    `second_epoch_from` tokens on the stream was in its second epoch. None without accuracies.
+    Coloured by variant, a panel for the average and for each task. `curve` has the rows of
+    `StudyData.curve`, `runs` of `token_accuracy`, `efficiency` of `data_efficiency`, `raw` the mean
+    accuracies of raw weights, `counted` the runs that count; from `second_epoch_from` tokens on the
+    stream was in its second epoch. None without accuracies.
     """
-    seeds = runs[runs["run_id"].isin(counted["run_id"])]
-    frames = (curve[curve["accuracy"].notna()], seeds, efficiency, raw)
-    frames = [frame[frame["depth"] == depth] for frame in frames]
-    curve, shown, panels, findings = frames[0], present(styles, frames[0]), [], []
+    curve = curve[curve["accuracy"].notna() & (curve["depth"] == depth)]
+    seeds = runs[runs["run_id"].isin(counted["run_id"]) & (runs["depth"] == depth)]
+    efficiency = efficiency[efficiency["depth"] == depth]
+    raw = raw[raw["depth"] == depth]
+    shown = present(styles, curve)
+    panels = []
+    findings = []
     for task in task_order(curve["task"], average_first=True):
-        parts = [frame[frame["task"] == task] for frame in frames]
-        best = _best(parts[0], styles)
-        words = bests(
+        parts = [frame[frame["task"] == task] for frame in (curve, seeds, efficiency, raw)]
+        best = bests(
             [
                 (row.variant, percent(row.accuracy), f"at {tokens(row.tokens)} tokens")
-                for row in best
+                for row in _best(parts[0], styles)
             ]
         )
-        findings.append(f"{task_name(task)}, at best: {words}.")
-        description = f"Accuracy on {task_name(task)} against training tokens, at best: {words}."
+        findings.append(f"{task_name(task)}, at best: {best}.")
+        description = f"Accuracy on {task_name(task)} against training tokens, at best: {best}."
         keys = {"depth": depth, "task": task, "metric": "accuracy"}
         panels.append(panel(task_name(task), description, _token_chart(*parts, shown), **keys))
-    notes = " Faint lines are the seeds." if curve["seeds"].max() > 1 else ""
-    notes += (
-        " Dotted coloured lines are the raw weights, the others the EMA weights."
-        if len(frames[3])
-        else ""
-    )
+    caption = ["Each marker is a checkpoint.", *_of_bands(curve["seeds"])]
+    if curve["seeds"].max() > 1:
+        caption.append("Faint lines are the seeds.")
+    if len(raw):
+        caption.append("Dotted coloured lines are the raw weights, the others the EMA weights.")
     if second_epoch_from and second_epoch_from <= curve["tokens"].max():
-        notes += (
-            f" From {tokens(second_epoch_from)} tokens on the models had seen all documents before."
+        caption.append(
+            f"From {tokens(second_epoch_from)} tokens on the models had seen all documents before."
         )
-    goal = " The dotted line is chance."
-    if frames[2]["baseline_accuracy"].notna().any():
-        baseline = baseline_of(frames[2])
-        goal = (
-            f" Dotted lines: {baseline}’s best accuracy, and chance. A ring marks the first"
+    if efficiency["baseline_accuracy"].notna().any():
+        baseline = baseline_of(efficiency)
+        caption.append(
+            f"Dotted lines: {baseline}’s best accuracy, and chance. A ring marks the first"
             f" checkpoint at which a variant has {baseline}’s best."
         )
+    else:
+        caption.append("The dotted line is chance.")
     return figure(
         f"accuracy-{depth_name(depth).lower().replace(' ', '-')}",
         depth_name(depth),
-        f"Each marker is a checkpoint. {_of_bands(curve['seeds'])}{notes}{goal}",
+        " ".join(caption),
         panels,
         shown,
         finding="".join(findings[:1]),
     )
 
 
-def _of_bands(seeds: pd.Series) -> str:
+def _of_bands(seeds: pd.Series) -> list[str]:
     """Say what the bands are, and what they are not."""
-    several = (
-        "Bands are 95% t-intervals of the mean over the seeds; what the choice of items adds is in"
-        " the interval of a mean ratio only."
-    )
-    single = (
-        "The band of a model with one seed is the 95% interval over benchmark items, and says"
-        " nothing of other seeds."
-    )
-    return " ".join([several] * bool(seeds.max() > 1) + [single] * bool(seeds.min() == 1))
+    sentences = []
+    if seeds.max() > 1:
+        sentences.append(
+            "Bands are 95% t-intervals of the mean over the seeds; what the choice of items adds is"
+            " in the interval of a mean ratio only."
+        )
+    if seeds.min() == 1:
+        sentences.append(
+            "The band of a model with one seed is the 95% interval over benchmark items, and says"
+            " nothing of other seeds."
+        )
+    return sentences
 
 
 def _best(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Iterable[Any]:
@@ -112,15 +117,17 @@ def _token_chart(
     raw: pd.DataFrame,
     styles: Mapping[str, Style],
 ) -> chart.Specification:
-    """Layer, from back to front: levels, bands, seeds, raw weights, lines and markers, rings, words
-    of the levels."""
-    x, y, ink = (
-        chart.token_axis(rows["tokens"]),
-        chart.y_axis("accuracy", format=".0%"),
-        chart.colour(styles),
-    )
+    """Layer the parts of a panel.
+
+    From back to front: levels, bands, seeds, raw weights, lines and markers, rings, names of
+    levels.
+    """
+    x = chart.token_axis(rows["tokens"])
+    y = chart.y_axis("accuracy", format=".0%")
+    ink = chart.colour(styles)
     base = alt.Chart().encode(x=x, color=ink)
-    levels, goal = chart.chance_level(rows), goals["baseline_accuracy"].dropna()
+    levels = chart.chance_level(rows)
+    goal = goals["baseline_accuracy"].dropna()
     if len(goal):
         levels.append(
             chart.level(float(goal.iloc[0]), f"{baseline_of(goals)}’s best", LIGHT["v0"], "left")
@@ -134,8 +141,8 @@ def _token_chart(
     if len(raw):
         rough = alt.Chart(chart.records(raw, ["variant", "tokens", "accuracy"]), name="raw")
         layers.append(rough.mark_line(strokeWidth=1, strokeDash=[1, 2]).encode(x=x, y=y, color=ink))
-    told = chart.tooltip(("variant:N",), ("tokens:Q", ","), *ACCURACY_TOOLTIP)
-    layers += chart.line_and_markers(base.encode(y=y), styles, told)
+    tooltip = chart.tooltip(("variant:N",), ("tokens:Q", ","), *ACCURACY_TOOLTIP)
+    layers += chart.line_and_markers(base.encode(y=y), styles, tooltip)
     # The first checkpoints at which a variant has the baseline's best: where the factor is read
     # off.
     reached = without_baseline(goals[goals["variant_tokens"].notna()])
@@ -143,7 +150,7 @@ def _token_chart(
         reached[["variant", "variant_tokens"]].rename(columns={"variant_tokens": "tokens"})
     )
     layers += chart.rings(reached, x, y, styles)
-    layers += [words for _, words in levels]  # over the curves, to stay readable where they cross
+    layers += [name for _, name in levels]  # over the curves, to stay readable where they cross
     fields = ["variant", "tokens", "accuracy", "stderr", "items", "low", "high"]
     data = chart.records(chart.with_bands(rows), fields)
     return chart.layered(*layers, data=data, width=chart.WIDTH, height=chart.HEIGHT)
@@ -156,38 +163,42 @@ def task_loss(
     styles: Mapping[str, Style],
     depth: int,
 ) -> Figure | None:
-    """Draw bits per byte (y) against training tokens (x) of the models of one depth, coloured by
-    variant.
+    """Draw bits per byte (y) against training tokens (x) of the models of one depth.
 
-    A panel for the average and for each task. `curve` has the rows of `mean_curves` of measure
-    'loss', `runs` those of
-    `token_loss`, `counted` the runs that count. None without losses.
+    Coloured by variant, a panel for the average and for each task. `curve` has the rows of
+    `mean_curves` of measure 'loss', `runs` those of `token_loss`, `counted` the runs that count.
+    None without losses.
     """
-    runs = runs[runs["run_id"].isin(counted["run_id"])]
-    curve, runs = (
-        frame[frame["depth"] == depth] for frame in (curve[curve["value"].notna()], runs)
-    )
-    shown, panels, findings = present(styles, curve), [], []
+    curve = curve[curve["value"].notna() & (curve["depth"] == depth)]
+    runs = runs[runs["run_id"].isin(counted["run_id"]) & (runs["depth"] == depth)]
+    shown = present(styles, curve)
+    panels = []
+    findings = []
     for task in task_order(curve["task"], average_first=True):
-        rows, each = curve[curve["task"] == task], runs[runs["task"] == task]
-        best = ordered(rows.loc[rows.groupby("variant")["value"].idxmin()], styles)
-        words = bests(
+        rows = curve[curve["task"] == task]
+        seeds = runs[runs["task"] == task]
+        lowest = ordered(rows.loc[rows.groupby("variant")["value"].idxmin()], styles)
+        best = bests(
             [
                 (row.variant, number(row.value, 3), f"at {tokens(row.tokens)} tokens")
-                for row in best.itertuples()
+                for row in lowest.itertuples()
             ]
         )
         name = measure_label({"metric": "loss", "task": task})
-        findings.append(f"{name}, at best: {words}.")
+        findings.append(f"{name}, at best: {best}.")
         keys = {"depth": depth, "task": task, "metric": "loss"}
-        description = f"{name} against training tokens, at best: {words}."
-        panels.append(panel(name, description, _loss_chart(rows, each, shown), **keys))
-    faint = " Faint lines are the seeds." if len(curve) and curve["seeds"].max() > 1 else ""
+        description = f"{name} against training tokens, at best: {best}."
+        panels.append(panel(name, description, _loss_chart(rows, seeds, shown), **keys))
+    caption = (
+        "Correct-answer bits per byte, and those of held-out documents; lower is better. Each"
+        " marker is a checkpoint."
+    )
+    if len(curve) and curve["seeds"].max() > 1:
+        caption += " Faint lines are the seeds."
     return figure(
         f"loss-{depth_name(depth).lower().replace(' ', '-')}",
         f"{depth_name(depth)}, loss",
-        "Correct-answer bits per byte, and those of held-out documents; lower is better. Each"
-        " marker is a checkpoint." + faint,
+        caption,
         panels,
         shown,
         finding="".join(findings[:1]),
@@ -197,43 +208,46 @@ def task_loss(
 def _loss_chart(
     rows: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]
 ) -> chart.Specification:
-    x, y, ink = chart.token_axis(rows["tokens"]), chart.y_axis("value"), chart.colour(styles)
-    base = alt.Chart(
-        chart.records(rows, ["variant", "tokens", "value"]), width=chart.WIDTH, height=chart.HEIGHT
-    )
-    base = base.encode(x=x, y=y, color=ink)
+    x = chart.token_axis(rows["tokens"])
+    y = chart.y_axis("value")
+    data = chart.records(rows, ["variant", "tokens", "value"])
+    base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT)
+    base = base.encode(x=x, y=y, color=chart.colour(styles))
     layers: list[alt.Chart] = []
     if rows["seeds"].max() > 1:
         layers.append(chart.seed_lines(runs.rename(columns={"loss": "value"}), x, y, styles))
-    told = chart.tooltip(("variant:N",), ("tokens:Q", ","), ("value:Q", ".3f", "bits per byte"))
-    return chart.layered(*layers, *chart.line_and_markers(base, styles, told))
+    tooltip = chart.tooltip(("variant:N",), ("tokens:Q", ","), ("value:Q", ".3f", "bits per byte"))
+    return chart.layered(*layers, *chart.line_and_markers(base, styles, tooltip))
 
 
 def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw accuracy (y) against the depth that a model is run at (x): bold the mean of its seeds,
-    faint each seed.
+    """Draw accuracy (y) against the depth that a model is run at (x).
 
-    A panel for each trained depth and task. `rows` are those of `depth_accuracy`. None where no run
-    was evaluated at another depth than its own.
+    Bold is the mean of its seeds, faint each seed. A panel for each trained depth and task. `rows`
+    are those of `depth_accuracy`. None where no run was evaluated at another depth than its own.
     """
-    means, shown, panels, findings = mean_of_runs(rows), present(styles, rows), [], []
+    means = mean_of_runs(rows)
+    shown = present(styles, rows)
+    panels = []
+    findings = []
     for trained, task in product(sorted(means["model_depth"].unique()), task_order(means["task"])):
         part = means[(means["model_depth"] == trained) & (means["task"] == task)]
         if part.empty:
             continue
-        best = _best(part, styles)
-        words = bests(
-            [(row.variant, percent(row.accuracy), f"at depth {row.depth:.0f}") for row in best]
+        best = bests(
+            [
+                (row.variant, percent(row.accuracy), f"at depth {row.depth:.0f}")
+                for row in _best(part, styles)
+            ]
         )
         title = f"{task_name(task)}, trained at {depth_name(trained).lower()}"
-        findings.append(f"{title}, at best: {words}.")
-        description = f"Accuracy on {title}, against the depth run at, at best: {words}."
+        findings.append(f"{title}, at best: {best}.")
+        description = f"Accuracy on {title}, against the depth run at, at best: {best}."
         keys = {"depth": trained, "task": task, "metric": "accuracy"}
         runs = rows[(rows["model_depth"] == trained) & (rows["task"] == task)]
         panels.append(panel(title, description, _depth_chart(part, runs, shown, trained), **keys))
-    several = " the mean over its seeds (faint lines)," * bool(
-        len(means) and means["runs"].max() > 1
-    )
+    has_seeds = len(means) and means["runs"].max() > 1
+    several = " the mean over its seeds (faint lines)," if has_seeds else ""
     return figure(
         "other-depths",
         "Accuracy at other depths",
@@ -249,27 +263,25 @@ def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) ->
 def _depth_chart(
     rows: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style], trained: int
 ) -> chart.Specification:
-    """Layer bars, seeds and means: `rows` are means over the runs of a model, `runs` single
-    runs."""
+    """Layer bars, seeds and means: `rows` are means over runs of a model, `runs` single runs."""
     depths = sorted(rows["depth"].unique())
     scale = alt.Scale(domain=[depths[0], max(depths[-1], depths[0] + 1)], padding=8)
     axis = alt.Axis(values=depths, format="d", labelOverlap=True)
-    x, y = (
-        alt.X("depth:Q", title="depth at test time", scale=scale, axis=axis),
-        chart.y_axis("accuracy", format=".0%"),
-    )
-    ink, levels = chart.colour(styles), chart.chance_level(rows)
-    base = alt.Chart(width=chart.WIDTH, height=chart.HEIGHT).encode(x=x, color=ink)
-    told = chart.tooltip(("variant:N",), ("depth:Q",), *ACCURACY_TOOLTIP)
-    layers = [
-        *[line for line, _ in levels],
-        base.mark_rule(strokeOpacity=0.4).encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q")),
-        *([chart.seed_lines(runs, x, y, styles)] if rows["runs"].max() > 1 else []),
-        *chart.line_and_markers(base.encode(y=y), styles, told),
-        *chart.rings(rows[rows["depth"] == trained], x, y, styles),
-        *[words for _, words in levels],
-    ]
+    x = alt.X("depth:Q", title="depth at test time", scale=scale, axis=axis)
+    y = chart.y_axis("accuracy", format=".0%")
+    base = alt.Chart(width=chart.WIDTH, height=chart.HEIGHT)
+    base = base.encode(x=x, color=chart.colour(styles))
+    tooltip = chart.tooltip(("variant:N",), ("depth:Q",), *ACCURACY_TOOLTIP)
+    levels = chart.chance_level(rows)
+    bars = base.mark_rule(strokeOpacity=0.4)
+    layers = [line for line, _ in levels]
+    layers.append(bars.encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q")))
+    if rows["runs"].max() > 1:
+        layers.append(chart.seed_lines(runs, x, y, styles))
+    layers += chart.line_and_markers(base.encode(y=y), styles, tooltip)
+    layers += chart.rings(rows[rows["depth"] == trained], x, y, styles)
+    layers += [name for _, name in levels]
+    # As of one seed: the bars are over items.
+    with_bands = chart.with_bands(rows.assign(seeds=1, seed_error=0.0))
     fields = ["variant", "depth", "accuracy", "stderr", "items", "low", "high"]
-    return chart.layered(
-        *layers, data=chart.records(chart.with_bands(rows.assign(seeds=1, seed_error=0.0)), fields)
-    )
+    return chart.layered(*layers, data=chart.records(with_bands, fields))

@@ -1,5 +1,7 @@
-"""Draw the answer: the average curves of a depth, with arrows between them as long as the ratio of
-tokens."""
+"""Draw the answer: the average curves of a depth, with arrows between them.
+
+An arrow is as long as the ratio of tokens.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ from dreamer_study.reports.text.numbers import as_many, interval, listed, ratio,
 
 HEIGHT = 250
 APART = 0.08  # of the range of the curves, between the heights of two arrows
-# an arrow's length, as a ratio, is at most this far from what its label says
+# An arrow's length, as a ratio, is at most this far from what its label says.
 EXACT = math.log(1.03)
-# to more tokens, and to fewer: the tip is the end
+# Arrow heads to more tokens, and to fewer: the tip is the end of the arrow.
 HEADS = ("M0,0L-1.6,-0.9V0.9Z", "M0,0L1.6,-0.9V0.9Z")
 STEPS = 100  # of the slider
 LINE = 17  # pixels between two labels
@@ -36,27 +38,30 @@ def answer(
     by_target: pd.DataFrame,
     styles: Mapping[str, Style],
 ) -> Figure | None:
-    """Draw the curve of the headline's measure (y) against training tokens (x), a panel for each
-    depth.
+    """Draw the curve of the headline's measure (y) against training tokens (x).
 
-    `factors` has the rows of `StudyData.mean_factors`, `accuracies` and `losses` those of the mean
-    curves, `by_target` those of `factor_by_target`. A slider moves the arrows from their mean to
-    one height. None without a headline.
+    A panel for each depth. `factors` has the rows of `StudyData.mean_factors`, `accuracies` and
+    `losses` those of the mean curves, `by_target` those of `factor_by_target`. A slider moves the
+    arrows from their mean to one height. None without a headline.
     """
     accuracies = accuracies.rename(columns={"accuracy": "value"}).assign(metric="accuracy")
     curves = pd.concat([accuracies, losses.assign(metric="loss")])
-    panels, shown = [], present(styles, curves)
+    shown = present(styles, curves)
+    panels = []
     for depth, rows in ordered(headline(factors), styles).groupby("depth"):
         first = rows.iloc[0]
-        keys = rows[["depth", "task", "metric"]].head(1)
-        curve, targets, rows = (frame.merge(keys) for frame in (curves, by_target, rows))
-        stops = rows[rows["bounded"]].merge(curve.groupby("variant")["tokens"].max().reset_index())
+        keys = rows[["depth", "task", "metric"]].head(1)  # all of a panel are of one measure
+        curve = curves.merge(keys)
+        targets = by_target.merge(keys)
+        rows = rows.merge(keys)
+        last_tokens = curve.groupby("variant")["tokens"].max().reset_index()
+        stops = rows[rows["bounded"]].merge(last_tokens)
         name = measure_label(first)
-        words = [
+        ratios = [
             never_reached(row) if row["bounded"] else _label(row) for row in rows.to_dict("records")
         ]
         description = (
-            f"{name} against training tokens at {depth_name(depth).lower()}: {listed(words)}."
+            f"{name} against training tokens at {depth_name(depth).lower()}: {listed(ratios)}."
         )
         targets = targets[targets["variant"].isin(rows["variant"])]
         arrows = pd.concat([_means(rows, targets, curve), _at_targets(targets, first["baseline"])])
@@ -75,24 +80,30 @@ def answer(
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    span, least = interval(row), "at least " if row.get("bounded") else ""
-    return f"{row['variant']} {least}{as_many(row['factor'])}" + (f" ({span})" if span else "")
+    least = "at least " if row.get("bounded") else ""
+    text = f"{row['variant']} {least}{as_many(row['factor'])}"
+    span = interval(row)
+    return f"{text} ({span})" if span else text
 
 
 def _means(rows: pd.DataFrame, by_target: pd.DataFrame, curve: pd.DataFrame) -> pd.DataFrame:
-    """Find for each variant the height at which its ratio equals its mean ratio; heights too near
-    are moved apart."""
-    found = []
+    """Find for each variant the height at which its ratio equals its mean ratio.
+
+    Heights that are too near each other are moved apart.
+    """
+    arrows = []
     for row in rows.to_dict("records"):
         own = by_target[by_target["variant"] == row["variant"]].sort_values("target")
         place = None if row["bounded"] else _place_of(own["factor"].to_numpy(), row["factor"])
-        at = [math.nan] * 3
+        height = tail = tip = math.nan  # without an arrow the label is there
         if place is not None:
-            ends = [own["target"], *np.log(own[["baseline_tokens", "variant_tokens"]]).to_numpy().T]
-            height, *ends = (float(np.interp(place, np.arange(len(own)), end)) for end in ends)
-            at = [height, *map(math.exp, ends)]
-        found.append((row["variant"], *at, _label(row)))
-    means = pd.DataFrame(found, columns=["variant", "value", "baseline_tokens", "tokens", "label"])
+            targets = np.arange(len(own))
+            tails, tips = np.log(own[["baseline_tokens", "variant_tokens"]]).to_numpy().T
+            height = float(np.interp(place, targets, own["target"]))
+            tail = math.exp(float(np.interp(place, targets, tails)))
+            tip = math.exp(float(np.interp(place, targets, tips)))
+        arrows.append((row["variant"], height, tail, tip, _label(row)))
+    means = pd.DataFrame(arrows, columns=["variant", "value", "baseline_tokens", "tokens", "label"])
     means = means.sort_values("value", ignore_index=True)
     steps = APART * (curve["value"].max() - curve["value"].min()) * np.arange(len(means))
     return means.assign(
@@ -101,37 +112,40 @@ def _means(rows: pd.DataFrame, by_target: pd.DataFrame, curve: pd.DataFrame) -> 
 
 
 def _at_targets(by_target: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Return an arrow for each variant and value to be reached, from `start` to `end` of what the
-    value stands for."""
+    """Return an arrow for each variant and value to be reached.
+
+    It is shown where the slider is from `start` to `end`, which the value represents.
+    """
     half = by_target.groupby("variant")["target"].transform(
         lambda values: values.sort_values().diff().median() / 2
     )
     arrows = by_target.rename(columns={"variant_tokens": "tokens", "target": "value"})
     labels = []
     for row in by_target.to_dict("records"):
-        own, others, span = (
-            tokens(row["variant_tokens"]),
-            tokens(row["baseline_tokens"]),
-            interval(row),
-        )
-        labels.append(
-            f"{row['variant']} {own}, {ratio(row['factor'])}× the {others} of {baseline}"
-            + f" ({span})" * bool(span)
-        )
+        own = tokens(row["variant_tokens"])
+        others = tokens(row["baseline_tokens"])
+        label = f"{row['variant']} {own}, {ratio(row['factor'])}× the {others} of {baseline}"
+        span = interval(row)
+        labels.append(f"{label} ({span})" if span else label)
     arrows = arrows.assign(label=labels, start=arrows["value"] - half, end=arrows["value"] + half)
     return arrows[["variant", "value", "baseline_tokens", "tokens", "label", "start", "end"]]
 
 
 def _place_of(factors: np.ndarray, mean: float) -> float | None:
-    """Return where, between which two targets, the factor is the mean: near the middle; None where
-    it never is."""
+    """Return between which two targets the factor is the mean, as a place among the targets.
+
+    Of several such places that nearest to the middle; None where there is none.
+    """
     above = np.log(factors) - math.log(mean)
     crossed = np.flatnonzero(np.sign(above[:-1]) != np.sign(above[1:]))
     if len(crossed):
         before = crossed[np.abs(crossed - len(factors) / 2).argmin()]
         return before + above[before] / (above[before] - above[before + 1])
-    nearest = int(np.abs(above).argmin()) if len(above) else 0
-    return float(nearest) if len(above) and abs(above[nearest]) <= EXACT else None
+    if not len(above):
+        return None
+    # Factors that are all nearly the mean may all be on one side of it.
+    nearest = int(np.abs(above).argmin())
+    return float(nearest) if abs(above[nearest]) <= EXACT else None
 
 
 def _chart(
@@ -142,16 +156,18 @@ def _chart(
     first: pd.Series,
 ) -> chart.Specification:
     loss = first["metric"] == "loss"
-    x, y = chart.token_axis(rows["tokens"]), chart.y_axis("value", format="~g" if loss else ".0%")
+    x = chart.token_axis(rows["tokens"])
+    y = chart.y_axis("value", format="~g" if loss else ".0%")
     levels = [] if loss else chart.chance_level(rows)
     base = alt.Chart(chart.records(rows, ["variant", "tokens", "value"])).encode(
         x=x, y=y, color=chart.colour(styles)
     )
-    told = chart.tooltip(
+    tooltip = chart.tooltip(
         ("variant:N",), ("tokens:Q", ","), ("value:Q", ".3f" if loss else ".1%", first["metric"])
     )
-    layers = [line for line, _ in levels] + chart.line_and_markers(base, styles, told, size=26)
     slider = _slider(arrows, first)
+    layers = [line for line, _ in levels]
+    layers += chart.line_and_markers(base, styles, tooltip, size=26)
     layers += _arrow_marks(arrows, slider, rows["tokens"], y, styles, loss)
     for place in range(len(stops)):  # apart, though all stop at the same tokens
         missed = alt.Chart(
@@ -162,22 +178,34 @@ def _chart(
         layers.append(
             dashed.encode(y=alt.Y("missed_low:Q", title=None), y2=alt.Y2("missed_high:Q"))
         )
-    layers += [words for _, words in levels]
+    layers += [name for _, name in levels]
     return chart.layered(*layers, width=520, height=HEIGHT, params=[slider])
 
 
 def _slider(arrows: pd.DataFrame, first: pd.Series) -> dict[str, Any]:
-    """Return the parameter with the height of the arrows; at its least, where it begins, they are
-    at their means."""
-    low, high = (
-        float(f"{end:.6g}") if end == end else 0.0
-        for end in (arrows["start"].min(), arrows["end"].max())
-    )
+    """Return the parameter with the height of the arrows.
+
+    At its least, where the slider begins, the arrows are at their means.
+    """
+    low = _rounded(arrows["start"].min())
+    high = _rounded(arrows["end"].max())
     step = (high - low) / STEPS
-    words = f"Drag for the ratio at one {measure_name(first)}; left end: the mean"
-    bind = {"input": "range", "min": low - step, "max": high, "step": step, "name": words}
     depth = str(first["depth"]).replace("-", "_")
-    return {"name": f"reached_{depth}", "value": low - step, **({"bind": bind} if step else {})}
+    parameter = {"name": f"reached_{depth}", "value": low - step}
+    if step:
+        parameter["bind"] = {
+            "input": "range",
+            "min": low - step,
+            "max": high,
+            "step": step,
+            "name": f"Drag for the ratio at one {measure_name(first)}; left end: the mean",
+        }
+    return parameter
+
+
+def _rounded(value: float) -> float:
+    """Round to the digits that the data of a chart have; 0 where there are no targets (NaN)."""
+    return 0.0 if math.isnan(value) else float(f"{value:.6g}")
 
 
 def _arrow_marks(
@@ -188,24 +216,25 @@ def _arrow_marks(
     styles: Mapping[str, Style],
     loss: bool,
 ) -> list[alt.Chart]:
-    """Draw arrows where the slider is, and in a corner that curves leave free a line of text for
-    each."""
-    reached, least = slider["name"], slider["value"]
+    """Draw arrows where the slider is, and a line of text for each.
+
+    The lines are in a corner that the curves leave free.
+    """
+    reached = slider["name"]
+    least = slider["value"]
     variants = [name for name in styles if name in set(arrows["variant"])]
-    data = chart.records(
-        arrows.assign(
-            line=arrows["variant"].map(dict(zip(variants, range(len(variants)), strict=True)))
-        ),
-        [*arrows, "line"],
-    )
+    lines_of_text = {name: line for line, name in enumerate(variants)}
+    with_lines = arrows.assign(line=arrows["variant"].map(lines_of_text))
+    data = chart.records(with_lines, [*arrows, "line"])
     at_slider = (
         f"isValid(datum.start) ? datum.start <= {reached} && {reached} < datum.end : {reached} <="
         f" {least}"
     )
     base = alt.Chart(data).transform_filter(at_slider).encode(color=chart.colour(styles))
-    tail, x = (chart.token_axis(counts, field) for field in ("baseline_tokens", "tokens"))
-    more, fewer = (alt.value(shape) for shape in HEADS)
-    head = alt.condition("datum.tokens > datum.baseline_tokens", more, fewer)
+    tail = chart.token_axis(counts, "baseline_tokens")
+    x = chart.token_axis(counts, "tokens")
+    more, fewer = HEADS
+    head = alt.condition("datum.tokens > datum.baseline_tokens", alt.value(more), alt.value(fewer))
     corner = {
         "align": "right" if loss else "left",
         "baseline": "top",

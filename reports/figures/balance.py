@@ -21,15 +21,16 @@ HEIGHT = 250
 def concentration(
     curves: pd.DataFrame, gini: pd.DataFrame, styles: Mapping[str, Style]
 ) -> Figure | None:
-    """Draw the number of experts (y, logarithmic) that have a share of the selections (x); a panel
-    for each model.
+    """Draw the number of experts (y, logarithmic) that have a share of the selections (x).
 
-    A panel has the curves of the single depths, of the whole model, and of the baseline of that
-    depth. `curves` has the rows of `expert_concentration`, `gini` of `expert_gini`. None without
-    curves.
+    A panel for each model. It has the curves of the single depths, of the whole model, and of the
+    baseline of that depth. `curves` has the rows of `expert_concentration`, `gini` of
+    `expert_gini`. None without curves.
     """
-    panels, findings = [], []
-    models, baseline = chart.by_model(curves, styles), baseline_of(curves)
+    panels = []
+    findings = []
+    models = chart.by_model(curves, styles)
+    baseline = baseline_of(curves)
     baselines = {
         rows["model_depth"].iloc[0]: rows
         for _, rows, style, _ in models
@@ -40,16 +41,14 @@ def concentration(
         if style.variant == baseline and len(models) > len(baselines):
             continue  # the baseline is in the panels of the others
         against = baselines.get(depth) if style.variant != baseline else None
-        found = [(style.variant, _gini_of(gini, rows))]
-        found += [(baseline, _gini_of(gini, against))] if against is not None else []
-        words = (
-            f"Gini coefficient {listed([f'{name} {number(value, 3)}' for name, value in found])}"
-        )
-        description = f"Experts against their share of the selections in {title}. {words}."
-        findings.append(f"{title}: {words}.")
-        panels.append(
-            panel(title, description, _concentration_chart(rows, against, style, words), **keys)
-        )
+        coefficients = [f"{style.variant} {number(_gini_of(gini, rows), 3)}"]
+        if against is not None:
+            coefficients.append(f"{baseline} {number(_gini_of(gini, against), 3)}")
+        text = f"Gini coefficient {listed(coefficients)}"
+        description = f"Experts against their share of the selections in {title}. {text}."
+        findings.append(f"{title}: {text}.")
+        drawn = _concentration_chart(rows, against, style, text)
+        panels.append(panel(title, description, drawn, **keys))
     return figure(
         "expert-balance",
         "How many experts do the work",
@@ -69,34 +68,35 @@ def _gini_of(gini: pd.DataFrame, rows: pd.DataFrame) -> float:
 
 
 def _concentration_chart(
-    rows: pd.DataFrame, baseline: pd.DataFrame | None, style: Style, words: str
+    rows: pd.DataFrame, baseline: pd.DataFrame | None, style: Style, text: str
 ) -> chart.Specification:
-    single, whole = rows[rows["depth"].notna()], rows[rows["depth"].isna()]
+    """Layer the curves of single depths, of the whole model and of the baseline, and a text."""
+    single = rows[rows["depth"].notna()]
+    whole = rows[rows["depth"].isna()]
     x = chart.percent_axis(alt.X, "share", "share of the selections")
     scale = alt.Scale(type="log", domain=[1, max(2, int(rows["experts"].max()))], nice=False)
     axis = alt.Axis(
         values=[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000], format="~s", grid=True
     )
     y = alt.Y("experts:Q", title="experts", scale=scale, axis=axis)
-    told = chart.tooltip(("depth:Q",), ("share:Q", ".1%"), ("experts:Q",))
+    tooltip = chart.tooltip(("depth:Q",), ("share:Q", ".1%"), ("experts:Q",))
     layers: list[alt.Chart] = []
     if len(single):
         deepest = max(2, int(single["depth"].max()))
-        stops, ticks = np.linspace(1, deepest, len(RAMP)).tolist(), chart.depth_ticks(deepest)
         colour = chart.ramp(
             "depth",
-            stops,
+            np.linspace(1, deepest, len(RAMP)).tolist(),
             title="depth",
             orient="right",
             gradientLength=120,
-            values=ticks,
+            values=chart.depth_ticks(deepest),
             format="d",
         )
         lines = alt.Chart(chart.records(single, ["depth", "experts", "share"])).mark_line(
             strokeWidth=1.2
         )
         layers.append(
-            lines.encode(x=x, y=y, detail=alt.Detail("depth:N"), color=colour, tooltip=told)
+            lines.encode(x=x, y=y, detail=alt.Detail("depth:N"), color=colour, tooltip=tooltip)
         )
     if len(whole):
         line = alt.Chart(chart.records(whole, ["experts", "share"]))
@@ -111,23 +111,22 @@ def _concentration_chart(
         layers.append(
             line.mark_line(color=LIGHT["v0"], strokeWidth=2.4, strokeDash=[6, 4]).encode(x=x, y=y)
         )
-    text = alt.Chart(alt.InlineData(values=[{"words": words}])).mark_text(
+    written = alt.Chart(alt.InlineData(values=[{"words": text}])).mark_text(
         align="left", baseline="top", fontSize=10
     )
-    layers.append(text.encode(x=alt.XValue(6), y=alt.YValue(4), text=alt.Text("words:N")))
+    layers.append(written.encode(x=alt.XValue(6), y=alt.YValue(4), text=alt.Text("words:N")))
     return chart.layered(*layers, width=chart.WIDTH, height=HEIGHT)
 
 
 def balance(
     gini: pd.DataFrame, diversity: pd.DataFrame, styles: Mapping[str, Style]
 ) -> Figure | None:
-    """Draw balance over training, and the experts that each depth draws on; two panels for each
-    depth of models.
+    """Draw balance over training, and the experts that each depth draws on.
 
-    Left the Gini coefficient (y) against tokens (x), right the experts with 90 % of a depth's
-    selections as a multiple of the baseline's (y) against depth (x), both coloured by variant.
-    `gini` has the rows of `expert_gini`,
-    `diversity` of `expert_diversity`. None without rows.
+    Two panels for each depth of models. Left the Gini coefficient (y) against tokens (x), right the
+    experts with 90 % of a depth's selections as a multiple of the baseline's (y) against depth (x),
+    both coloured by variant. `gini` has the rows of `expert_gini`, `diversity` of
+    `expert_diversity`. None without rows.
     """
     whole = gini[gini["depth"].isna()]
     compared = without_baseline(diversity[diversity["ratio"].notna()])
@@ -135,7 +134,8 @@ def balance(
     for depth in sorted({*whole["model_depth"], *compared["model_depth"]}):
         for rows, draw in ((whole, _gini_panel), (compared, _diversity_panel)):
             part = rows[rows["model_depth"] == depth]
-            panels += [draw(part, present(styles, part), depth)] if len(part) else []
+            if len(part):
+                panels.append(draw(part, present(styles, part), depth))
     return figure(
         "expert-use",
         "Experts used over training and by depth",
@@ -152,10 +152,10 @@ def balance(
 def _gini_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Panel:
     newest = rows.sort_values("tokens").groupby(["variant", "run_id"], as_index=False).last()
     ends = newest.groupby("variant")["gini"].agg(["mean", "min", "max"])
-    words = [f"{name} {ends['mean'][name]:.3f}{_span(ends.loc[name])}" for name in styles]
+    coefficients = [f"{name} {ends['mean'][name]:.3f}{_span(ends.loc[name])}" for name in styles]
     description = (
         f"Gini coefficient of expert selection at {depth_name(depth).lower()}, at the end:"
-        f" {listed(words)}."
+        f" {listed(coefficients)}."
     )
     drawn = chart.run_curves(rows, styles, "gini", zero=True)
     return panel(f"{depth_name(depth)}: Gini coefficient", description, drawn, depth=depth)
@@ -169,32 +169,31 @@ def _span(row: pd.Series) -> str:
 def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Panel:
     baseline = baseline_of(rows)
     ratios = rows.groupby("variant")["ratio"].agg(["min", "max"])
-    words = [
+    spans = [
         f"{name} {ratios.loc[name, 'min']:.2g} to {ratios.loc[name, 'max']:.2g} times"
         for name in styles
     ]
     deepest = int(rows["depth"].max())
-    x_scale, x_axis = (
-        alt.Scale(domain=[1, max(2, deepest)]),
-        alt.Axis(values=chart.depth_ticks(deepest), format="d"),
-    )
+    x_scale = alt.Scale(domain=[1, max(2, deepest)])
+    x_axis = alt.Axis(values=chart.depth_ticks(deepest), format="d")
     y_scale = alt.Scale(domain=[0, max(1.2, float(rows["ratio"].max()))], nice=True)
     base = alt.Chart(width=chart.WIDTH, height=chart.HEIGHT).encode(
         x=alt.X("depth:Q", title="depth", scale=x_scale, axis=x_axis),
         y=chart.y_axis("ratio", labelExpr="datum.label + '×'").scale(y_scale),
         color=chart.colour(styles),
     )
-    told = chart.tooltip(
+    tooltip = chart.tooltip(
         ("variant:N",),
         ("depth:Q",),
         ("ratio:Q", ".2f"),
         ("experts_for_90:Q", "", "experts"),
         ("baseline_experts_for_90:Q", "", f"{baseline}’s"),
     )
-    one, label = chart.level(1, baseline, LIGHT["v0"], "left")
+    line_at_one, name = chart.level(1, baseline, LIGHT["v0"], "left")
     data = chart.records(
         rows, ["variant", "depth", "ratio", "experts_for_90", "baseline_experts_for_90"]
     )
-    drawn = chart.layered(one, *chart.line_and_markers(base, styles, told), label, data=data)
+    lines = chart.line_and_markers(base, styles, tooltip)
+    drawn = chart.layered(line_at_one, *lines, name, data=data)
     title = f"{depth_name(depth)}: experts used, against {baseline}"
-    return panel(title, f"{title}’s: {listed(words)}.", drawn, depth=depth)
+    return panel(title, f"{title}’s: {listed(spans)}.", drawn, depth=depth)

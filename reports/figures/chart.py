@@ -1,5 +1,7 @@
-"""Build the parts that the Altair charts of all figures have: inline data, axes, encodings by
-variant, layers."""
+"""Build the parts that the Altair charts of all figures have.
+
+These are inline data, axes, encodings by variant, and layers.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ WIDTH, HEIGHT = 300, 190  # of a panel in pixels
 WIDE = 640
 PAGE_WIDTH = 920  # of a wide panel on the page, which is wider than a page of a paper
 NORMAL_95 = 1.96  # standard errors to either side that hold 95 % of a normal distribution
-# a range of tokens this many times as long as its start is drawn on a logarithmic axis
+# Tokens are drawn on a logarithmic axis where the highest are this many times the lowest.
 LOG_FROM = 8
 MANY_LINES = 12  # of runs in a panel; where there are more, each is thinner and fainter
 Specification = dict[str, Any]  # of Vega-Lite, with its data by name in `datasets`
@@ -35,9 +37,10 @@ def records(frame: pd.DataFrame, columns: Sequence[str]) -> alt.InlineData:
     """
     chosen = frame[list(columns)].replace([np.inf, -np.inf], np.nan)
     kinds = {column: _kind(chosen[column]) for column in chosen}
-    for column in (column for column, kind in kinds.items() if kind == "boolean"):
-        chosen[column] = chosen[column].map({True: "true", False: "false"})
-    # quotes texts with either character
+    for column, kind in kinds.items():
+        if kind == "boolean":
+            chosen[column] = chosen[column].map({True: "true", False: "false"})
+    # With these line ends, texts with either character are quoted.
     text = chosen.to_csv(index=False, float_format="%.6g", lineterminator="\r\n")
     return alt.InlineData(values=text.removesuffix("\r\n"), format={"type": "csv", "parse": kinds})
 
@@ -49,10 +52,14 @@ def _kind(values: pd.Series) -> str:
 
 
 def plain(chart: alt.Chart, data: alt.InlineData | None = None) -> Specification:
-    """Turn a chart into a specification without schema and configuration; `data` are those of the
-    layers' parent."""
+    """Turn a chart into a specification without schema and configuration.
+
+    `data` are those of the parent, where the chart is a layer.
+    """
     datasets: dict[str, Any] = {}
-    context = {"top_level": False, "datasets": datasets} | ({} if data is None else {"data": data})
+    context: dict[str, Any] = {"top_level": False, "datasets": datasets}
+    if data is not None:
+        context["data"] = data
     specification = chart.to_dict(validate=False, context=context)
     return {**specification, "datasets": datasets} if datasets else specification
 
@@ -65,17 +72,17 @@ def layered(
     Altair's own `layer` copies all parts of its charts four times, which took two fifths of the
     time of a report.
     """
-    whole: Specification = {
-        "layer": [one if isinstance(one, dict) else plain(one, data) for one in layers]
-    }
-    whole |= (
-        {}
-        if data is None
-        else {key: part for key, part in plain(alt.Chart(data)).items() if key != "mark"}
-    )
-    for layer in whole["layer"]:
-        whole["datasets"] = {**whole.get("datasets", {}), **layer.pop("datasets", {})}
-        whole |= {size: layer.pop(size) for size in ("width", "height") if size in layer}
+    specifications = [layer if isinstance(layer, dict) else plain(layer, data) for layer in layers]
+    whole: Specification = {"layer": specifications}
+    if data is not None:
+        of_data = plain(alt.Chart(data))
+        whole |= {key: part for key, part in of_data.items() if key != "mark"}
+    # Data and sizes are of the whole chart.
+    for specification in specifications:
+        whole["datasets"] = {**whole.get("datasets", {}), **specification.pop("datasets", {})}
+        for size in ("width", "height"):
+            if size in specification:
+                whole[size] = specification.pop(size)
     return whole | properties
 
 
@@ -83,24 +90,23 @@ def by_model(
     rows: pd.DataFrame, styles: Mapping[str, Style]
 ) -> list[tuple[str, pd.DataFrame, Style, dict[str, Any]]]:
     """Return title, rows, style, and keys of a panel of each model, by depth and variant."""
-    place = ["model_depth" if "model_depth" in rows else "depth", "variant"]
-    return [
-        (
-            f"{variant}, {depth_name(depth).lower()}",
-            part,
-            styles[variant],
-            {"variant": variant, "depth": depth},
-        )
-        for (depth, variant), part in ordered(rows, styles).groupby(place, sort=False)
-    ]
+    columns = ["model_depth" if "model_depth" in rows else "depth", "variant"]
+    panels = []
+    for (depth, variant), part in ordered(rows, styles).groupby(columns, sort=False):
+        title = f"{variant}, {depth_name(depth).lower()}"
+        panels.append((title, part, styles[variant], {"variant": variant, "depth": depth}))
+    return panels
 
 
 def token_axis(values: pd.Series, field: str = "tokens") -> alt.X:
-    """Return the token axis over these counts: logarithmic if they span more than `LOG_FROM`, else
-    linear from zero."""
-    low, high = float(values.min()), float(values.max())
+    """Return the token axis over these counts: logarithmic, or linear from zero.
+
+    Logarithmic where the counts span more than `LOG_FROM`, or are one.
+    """
+    low = float(values.min())
+    high = float(values.max())
     axis = alt.Axis(labelExpr=COUNT_LABEL, tickCount=5, labelOverlap=True)
-    # an evaluation before training: a logarithm that is linear up to the first positive count
+    # An evaluation before training: a logarithm that is linear up to the first positive count.
     if low <= 0 < high:
         first = float(values[values > 0].min())
         scale = alt.Scale(type="symlog", constant=first, domain=[0, high])
@@ -117,16 +123,14 @@ def token_axis(values: pd.Series, field: str = "tokens") -> alt.X:
 
 
 def _round_counts(low: float, high: float) -> list[float]:
-    """Return ticks of a logarithmic axis: 1, 2, 5 per decade over up to two decades, else 1; at
-    most seven."""
+    """Return at most seven ticks of a logarithmic axis.
+
+    They are 1, 2 and 5 of each decade over up to two decades, else 1.
+    """
     steps = (1, 2, 5) if high / low <= 100 else (1,)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks = [
-        step * 10.0**decade
-        for decade in decades
-        for step in steps
-        if low <= step * 10.0**decade <= high
-    ]
+    counts = [step * 10.0**decade for decade in decades for step in steps]
+    ticks = [count for count in counts if low <= count <= high]
     return ticks[:: math.ceil(len(ticks) / 7)] or [low]
 
 
@@ -137,8 +141,10 @@ def depth_ticks(depths: int) -> list[int]:
 
 
 def y_axis(field: str, zero: bool = False, **axis: Any) -> alt.Y:
-    """Return a quantitative y axis without a title (the panel has one); `axis` has further
-    properties of Vega-Lite."""
+    """Return a quantitative y axis without a title, which the panel has.
+
+    `axis` has further properties of Vega-Lite.
+    """
     return alt.Y(
         f"{field}:Q",
         title=None,
@@ -154,24 +160,30 @@ def percent_axis(channel: Callable[..., Any], field: str, title: str) -> Any:
 
 
 def tooltip(*rows: tuple[str, ...]) -> list[alt.Tooltip]:
-    """Return the rows of a tooltip, each from (field with type, format, title); format and title
-    may be left out."""
+    """Return the rows of a tooltip, each from (field with type, format, title).
+
+    Format and title may be left out, or empty.
+    """
     keys = ("shorthand", "format", "title")
-    return [
-        alt.Tooltip(**{key: text for key, text in zip(keys, row, strict=False) if text})
-        for row in rows
-    ]
+    tooltips = []
+    for row in rows:
+        given = {key: text for key, text in zip(keys, row, strict=False) if text}
+        tooltips.append(alt.Tooltip(**given))
+    return tooltips
 
 
 def ramp(field: str, stops: Sequence[float], kind: Any = alt.Undefined, **legend: Any) -> alt.Color:
-    """Encode a field by colours from dark to bright at these values, with a legend of further
-    properties."""
+    """Encode a field by colours from dark to bright at these values.
+
+    `legend` has further properties of the legend.
+    """
     looks = {
         "gradientThickness": 8,
         "gradientStrokeColor": LIGHT["rule"],
         "titleFontWeight": "normal",
+        "labelColor": LIGHT["muted"],
+        "titleColor": LIGHT["muted"],
     }
-    looks |= dict.fromkeys(("labelColor", "titleColor"), LIGHT["muted"])
     colours = alt.Scale(type=kind, domain=list(stops), range=list(RAMP))
     return alt.Color(f"{field}:Q", scale=colours, legend=alt.Legend(**looks, **legend))
 
@@ -187,8 +199,7 @@ def shape(styles: Mapping[str, Style]) -> alt.Shape:
 
 
 def dash(styles: Mapping[str, Style]) -> alt.StrokeDash:
-    """Encode the field `variant` by line dash: whole for up to seven variants, broken for the
-    further ones."""
+    """Encode the field `variant` by line dash: whole for up to seven variants, broken for more."""
     return _by_variant(alt.StrokeDash, styles, [list(style.dash) for style in styles.values()])
 
 
@@ -203,19 +214,23 @@ def line_and_markers(
     size: int = 34,
     **line: float,
 ) -> list[alt.Chart]:
-    """Draw a line and a marker of `size` at each point, with a tooltip; `base` encodes x, y and
-    colour."""
+    """Draw a line and a marker of `size` at each point, with a tooltip.
+
+    `base` encodes x, y and colour, `line` has further properties of the line.
+    """
+    lines = base.mark_line(**{"strokeWidth": 1.8, **line})
+    markers = base.mark_point(filled=True, size=size, opacity=1)
     return [
-        base.mark_line(**{"strokeWidth": 1.8, **line}).encode(strokeDash=dash(styles)),
-        base.mark_point(filled=True, size=size, opacity=1).encode(
-            shape=shape(styles), tooltip=rows
-        ),
+        lines.encode(strokeDash=dash(styles)),
+        markers.encode(shape=shape(styles), tooltip=rows),
     ]
 
 
 def seed_lines(rows: pd.DataFrame, x: alt.X, y: alt.Y, styles: Mapping[str, Style]) -> alt.Chart:
-    """Draw a faint line for each run in `rows`, which have the fields of x and y: the seeds behind
-    a mean."""
+    """Draw a faint line for each run in `rows`: the seeds behind a mean.
+
+    The rows have the fields of x and y.
+    """
     fields = [axis.to_dict(validate=False)["field"] for axis in (x, y)]
     base = alt.Chart(records(rows, ["variant", "run_id", *fields]), name="seeds")
     many = rows["run_id"].nunique() > MANY_LINES
@@ -227,10 +242,10 @@ def seed_lines(rows: pd.DataFrame, x: alt.X, y: alt.Y, styles: Mapping[str, Styl
 def run_curves(
     rows: pd.DataFrame, styles: Mapping[str, Style], field: str, zero: bool = False
 ) -> Specification:
-    """Draw a column (y, from zero on or where the values are) against training tokens (x), a line
-    for each run.
+    """Draw a column (y) against training tokens (x), a line for each run.
 
-    Checkpoints are marked unless there are many lines.
+    The axis of y is from zero on, or where the values are. Checkpoints are marked unless there are
+    many lines.
     """
     data = records(rows, ["variant", "run_id", "tokens", field])
     base = alt.Chart(data, width=WIDTH, height=HEIGHT).encode(
@@ -240,48 +255,53 @@ def run_curves(
         detail=alt.Detail("run_id:N"),
     )
     if rows["run_id"].nunique() > MANY_LINES:
-        return layered(
-            base.mark_line(strokeWidth=0.8, strokeOpacity=0.6).encode(strokeDash=dash(styles))
-        )
-    told = tooltip(("variant:N",), ("tokens:Q", ","), (f"{field}:Q", ".3f"))
-    return layered(*line_and_markers(base, styles, told, size=30))
+        lines = base.mark_line(strokeWidth=0.8, strokeOpacity=0.6)
+        return layered(lines.encode(strokeDash=dash(styles)))
+    values = tooltip(("variant:N",), ("tokens:Q", ","), (f"{field}:Q", ".3f"))
+    return layered(*line_and_markers(base, styles, values, size=30))
 
 
 def rings(rows: pd.DataFrame, x: alt.X, y: alt.Y, styles: Mapping[str, Style]) -> list[alt.Chart]:
-    """Draw a ring around every point of `rows`, which have the fields of x and y; no layer without
-    points."""
+    """Draw a ring around every point of `rows`, which have the fields of x and y.
+
+    No layer without points.
+    """
+    if rows.empty:
+        return []
     fields = [axis.to_dict(validate=False)["field"] for axis in (x, y)]
     base = alt.Chart(records(rows, ["variant", *fields])).encode(x=x, y=y, color=colour(styles))
-    return (
-        [base.mark_point(size=150, strokeWidth=1.4, filled=False, shape="circle")]
-        if len(rows)
-        else []
-    )
+    return [base.mark_point(size=150, strokeWidth=1.4, filled=False, shape="circle")]
 
 
-def level(value: float, words: str, ink: str, align: str) -> tuple[alt.Chart, Specification]:
-    """Draw a horizontal line across a panel, and a few words on the line with a halo."""
-    base = alt.Chart(alt.InlineData(values=[{"y": value, "words": words}])).encode(y=alt.Y("y:Q"))
+def level(value: float, name: str, ink: str, align: str) -> tuple[alt.Chart, Specification]:
+    """Draw a horizontal line across a panel, and its name on the line with a halo."""
+    base = alt.Chart(alt.InlineData(values=[{"y": value, "words": name}])).encode(y=alt.Y("y:Q"))
     x = alt.XValue(2 if align == "left" else "width")
     text = {"align": align, "dy": -6, "fontSize": 10}
-    halo = base.mark_text(**text, stroke=LIGHT["paper"], strokeWidth=3, strokeOpacity=0.8).encode(
-        x=x, text=alt.Text("words:N")
-    )
-    over = base.mark_text(**text, color=ink).encode(x=x, text=alt.Text("words:N"))
-    return base.mark_rule(color=ink, strokeDash=[2, 3], strokeWidth=1.2), layered(halo, over)
+    halo = base.mark_text(**text, stroke=LIGHT["paper"], strokeWidth=3, strokeOpacity=0.8)
+    over = base.mark_text(**text, color=ink)
+    texts = [layer.encode(x=x, text=alt.Text("words:N")) for layer in (halo, over)]
+    line = base.mark_rule(color=ink, strokeDash=[2, 3], strokeWidth=1.2)
+    return line, layered(*texts)
 
 
 def chance_level(rows: pd.DataFrame) -> list[tuple[alt.Chart, Specification]]:
     """Draw the level of chance; nothing where the task has none."""
     chance = float(rows["chance"].max())
-    return [] if math.isnan(chance) else [level(chance, "chance", LIGHT["muted"], "right")]
+    if math.isnan(chance):
+        return []
+    return [level(chance, "chance", LIGHT["muted"], "right")]
 
 
 def with_bands(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add `low` and `high`, within 0 to 1: the 95 % t-interval of the mean over the seeds; of one
-    seed, over items."""
-    of_seeds = stdtrit(rows["seeds"] - 1, 0.975) * rows["seed_error"]
-    error = of_seeds.where(rows["seeds"] > 1, NORMAL_95 * rows["stderr"])
-    return rows.assign(
-        low=(rows["accuracy"] - error).clip(lower=0), high=(rows["accuracy"] + error).clip(upper=1)
-    )
+    """Add `low` and `high`, the 95 % t-interval of the mean over the seeds; of one seed, over
+    items.
+
+    Both are within 0 to 1.
+    """
+    over_seeds = stdtrit(rows["seeds"] - 1, 0.975) * rows["seed_error"]
+    over_items = NORMAL_95 * rows["stderr"]
+    half = over_seeds.where(rows["seeds"] > 1, over_items)
+    low = (rows["accuracy"] - half).clip(lower=0)
+    high = (rows["accuracy"] + half).clip(upper=1)
+    return rows.assign(low=low, high=high)

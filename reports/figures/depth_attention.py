@@ -16,29 +16,28 @@ DEPTHS_WITH_NUMBERS = 8  # up to this depth a map's cells have room for their nu
 
 
 def depth_attention(scores: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw mean depth-attention scores as a map from query depth (y) to key depth (x); a panel for
-    each model.
+    """Draw mean depth-attention scores as a map from query depth (y) to key depth (x).
 
-    `scores` has the rows of the table `depth_attention` at the newest checkpoints. None without
-    scores.
+    A panel for each model. `scores` has the rows of the table `depth_attention` at the newest
+    checkpoints. None without scores.
     """
-    panels, findings = [], []
+    panels = []
+    findings = []
     for title, rows, style, keys in chart.by_model(scores[scores["score"].notna()], styles):
         strongest = rows.loc[rows.groupby("query_depth")["score"].idxmax()]
-        words = [
+        pairs = [
             f"{row.query_depth} to {row.key_depth} ({percent(row.score, 0)})"
             for row in strongest.itertuples()
         ]
         description = (
-            f"Mean depth-attention scores of {title}. Strongest from each depth: {listed(words)}."
+            f"Mean depth-attention scores of {title}. Strongest from each depth: {listed(pairs)}."
         )
         later = strongest[strongest["query_depth"] > 1]
-        own, last = (
-            int((later["key_depth"] == later["query_depth"] - back).sum()) for back in (0, 1)
-        )
+        to_itself = int((later["key_depth"] == later["query_depth"]).sum())
+        to_depth_before = int((later["key_depth"] == later["query_depth"] - 1).sum())
         findings.append(
             f"{title}: of {counted(len(later), 'depth')} after the first, most attention goes to"
-            f" the depth itself in {own}, to the depth before in {last}."
+            f" the depth itself in {to_itself}, to the depth before in {to_depth_before}."
         )
         panels.append(panel(title, description, _chart(rows, style), **keys))
     unit = ", in per cent" if scores["query_depth"].max() <= DEPTHS_WITH_NUMBERS else ""
@@ -67,14 +66,14 @@ def _chart(rows: pd.DataFrame, style: Style) -> chart.Specification:
     numbered = depths <= DEPTHS_WITH_NUMBERS
     darkest = 0.6 if numbered else 1  # so that numbers stay legible, in light and dark
     scale = alt.Scale(domain=[0, 1], range=[0.04, darkest], clamp=True)
-    told = chart.tooltip(
+    tooltip = chart.tooltip(
         ("query_depth:O", "", "from depth"),
         ("key_depth:O", "", "to depth"),
         ("score:Q", ".3f", "mean score"),
         ("even:Q", ".2f", "times an even share"),
     )
     opacity = alt.FillOpacity("strength:Q", scale=scale, legend=None)
-    layers = [base.mark_rect(color=style.light).encode(fillOpacity=opacity, tooltip=told)]
+    layers = [base.mark_rect(color=style.light).encode(fillOpacity=opacity, tooltip=tooltip)]
     if numbered:
         layers.append(
             base.mark_text(fontSize=11, color=LIGHT["ink"]).encode(text=alt.Text("label:N"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -35,10 +36,9 @@ def ratio_axis(low: float, high: float) -> alt.Axis:
 
 
 def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw mean ratios (x, logarithmic) with their 95 % intervals by measure (y); a panel for each
-    depth.
+    """Draw mean ratios (x, logarithmic) with their 95 % intervals by measure (y).
 
-    `rows` are those of `StudyData.mean_factors`. None without factors.
+    A panel for each depth. `rows` are those of `StudyData.mean_factors`. None without factors.
     """
     rows = without_baseline(rows[rows["factor"] > 0])
     rows = rows.sort_values(
@@ -47,45 +47,31 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
     if rows.empty:
         return None
     shown = present(styles, rows)
-    found = rows.to_dict("records")
-    labels = [
-        f"{bounded_ratio(row)}×" + f" ({interval(row)})" * bool(interval(row)) for row in found
-    ]
+    records = rows.to_dict("records")
     rows = rows.assign(
-        name=[measure_label(row) for row in found], label=labels, ratio=1 / rows["factor"]
+        name=[measure_label(row) for row in records],
+        label=[_label(row) for row in records],
+        ratio=1 / rows["factor"],
+        # a ratio is one over a factor: the ends change places
+        least=1 / rows["high"],
+        most=1 / rows["low"],
     )
-    rows = rows.assign(least=1 / rows["high"], most=1 / rows["low"])
     limits = rows[["ratio", "least", "most"]].astype(float)
-    low, high = (
-        min(0.8, float(limits.min().min()) / 1.05),
-        max(1.25, float(limits.max().max()) * 1.05),
-    )
+    low = min(0.8, float(limits.min().min()) / 1.05)
+    high = max(1.25, float(limits.max().max()) * 1.05)
     panels = []
     for depth, part in rows.groupby("depth"):
-        words = [
+        ratios = [
             f"{row.variant} on {row.name}: {row.label}" for row in part.itertuples(index=False)
         ]
         description = (
             f"Mean ratios at {depth_name(depth).lower()}, {baseline_of(rows)} being 1."
-            f" {'; '.join(words)}."
+            f" {'; '.join(ratios)}."
         )
         panels.append(
             panel(depth_name(depth), description, _chart(part, shown, low, high), depth=depth)
         )
-    finding = ""
-    if rows["low"].notna().any():
-        told = rows[~rows["within_noise"]]
-        fewer, more = (
-            int(((told["low"] > 1) & ~told["bounded"]).sum()),
-            int((told["high"] < 1).sum()),
-        )
-        among = f"Decided: {fewer + more} of {counted(len(rows), 'ratio')}"
-        finding = (
-            f"{among}, {fewer} with fewer tokens and {more} with more."
-            if fewer + more
-            else f"{among}."
-        )
-    # shapes stand for bounds here
+    # Shapes mean bounds here.
     circles = {name: replace(style, shape="circle") for name, style in shown.items()}
     return figure(
         "mean-ratios",
@@ -95,8 +81,27 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
         panels,
         circles,
         wide=True,
-        finding=finding,
+        finding=_finding(rows),
     )
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    text = f"{bounded_ratio(row)}×"
+    span = interval(row)
+    return f"{text} ({span})" if span else text
+
+
+def _finding(rows: pd.DataFrame) -> str:
+    """Say how many ratios are decided; empty where there is no interval."""
+    if rows["low"].isna().all():
+        return ""
+    beyond_noise = rows[~rows["within_noise"]]
+    fewer = int(((beyond_noise["low"] > 1) & ~beyond_noise["bounded"]).sum())
+    more = int((beyond_noise["high"] < 1).sum())
+    decided = f"Decided: {fewer + more} of {counted(len(rows), 'ratio')}"
+    if fewer + more:
+        return f"{decided}, {fewer} with fewer tokens and {more} with more."
+    return f"{decided}."
 
 
 def _chart(
@@ -109,14 +114,12 @@ def _chart(
         yOffset=alt.YOffset("variant:N", sort=list(styles)),
     )
     domain = [low, high * (high / low) ** 0.3]  # with room for the labels on the right
-    title, scale = direction(rows), alt.Scale(type="log", domain=domain, nice=False)
+    title = direction(rows)
+    scale = alt.Scale(type="log", domain=domain, nice=False)
     x = alt.X("ratio:Q", title=title, scale=scale, axis=ratio_axis(low, high))
     shapes = alt.Scale(domain=[False, True], range=["circle", "triangle-right"])
-    one = (
-        alt.Chart(alt.InlineData(values=[{"ratio": 1}]))
-        .mark_rule(color=LIGHT["v0"], strokeWidth=1.4)
-        .encode(x=x)
-    )
+    ratio_of_one = alt.Chart(alt.InlineData(values=[{"ratio": 1}]))
+    line_at_one = ratio_of_one.mark_rule(color=LIGHT["v0"], strokeWidth=1.4).encode(x=x)
     spans = base.transform_filter("isValid(datum.least) && isValid(datum.most)")
     points = base.mark_point(size=80, opacity=1, strokeWidth=1.6).encode(
         x=x,
@@ -140,7 +143,7 @@ def _chart(
         "label",
     ]
     return chart.layered(
-        one,
+        line_at_one,
         spans.mark_rule(strokeWidth=2, strokeOpacity=0.55).encode(
             x=alt.X("least:Q", title=title, scale=scale),
             x2=alt.X2("most:Q"),

@@ -19,28 +19,23 @@ OVERLAP = 0.4  # of a column, under the next one: no seam shows between two cell
 
 
 def selections(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw P(depth | expert): how the selections of each expert (x) spread over the depths (y), a
-    panel for each model.
+    """Draw P(depth | expert): how the selections of each expert (x) spread over the depths (y).
 
-    `counts` has the rows of `StudyData.selections`. None without selections of a recurrent model.
+    A panel for each model. `counts` has the rows of `StudyData.selections`. None without selections
+    of a recurrent model.
     """
-    panels, findings = [], []
+    panels = []
+    findings = []
     for title, keys, used, order in _recurrent_models(counts, styles):
-        shares = (used / used.sum()).to_numpy()[:, order]
-        words = (
+        shares = (used / used.sum()).to_numpy()[:, order]  # [depth, expert]
+        extremes = (
             f"at its strongest depth the most specialised has {percent(shares[:, 0].max(), 0)} of"
             f" its selections, the most general {percent(shares[:, -1].max(), 0)}."
         )
-        findings.append(f"{title}: of {len(order)} experts, {words}")
-        description = f"Depths that select each of {len(order)} experts in {title}: {words}"
-        panels.append(
-            panel(
-                title,
-                description,
-                heat_map(shares, list(used.index), "share of the expert’s selections"),
-                **keys,
-            )
-        )
+        findings.append(f"{title}: of {len(order)} experts, {extremes}")
+        description = f"Depths that select each of {len(order)} experts in {title}: {extremes}"
+        drawn = heat_map(shares, list(used.index), "share of the expert’s selections")
+        panels.append(panel(title, description, drawn, **keys))
     return figure(
         "expert-selections",
         "Depths of each expert",
@@ -56,31 +51,25 @@ def selections(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
 
 
 def experts_of_depths(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw P(expert | depth): how the selections of each depth (y) spread over the experts (x), a
-    panel for each model.
+    """Draw P(expert | depth): how the selections of each depth (y) spread over the experts (x).
 
-    Rows and order of the experts are those of `selections`. None without selections of a recurrent
-    model.
+    A panel for each model. Rows and order of the experts are those of `selections`. None without
+    selections of a recurrent model.
     """
-    panels, findings = [], []
+    panels = []
+    findings = []
     for title, keys, used, order in _recurrent_models(counts, styles):
         totals = used.sum(axis=1).clip(lower=1)
-        shares = used.div(totals, axis=0).to_numpy()[:, order]
+        shares = used.div(totals, axis=0).to_numpy()[:, order]  # [depth, expert]
         depth = used.index[shares.max(axis=1).argmax()]
-        words = (
+        most_uneven = (
             f"depth {depth} gives one expert {percent(shares.max())} of its selections, where even"
             f" use would be {percent(1 / len(order), 2)}."
         )
-        findings.append(f"{title}: {words}")
-        description = f"Experts that each depth of {title} selects: {words}"
-        panels.append(
-            panel(
-                title,
-                description,
-                heat_map(shares, list(used.index), "share of the depth’s selections"),
-                **keys,
-            )
-        )
+        findings.append(f"{title}: {most_uneven}")
+        description = f"Experts that each depth of {title} selects: {most_uneven}"
+        drawn = heat_map(shares, list(used.index), "share of the depth’s selections")
+        panels.append(panel(title, description, drawn, **keys))
     return figure(
         "expert-of-depths",
         "Experts of each depth",
@@ -95,22 +84,27 @@ def experts_of_depths(counts: pd.DataFrame, styles: Mapping[str, Style]) -> Figu
 def _recurrent_models(
     counts: pd.DataFrame, styles: Mapping[str, Style]
 ) -> list[tuple[str, dict[str, Any], pd.DataFrame, np.ndarray]]:
-    """Return title, keys, selections [depth, expert] of the experts in use, and their order, of
-    each model."""
-    found = []
+    """Return title, keys, selections [depth, expert], and order of the experts, of each model.
+
+    The selections are those of the experts in use.
+    """
+    models = []
     for title, rows, _, keys in chart.by_model(counts, styles):
         table = rows.pivot_table(
             index="depth", columns="expert", values="selections", fill_value=0, aggfunc="sum"
         )
         used = table.loc[:, table.sum() > 0]
         if len(used) > 1 and used.shape[1]:
-            found.append((title, keys, used, order_of_experts((used / used.sum()).to_numpy())))
-    return found
+            order = order_of_experts((used / used.sum()).to_numpy())
+            models.append((title, keys, used, order))
+    return models
 
 
 def heat_map(values: np.ndarray, depths: Sequence[int], scale_title: str) -> chart.Specification:
-    """Draw shares [depth, expert] as colours; the square root of a share sets its colour, so that
-    faint ones show."""
+    """Draw shares [depth, expert] as colours.
+
+    The square root of a share sets its colour, so that small shares show.
+    """
     rows, columns = values.shape
     places = np.indices(values.shape)
     cells = {
@@ -165,7 +159,8 @@ def order_of_experts(shares: np.ndarray) -> np.ndarray:
     from the selections.
     """
     highest_first = -np.sort(-shares, axis=0)
-    before = np.cumsum(highest_first, axis=0) - highest_first
+    before = np.cumsum(highest_first, axis=0) - highest_first  # the share of the higher ones
+    depths_needed = (before < 0.9).sum(axis=0)
     drawn = np.random.default_rng(0).random(shares.shape[1])
-    sampled = (np.cumsum(shares, axis=0) < drawn).sum(axis=0)
-    return np.lexsort((sampled, (before < 0.9).sum(axis=0)))
+    drawn_depth = (np.cumsum(shares, axis=0) < drawn).sum(axis=0)
+    return np.lexsort((drawn_depth, depths_needed))  # the last key is the first to sort by

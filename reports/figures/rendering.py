@@ -1,8 +1,8 @@
-"""Render figures: for the page as specifications, and the first as SVG; whole figures for papers as
-SVG, PDF and PNG.
+"""Render figures for the page as specifications, and for papers as SVG, PDF and PNG.
 
-The page lays the panels out itself, with one legend in HTML, so that they flow on a phone. For
-papers the panels are put into one chart with the legend inside.
+The first figure of the page is SVG too. The page lays the panels out itself, with one legend in
+HTML, so that they flow on a phone. For papers the panels are put into one chart with the legend
+inside.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ _APART = {
 
 @dataclass(frozen=True)
 class Panel:
-    """One chart: the title above it, the description for screen readers, and its Vega-Lite
-    specification.
+    """One chart: its title, its description for screen readers, its Vega-Lite specification.
 
     The specification has no title, legend or configuration. `keys` (of depth, task, metric,
     variant) name what the whole panel is about: the page's toolbar hides a panel by its keys. Rows
@@ -57,10 +56,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels under one caption. `name` becomes file names and anchor; `marks` are the variants of
-    the legend.
+    """Panels under one caption.
 
-    `finding` says what the figure shows in this study; `caption` says how to read the figure.
+    `name` becomes file names and anchor; `marks` are the variants of the legend. `finding` says
+    what the figure shows in this study; `caption` says how to read the figure.
     """
 
     name: str
@@ -82,20 +81,18 @@ def figure(
     finding: str = "",
 ) -> Figure | None:
     """Make a figure; None when there are no panels."""
-    return (
-        Figure(name, title, caption, tuple(panels), tuple((marks or {}).values()), wide, finding)
-        if panels
-        else None
-    )
+    if not panels:
+        return None
+    legend = tuple(marks.values()) if marks else ()
+    return Figure(name, title, caption, tuple(panels), legend, wide, finding)
 
 
 def panel(title: str, description: str, chart: alt.Chart | Specification, **keys: object) -> Panel:
     """Make a panel of a chart; `keys` are those of `Panel`."""
     assert keys.keys() <= {"depth", "task", "metric", "variant"}
     specification = chart if isinstance(chart, dict) else plain(chart)
-    return Panel(
-        title, description, specification, {name: str(value) for name, value in keys.items()}
-    )
+    keys_as_texts = {name: str(value) for name, value in keys.items()}
+    return Panel(title, description, specification, keys_as_texts)
 
 
 def complete(specification: Mapping[str, Any], description: str) -> dict[str, Any]:
@@ -109,38 +106,36 @@ def complete(specification: Mapping[str, Any], description: str) -> dict[str, An
 
 
 def page_specifications(figures: Sequence[Figure], costs: pd.DataFrame) -> dict[str, Any]:
-    """Return what the page's script draws and saves figures from: composed figures without what all
-    of them have.
+    """Return what the page's script draws and saves figures from.
 
-    Colours are light, as on paper; `colours` has the name of the page's variable for each. `costs`
-    has the rows of
-    `StudyData.costs`.
+    Composed figures lack what all of them have. Colours are light, as on paper; `colours` has the
+    name of the page's variable for each. `costs` has the rows of `StudyData.costs`.
     """
-    composed_figures = {one.name: composed(one) for one in figures}
-    for one in composed_figures.values():
-        del one["config"], one["$schema"]
+    specifications = {figure.name: composed(figure) for figure in figures}
+    for specification in specifications.values():
+        del specification["config"], specification["$schema"]
+    costs_by_depth = {}
+    for depth, rows in costs.groupby("depth"):
+        known_costs = rows.set_index("variant")[["flops", "seconds"]].dropna(axis=1)
+        costs_by_depth[str(depth)] = known_costs.to_dict("index")
     return {
         "config": vega_config(),
         "colours": {light: name for name, light in LIGHT.items()},
-        "figures": composed_figures,
-        "costs": {
-            str(depth): (
-                rows.set_index("variant")[["flops", "seconds"]].dropna(axis=1).to_dict("index")
-            )
-            for depth, rows in costs.groupby("depth")
-        },
+        "figures": specifications,
+        "costs": costs_by_depth,
     }
 
 
 def page_drawing(panel: Panel, number: int) -> str:
-    """Draw a panel as SVG: what the page shows before, and without, any script. `number` makes its
-    ids unique."""
+    """Draw a panel as SVG: what the page shows before, and without, any script.
+
+    `number` makes the ids of the drawing unique.
+    """
     drawing = vl_convert.vegalite_to_svg(complete(panel.specification, panel.description))
     for name in set(re.findall(r'\bid="([^"]+)"', drawing)):
         unique = f"figure-{number}-{name}"
-        drawing = drawing.replace(f'id="{name}"', f'id="{unique}"').replace(
-            f"#{name})", f"#{unique})"
-        )
+        drawing = drawing.replace(f'id="{name}"', f'id="{unique}"')
+        drawing = drawing.replace(f"#{name})", f"#{unique})")
     return themed(drawing)
 
 
@@ -155,8 +150,10 @@ def export(figure: Figure, folder: Path) -> None:
 
 
 def put(file: Path, content: bytes) -> None:
-    """Write a file in one step, so that no reader sees half of it; a link, as in a stranger's
-    folder, is replaced."""
+    """Write a file in one step, so that no reader sees half of it.
+
+    A link, as in a stranger's folder, is replaced.
+    """
     written = file.with_name(f".{file.name}.{uuid4().hex}")
     try:
         written.write_bytes(content)
@@ -166,29 +163,24 @@ def put(file: Path, content: bytes) -> None:
 
 
 def composed(figure: Figure) -> dict[str, Any]:
-    """Put all panels of a figure into one Vega-Lite specification, with title and legend above the
-    panels.
+    """Put all panels of a figure into one Vega-Lite specification.
 
-    The panels are `concat` of the specification, or where there is a legend of the second part of
-    its `vconcat`.
+    Title and legend are above the panels. The panels are `concat` of the specification, or where
+    there is a legend of the second part of its `vconcat`.
     """
     datasets: dict[str, Any] = {}
-    # of all panels: Vega-Lite has them for a whole chart only
+    # Of all panels: Vega-Lite has parameters for a whole chart only.
     parameters: list[dict[str, Any]] = []
 
     def part(panel: Panel, number: int) -> dict[str, Any]:
         inner = dict(panel.specification)
         datasets.update(inner.pop("datasets", {}))
         parameters.extend(inner.pop("params", []))
-        # Vega-Lite draws layers of one name in several panels from the rows of one of them
         if "layer" in inner:
-            inner["layer"] = [
-                {**layer, "name": f"{layer['name']}_{number}"} if "name" in layer else layer
-                for layer in inner["layer"]
-            ]
+            inner["layer"] = [_numbered(layer, number) for layer in inner["layer"]]
         return {**inner, "title": panel.title} if panel.title else inner
 
-    panels = [part(one, number) for number, one in enumerate(figure.panels)]
+    panels = [part(panel, number) for number, panel in enumerate(figure.panels)]
     grid: dict[str, Any] = {
         "concat": panels,
         "columns": 1 if figure.wide else min(3, len(panels)),
@@ -203,20 +195,30 @@ def composed(figure: Figure) -> dict[str, Any]:
     return complete(whole, figure.caption)
 
 
+def _numbered(layer: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+    """Put a panel's number behind the name of a layer.
+
+    Vega-Lite draws layers of one name in several panels from the rows of one of them.
+    """
+    if "name" not in layer:
+        return layer
+    return {**layer, "name": f"{layer['name']}_{number}"}
+
+
 @cache
 def _legend(marks: tuple[Style, ...]) -> Specification:
-    """Draw the legend as a chart of its own: one row of markers and names. Most figures of a page
-    have the same one."""
+    """Draw the legend as a chart of its own: one row of markers and names.
+
+    Most figures of a page have the same one.
+    """
     step = 26 + 7.5 * max(len(style.variant) for style in marks)
-    frame = pd.DataFrame(
-        {"variant": [style.variant for style in marks], "x": [i * step for i in range(len(marks))]}
-    )
+    width = len(marks) * step
+    variants = [style.variant for style in marks]
+    starts = [place * step for place in range(len(marks))]
+    frame = pd.DataFrame({"variant": variants, "x": starts})
     styles = {style.variant: style for style in marks}
-    base = alt.Chart(width=len(marks) * step, height=16).encode(
-        x=alt.X(
-            "x:Q", axis=None, scale=alt.Scale(domain=[0, len(marks) * step], nice=False, zero=False)
-        )
-    )
+    scale = alt.Scale(domain=[0, width], nice=False, zero=False)
+    base = alt.Chart(width=width, height=16).encode(x=alt.X("x:Q", axis=None, scale=scale))
     points = base.mark_point(filled=True, size=70, opacity=1).encode(
         color=colour(styles), shape=shape(styles)
     )

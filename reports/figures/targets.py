@@ -17,26 +17,25 @@ from dreamer_study.reports.text.numbers import listed, ratio
 
 
 def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw the ratio (y, logarithmic) and its interval against the value to be reached (x), by
-    depth and measure.
+    """Draw the ratio (y, logarithmic) and its interval against the value to be reached (x).
 
-    `rows` are those of the view `factor_by_target`, of average accuracy and losses. None without
-    factors.
+    A panel for each depth and measure. `rows` are those of the view `factor_by_target`, of average
+    accuracy and losses. None without factors.
     """
     rows = without_baseline(rows[rows["factor"] > 0])
-    panels, shown, findings = [], present(styles, rows), []
+    shown = present(styles, rows)
+    panels = []
+    findings = []
     for (depth, metric, task), part in rows.groupby(["depth", "metric", "task"]):
         name = measure_label({"metric": metric, "task": task})
-        ends = part.sort_values("target", ascending=metric == "accuracy").groupby("variant")[
-            "factor"
-        ]
-        ends = ends.agg(["first", "last"])
-        words = [
+        from_easiest = part.sort_values("target", ascending=metric == "accuracy")
+        ends = from_easiest.groupby("variant")["factor"].agg(["first", "last"])
+        ratios = [
             f"{row.Index} from {ratio(row.first)} to {ratio(row.last)}" for row in ends.itertuples()
         ]
-        description = f"{name} at {depth_name(depth).lower()}: ratio by value, {listed(words)}."
+        description = f"{name} at {depth_name(depth).lower()}: ratio by value, {listed(ratios)}."
         title = f"{name}, {depth_name(depth).lower()}"
-        findings.append(f"{title}, from the easiest to the hardest value: {listed(words)}.")
+        findings.append(f"{title}, from the easiest to the hardest value: {listed(ratios)}.")
         keys = {"depth": depth, "task": task, "metric": metric}
         panels.append(panel(title, description, _target_chart(part, shown, metric), **keys))
     return figure(
@@ -54,17 +53,15 @@ def _target_chart(
     rows: pd.DataFrame, styles: Mapping[str, Style], metric: str
 ) -> chart.Specification:
     ratios = 1 / rows["factor"]
-    low, high = min(0.8, float(ratios.min())) / 1.3, max(1.25, float(ratios.max())) * 1.3
+    low = min(0.8, float(ratios.min())) / 1.3
+    high = max(1.25, float(ratios.max())) * 1.3
     bands = {"low": (1 / rows["high"]).clip(low, high), "high": (1 / rows["low"]).clip(low, high)}
     rows = rows.assign(ratio=ratios, **bands)
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
     y = alt.Y("ratio:Q", title=direction(rows), scale=scale, axis=ratio_axis(low, high))
-    one = (
-        alt.Chart(alt.InlineData(values=[{"ratio": 1}]))
-        .mark_rule(color=LIGHT["v0"], strokeWidth=1.4)
-        .encode(y=y)
-    )
-    told = chart.tooltip(("variant:N",), ("target:Q", ".3~g"), ("ratio:Q", ".2f"))
+    ratio_of_one = alt.Chart(alt.InlineData(values=[{"ratio": 1}]))
+    line_at_one = ratio_of_one.mark_rule(color=LIGHT["v0"], strokeWidth=1.4).encode(y=y)
+    tooltip = chart.tooltip(("variant:N",), ("target:Q", ".3~g"), ("ratio:Q", ".2f"))
     data = chart.records(rows, ["variant", "target", "ratio", "low", "high"])
     loss = metric == "loss"
     axis = alt.Axis(format="~g" if loss else ".0%", tickCount=5)
@@ -76,6 +73,5 @@ def _target_chart(
     band = base.mark_area(fillOpacity=0.13).encode(
         y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q")
     )
-    return chart.layered(
-        band, one, *chart.line_and_markers(base.encode(y=y), styles, told, size=16)
-    )
+    lines = chart.line_and_markers(base.encode(y=y), styles, tooltip, size=16)
+    return chart.layered(band, line_at_one, *lines)

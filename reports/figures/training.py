@@ -1,5 +1,4 @@
-"""Draw how training went: loss, the search for learning rates, and the perplexity of validation
-texts."""
+"""Draw how training went: loss, search for learning rates, perplexity of validation texts."""
 
 from __future__ import annotations
 
@@ -14,36 +13,34 @@ from dreamer_study.reports.style.theme import Style, present
 from dreamer_study.reports.text.names import depth_name, task_name
 from dreamer_study.reports.text.numbers import counted, listed
 
-# 'evaluating' is after the training
+# Statuses of runs without a last loss; 'evaluating' is after the training.
 NOT_AT_THE_END = ("screened", "failed", "stopped", "waiting", "training")
 
 
 def loss(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw training loss (y) against tokens (x), a line for each run, coloured by variant; two
-    panels for each depth.
+    """Draw training loss (y) against tokens (x), a line for each run, coloured by variant.
 
-    The first panel has the whole training, the second the later half, whose differences the
-    beginning would hide.
-    `curves` has the rows of `training_curves`. None without losses.
+    Each depth has two panels: one with the whole training, one with the later half, whose
+    differences the beginning would hide. `curves` has the rows of `training_curves`. None without
+    losses.
     """
-    breaks, curves = _breaks(curves), curves[curves["loss"].notna()]
-    shown, panels, findings = present(styles, curves), [], []
+    breaks = _breaks(curves)
+    curves = curves[curves["loss"].notna()]
+    shown = present(styles, curves)
+    panels = []
+    findings = []
     for depth, part in curves.groupby("depth"):
         late = part[part["tokens"] >= 0.5 * part["tokens"].max()]
         newest = part.sort_values("tokens").groupby(["variant", "run_id"], as_index=False).last()
-        words = [f"{row.variant} comes to {row.loss:.3f}" for row in newest.itertuples()]
+        losses = [f"{row.variant} comes to {row.loss:.3f}" for row in newest.itertuples()]
         means = newest[~newest["status"].isin(NOT_AT_THE_END)].groupby("variant")["loss"].mean()
         ends = [f"{variant} {means[variant]:.3f}" for variant in shown if variant in means]
-        findings += (
-            [f"{depth_name(depth)}, at the end, mean over the runs: {listed(ends)}."]
-            if ends
-            else []
-        )
-        for rows, where in ((part, ""), (late, ", later half")):
-            description = f"Training loss at {depth_name(depth).lower()}{where}: {listed(words)}."
-            panels.append(
-                panel(f"{depth_name(depth)}{where}", description, _lines(rows, shown), depth=depth)
-            )
+        if ends:
+            findings.append(f"{depth_name(depth)}, at the end, mean over the runs: {listed(ends)}.")
+        for rows, which in ((part, ""), (late, ", later half")):
+            title = f"{depth_name(depth)}{which}"
+            description = f"Training loss at {depth_name(depth).lower()}{which}: {listed(losses)}."
+            panels.append(panel(title, description, _lines(rows, shown), depth=depth))
     return figure(
         "training-loss",
         "Training loss",
@@ -59,23 +56,22 @@ def _breaks(curves: pd.DataFrame) -> str:
     """Say which runs had losses that are no numbers."""
     broken = curves.groupby("run_id")["losses_not_finite"].sum()
     runs = [f"{run} ({counted(int(count), 'step')})" for run, count in broken[broken > 0].items()]
-    return (
-        f" The loss was not a finite number in {listed(runs)}; such steps are not drawn."
-        if runs
-        else ""
-    )
+    if not runs:
+        return ""
+    return f" The loss was not a finite number in {listed(runs)}; such steps are not drawn."
 
 
 def rates(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw the loss (y) at each learning rate of the search (x), mean over its seeds, with a ring
-    at the chosen one.
+    """Draw the loss (y) at each learning rate of the search (x), with a ring at the chosen one.
 
-    A line for each variant, a panel for each depth. `rows` are those of `tuning`. None without a
-    search.
+    A loss is the mean over the seeds of a rate. A line for each variant, a panel for each depth.
+    `rows` are those of `tuning`. None without a search.
     """
     means = rows.groupby(["depth", "variant", "learning_rate", "chosen"], as_index=False)["loss"]
     rows = means.agg(lambda losses: losses.mean(skipna=False)).dropna()
-    shown, panels, findings = present(styles, rows), [], []
+    shown = present(styles, rows)
+    panels = []
+    findings = []
     edges = {
         rows["learning_rate"].min(): " (the lowest tried)",
         rows["learning_rate"].max(): " (the highest tried)",
@@ -83,10 +79,10 @@ def rates(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     for depth, part in rows.groupby("depth"):
         chosen = part[part["chosen"]]
         best = dict(chosen[["variant", "learning_rate"]].itertuples(index=False))
-        words = [
+        rates_chosen = [
             f"{name} {best[name]:g}{edges.get(best[name], '')}" for name in shown if name in best
         ]
-        findings.append(f"{depth_name(depth)}, chosen: {listed(words)}.")
+        findings.append(f"{depth_name(depth)}, chosen: {listed(rates_chosen)}.")
         axis = alt.Axis(
             format=".2~g", values=sorted(part["learning_rate"].unique()), labelOverlap=True
         )
@@ -96,13 +92,12 @@ def rates(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
             scale=alt.Scale(type="log", nice=False),
             axis=axis,
         )
-        y, data = chart.y_axis("loss"), chart.records(part, ["variant", "learning_rate", "loss"])
-        base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(
-            x=x, y=y, color=chart.colour(shown)
-        )
-        lines = chart.line_and_markers(
-            base, shown, chart.tooltip(("learning_rate:Q", "~g"), ("loss:Q", ".3f"))
-        )
+        y = chart.y_axis("loss")
+        data = chart.records(part, ["variant", "learning_rate", "loss"])
+        base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT)
+        base = base.encode(x=x, y=y, color=chart.colour(shown))
+        tooltip = chart.tooltip(("learning_rate:Q", "~g"), ("loss:Q", ".3f"))
+        lines = chart.line_and_markers(base, shown, tooltip)
         drawn = chart.layered(*lines, *chart.rings(chosen, x, y, shown))
         panels.append(panel(depth_name(depth), findings[-1], drawn, depth=depth))
     caption = (
@@ -115,22 +110,20 @@ def rates(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
 
 
 def _lines(rows: pd.DataFrame, styles: Mapping[str, Style]) -> chart.Specification:
-    """Draw the loss against tokens, a line for each run; a logarithmic token axis where the range
-    asks for one."""
+    """Draw the loss against tokens, a line for each run.
+
+    The token axis is logarithmic where the range asks for that.
+    """
     # A run is a number here: its name on every point would be most of the page.
     rows = rows.assign(screened=rows["status"] == "screened", run=rows.groupby("run_id").ngroup())
     many = rows["run_id"].nunique() > chart.MANY_LINES
-    x, ends = (
-        chart.token_axis(rows["tokens"]),
-        [float(rows["tokens"].min()), float(rows["tokens"].max())],
-    )
-    if ends[0] < ends[1] <= 2.5 * ends[0]:  # the later half of a training
-        x = x.scale(domain=ends, nice=False)
-    base = alt.Chart(
-        chart.records(rows, ["variant", "run", "seed", "tokens", "loss", "screened"]),
-        width=chart.WIDTH,
-        height=chart.HEIGHT,
-    ).encode(
+    x = chart.token_axis(rows["tokens"])
+    first = float(rows["tokens"].min())
+    last = float(rows["tokens"].max())
+    if first < last <= 2.5 * first:  # the later half of a training
+        x = x.scale(domain=[first, last], nice=False)
+    data = chart.records(rows, ["variant", "run", "seed", "tokens", "loss", "screened"])
+    base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(
         x=x,
         y=chart.y_axis("loss"),
         color=chart.colour(styles),
@@ -144,23 +137,23 @@ def _lines(rows: pd.DataFrame, styles: Mapping[str, Style]) -> chart.Specificati
 
 
 def perplexity(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw validation perplexity (y) against training tokens (x), a line for each run, coloured by
-    variant.
+    """Draw validation perplexity (y) against training tokens (x), a line for each run.
 
-    A panel for each text and depth. `rows` are those of `StudyData.perplexity`. None without
-    perplexities.
+    Coloured by variant. A panel for each text and depth. `rows` are those of
+    `StudyData.perplexity`. None without perplexities.
     """
     rows = rows[rows["perplexity"].notna()]
-    shown, panels, findings = present(styles, rows), [], []
+    shown = present(styles, rows)
+    panels = []
+    findings = []
     for (depth, task), part in rows.groupby(["depth", "task"]):
         best = part.groupby("variant")["perplexity"].min()
-        words = [f"{variant} at best {best[variant]:.2f}" for variant in shown if variant in best]
+        lowest = [f"{variant} at best {best[variant]:.2f}" for variant in shown if variant in best]
         title = f"{task_name(task)}, {depth_name(depth).lower()}"
-        findings.append(f"{title}: {listed(words)}.")
-        description = f"Perplexity on {title}: {listed(words)}."
-        panels.append(
-            panel(title, description, chart.run_curves(part, styles, "perplexity"), depth=depth)
-        )
+        findings.append(f"{title}: {listed(lowest)}.")
+        description = f"Perplexity on {title}: {listed(lowest)}."
+        drawn = chart.run_curves(part, styles, "perplexity")
+        panels.append(panel(title, description, drawn, depth=depth))
     metrics = sorted(set(rows["metric"].str.replace("_", " ")))
     caption = f"Lower is better. Measured as {listed(metrics)}; a line for each run."
     return figure(

@@ -1,2 +1,4 @@
-"""The page: its sections, its template, and the function that writes the report; may import all of
-`reports`."""
+"""The page: its sections, its template, and the function that writes the report.
+
+May import all of `reports`.
+"""

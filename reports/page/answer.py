@@ -23,17 +23,17 @@ from dreamer_study.sql.names import AVERAGE
 
 MOST_EXAMPLES = 4
 SAID = (  # the frames of which the answer, and what makes it weak, are said
-    *(
-        "order",
-        "mean_factors",
-        "efficiency",
-        "accuracy",
-        "resources",
-        "models",
-        "runs",
-        "checkpoints",
-    ),
-    *("training_curves", "mismatches", "cut_short"),
+    "order",
+    "mean_factors",
+    "efficiency",
+    "accuracy",
+    "resources",
+    "models",
+    "runs",
+    "checkpoints",
+    "training_curves",
+    "mismatches",
+    "cut_short",
 )
 
 
@@ -54,8 +54,7 @@ class FirstScreen:
 
 
 def read_answer(database: Path, study_id: str) -> tuple[list[str], list[str]]:
-    """Return the sentences of a study's answer and the warnings beside the answer, read from the
-    frames in `SAID`."""
+    """Return the sentences of a study's answer, and the warnings beside the answer."""
     data = read_study(database, study_id, SAID)
     return _said(data, styles(data.variants))
 
@@ -66,18 +65,29 @@ def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
     compared = table_block(
         data, "resources models runs tuning", compared_table, config.get("remark") or "", styles
     )
-    asked = [(task_name(task), *shortened(*pair)) for task, pair in data.config("examples").items()]
+    examples = []
+    for task, (question, answer) in data.config("examples").items():
+        examples.append((task_name(task), *shortened(question, answer)))
     drawing = drawing_block(
         data, "mean_factors curve loss_curve factor_by_target", "answer.answer", styles
     )
     sentences, warnings = _said(data, styles)
     ends = both_ends(ordered(headline(data.mean_factors), styles), data.factor_by_target)
-    return FirstScreen(sentences, ends, warnings, [drawing], compared, asked[:MOST_EXAMPLES])
+    return FirstScreen(
+        sentences=sentences,
+        ends=ends,
+        warnings=warnings,
+        drawing=[drawing],
+        compared=compared,
+        examples=examples[:MOST_EXAMPLES],
+    )
 
 
 def _said(data: StudyData, styles: Mapping[str, Style]) -> tuple[list[str], list[str]]:
-    """Say the answer and what makes it weak; where there is no answer, why, and what the study
-    lacks."""
+    """Say the answer, and what makes the answer weak.
+
+    Where there is no answer: why, and what the study lacks.
+    """
     means, others = _leading(data, styles)
     if means.empty and others.empty:
         return [_why_no_answer(data)], answer_text.gaps(data)
@@ -85,14 +95,14 @@ def _said(data: StudyData, styles: Mapping[str, Style]) -> tuple[list[str], list
 
 
 def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show the mean ratios as a figure and in tables, how sure they are, and the ratio at each
-    value."""
-    tables = [
-        block
-        for depth in data.depths
-        for block in table_block(data, "mean_factors", factor_tables.mean_factors, styles, depth)
-    ]
-    doubts = [Block("doubt", doubt) for doubt in (mismatch(data),) if doubt]
+    """Show the mean ratios, how sure they are, and the ratio at each value."""
+    tables = []
+    for depth in data.depths:
+        tables += table_block(data, "mean_factors", factor_tables.mean_factors, styles, depth)
+    doubts = []
+    unequal_streams = mismatch(data)
+    if unequal_streams:
+        doubts.append(Block("doubt", unequal_streams))
     if not tables:
         return doubts
     text = (
@@ -103,7 +113,8 @@ def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     )
     drawing = drawing_block(data, "mean_factors", "efficiency.mean_factors", styles)
     by_target = drawing_block(data, "factor_by_target", "targets.by_target", styles)
-    sure = [Block("list", texts) for texts in (standing(data),) if texts]
+    standings = standing(data)
+    sure = [Block("list", standings)] if standings else []
     return [
         *doubts,
         Block("prose", text),
@@ -115,13 +126,16 @@ def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 
 
 def _leading(data: StudyData, styles: Mapping[str, Style]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the mean factors that lead, and by the paper's rule the factors of the models that
-    have no mean factor."""
+    """Return the mean factors that lead, and factors of the models that have no mean factor.
+
+    The latter are by the paper's rule.
+    """
     means = headline(data.mean_factors)
     compared = without_baseline(data.efficiency[data.efficiency["factor"].notna()])
-    others = compared[compared["task"] == _answered_task(compared)]
-    led = pd.MultiIndex.from_frame(means[["depth", "variant"]])
-    others = others[~pd.MultiIndex.from_frame(others[["depth", "variant"]]).isin(led)]
+    on_task = compared[compared["task"] == _answered_task(compared)]
+    with_mean = pd.MultiIndex.from_frame(means[["depth", "variant"]])
+    models = pd.MultiIndex.from_frame(on_task[["depth", "variant"]])
+    others = on_task[~models.isin(with_mean)]
     return ordered(means, styles), ordered(others, styles)
 
 
@@ -133,12 +147,13 @@ def _answered_task(compared: pd.DataFrame) -> str:
 def _why_no_answer(data: StudyData) -> str:
     baseline = data.baseline
     if data.accuracy.empty:
-        known = without_baseline(data.mean_factors)["factor"].notna().any()
-        below = "There is no accuracy, and so no average; the ratios by loss stand below."
-        return below if known else "There is no answer yet: no accuracy has been measured."
-    why = f"no other model was evaluated at a depth and on a benchmark where {baseline} was"
+        if without_baseline(data.mean_factors)["factor"].notna().any():
+            return "There is no accuracy, and so no average; the ratios by loss stand below."
+        return "There is no answer yet: no accuracy has been measured."
     if baseline not in set(data.accuracy["variant"]):
         why = f"{baseline}, the baseline that the other models are compared with, has no accuracy"
     elif without_baseline(data.efficiency).empty:
         why = f"the study has only the baseline {baseline}, and no model to compare with it"
+    else:
+        why = f"no other model was evaluated at a depth and on a benchmark where {baseline} was"
     return f"There is no answer: {why}."

@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Block:
-    """One part of a section: `kind` says how the template sets `content`; `label` heads code and
-    details.
+    """One part of a section: `kind` says how the template sets `content`.
 
-    Details that are `brief` are printed in a terminal too.
+    `label` heads code and details. Details that are `brief` are printed in a terminal too.
 
     A block of the kind "drawing", whose content draws, becomes one of the kind "figure" by `drawn`.
     `queries` give the rows that a figure or a table is made of.
@@ -44,18 +43,17 @@ class Section:
 
 
 def drawing_block(data: StudyData, frames: str, function: str, *arguments: Any) -> Block:
-    """Show the figure that a function draws from frames of a study, named with spaces between, and
-    from arguments.
+    """Show the figure that a function draws from frames of a study and from arguments.
 
-    `function` is the `module.name` in `reports/figures/`. The module is imported when the figure is
+    `frames` are names with spaces between, `function` is the `module.name` in
+    `reports/figures/`. The module is imported when the figure is
     drawn: Altair and the figures take seconds, which no text waits for.
     """
 
     def draw() -> Figure | None:
-        module, name = function.split(".")
-        return getattr(import_module(f"dreamer_study.reports.figures.{module}"), name)(
-            *_frames(data, frames), *arguments
-        )
+        module_name, name = function.split(".")
+        module = import_module(f"dreamer_study.reports.figures.{module_name}")
+        return getattr(module, name)(*_frames(data, frames), *arguments)
 
     return Block("drawing", draw, queries=_queries(data, frames))
 
@@ -63,10 +61,14 @@ def drawing_block(data: StudyData, frames: str, function: str, *arguments: Any) 
 def table_block(
     data: StudyData, frames: str, make: Callable[..., Table], *arguments: Any
 ) -> list[Block]:
-    """Show the table that a function makes of frames of a study and of arguments, if the table has
-    rows."""
+    """Show the table that a function makes of frames of a study and of arguments.
+
+    Nothing where the table has no rows.
+    """
     content = make(*_frames(data, frames), *arguments)
-    return [Block("table", content, queries=_queries(data, frames))] if content.rows else []
+    if not content.rows:
+        return []
+    return [Block("table", content, queries=_queries(data, frames))]
 
 
 def details_block(label: str, blocks: list[Block], *, brief: bool = False) -> list[Block]:
@@ -85,21 +87,24 @@ def _queries(data: StudyData, names: str) -> tuple[str, ...]:
 
 def drawn(blocks: Iterable[Block]) -> list[Block]:
     """Draw the figures of blocks, folded ones too; a drawing of nothing is left out."""
-    return [made for block in blocks if (made := _drawn(block)).content]
+    with_figures = map(_drawn, blocks)
+    return [block for block in with_figures if block.content]
 
 
 def _drawn(block: Block) -> Block:
     if block.kind == "drawing":
         return replace(block, kind="figure", content=block.content())
-    return replace(block, content=drawn(block.content)) if block.kind == "details" else block
+    if block.kind == "details":
+        return replace(block, content=drawn(block.content))
+    return block
 
 
 def figures_in(blocks: Iterable[Block]) -> list[Figure]:
     """Return the figures of drawn blocks, those of folded ones too."""
-    found: list[Figure] = []
+    figures: list[Figure] = []
     for block in blocks:
         if block.kind == "details":
-            found += figures_in(block.content)
+            figures += figures_in(block.content)
         elif block.kind == "figure":
-            found.append(block.content)
-    return found
+            figures.append(block.content)
+    return figures

@@ -1,5 +1,7 @@
-"""Convert a report to paragraphs and tables for a terminal; figures and folded parts of the page
-are left out."""
+"""Convert a report to paragraphs and tables for a terminal.
+
+Figures and folded parts of the page are left out.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ from dreamer_study.reports.text.numbers import listed
 
 
 def plain_report(database: Path, study_id: str) -> Iterator[str | Table]:
-    """Yield the answer, its weaknesses, what was compared, and every section's heading, texts and
-    tables in order.
+    """Yield the answer, its weaknesses, what was compared, and every section.
 
-    What the page folds away is named at the end. Raises InputError when the results file is missing
-    or locked by another process, or holds no such study.
+    A section is its heading, and its texts and tables in order. What the page folds away is named
+    at the end. Raises InputError when the results file is missing or locked by another process, or
+    holds no such study.
     """
     data = read_study(database, study_id)
     looks = styles(data.variants)
@@ -29,15 +31,15 @@ def plain_report(database: Path, study_id: str) -> Iterator[str | Table]:
     if first.warnings:
         yield "\n".join(f"! {warning}" for warning in first.warnings)
     yield from _plain(first.compared)
-    made = sections(data, looks)
-    for section in made:
+    all_sections = sections(data, looks)
+    for section in all_sections:
         parts = list(_plain(section.blocks))
         if parts:
             yield section.title.upper()
             yield from parts
     folded = [
         block.label
-        for section in made
+        for section in all_sections
         for block in section.blocks
         if block.kind == "details" and not block.brief
     ]
@@ -47,7 +49,7 @@ def plain_report(database: Path, study_id: str) -> Iterator[str | Table]:
 
 def _plain(blocks: Iterable[Block]) -> Iterator[str | Table]:
     for block in blocks:
-        if block.kind == "table" or block.kind in ("prose", "doubt"):
+        if block.kind in ("table", "prose", "doubt"):
             yield block.content
         elif block.brief:
             yield from _plain(block.content)

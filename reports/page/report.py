@@ -1,9 +1,8 @@
-"""Write the HTML report of a study: one file with everything in it, and its figures for papers
-beside it.
+"""Write the HTML report of a study: one file with everything in it.
 
-The first screen and all texts and tables can be read without script. The page's script draws the
-figures where they are looked at, so that the page holds each of them once; they fit their place,
-show numbers, and answer to the toolbar.
+The figures for papers are beside the page. The first screen and all texts and tables can be read
+without script. The page's script draws the figures where they are looked at, so that the page holds
+each of them once; they fit their place, show numbers, and answer to the toolbar.
 """
 
 from __future__ import annotations
@@ -40,7 +39,8 @@ from dreamer_study.reports.page.sections import sections, study_file
 from dreamer_study.reports.page.toolbar import toolbar
 from dreamer_study.reports.style.theme import MARKERS, css_variables, styles
 
-TEMPLATES, STYLE = Path(__file__).resolve().parent, Path(style.__file__).resolve().parent
+TEMPLATES = Path(__file__).resolve().parent
+STYLE = Path(style.__file__).resolve().parent
 SCRIPTS = ("choice", "figures", "files", "tables", "page")
 FIGURE = re.compile(r'<figure [^>]*data-figure="([a-z0-9-]+)"')  # as the template writes them
 QUESTION = "How many training tokens does each architecture need to reach the same accuracy?"
@@ -57,23 +57,26 @@ def write_report(database: Path, study_id: str, folder: Path, *, papers: bool = 
 
 
 def write_data(data: StudyData, folder: Path, *, papers: bool = True) -> Path:
-    """Write the report of data that have been read already, as `write_report` does; returns the
-    page's path."""
+    """Write the report of data that have been read already, as `write_report` does.
+
+    Returns the page's path.
+    """
     text, figures = _page(data, beside=papers or (folder / "figures").exists())
     folder.mkdir(parents=True, exist_ok=True)
-    page, configuration = folder / "index.html", study_file(data)
+    page = folder / "index.html"
+    configuration = study_file(data)
     _remove_old_figures(page, {figure.name for figure in figures})
     put(page, text.encode())
     if configuration:
         put(folder / "study.yaml", configuration.encode())
-    for figure in figures if papers else ():
-        export(figure, folder / "figures")
+    if papers:
+        for figure in figures:
+            export(figure, folder / "figures")
     return page
 
 
 def _remove_old_figures(page: Path, names: set[str]) -> None:
-    """Delete the files of figures that an earlier page at this place has and the new page does not
-    have.
+    """Delete the files of figures that an earlier page here has and the new page does not have.
 
     Files that a user put beside them stay.
     """
@@ -86,7 +89,7 @@ def _remove_old_figures(page: Path, names: set[str]) -> None:
 def _page(data: StudyData, *, beside: bool) -> tuple[str, list[Figure]]:
     """Return the page's text and figures. `beside`: files of the figures lie beside the page."""
     looks = styles(data.variants)
-    # checking every part of every figure takes a third of the time; tests check figures
+    # Checking every part of every figure would take a third of the time; tests check figures.
     with debug_mode(False):
         first = first_screen(data, looks)
         answer = drawn(first.drawing)
@@ -96,6 +99,11 @@ def _page(data: StudyData, *, beside: bool) -> tuple[str, list[Figure]]:
     shown = [section for section in content if section.blocks]
     figures = figures_in([*answer, *(block for section in shown for block in section.blocks)])
     name = str(data.study.get("name") or data.study["study_id"])
+    specifications = None
+    if figures:
+        specifications = json.dumps(
+            page_specifications(figures, data.costs), separators=(",", ":"), allow_nan=False
+        )
     text = _template().render(
         title=f"{name}: training tokens to the same accuracy",
         study=name,
@@ -108,30 +116,26 @@ def _page(data: StudyData, *, beside: bool) -> tuple[str, list[Figure]]:
         style=Markup(_style()),
         library=_packed_library() if figures else "",
         beside=beside,
-        figures=(
-            _packed(
-                json.dumps(
-                    page_specifications(figures, data.costs), separators=(",", ":"), allow_nan=False
-                )
-            )
-            if figures
-            else None
-        ),
+        figures=_packed(specifications) if specifications else None,
         script=Markup(_script()),
     )
     return text, figures
 
 
 def _packed(text: str) -> str:
-    """Pack what only the script needs: a quarter as long, and no part of it can end a script
-    element."""
+    """Pack what only the script needs.
+
+    Packed, a text is a quarter as long, and no part of it can end a script element.
+    """
     return b64encode(gzip.compress(text.encode(), compresslevel=6, mtime=0)).decode()
 
 
 @cache
 def _packed_library() -> str:
-    """Pack Vega, Vega-Lite and Vega-Embed as one script, which takes two seconds: the user's cache
-    keeps the script."""
+    """Pack Vega, Vega-Lite and Vega-Embed as one script.
+
+    That takes two seconds, so the user's cache keeps the script.
+    """
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dreamer-study"
     kept = folder / f"vega-{vl_convert.__version__}.txt"
     with suppress(OSError):
@@ -161,16 +165,17 @@ def _template() -> jinja2.Template:
 def _identity(data: StudyData) -> str:
     """Name the study, its day and its code."""
     created = data.study.get("created_at")
-    known = (
+    parts = (
         data.study["study_id"],
         created and f"{created:%d %B %Y}",
         data.study.get("code_version"),
     )
-    return " · ".join(str(one) for one in known if one)
+    return " · ".join(str(part) for part in parts if part)
 
 
 def _style() -> str:
-    light, dark = css_variables(), css_variables(dark=True)
+    light = css_variables()
+    dark = css_variables(dark=True)
     colours = (
         f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }}"
         " }\n"

@@ -1,5 +1,7 @@
-"""Put the sections of the report together in reading order, each a list of blocks that the template
-can set."""
+"""Put the sections of the report together in reading order.
+
+Each is a list of blocks that the template can set.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ STUDY_ORDER = ("name", "data", "models", "training", "evaluation")
 def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
     """Return all sections; a section of drawings only may turn out to be empty."""
     doubts = limitations(data)
-    made = [
+    all_sections = [
         Section("factors", "Ratios of training tokens", answer_blocks(data, styles)),
         Section("accuracy", "Accuracy against tokens", _accuracy(data, styles)),
         Section("results", "Best results", _results(data, styles)),
@@ -47,16 +49,19 @@ def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
         Section("caveats", "How far to trust this", [Block("list", doubts)] if doubts else []),
         Section("reproduce", "Run it again", _reproduction(data)),
     ]
-    return [section for section in made if section.blocks]
+    return [section for section in all_sections if section.blocks]
 
 
 def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show accuracy curves, a figure for each depth; folded, the curves of the losses, and the
-    numbers."""
-    blocks, folded, twice = [], list[Block](), token_stream.second_epoch_from(data.checkpoints)
+    """Show accuracy curves, a figure for each depth; folded, losses, and the numbers."""
+    second_epoch_from = token_stream.second_epoch_from(data.checkpoints)
+    blocks: list[Block] = []
+    folded: list[Block] = []
     for depth in data.depths:
         frames = "curve accuracy efficiency raw_accuracy counted"
-        blocks.append(drawing_block(data, frames, "accuracy.accuracy", styles, depth, twice))
+        blocks.append(
+            drawing_block(data, frames, "accuracy.accuracy", styles, depth, second_epoch_from)
+        )
         folded.append(
             drawing_block(data, "loss_curve loss counted", "accuracy.task_loss", styles, depth)
         )
@@ -68,58 +73,47 @@ def _results(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the paper's Table 2; folded, perplexity and how each benchmark was measured."""
     measured = table_block(data, "accuracy loss perplexity versions", result_tables.benchmarks)
     folded = [*measured, drawing_block(data, "perplexity", "training.perplexity", styles)]
-    return [
-        *table_block(data, "results", result_tables.results, styles),
-        *(
-            details_block("How each benchmark was measured, and perplexity", folded)
-            if measured
-            else []
-        ),
-    ]
+    blocks = table_block(data, "results", result_tables.results, styles)
+    if measured:
+        blocks += details_block("How each benchmark was measured, and perplexity", folded)
+    return blocks
 
 
 def _examples(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show a filter, and folded the answers of all models of a depth to questions of a
-    benchmark."""
-    tables = [
-        (f"{task_name(task)}, {depth_name(depth).lower()}", block)
-        for depth, task in data.examples.groupby(["depth", "task"]).groups
-        for block in [
-            table_block(
-                data, "examples usual_answers", example_tables.examples, styles, depth, task
-            )
-        ]
-    ]
-    folded = [block for label, blocks in tables for block in details_block(label, blocks)]
-    return [
-        Block("filter", [name for name in styles if name in set(data.examples["variant"])]),
-        *folded,
-    ]
+    """Show a filter; folded, the answers of the models of a depth to questions of a benchmark."""
+    variants = set(data.examples["variant"])
+    blocks = [Block("filter", [name for name in styles if name in variants])]
+    for depth, task in data.examples.groupby(["depth", "task"]).groups:
+        answers = table_block(
+            data, "examples usual_answers", example_tables.examples, styles, depth, task
+        )
+        blocks += details_block(f"{task_name(task)}, {depth_name(depth).lower()}", answers)
+    return blocks
 
 
 def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the accuracy of recurrent models at other depths than they were trained at."""
     numbers = table_block(data, "other_depths", result_tables.other_depths, styles)
     drawing = drawing_block(data, "other_depths", "accuracy.accuracy_at_other_depths", styles)
-    return [drawing, *details_block("In numbers", numbers)] if numbers else []
+    if not numbers:
+        return []
+    return [drawing, *details_block("In numbers", numbers)]
 
 
 def _training(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show loss curves, epochs and order of the token stream; folded, costs, hyperparameters and
-    the runs."""
+    """Show loss curves, and what the token stream was; folded, costs, settings and the runs."""
     texts = [token_stream.epochs(data), token_stream.streams(data)]
-    chosen = table_block(
-        data, "models runs", hyperparameters, data.config("study", "training"), styles
-    )
+    recipe = data.config("study", "training")
+    resources = table_block(data, "resources", result_tables.resources, styles)
+    settings = table_block(data, "models runs", hyperparameters, recipe, styles)
+    runs = table_block(data, "runs", run_tables.runs, styles)
     return [
         *(Block("prose", text) for text in texts if text),
         drawing_block(data, "training_curves", "training.loss", styles),
         drawing_block(data, "tuning", "training.rates", styles),
-        *details_block(
-            "Resources", table_block(data, "resources", result_tables.resources, styles)
-        ),
-        *details_block("Hyperparameters", chosen),
-        *details_block("Every run", table_block(data, "runs", run_tables.runs, styles)),
+        *details_block("Resources", resources),
+        *details_block("Hyperparameters", settings),
+        *details_block("Every run", runs),
     ]
 
 
@@ -127,9 +121,11 @@ def data_blocks(data: StudyData) -> list[Block]:
     """Show the funnel from raw rows to packed tokens."""
     if data.funnel.empty:
         return []
-    read, kept = data.funnel["documents"].iloc[0], data.funnel["kept"].iloc[-1]
+    read = data.funnel["documents"].iloc[0]
+    kept = data.funnel["kept"].iloc[-1]
     sources = sorted(data.curation["source"].dropna().unique())
-    kept_tokens, repeated = token_stream.corpus_tokens(data), token_stream.repeated_sources(data)
+    kept_tokens = token_stream.corpus_tokens(data)
+    repeated = token_stream.repeated_sources(data)
     amount = f" as {tokens(kept_tokens)} tokens" if kept_tokens else ""
     once = ", each document counted once" if amount and repeated else ""
     text = (
@@ -151,8 +147,10 @@ def data_blocks(data: StudyData) -> list[Block]:
 
 
 def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show depth attention and, folded, the use of experts, where they were observed (section 4.2
-    of the paper)."""
+    """Show depth attention and, folded, the use of experts, where they were observed.
+
+    These are of section 4.2 of the paper.
+    """
     balance = [
         drawing_block(data, "concentration gini", "balance.concentration", styles),
         drawing_block(data, "gini diversity", "balance.balance", styles),
@@ -169,16 +167,21 @@ def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 
 
 def study_file(data: StudyData) -> str:
-    """Return the study's configuration as the YAML file that runs it again; empty when the results
-    hold none."""
+    """Return the study's configuration as the YAML file that runs the study again.
+
+    Empty when the results hold none.
+    """
     study = data.config("study")
+    if not study:
+        return ""
     in_order = {key: study[key] for key in (*STUDY_ORDER, *study) if key in study}
-    return yaml.safe_dump(in_order, sort_keys=False, allow_unicode=True, width=100) if study else ""
+    return yaml.safe_dump(in_order, sort_keys=False, allow_unicode=True, width=100)
 
 
 def _citation(data: StudyData) -> str:
     """Write the study as an entry of BibTeX."""
-    study, created = data.study["study_id"], data.study.get("created_at")
+    study = data.study["study_id"]
+    created = data.study.get("created_at")
     year = f"  year = {{{created:%Y}}},\n" if created else ""
     note = f"dreamer-study {data.study.get('code_version') or ''}".strip()
     title = f"{study}: training tokens that each architecture needs to reach the same accuracy"
@@ -187,19 +190,15 @@ def _citation(data: StudyData) -> str:
 
 def _reproduction(data: StudyData) -> list[Block]:
     """Show versions, commands and the study file."""
-    version, study = data.study.get("code_version"), study_file(data)
+    version = data.study.get("code_version")
+    study = study_file(data)
     commit = COMMIT.search(version or "")
     made_by = table_block(
         data, "evaluated_with", run_tables.versions, version, data.config("packages")
     )
     blocks = details_block("Versions", made_by)
     if study:
-        commands = [f"git checkout {commit[1]}"] if commit else []
-        variants = (data.config("study").get("models") or {}).get("variants", ())
-        own_code = any(isinstance(one, dict) and one.get("module") for one in variants)
-        commands.append(f"dreamer run study.yaml{' --trust-code' * own_code}")
-        commands.append("dreamer sql study.yaml 'FROM mean_factors'")
-        blocks.append(Block("code", "\n".join(commands), "Commands"))
+        blocks.append(Block("code", "\n".join(_commands(data, commit)), "Commands"))
         if commit and commit[2]:
             blocks.append(Block("prose", "The code had changes that are not in that commit."))
         label = "study.yaml, with every default written out: save the text under this name"
@@ -212,3 +211,16 @@ def _reproduction(data: StudyData) -> list[Block]:
         "prose", "The results hold neither the configuration nor the code version of this study."
     )
     return [Block("code", _citation(data), "To cite this study"), *(blocks or [nothing])]
+
+
+def _commands(data: StudyData, commit: re.Match[str] | None) -> list[str]:
+    """Return the commands that run the study again and ask for its factors."""
+    commands = []
+    if commit:
+        commands.append(f"git checkout {commit[1]}")
+    run = "dreamer run study.yaml"
+    variants = (data.config("study").get("models") or {}).get("variants", ())
+    if any(isinstance(variant, dict) and variant.get("module") for variant in variants):
+        run += " --trust-code"  # a model of the user's own code
+    commands += [run, "dreamer sql study.yaml 'FROM mean_factors'"]
+    return commands

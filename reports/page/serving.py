@@ -1,5 +1,7 @@
-"""Serve a report on this machine, write the page again when the results change, and let open pages
-load again."""
+"""Serve a report on this machine.
+
+The page is written again when the results change, and open pages load again.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from threading import Thread
 
 from dreamer_study.pipeline.errors import InputError
 
-# seconds between two looks at the results file, and between two questions of an open page
+# Seconds between two looks at the results file, and between two questions of an open page.
 EVERY = 2
 RELOAD = f"""<script>
 (async () => {{
@@ -27,10 +29,9 @@ RELOAD = f"""<script>
 
 
 def server(find: Callable[[str], Path | None], port: int = 0) -> ThreadingHTTPServer:
-    """Make a server on the loopback address of the pages that `find` returns by name; port 0 takes
-    a free one.
+    """Make a server of the pages that `find` returns by name, on the loopback address.
 
-    The page `name` is at `/name/`, the page "" at `/`.
+    Port 0 takes a free one. The page `name` is at `/name/`, the page "" at `/`.
     """
     return ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, find))
 
@@ -54,23 +55,23 @@ def watch(
         Thread(target=serving.serve_forever, daemon=True).start()
         say(f"http://127.0.0.1:{serving.server_port}/{name}/")
         try:
-            said = ""
+            last_fault = ""
             while True:
-                drawn, words = refresh(database, drawn, write)
-                if words and words != said:
-                    say(words)
-                said = words
+                drawn, fault = refresh(database, drawn, write)
+                if fault and fault != last_fault:
+                    say(fault)
+                last_fault = fault
                 time.sleep(EVERY)
         finally:
             serving.shutdown()
 
 
 def refresh(database: Path, drawn: int, write: Callable[[], object]) -> tuple[int, str]:
-    """Call `write` if the results file has changed since the time `drawn`; returns the new time,
-    and what went wrong.
+    """Call `write` if the results file has changed since the time `drawn`.
 
-    Times are nanoseconds; the file's is taken before it is read, so that rows which enter meanwhile
-    are drawn the next time. A file that cannot be read now is tried again later.
+    Returns the new time, and what went wrong. Times are nanoseconds; the file's is taken before it
+    is read, so that rows which enter meanwhile are drawn the next time. A file that cannot be read
+    now is tried again later.
     """
     try:
         changed = database.stat().st_mtime_ns
@@ -84,16 +85,20 @@ def refresh(database: Path, drawn: int, write: Callable[[], object]) -> tuple[in
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answer `/name/` with a page and `/name/version` with what changes when the page is
-    written."""
+    """Answer `/name/` with a page.
+
+    `/name/version` gets a text that changes when the page is written.
+    """
 
     def __init__(self, find: Callable[[str], Path | None], *connection: object) -> None:
         self.find = find
         super().__init__(*connection)
 
     def do_GET(self) -> None:
-        """Answer a browser of this machine; another host's name in the address is refused (DNS
-        rebinding)."""
+        """Answer a browser of this machine.
+
+        Another host's name in the address is refused (DNS rebinding).
+        """
         if self.headers.get("Host", "").partition(":")[0] not in ("127.0.0.1", "localhost"):
             self.send_error(HTTPStatus.FORBIDDEN)
             return

@@ -1,5 +1,7 @@
-"""Write what a study says in a few lines of Markdown: the answer, what makes the answer weak,
-factors and curves."""
+"""Write what a study says in a few lines of Markdown.
+
+These are the answer, what makes the answer weak, factors and curves.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,14 @@ ESCAPED = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>|#"})
 def summary(data: StudyData) -> str:
     """Summarise a study in Markdown."""
     first = first_screen(data, styles(data.variants))
-    warnings = "\n".join(f"* {_plain(one)}" for one in first.warnings)
-    parts = [f"# {_plain(data.study['study_id'])}", *map(_plain, first.sentences), warnings]
-    return "\n\n".join(filter(None, [*parts, _factors(data), *_curves(data)])) + "\n"
+    parts = [
+        f"# {_plain(data.study['study_id'])}",
+        *map(_plain, first.sentences),
+        "\n".join(f"* {_plain(warning)}" for warning in first.warnings),
+        _factors(data),
+        *_curves(data),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _factors(data: StudyData) -> str:
@@ -30,17 +37,19 @@ def _factors(data: StudyData) -> str:
     rows = without_baseline(data.mean_factors[data.mean_factors["factor"].notna()])
     if rows.empty:
         return ""
-    cells = [
-        [
-            depth_name(row.depth, short=True),
-            row.variant,
-            task_name(row.task),
-            row.metric,
-            "at least " * row.bounded + ratio(row.factor),
-            interval(row._asdict()),
-        ]
-        for row in rows.itertuples()
-    ]
+    cells = []
+    for row in rows.to_dict("records"):
+        value = ratio(row["factor"])
+        cells.append(
+            [
+                depth_name(row["depth"], short=True),
+                row["variant"],
+                task_name(row["task"]),
+                row["metric"],
+                f"at least {value}" if row["bounded"] else value,
+                interval(row),
+            ]
+        )
     return _table(
         ["Depth", "Model", "Benchmark", "Measure", "Tokens over the baseline’s", "95 % interval"],
         cells,
@@ -48,21 +57,25 @@ def _factors(data: StudyData) -> str:
 
 
 def _curves(data: StudyData) -> list[str]:
-    """Tabulate the average accuracy of each depth: a row for each checkpoint, a column for each
-    model."""
+    """Tabulate the average accuracy of each depth, or that of each task where there is no average.
+
+    A row for each checkpoint, a column for each model.
+    """
     curve = data.curve
-    known = curve[curve["task"] == AVERAGE] if (curve["task"] == AVERAGE).any() else curve
-    found = []
-    for (depth, task), part in known.groupby(["depth", "task"]):
+    is_average = curve["task"] == AVERAGE
+    if is_average.any():
+        curve = curve[is_average]
+    parts = []
+    for (depth, task), part in curve.groupby(["depth", "task"]):
         grid = part.pivot_table(index="tokens", columns="variant", values="accuracy")
         grid = grid[[variant for variant in data.variants if variant in grid]]
         grid = grid.map(lambda value: "" if pd.isna(value) else f"{value:.3g}")
         cells = [
             [tokens(count), *row] for count, row in zip(grid.index, grid.to_numpy(), strict=True)
         ]
-        found.append(f"Accuracy at {depth_name(depth).lower()}, {_plain(task_name(task))}:")
-        found.append(_table(["Tokens", *grid], cells))
-    return found
+        parts.append(f"Accuracy at {depth_name(depth).lower()}, {_plain(task_name(task))}:")
+        parts.append(_table(["Tokens", *grid], cells))
+    return parts
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -16,8 +16,7 @@ AXES = (("flops", "training FLOPs"), ("seconds", "seconds of training"))
 
 @dataclass(frozen=True)
 class Choice:
-    """One menu of the toolbar: its name in the page's script, its title, and values with their
-    words."""
+    """One menu of the toolbar: its name in the page's script, its title, values and their texts."""
 
     name: str
     title: str
@@ -26,8 +25,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Toolbar:
-    """What the toolbar offers: variants, menus, and a box for single seeds where a figure draws
-    seeds behind means."""
+    """What the toolbar offers: variants, menus, and a box for single seeds.
+
+    The box is there where a figure draws seeds behind means.
+    """
 
     variants: tuple[Style, ...]
     menus: tuple[Choice, ...]
@@ -40,7 +41,7 @@ def toolbar(figures: Sequence[Figure], styles: Mapping[str, Style], costs: pd.Da
     `costs` has the rows of `StudyData.costs`: what a token costs, where that is known of every
     model.
     """
-    axes = [(name, words) for name, words in AXES if len(costs) and costs[name].notna().all()]
+    axes = [(name, label) for name, label in AXES if len(costs) and costs[name].notna().all()]
     panels = [panel for figure in figures for panel in figure.panels]
     layers = {
         layer.get("name") for panel in panels for layer in panel.specification.get("layer", ())
@@ -62,8 +63,15 @@ def toolbar(figures: Sequence[Figure], styles: Mapping[str, Style], costs: pd.Da
     if "raw" in layers:
         weights = (("", "averaged and raw"), ("averaged", "averaged"), ("raw", "raw"))
         menus.append(Choice("weights", "Weights", weights))
-    kept = tuple(menu for menu in menus if len(menu.options) > (1 if menu.name == "axis" else 2))
+    kept = tuple(menu for menu in menus if _is_choice(menu))
     return Toolbar(tuple(styles.values()), kept, "seeds" in layers)
+
+
+def _is_choice(menu: Choice) -> bool:
+    """Tell whether a menu has two things to choose from, besides all of them."""
+    # The first option of "axis" is an axis too, tokens; that of the others is all values.
+    fewest = 2 if menu.name == "axis" else 3
+    return len(menu.options) >= fewest
 
 
 def _menu(name: str, title: str, everything: str, options: Iterable[tuple[str, str]]) -> Choice:

@@ -1,2 +1,4 @@
-"""Colours, marker shapes, style sheet and script of the page; may import the names of
-`sql/names.py`."""
+"""Colours, marker shapes, style sheet and script of the page.
+
+May import the names of `sql/names.py`.
+"""

@@ -72,24 +72,30 @@ def styles(variants: Iterable[str]) -> dict[str, Style]:
     With more variants than colours the colours come again with another dash; the grey stays the
     baseline's own.
     """
-    drawn = {}
+    by_variant = {}
     for number, name in enumerate(variants):
-        cycle, colour = divmod(number - 1, len(SHAPES) - 1) if number else (0, -1)
-        colour += 1
-        drawn[name] = Style(name, f"v{colour}", SHAPES[colour], DASHES[cycle % len(DASHES)])
-    return drawn
+        if number == 0:
+            cycle, colour = 0, 0
+        else:
+            cycle, place = divmod(number - 1, len(SHAPES) - 1)
+            colour = 1 + place  # 0 is the baseline's own
+        dash = DASHES[cycle % len(DASHES)]
+        by_variant[name] = Style(name, f"v{colour}", SHAPES[colour], dash)
+    return by_variant
 
 
 def present(styles: Mapping[str, Style], *frames: pd.DataFrame) -> dict[str, Style]:
     """Return the styles of the variants in these rows, in the order of the report."""
-    found = {name for frame in frames for name in frame["variant"]}
-    return {name: style for name, style in styles.items() if name in found}
+    variants = {name for frame in frames for name in frame["variant"]}
+    return {name: style for name, style in styles.items() if name in variants}
 
 
 def ordered(frame: pd.DataFrame, styles: Mapping[str, Style], *keys: str) -> pd.DataFrame:
-    """Sort rows by depth of the model, by variant in the order of the report, then by further
-    columns."""
-    rank = {name: i for i, name in enumerate(styles)}
+    """Sort rows by depth of the model, then by variant in the order of the report.
+
+    `keys` are further columns to sort by.
+    """
+    rank = {name: place for place, name in enumerate(styles)}
     depth = "model_depth" if "model_depth" in frame.columns else "depth"
     place = frame["variant"].map(rank).fillna(len(rank))
     return frame.assign(place=place).sort_values([depth, "place", *keys]).drop(columns="place")
@@ -102,12 +108,15 @@ def themed(text: str) -> str:
 
 def css_variables(dark: bool = False) -> str:
     """Return the declarations of the colours for a style sheet."""
-    return " ".join(f"--{name}: {pair[dark]};" for name, pair in COLOURS.items())
+    values = {name: on_dark if dark else light for name, (light, on_dark) in COLOURS.items()}
+    return " ".join(f"--{name}: {value};" for name, value in values.items())
 
 
 def vega_config() -> dict:
-    """Return calm axes: horizontal grid only, no frame, muted labels, nothing in a colour outside
-    `COLOURS`."""
+    """Return calm axes: horizontal grid only, no frame, muted labels.
+
+    Nothing has a colour outside `COLOURS`.
+    """
     axis = {
         "labelColor": LIGHT["muted"],
         "titleColor": LIGHT["muted"],

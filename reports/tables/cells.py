@@ -1,5 +1,4 @@
-"""Define tables as plain data for the template: cells with a text, a note below the text, and what
-they head."""
+"""Define tables as plain data for the template."""
 
 from __future__ import annotations
 
@@ -39,8 +38,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the page: a caption, rows of heads, rows, and notes below; `name` is the anchor
-    that links lead to."""
+    """A table of the page: a caption, rows of heads, rows, and notes below.
+
+    `name` is the anchor that links lead to.
+    """
 
     name: str
     caption: str
@@ -70,18 +71,17 @@ def table(
         column if isinstance(column, Cell) else Cell(column, scope="col") for column in columns
     )
     body: list[Row] = []
-    before = object()
-    for group, cells in rows:
-        made = tuple(
-            (
-                cell
-                if isinstance(cell, Cell)
-                else Cell(cell, kind=above.kind, scope="" if place else "row")
-            )
-            for place, (cell, above) in enumerate(zip(cells, head, strict=True))
-        )
-        body.append(Row(made, first=bool(body) and group != before))
-        before = group
+    previous_group = object()  # equal to no group
+    for group, values in rows:
+        cells = []
+        for column, value in zip(head, values, strict=True):
+            if isinstance(value, Cell):
+                cells.append(value)
+            else:
+                is_first = not cells
+                cells.append(Cell(value, kind=column.kind, scope="row" if is_first else ""))
+        body.append(Row(tuple(cells), first=bool(body) and group != previous_group))
+        previous_group = group
     return Table(name, caption, (head,), tuple(body), notes)
 
 
@@ -96,6 +96,5 @@ def variant_head(variant: str, styles: Mapping[str, Style]) -> Cell:
 
 
 def model_cells(variant: str, depth: int, styles: Mapping[str, Style]) -> list[Cell]:
-    """Make the first two cells of a row about a model: its variant as the row's head, and its
-    depth."""
+    """Make the first two cells of a row about a model: its variant, the head, and its depth."""
     return [model_cell(variant, styles), Cell(depth_name(depth, short=True))]

@@ -1,5 +1,7 @@
-"""Tabulate what changed between two studies: accuracies on equal items, factors, losses on held-out
-documents."""
+"""Tabulate what changed between two studies.
+
+Accuracies are on equal items, losses on held-out documents.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,13 @@ from dreamer_study.sql.statistics.comparison import Comparison
 RULES = {"first": "the paper’s"}  # in words, where the name of the rule says little
 
 
-def changes(found: Comparison) -> list[Table]:
+def changes(comparison: Comparison) -> list[Table]:
     """Return the tables of a comparison."""
-    return [_accuracies(found.accuracies), _factors(found.factors), _losses(found.losses)]
+    return [
+        _accuracies(comparison.accuracies),
+        _factors(comparison.factors),
+        _losses(comparison.losses),
+    ]
 
 
 def _model(row: Mapping[str, Any]) -> list[Cell | str]:
@@ -40,9 +46,17 @@ def _accuracies(rows: pd.DataFrame) -> Table:
             kind="strong" if row["changed"] else "",
         )
         p = f"{row['adjusted_p']:.2g}" if tested else "no test"
-        shown = [percent(row["first"]), percent(row["second"]), change, p]
-        place = [*_model(row), task_name(row["task"]), row["checkpoint"], number(row["items"])]
-        body.append((None, [*place, *shown]))
+        cells = [
+            *_model(row),
+            task_name(row["task"]),
+            row["checkpoint"],
+            number(row["items"]),
+            percent(row["first"]),
+            percent(row["second"]),
+            change,
+            p,
+        ]
+        body.append((None, cells))
     return table(
         "table-changed",
         "Accuracy on the items that both studies asked, and the change in percentage points with"
@@ -74,12 +88,8 @@ def _factors(rows: pd.DataFrame) -> Table:
             Cell(BOUNDS.get(side["bound"], "") + ratio(side["factor"]), interval(side), kind)
             for side in sides
         ]
-        body.append(
-            (
-                None,
-                [*_model(row), task_name(row["task"]), RULES.get(row["rule"], row["rule"]), *cells],
-            )
-        )
+        rule = RULES.get(row["rule"], row["rule"])
+        body.append((None, [*_model(row), task_name(row["task"]), rule, *cells]))
     return table(
         "table-changed-factors",
         "Training tokens of each variant over those of the baseline of its own study, with 95%"

@@ -21,39 +21,38 @@ def compared(
     remark: str,
     styles: Mapping[str, Style],
 ) -> Table:
-    """Tabulate what each model is, what it costs, and how it was trained; `remark` is that of the
-    study file."""
+    """Tabulate what each model is, what it costs, and how it was trained.
+
+    `remark` is that of the study file.
+    """
     configurations = {(row.variant, row.depth): row.config for row in models.itertuples()}
     trained = dict(iter(runs.groupby(["variant", "depth"])))
     body = []
     for row in ordered(resources, styles).to_dict("records"):
         model = row["variant"], row["depth"]
-        own = trained.get(model, runs.iloc[:0])
-        rates = sorted(own["learning_rate"].dropna().unique())
+        runs_of_model = trained.get(model, runs.iloc[:0])
+        rates = sorted(runs_of_model["learning_rate"].dropna().unique())
         config = configurations.get(model)
-        cells = [architecture_in_words(config) or NOTHING, layers_of(config)]
-        cells += [
-            tokens(row[name] * 1e9) for name in ("parameters_billion", "flops_billion_per_token")
-        ]
-        cells += [
+        cells = [
+            *model_cells(*model, styles),
+            architecture_in_words(config) or NOTHING,
+            layers_of(config),
+            tokens(row["parameters_billion"] * 1e9),
+            tokens(row["flops_billion_per_token"] * 1e9),
             ", ".join(f"{rate:.2g}" for rate in rates) or NOTHING,
-            tokens(own["tokens"].max()),
-            f"{len(own)}",
+            tokens(runs_of_model["tokens"].max()),
+            f"{len(runs_of_model)}",
         ]
-        body.append((row["depth"], [*model_cells(*model, styles), *cells]))
+        body.append((row["depth"], cells))
+    caption = [f"{baseline_of(resources)} is the baseline."]
     searched = tuning["learning_rate"].nunique()
-    own = [
-        name
-        for name in ordered(resources, styles)["variant"].unique()
-        if name not in set(tuning["variant"])
-    ]
-    but = f" but that of {listed(own)}" * bool(own)
-    how = (
-        f" Each learning rate{but} is the best of {counted(searched, 'rate')} tried."
-        if searched
-        else ""
-    )
-    how += f" {remark[0].upper()}{remark[1:]}." if remark else ""
+    if searched:
+        variants = ordered(resources, styles)["variant"].unique()
+        not_searched = [name for name in variants if name not in set(tuning["variant"])]
+        but = f" but that of {listed(not_searched)}" if not_searched else ""
+        caption.append(f"Each learning rate{but} is the best of {counted(searched, 'rate')} tried.")
+    if remark:
+        caption.append(f"{remark[0].upper()}{remark[1:]}.")
     columns = [
         left("Compared"),
         "Depth",
@@ -61,6 +60,8 @@ def compared(
         "Layers",
         "Parameters",
         "FLOPs a token",
+        "Learning rate",
+        "Tokens",
+        "Seeds",
     ]
-    columns += ["Learning rate", "Tokens", "Seeds"]
-    return table("table-compared", f"{baseline_of(resources)} is the baseline.{how}", columns, body)
+    return table("table-compared", " ".join(caption), columns, body)

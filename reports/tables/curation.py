@@ -12,11 +12,14 @@ from dreamer_study.reports.text.numbers import number, percent, tokens
 
 
 def funnel(rows: pd.DataFrame, dropped: pd.DataFrame) -> Table:
-    """Tabulate what each stage kept over all sources (view `funnel`), and what it dropped for which
-    reason."""
+    """Tabulate what each stage kept over all sources, and what it dropped for which reason.
+
+    `rows` are those of the view `funnel`, `dropped` those of `StudyData.dropped`.
+    """
     body = []
     for row in rows.to_dict("records"):
-        stage, came = row["stage"], row["documents"]
+        stage = row["stage"]
+        came = row["documents"]
         kept = {
             "documents": row["kept"],
             "characters": row["characters_kept"],
@@ -46,11 +49,13 @@ def _amounts(amounts: Mapping[str, float], share: float | None) -> list[str]:
 
 
 def funnel_by_source(rows: pd.DataFrame) -> Table:
-    """Tabulate what each stage kept of each source, with the reasons in words (view
-    `funnel_by_source`)."""
+    """Tabulate what each stage kept of each source, with the reasons in words.
+
+    `rows` are those of the view `funnel_by_source`.
+    """
     body = []
     for row in rows.to_dict("records"):
-        reasons = "" if pd.isna(row["reasons"]) else str(row["reasons"]).replace("_", " ")
+        reasons = _text(row["reasons"]).replace("_", " ")
         counts = [number(row[name]) for name in ("documents", "kept", "dropped")]
         counts += [tokens(row[name]) for name in ("characters_kept", "tokens_kept")]
         cells = [str(row["source"]), stage_name(row["stage"]), *counts, Cell(reasons, kind="long")]
@@ -66,18 +71,17 @@ def sources(rows: pd.DataFrame) -> Table:
     """Tabulate the data sets with licences, documents and tokens (view `table_4`)."""
     body = []
     for row in rows.to_dict("records"):
-        name, licence, revision = (
-            "" if pd.isna(row[key]) else str(row[key])
-            for key in ("repository", "licence", "revision")
-        )
-        amounts = [number(row["documents_read"]), number(row["documents"])]
-        amounts += [tokens(row["tokens"]), percent(row["share_of_tokens"])]
-        body.append(
-            (
-                None,
-                [str(row["source"]), Cell(name, kind="left", note=revision[:8]), licence, *amounts],
-            )
-        )
+        revision = _text(row["revision"])[:8]
+        cells = [
+            str(row["source"]),
+            Cell(_text(row["repository"]), kind="left", note=revision),
+            _text(row["licence"]),
+            number(row["documents_read"]),
+            number(row["documents"]),
+            tokens(row["tokens"]),
+            percent(row["share_of_tokens"]),
+        ]
+        body.append((None, cells))
     return table(
         "table-4",
         "The training data: each source with its repository, pinned revision and licence, the"
@@ -85,3 +89,8 @@ def sources(rows: pd.DataFrame) -> Table:
         [left("Source"), left("Repository"), left("Licence"), "Read", "Kept", "Tokens", "Share"],
         body,
     )
+
+
+def _text(value: object) -> str:
+    """Return a text of the results; empty for null."""
+    return "" if pd.isna(value) else str(value)

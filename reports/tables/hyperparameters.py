@@ -13,7 +13,8 @@ from dreamer_study.reports.tables.cells import Cell, Row, Table, left
 from dreamer_study.reports.text.names import depth_name
 from dreamer_study.reports.text.numbers import NOTHING, tokens
 
-Configuration, Styles = Mapping[str, Any], Mapping[str, Style]
+Configuration = Mapping[str, Any]
+Styles = Mapping[str, Style]
 
 # Where a hyperparameter is read: a field of the configuration; a field and the switch without which
 # that field means nothing; or a function of the configuration.
@@ -66,41 +67,32 @@ OF_TRAINING: dict[str, Value] = {
 def hyperparameters(
     models: pd.DataFrame, runs: pd.DataFrame, training: Configuration, styles: Styles
 ) -> Table:
-    """Tabulate a row for each hyperparameter and a column for each model; equal values stand once,
-    for all models.
+    """Tabulate a row for each hyperparameter and a column for each model.
 
-    `models` has variant, depth and configuration (JSON) of every model, `runs` the seeds and
-    recipes (JSON) with which each was trained, `training` the section of the study file. Models
-    without a configuration have no column.
+    A value that all models have is given once. `models` has variant, depth and configuration (JSON)
+    of every model, `runs` the seeds and recipes (JSON) with which each was trained, `training` the
+    section of the study file. Models without a configuration have no column.
     """
-    trained = {
-        model: {
-            **json_object(part["recipe"].iloc[0]),
-            "seeds": sorted(part["seed"].dropna().astype(int)),
-        }
-        for model, part in runs.groupby(["variant", "depth"])
-    }
-    rows = ordered(models, styles).to_dict("records")
-    known = [(row, found) for row in rows if (found := _configuration(row["config"]))]
-    settings = [
-        {**training, **trained.get((row["variant"], row["depth"]), {}), **one} for row, one in known
-    ]
+    recipes = {}
+    for model, part in runs.groupby(["variant", "depth"]):
+        seeds = sorted(part["seed"].dropna().astype(int))
+        recipes[model] = {**json_object(part["recipe"].iloc[0]), "seeds": seeds}
+    heads = []
+    columns = []  # the settings of each model
+    arguments = {}  # of other architectures, by their own names
+    for row in ordered(models, styles).to_dict("records"):
+        variant, depth = row["variant"], row["depth"]
+        configuration = _configuration(row["config"])
+        if not configuration:
+            continue
+        arguments |= {name: name for name in configuration.get("config", ())}
+        columns.append({**training, **recipes.get((variant, depth), {}), **configuration})
+        heads.append(Cell(variant, note=depth_name(depth), scope="col", mark=styles.get(variant)))
     body = []
-    # arguments of other architectures
-    own = {name: name for _, one in known for name in one.get("config", ())}
-    for name, value in {**OF_MODELS, **own, **OF_TRAINING}.items():
-        shown = [_shown(_value(one, value)) for one in settings or [training]]
-        if set(shown) != {NOTHING}:
-            body.append(_row(name, shown[:1] if len(set(shown)) == 1 else shown, len(shown)))
-    heads = [
-        Cell(
-            row["variant"],
-            note=depth_name(row["depth"]),
-            scope="col",
-            mark=styles.get(row["variant"]),
-        )
-        for row, _ in known
-    ]
+    for name, value in {**OF_MODELS, **arguments, **OF_TRAINING}.items():
+        texts = [_text(_value(settings, value)) for settings in columns or [training]]
+        if set(texts) != {NOTHING}:
+            body.append(_row(name, texts))
     return Table(
         name="table-3",
         caption=(
@@ -113,30 +105,38 @@ def hyperparameters(
     )
 
 
-def _row(name: str, values: list[str], columns: int) -> Row:
-    span = columns if len(values) == 1 else 1
-    cells = (Cell(value, span=span, kind="left" if span > 1 else "") for value in values)
-    return Row((Cell(name, kind="left", scope="row"), *cells))
+def _row(name: str, texts: list[str]) -> Row:
+    """Make a row of a hyperparameter; a text that all columns have is in one cell over all."""
+    head = Cell(name, kind="left", scope="row")
+    if len(texts) > 1 and len(set(texts)) == 1:
+        return Row((head, Cell(texts[0], span=len(texts), kind="left")))
+    return Row((head, *(Cell(text) for text in texts)))
 
 
 def _configuration(text: Any) -> Configuration:
     """Read a model's configuration; empty where it is not that of a model of this project."""
-    found = json_object(text)
-    return {**found, **found.get("config", {})} if "vocabulary_size" in found else {}
+    configuration = json_object(text)
+    if "vocabulary_size" not in configuration:
+        return {}
+    return {**configuration, **configuration.get("config", {})}
 
 
 def _value(configuration: Configuration, value: Value) -> Any:
     if isinstance(value, tuple):
         field, switch = value
         return configuration.get(field) if configuration.get(switch) else None
-    return configuration.get(value) if isinstance(value, str) else value(configuration)
+    if isinstance(value, str):
+        return configuration.get(value)
+    return value(configuration)
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     if value is None:
         return NOTHING
     if isinstance(value, list | tuple):
-        return ", ".join(_shown(one) for one in value)
+        return ", ".join(_text(item) for item in value)
     if isinstance(value, float):
         return f"{value:g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)

@@ -1,5 +1,4 @@
-"""Tabulate resources and results (the paper's Tables 1 and 2), what was measured, and the numbers
-behind figures."""
+"""Tabulate resources and results (the paper's Tables 1 and 2), and the numbers behind figures."""
 
 from __future__ import annotations
 
@@ -27,14 +26,13 @@ BOUNDS = {"at least": f"≤{THIN}", "at most": f"≥{THIN}"}  # of the ratio, by
 
 
 def resources(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
-    """Tabulate the view `table_1` with the differences from the baseline of the same depth, and
-    measured speeds."""
+    """Tabulate the view `table_1` with the differences from the baseline of the same depth."""
     columns = ("parameters_billion", "flops_billion_per_token", "memory_gigabytes")
     units = [
         _unit(rows[column], letters)
         for column, letters in zip(columns, ("BMK", "BMK", "GMK"), strict=True)
     ]
-    measured = bool(rows["mfu"].notna().any())
+    has_mfu = bool(rows["mfu"].notna().any())
     baseline = baseline_of(rows)
     baselines = {row["depth"]: row for row in rows[rows["variant"] == baseline].to_dict("records")}
     body = []
@@ -42,25 +40,30 @@ def resources(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
         base = {} if row["variant"] == baseline else baselines.get(row["depth"], {})
         cells = model_cells(row["variant"], row["depth"], styles)
         for column, (scale, _, decimals) in zip(columns, units, strict=True):
-            cells.append(
-                Cell(
-                    number(row[column] * scale, decimals),
-                    note=_difference(row[column], base.get(column)),
-                )
-            )
-        cells += [number(row["tokens_per_second"]), *[percent(row["mfu"])] * measured]
+            value = number(row[column] * scale, decimals)
+            cells.append(Cell(value, note=_difference(row[column], base.get(column))))
+        cells.append(number(row["tokens_per_second"]))
+        if has_mfu:
+            cells.append(percent(row["mfu"]))
         body.append((row["depth"], cells))
-    names = [
-        f"Parameters ({units[0][1]})",
-        f"FLOPs ({units[1][1]} per token)",
-        f"Memory ({units[2][1]}B)",
+    parameters, flops, memory = (letter for _, letter, _ in units)
+    heads = [
+        left("Model"),
+        "Depth",
+        f"Parameters ({parameters})",
+        f"FLOPs ({flops} per token)",
+        f"Memory ({memory}B)",
+        "Tokens per second",
     ]
+    speed = "Speed is that of training"
+    if has_mfu:
+        heads.append("MFU")
+        speed += ", as is the model FLOPs utilisation (MFU)"
     return table(
         "table-1",
         "FLOPs per token and memory are those of generating a sequence. Shares are the difference"
-        f" from {baseline} of the same depth. Speed is that of"
-        f" training{', as is the model FLOPs utilisation (MFU)' * measured}.",
-        [left("Model"), "Depth", *names, "Tokens per second", *["MFU"] * measured],
+        f" from {baseline} of the same depth. {speed}.",
+        heads,
         body,
     )
 
@@ -70,57 +73,58 @@ def _unit(values: pd.Series, letters: str) -> tuple[float, str, int]:
     largest = values.abs().max()
     if pd.isna(largest) or largest >= 0.1:
         return 1.0, letters[0], 4
-    return (1e3, letters[1], 3) if largest >= 1e-4 else (1e6, letters[2], 1)
+    if largest >= 1e-4:
+        return 1e3, letters[1], 3
+    return 1e6, letters[2], 1
 
 
 def _difference(value: Any, base: Any) -> str:
-    return (
-        ""
-        if pd.isna(value) or pd.isna(base) or not base
-        else f"{100 * (value / base - 1):+.2f}%".replace("-", "−")
-    )
+    """Format the difference from a base in per cent; empty where either is unknown."""
+    if pd.isna(value) or pd.isna(base) or not base:
+        return ""
+    return f"{100 * (value / base - 1):+.2f}%".replace("-", "−")
 
 
 def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
-    """Tabulate the view `table_2`: perplexities, best accuracies, ratios of tokens; best and second
-    best are marked."""
-    texts = task_order(rows[rows["perplexity"].notna()]["task"])
-    tasks = task_order(
-        rows[rows["metric"].notna() & rows["perplexity"].isna() | (rows["task"] == AVERAGE)]["task"]
-    )
+    """Tabulate the view `table_2`: perplexities, best accuracies, ratios of tokens.
+
+    The best and the second best of a depth are marked.
+    """
+    has_perplexity = rows["perplexity"].notna()
+    has_accuracy = rows["metric"].notna() & ~has_perplexity | (rows["task"] == AVERAGE)
+    texts = task_order(rows[has_perplexity]["task"])
+    tasks = task_order(rows[has_accuracy]["task"])
     score = (-rows["perplexity"]).fillna(rows["accuracy"]).round(6)
     # A task may have two rows of a model: one with its perplexity, one with its accuracy.
-    scores = score.groupby([rows["depth"], rows["task"], rows["perplexity"].notna()])
-    place = scores.rank(method="dense", ascending=False).where(scores.transform("count") > 1)
+    scores = score.groupby([rows["depth"], rows["task"], has_perplexity])
+    rank = scores.rank(method="dense", ascending=False).where(scores.transform("count") > 1)
+    marked = rows.assign(kind=rank.map({1: "best", 2: "second"}).fillna(""))
     by_cell = {
         (row["depth"], row["variant"], row["task"], pd.notna(row["perplexity"])): row
-        for row in rows.assign(kind=place.map({1: "best", 2: "second"}).fillna("")).to_dict(
-            "records"
-        )
+        for row in marked.to_dict("records")
     }
-    body, before = [], None
-    for depth, variant in (
-        ordered(rows, styles)[["depth", "variant"]].drop_duplicates().itertuples(index=False)
-    ):
+    models = ordered(rows, styles)[["depth", "variant"]].drop_duplicates()
+    body = []
+    previous_depth = None
+    for depth, variant in models.itertuples(index=False):
         cells = model_cells(variant, depth, styles)
         for text in texts:
             row = by_cell.get((depth, variant, text, True), {})
             cells.append(Cell(number(row.get("perplexity"), 2), kind=row.get("kind", "")))
         for task in tasks:
             row = by_cell.get((depth, variant, task, False), {})
-            flag = "†" if row.get("near_chance") is True else ""
-            shown = BOUNDS.get(row.get("bound"), "") + ratio(row.get("data_efficiency")) + flag
             cells.append(Cell(percent(row.get("accuracy")).rstrip("%"), kind=row.get("kind", "")))
-            cells.append(Cell(shown, kind="quiet"))
-        body.append(Row(tuple(cells), first=before not in (None, depth)))
-        before = depth
+            bound = BOUNDS.get(row.get("bound"), "")
+            flag = "†" if row.get("near_chance") is True else ""
+            cells.append(Cell(f"{bound}{ratio(row.get('data_efficiency'))}{flag}", kind="quiet"))
+        body.append(Row(tuple(cells), first=previous_depth not in (None, depth)))
+        previous_depth = depth
     top = [Cell("Model", kind="left", scope="col", rows=2), Cell("Depth", scope="col", rows=2)]
     top += [Cell(task_name(text), scope="col") for text in texts]
     top += [Cell(task_name(task), scope="colgroup", span=2) for task in tasks]
-    second = [
-        Cell(name, scope="col")
-        for name in ("PPL ↓",) * len(texts) + ("Acc ↑", "Tokens ↓") * len(tasks)
-    ]
+    second = [Cell("PPL ↓", scope="col") for _ in texts]
+    for _ in tasks:
+        second += [Cell("Acc ↑", scope="col"), Cell("Tokens ↓", scope="col")]
     return Table(
         name="table-2",
         caption=(
@@ -147,21 +151,21 @@ def benchmarks(
     body = []
     for frame, measure in ((accuracy, "accuracy"), (loss, "loss"), (perplexity, "perplexity")):
         for task, part in frame[frame["task"] != AVERAGE].groupby("task"):
-            found = sorted(
-                {str(v) for v in versions[versions["task"] == task]["task_version"].dropna()}
-            )
-            items, first = part["items"].dropna(), part.iloc[0]
-            counts = " to ".join(dict.fromkeys((number(items.min()), number(items.max()))))
-            chance = percent(part["chance"].max()) if measure == "accuracy" else ""
+            first = part.iloc[0]
+            items = part["items"].dropna()
+            counts = dict.fromkeys((number(items.min()), number(items.max())))
+            of_task = versions[versions["task"] == task]["task_version"].dropna()
+            task_versions = sorted({str(version) for version in of_task})
             cells = [
                 task_name(task),
                 measure,
                 str(first["metric"]),
                 str(first["filter"]),
-                counts,
-                chance,
+                " to ".join(counts),
+                percent(part["chance"].max()) if measure == "accuracy" else "",
+                ", ".join(task_versions) or NOTHING,
             ]
-            body.append((None, [*cells, ", ".join(found) or NOTHING]))
+            body.append((None, cells))
     return table(
         "table-benchmarks",
         "The metric that stands for each benchmark, the items asked of each checkpoint, the level"
@@ -180,8 +184,10 @@ def benchmarks(
 
 
 def curve_numbers(curve: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
-    """Tabulate one depth's accuracy figure: a row for each task and checkpoint, a column for each
-    variant."""
+    """Tabulate one depth's accuracy figure.
+
+    A row for each task and checkpoint, a column for each variant.
+    """
     curve = curve[curve["depth"] == depth]
     variants = present(styles, curve)
     body = []
@@ -204,12 +210,15 @@ def curve_numbers(curve: pd.DataFrame, styles: Mapping[str, Style], depth: int) 
 
 
 def other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
-    """Tabulate the figure of other depths: a row for each model and task, a column for each
-    depth."""
+    """Tabulate the figure of other depths.
+
+    A row for each model and task, a column for each depth.
+    """
     rows = mean_of_runs(rows)
     depths = sorted(rows["depth"].unique())
     body = []
-    several = ", the mean over the seeds" * bool(len(rows) and rows["runs"].max() > 1)
+    has_seeds = len(rows) and rows["runs"].max() > 1
+    several = ", the mean over the seeds" if has_seeds else ""
     by_model = ordered(rows, styles, "task").groupby(["model_depth", "variant", "task"], sort=False)
     for (trained, variant, task), part in by_model:
         shown = {row["depth"]: row for row in part.to_dict("records")}

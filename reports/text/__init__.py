@@ -1,5 +1,4 @@
-"""Formatted numbers (import nothing of this project), names, and the sentences on findings,
-limitations and data.
+"""Formatted numbers, names, and the sentences on findings, limitations and data.
 
-May import `reports/data.py`.
+May import `reports/data.py`; `numbers` imports nothing of this project.
 """

@@ -1,5 +1,7 @@
-"""Put factors by the paper's rule into words: the tokens to the baseline's best accuracy, with
-bounds and doubts."""
+"""Put factors by the paper's rule into words.
+
+They are of the tokens to the baseline's best accuracy, and have bounds and doubts.
+"""
 
 from __future__ import annotations
 
@@ -13,54 +15,59 @@ from dreamer_study.reports.text.numbers import as_many, percent, ratio, tokens
 
 
 def crossing(row: Mapping[str, Any]) -> str:
-    """Put a row of `StudyData.efficiency` into words, with its doubts; near chance a study decides
-    nothing.
+    """Put a row of `StudyData.efficiency` into words, with its doubts.
 
-    Example: a factor 4.0 (exact) of DR gives "DR reached LA’s best average accuracy (32.3%) with
-    0.25 times as many training tokens: 25B instead of 100B."
+    Near chance a study decides nothing. Example: a factor 4.0 (exact) of DR gives "DR reached LA’s
+    best average accuracy (32.3%) with 0.25 times as many training tokens: 25B instead of 100B."
     """
     best = (
         f"{row['baseline']}’s best {goal_name(row['task'])}"
         f" ({percent(row.get('baseline_accuracy'))})"
     )
-    told = _not_reached(row, best) if row["bound"] == "at most" else _reached(row, best)
+    text = _not_reached(row, best) if row["bound"] == "at most" else _reached(row, best)
     if row.get("near_chance") is True:
         model = f"{model_name(row)} needed fewer or more training tokens than {row['baseline']}"
-        told = f"The study cannot tell whether {model}, which is near chance itself. {told}"
+        text = f"The study cannot tell whether {model}, which is near chance itself. {text}"
     if row.get("baseline_bound") == "at least":
-        told += (
+        text += (
             f" {row['baseline']} was best at its very first checkpoint: the ratio may be too low."
         )
-    return told
+    return text
 
 
 def _reached(row: Mapping[str, Any], best: str) -> str:
-    variant, value, baseline = row["variant"], row["factor"], row["baseline"]
-    had, needed = tokens(row.get("baseline_tokens")), tokens(row.get("variant_tokens"))
+    variant = row["variant"]
+    baseline = row["baseline"]
+    factor = row["factor"]
+    had = tokens(row.get("baseline_tokens"))
+    needed = tokens(row.get("variant_tokens"))
     if row["bound"] == "at least":
         first = (
             f"{variant} had {best} by its first checkpoint, at {needed} tokens; {baseline} had it"
             f" at {had}"
         )
-        if value <= 1:
+        if factor <= 1:
             return f"{first}. The checkpoints are too far apart to say which was first."
-        return f"{first}: at most {as_many(value)} training tokens."
+        return f"{first}: at most {as_many(factor)} training tokens."
     return (
-        f"{variant} reached {best} with {as_many(value)} training tokens: {needed} instead of"
+        f"{variant} reached {best} with {as_many(factor)} training tokens: {needed} instead of"
         f" {had}."
     )
 
 
 def _not_reached(row: Mapping[str, Any], best: str) -> str:
-    value, own, trained = row["factor"], row.get("own_best"), row.get("tokens_trained")
+    factor = row["factor"]
+    own_best = row.get("own_best")
+    trained = row.get("tokens_trained")
     within = "" if pd.isna(trained) else f" within {tokens(trained)} tokens"
-    instead = "" if pd.isna(own) else f"; its own best is {percent(own)}"
-    if value < 0.995:
+    instead = "" if pd.isna(own_best) else f"; its own best is {percent(own_best)}"
+    # Within half a per cent of 1 the ratio would be printed as 1.00.
+    if factor < 0.995:
         consequence = (
-            f"It would need more than {ratio(value)} times as many training tokens as"
+            f"It would need more than {ratio(factor)} times as many training tokens as"
             f" {row['baseline']}."
         )
-    elif value < 1.005:
+    elif factor < 1.005:
         consequence = f"It would need more tokens than {row['baseline']}."
     else:
         consequence = "It was trained on too few tokens to say which needs fewer."

@@ -1,5 +1,7 @@
-"""Say what limits the numbers of a study, from its own rows: nothing that is true of every study,
-or said above."""
+"""Say what limits the numbers of a study, from its own rows.
+
+Nothing is said that is true of every study, or that the page has said before.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,10 @@ def limitations(data: StudyData) -> list[str]:
 
 
 def data_doubts(data: StudyData) -> list[str]:
-    """Return a text for each source of which a stage dropped more than half for one reason, and on
-    unmarked traces."""
+    """Return a text for each source of which a stage dropped more than half for one reason.
+
+    A last one is on responses without marks of a trace.
+    """
     rows = data.curation.assign(
         came=data.curation.groupby(["source", "stage"])["documents"].transform("sum")
     )
@@ -37,17 +41,17 @@ def data_doubts(data: StudyData) -> list[str]:
 
 
 def rate_doubts(data: StudyData) -> list[str]:
-    """Return a text on models whose chosen learning rate is the lowest or highest that the search
-    has tried."""
+    """Return a text on models whose learning rate is the lowest or highest of those tried."""
     tried = data.tuning["learning_rate"]
     at_edge = data.tuning[data.tuning["chosen"] & tried.isin([tried.min(), tried.max()])]
     rows = at_edge.drop_duplicates(["depth", "variant"]).to_dict("records")
-    named = [f"{model_name(row)} ({row['learning_rate']:g})" for row in rows]
-    text = (
+    if not rows:
+        return []
+    models = [f"{model_name(row)} ({row['learning_rate']:g})" for row in rows]
+    return [
         "Learning rates were chosen at the edge of those tried, so that better ones may lie"
-        " beyond: "
-    )
-    return [f"{text}{listed(named)}."] if named else []
+        f" beyond: {listed(models)}."
+    ]
 
 
 def _intervals(data: StudyData) -> list[str]:
@@ -55,17 +59,18 @@ def _intervals(data: StudyData) -> list[str]:
     means = without_baseline(data.mean_factors[data.mean_factors["factor"].notna()])
     if means["low"].isna().all():
         return []
-    items = "; scores of items, and so their errors, are unknown"
-    if means["item_error"].notna().any():
+    if means["item_error"].isna().all():
+        items = "; scores of items, and so their errors, are unknown"
+    elif data.scored_items.empty:
+        items = (
+            ", and the standard errors of the scores, as if no two models shared items (rather"
+            " too wide)"
+        )
+    else:
         items = (
             ", and what other items of the same benchmarks would have given (bootstrap, the same"
             " for all models)"
         )
-        if data.scored_items.empty:
-            items = (
-                ", and the standard errors of the scores, as if no two models shared items (rather"
-                " too wide)"
-            )
     return [
         "Intervals of mean factors are 95% t-intervals. They hold what the seeds differ by (each"
         f" seed left out in turn){items}. Factors by the paper’s rule have bounds and no intervals."
@@ -78,39 +83,40 @@ def _checkpoints(data: StudyData) -> list[str]:
         return ["There is one checkpoint only, so no factor can be told from it: all are bounds."]
     baseline = data.efficiency[data.efficiency["variant"] == data.baseline]
     late = baseline[baseline["baseline_tokens"] >= baseline["tokens_trained"]]
-    where = [
+    tasks = [
         "the average" if task == AVERAGE else task_name(task) for task in late["task"].unique()
     ]
-    text = (
-        f"{data.baseline} was best at its last checkpoint on {listed(sorted(where, key=str.lower))}"
+    if not tasks:
+        return []
+    return [
+        f"{data.baseline} was best at its last checkpoint on {listed(sorted(tasks, key=str.lower))}"
         " and may not have finished learning: with more tokens its best, and so the factor, would"
         " be another."
-    )
-    return [text] if where else []
+    ]
 
 
 def _gaps(data: StudyData) -> list[str]:
+    """Say which runs are in no curve, and which depths lack a factor or have unequal lengths."""
     texts = []
-    if screened := int((data.runs["status"] == "screened").sum()):
-        others = (
-            f"{counted(screened, 'run')} ended early, as another seed of the model had the"
-            " lower one"
-        )
+    screened = int((data.runs["status"] == "screened").sum())
+    if screened:
         texts.append(
-            f"Seeds were chosen by training loss: {others}. Another seed reads the data in another"
+            f"Seeds were chosen by training loss: {counted(screened, 'run')} ended early, as"
+            " another seed of the model had the lower one. Another seed reads the data in another"
             " order."
         )
-    ended = data.runs[
+    incomplete = data.runs[
         ~data.runs["status"].isin(["complete", "screened"]) & data.runs["status"].notna()
     ]
-    if len(ended):
-        reasons = dict(data.failures[["run_id", "failure"]].itertuples(index=False))
-        named = [
-            f"{row.run_id} ({': '.join(filter(None, (row.status, reasons.get(row.run_id))))})"
-            for row in ended.itertuples()
-        ]
-        texts.append(f"Not complete: {listed(named)}.")
-    if waiting := not_evaluated(data):
+    if len(incomplete):
+        failures = dict(data.failures[["run_id", "failure"]].itertuples(index=False))
+        runs = []
+        for row in incomplete.itertuples():
+            reasons = filter(None, (row.status, failures.get(row.run_id)))
+            runs.append(f"{row.run_id} ({': '.join(reasons)})")
+        texts.append(f"Not complete: {listed(runs)}.")
+    waiting = not_evaluated(data)
+    if waiting:
         texts.append(f"Trained but not evaluated, so in no curve: {listed(waiting)}.")
     evaluated = set(data.accuracy[data.accuracy["variant"] == data.baseline]["depth"])
     texts += [
@@ -134,5 +140,7 @@ def _gaps(data: StudyData) -> list[str]:
 
 def not_evaluated(data: StudyData) -> list[str]:
     """Return the complete runs without any accuracy, where other runs have accuracies."""
+    if data.accuracy.empty:
+        return []
     complete = data.runs[data.runs["status"] == "complete"]["run_id"]
-    return sorted(set(complete) - set(data.accuracy["run_id"])) if len(data.accuracy) else []
+    return sorted(set(complete) - set(data.accuracy["run_id"]))

@@ -14,13 +14,12 @@ from dreamer_study.sql.names import AVERAGE
 
 
 def headline(rows: pd.DataFrame) -> pd.DataFrame:
-    """Choose one row for each depth and variant, where a study can tell most: the average accuracy,
-    else a loss.
+    """Choose one row for each depth and variant: of the measure by which the study decides most.
 
-    Where the average accuracy is within its noise, or the curves have no accuracy in common, the
-    average loss of the right answers stands in, then the loss on the validation documents, or on
-    the only task. A model without any factor has no row. `rows` are those of
-    `StudyData.mean_factors`.
+    That is the average accuracy, else a loss. Where the average accuracy is within its noise, or
+    the curves have no accuracy in common, the average loss of the right answers stands in, then the
+    loss on the validation documents, or on the only task. A model without any factor has no row.
+    `rows` are those of `StudyData.mean_factors`.
     """
     chosen = comparisons(rows).sort_values("within_noise", kind="stable")
     return chosen.drop_duplicates(["depth", "variant"])
@@ -28,21 +27,20 @@ def headline(rows: pd.DataFrame) -> pd.DataFrame:
 
 def comparisons(rows: pd.DataFrame) -> pd.DataFrame:
     """Choose the rows of the measures that a headline may have, the primary measure's first."""
-    only = (
-        {("loss", task): 3 for task in rows["task"].unique()} if rows["task"].nunique() == 1 else {}
-    )
-    places = only | {("accuracy", AVERAGE): 0, ("loss", AVERAGE): 1, ("loss", VALIDATION): 2}
-    chosen = rows.assign(
-        place=[places.get(key) for key in zip(rows["metric"], rows["task"], strict=True)]
-    )
-    chosen = without_baseline(chosen[chosen["place"].notna() & chosen["factor"].notna()])
-    return chosen.sort_values("place", kind="stable").drop(columns="place")
+    ranks = {}
+    if rows["task"].nunique() == 1:
+        ranks["loss", rows["task"].iloc[0]] = 3  # unless it is one of the following
+    ranks |= {("accuracy", AVERAGE): 0, ("loss", AVERAGE): 1, ("loss", VALIDATION): 2}
+    measures = zip(rows["metric"], rows["task"], strict=True)
+    ranked = rows.assign(rank=[ranks.get(measure) for measure in measures])
+    chosen = without_baseline(ranked[ranked["rank"].notna() & ranked["factor"].notna()])
+    return chosen.sort_values("rank", kind="stable").drop(columns="rank")
 
 
 def bounded_ratio(row: Mapping[str, Any]) -> str:
-    """Format the ratio of a row of `StudyData.mean_factors`: 1.24, or ≥ 1.50 where it is a
-    bound."""
-    return f"≥{THIN}" * bool(row["bounded"]) + ratio(row["factor"])
+    """Format the ratio of a row of `StudyData.mean_factors`: 1.24, or ≥ 1.50 for a bound."""
+    number = ratio(row["factor"])
+    return f"≥{THIN}{number}" if row["bounded"] else number
 
 
 def never_reached(row: Mapping[str, Any]) -> str:
@@ -53,12 +51,16 @@ def never_reached(row: Mapping[str, Any]) -> str:
     """
     span = interval({"low": row["bound_low"], "high": row["bound_high"]})
     if row["metric"] == "accuracy":
-        best, own = percent(row["missed_high"]), percent(row["missed_low"])
+        best = percent(row["missed_high"])
+        own = percent(row["missed_low"])
+        no_better = "no more than"
     else:
-        best, own = f"{number(row['missed_low'], 2)} bits per byte", number(row["missed_high"], 2)
-    # what is missed begins where the baseline starts, not at the variant's best
+        best = f"{number(row['missed_low'], 2)} bits per byte"
+        own = number(row["missed_high"], 2)
+        no_better = "no less than"
+    # What is missed then begins where the baseline starts, not at the variant's best.
     if row.get("covered") == 0:
-        own = f"no {'more' if row['metric'] == 'accuracy' else 'less'} than {own}"
+        own = f"{no_better} {own}"
     return (
         f"{row['variant']} needs at least {as_many(row['bound'])} training tokens over"
         f" {row['baseline']}’s whole range ({f'95% interval {span}' if span else 'no interval'}):"

@@ -28,43 +28,51 @@ STAGES = {
 
 
 def architecture_in_words(config: Any) -> str:
-    """Say what a model is by its configuration (JSON): `one layer used at every depth`; empty where
-    that is unknown."""
+    """Say what a model is by its configuration (JSON): `one layer used at every depth`.
+
+    Empty where that is unknown.
+    """
     values = json_object(config)
     if "recurrent" not in values:
         return values.get("module", "")
-    layers = "a layer of its own for each depth" if values.get("depth") != 1 else "a single layer"
-    layers = "one layer used at every depth" if values["recurrent"] else layers
-    return layers + ", attention over depths" * bool(values.get("depth_attention"))
+    if values["recurrent"]:
+        text = "one layer used at every depth"
+    elif values.get("depth") == 1:
+        text = "a single layer"
+    else:
+        text = "a layer of its own for each depth"
+    if values.get("depth_attention"):
+        text += ", attention over depths"
+    return text
 
 
 def layers_of(config: Any) -> str:
     """Say how many layers a model has by its configuration (JSON), and how often they are used."""
     values = json_object(config)
     depth = values.get("depth")
-    return (
-        NOTHING
-        if depth is None
-        else f"1, used {depth} times"
-        if values.get("recurrent")
-        else str(depth)
-    )
+    if depth is None:
+        return NOTHING
+    if values.get("recurrent"):
+        return f"1, used {depth} times"
+    return str(depth)
 
 
 def shortened(question: str, answer: str) -> tuple[str, str]:
-    """Shorten a question to its end, which asks, and an answer to its end, which gives the
-    result."""
+    """Shorten a question to its end, which asks, and an answer to its end, the result."""
     return ending(question, 100), ending(answer, 20)
 
 
 def ending(text: str, most: int) -> str:
     """Shorten a text to at most so many characters at its end, from a word on."""
-    return text if len(text) <= most else f"… {text[-most:].partition(' ')[2] or text[-most:]}"
+    if len(text) <= most:
+        return text
+    end = text[-most:]
+    _, _, from_word_on = end.partition(" ")
+    return f"… {from_word_on or end}"
 
 
 def task_name(task: str) -> str:
-    """Name a benchmark: the paper's spelling of the paper's benchmarks, else the name in the
-    results."""
+    """Name a benchmark: as the paper spells it, else as the results do."""
     return TASKS.get(task, task)
 
 
@@ -74,11 +82,16 @@ def goal_name(task: str) -> str:
 
 
 def task_order(tasks: Iterable[str], average_first: bool = False) -> list[str]:
-    """Sort the distinct tasks by name, the average at the end (as in the paper's tables) or at the
-    beginning."""
-    return sorted(
-        set(tasks), key=lambda task: ((task == AVERAGE) != average_first, task_name(task))
-    )
+    """Sort the distinct tasks by name.
+
+    The average is at the end, as in the paper's tables, or at the beginning.
+    """
+
+    def key(task: str) -> tuple[bool, str]:
+        comes_late = (task == AVERAGE) != average_first
+        return comes_late, task_name(task)
+
+    return sorted(set(tasks), key=key)
 
 
 def stage_name(stage: str) -> str:
@@ -87,36 +100,44 @@ def stage_name(stage: str) -> str:
 
 
 def depth_name(depth: int, short: bool = False) -> str:
-    """Name a depth: `Depth 16`, or short `16`. An unknown depth is negative: `Any depth`, or short
-    a dash."""
+    """Name a depth: `Depth 16`, or short `16`.
+
+    An unknown depth is negative: `Any depth`, or short a dash.
+    """
     if depth < 0:
         return NOTHING if short else "Any depth"
     return f"{depth:.0f}" if short else f"Depth {depth:.0f}"
 
 
 def model_name(row: Mapping[str, Any]) -> str:
-    """Name the model of a row with `variant` and `depth`: `DR of depth 16`, or `DR` where the depth
-    is unknown."""
+    """Name the model of a row with `variant` and `depth`: `DR of depth 16`.
+
+    `DR` where the depth is unknown.
+    """
     return row["variant"] if row["depth"] < 0 else f"{row['variant']} of depth {row['depth']:.0f}"
 
 
 def measure_name(row: Mapping[str, Any]) -> str:
-    """Name within a sentence what a row with `metric` and `task` measures: `average accuracy`,
-    `loss on GSM8K`."""
+    """Name within a sentence what a row with `metric` and `task` measures.
+
+    Examples: `average accuracy`, `loss on GSM8K`.
+    """
     if row["metric"] == "accuracy":
         return goal_name(row["task"])
     if row["task"] == AVERAGE:
         return "average correct-answer bits per byte"
-    return (
-        "loss on held-out documents"
-        if row["task"] == VALIDATION
-        else f"loss on {task_name(row['task'])}"
-    )
+    if row["task"] == VALIDATION:
+        return "loss on held-out documents"
+    return f"loss on {task_name(row['task'])}"
 
 
 def measure_label(row: Mapping[str, Any]) -> str:
-    """Name for an axis or a head what a row with `metric` and `task` measures: `Average accuracy`,
-    `GSM8K, loss`."""
+    """Name for an axis or a head what a row with `metric` and `task` measures.
+
+    Examples: `Average accuracy`, `GSM8K, loss`.
+    """
+    of_loss = row["metric"] != "accuracy"
     if row["task"] == AVERAGE:
-        return "Average accuracy" if row["metric"] == "accuracy" else "Average loss"
-    return task_name(row["task"]) + ("" if row["metric"] == "accuracy" else ", loss")
+        return "Average loss" if of_loss else "Average accuracy"
+    name = task_name(row["task"])
+    return f"{name}, loss" if of_loss else name

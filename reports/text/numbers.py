@@ -1,5 +1,7 @@
-"""Format numbers for people: token counts, factors, shares, durations, intervals. Null is a
-dash."""
+"""Format numbers for people: token counts, factors, shares, durations, intervals.
+
+Null is a dash.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,17 @@ TIMES = {"days": 86_400, "h": 3_600, "min": 60}  # units of time in seconds
 
 
 def tokens(count: Any) -> str:
-    """Format a count in three digits and a unit: 1.43M, 25B; counts under a thousand have no
-    unit."""
+    """Format a count in three digits and a unit: 1.43M, 25B.
+
+    Counts under a thousand have no unit.
+    """
     if pd.isna(count):
         return NOTHING
     for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3)):
-        if count >= 0.9995 * size:
-            return (
-                f"{count / size:.3g}{unit}"
-                if count < 999.5 * size
-                else f"{count / size:,.0f}{unit}"
-            )
+        if count >= 999.5 * size:  # of the largest unit: 1,500T
+            return f"{count / size:,.0f}{unit}"
+        if count >= 0.9995 * size:  # less rounds to 999 of the next smaller unit
+            return f"{count / size:.3g}{unit}"
     return f"{count:.3g}"
 
 
@@ -38,7 +40,8 @@ def percent(share: Any, decimals: int = 1, error: Any = None) -> str:
     """Format a share of one in per cent: 32.3%, or with its standard error 32.3% ± 1.2."""
     if pd.isna(share):
         return NOTHING
-    return f"{100 * share:.{decimals}f}%" + ("" if pd.isna(error) else f" ± {100 * error:.1f}")
+    text = f"{100 * share:.{decimals}f}%"
+    return text if pd.isna(error) else f"{text} ± {100 * error:.1f}"
 
 
 def duration(seconds: Any) -> str:
@@ -48,29 +51,37 @@ def duration(seconds: Any) -> str:
     for unit, size in TIMES.items():
         if seconds >= 2 * size:
             return f"{seconds / size:.1f}{THIN}{unit}"
-    return f"under 1{THIN}s" if 0 < seconds < 0.5 else f"{seconds:.0f}{THIN}s"
+    if 0 < seconds < 0.5:
+        return f"under 1{THIN}s"
+    return f"{seconds:.0f}{THIN}s"
 
 
 def ratio(factor: Any) -> str:
-    """Format the tokens of a variant over those of the baseline, which is one over the factor:
-    0.062, 0.40, 12.5."""
+    """Format the tokens of a variant over those of the baseline, which is one over the factor.
+
+    Examples: 0.062, 0.40, 1.24, 12.5.
+    """
     if pd.isna(factor):
         return NOTHING
     value = 1 / factor if factor else math.inf
-    return (
-        "∞"
-        if math.isinf(value)
-        else f"{value:.1f}"
-        if value >= 10
-        else f"{value:.2{'f' if value >= 0.1 else 'g'}}"
-    )
+    if math.isinf(value):
+        return "∞"
+    if value >= 10:
+        return f"{value:.1f}"
+    if value >= 0.1:
+        return f"{value:.2f}"
+    return f"{value:.2g}"
 
 
 def interval(row: Mapping[str, Any]) -> str:
-    """Format the interval of a ratio, from `low` and `high` of the factor in its row: 1.05 to 1.46;
-    empty for none."""
+    """Format the interval of a ratio from `low` and `high` of its factor: 1.05 to 1.46.
+
+    A ratio is one over a factor, so the ends change places. Empty for none.
+    """
     low, high = row.get("low"), row.get("high")
-    return "" if pd.isna(low) or pd.isna(high) else f"{ratio(high)} to {ratio(low)}"
+    if pd.isna(low) or pd.isna(high):
+        return ""
+    return f"{ratio(high)} to {ratio(low)}"
 
 
 def as_many(factor: Any) -> str:
@@ -79,26 +90,35 @@ def as_many(factor: Any) -> str:
 
 
 def holds_one(row: Mapping[str, Any]) -> bool:
-    """Tell whether 1 lies within the interval of a factor, not at its end; False where there is no
-    interval."""
+    """Tell whether 1 lies within the interval of a factor, not at its end.
+
+    False where there is no interval.
+    """
     low, high = row.get("low"), row.get("high")
-    return not (pd.isna(low) or pd.isna(high)) and low < 1 < high
+    if pd.isna(low) or pd.isna(high):
+        return False
+    return low < 1 < high
 
 
-def listed(words: Sequence[str]) -> str:
-    """Join words to a list: `a`, `a and b`, `a, b and c`."""
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+def listed(items: Sequence[str]) -> str:
+    """Join texts to a list: `a`, `a and b`, `a, b and c`."""
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
-def bests(found: Sequence[tuple[str, str, str]]) -> str:
-    """List the best value of each model from (name, value, where): `LA 34.8% and DR 34.0%, each at
-    451K tokens`."""
-    places = {where for _, _, where in found}
-    if len(found) > 1 and len(places) == 1:
-        return f"{listed([f'{name} {value}' for name, value, _ in found])}, each {places.pop()}"
-    return listed([f"{name} {value} {where}" for name, value, where in found])
+def bests(models: Sequence[tuple[str, str, str]]) -> str:
+    """List the best value of each model from (name, value, where).
+
+    Example: `LA 34.8% and DR 34.0%, each at 451K tokens`.
+    """
+    places = {where for _, _, where in models}
+    if len(models) > 1 and len(places) == 1:
+        values = [f"{name} {value}" for name, value, _ in models]
+        return f"{listed(values)}, each {places.pop()}"
+    return listed([f"{name} {value} {where}" for name, value, where in models])
 
 
 def counted(count: int, noun: str) -> str:
     """Put a count before its noun: `1 seed`, `3 seeds`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

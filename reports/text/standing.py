@@ -1,5 +1,7 @@
-"""Say how the comparisons stand that a study is read for: where on the curve, how sure, and what
-hangs on one task."""
+"""Say how sure the comparisons are that a study is read for.
+
+Which are decided, which decisions depend on one task, and where on the curve a model is ahead.
+"""
 
 from __future__ import annotations
 
@@ -24,43 +26,47 @@ from dreamer_study.sql.names import AVERAGE
 
 
 def standing(data: StudyData) -> list[str]:
-    """Return a text for each measure of the headline, the primary first: what is decided, and what
-    is detectable."""
-    rows, texts = comparisons(data.mean_factors), []
-    asked = measure_name({"metric": "accuracy", "task": AVERAGE})
-    for _, part in rows.groupby(["metric", "task"], sort=False):
-        found = part.to_dict("records")
+    """Return a text for each measure of the headline, the primary first.
+
+    A text says what is decided, and what would be detectable.
+    """
+    texts = []
+    for _, rows in comparisons(data.mean_factors).groupby(["metric", "task"], sort=False):
         parts = [
-            _corrected(part[part["p"].notna()]),
-            *(_hanging(row, data.without_one) for row in found),
+            _corrected(rows[rows["p"].notna()]),
+            *(_hanging(row, data.without_one) for row in rows.to_dict("records")),
+            _detectable(rows["detectable"].dropna()),
         ]
-        detectable = part["detectable"].dropna()
-        effects = list(
-            dict.fromkeys(
-                ratio(1 / end) for end in (detectable.min(), detectable.max()) if pd.notna(end)
-            )
-        )
-        parts += [f"minimum detectable effect: {' to '.join(effects)} times as many"] * bool(
-            effects
-        )
-        name = measure_name(found[0])
-        primary = (
-            ""
-            if texts
-            else (
-                ", the primary measure"
-                if name == asked
-                else f", in place of {asked}, the primary one"
-            )
-        )
-        if any(parts):
-            texts.append(f"{name[0].upper()}{name[1:]}{primary}: {'; '.join(filter(None, parts))}.")
+        parts = [part for part in parts if part]
+        if parts:
+            name = measure_name(rows.iloc[0])
+            role = "" if texts else _role(name)
+            texts.append(f"{name[0].upper()}{name[1:]}{role}: {'; '.join(parts)}.")
     return texts
 
 
+def _role(name: str) -> str:
+    """Say of the first measure whether it is the primary one, or stands in for that."""
+    primary = measure_name({"metric": "accuracy", "task": AVERAGE})
+    if name == primary:
+        return ", the primary measure"
+    return f", in place of {primary}, the primary one"
+
+
+def _detectable(factors: pd.Series) -> str:
+    """Say the smallest effects that such a study detects, from the least to the greatest."""
+    if factors.empty:
+        return ""
+    # A detectable factor is said as a ratio above 1, which formatting turns upside down again.
+    effects = dict.fromkeys(ratio(1 / factor) for factor in (factors.min(), factors.max()))
+    return f"minimum detectable effect: {' to '.join(effects)} times as many"
+
+
 def _corrected(tested: pd.DataFrame) -> str:
-    """Say which comparisons are decided with all of the headline's taken together; empty where none
-    is tested."""
+    """Say which comparisons are decided with all of the headline's taken together.
+
+    Empty where none is tested.
+    """
     if tested.empty:
         return ""
     together = counted(int(tested["comparisons"].iloc[0]), "comparison")
@@ -72,54 +78,56 @@ def _corrected(tested: pd.DataFrame) -> str:
 
 
 def _hanging(row: Mapping[str, Any], without_one: pd.DataFrame) -> str:
-    """Say what the average would tell without each family of tasks on which its decision hangs;
-    empty where on none."""
+    """Say what the average would be without each family of tasks on which its decision depends.
+
+    Empty where it depends on none.
+    """
     if pd.isna(row["hangs_on"]):
         return ""
     same = [without_one[name] == row[name] for name in ("depth", "variant", "baseline", "metric")]
     agrees = without_one["decided"] & ((without_one["factor"] > 1) == (row["factor"] > 1))
     others = without_one[pd.concat(same, axis=1).all(axis=1) & ~agrees].to_dict("records")
-    said = [f"without {task_name(one['left_out'])} {_said(one)}" for one in others]
-    return f"the decision on {model_name(row)} hangs on one task: {listed(said)}"
+    averages = [f"without {task_name(other['left_out'])} {_ratio(other)}" for other in others]
+    return f"the decision on {model_name(row)} hangs on one task: {listed(averages)}"
 
 
-def _said(row: Mapping[str, Any]) -> str:
+def _ratio(row: Mapping[str, Any]) -> str:
+    """Say a ratio with its interval."""
     if pd.isna(row["factor"]):
         return "nothing in common"
+    text = as_many(row["factor"])
     span = interval(row)
-    return as_many(row["factor"]) + (f" ({span})" if span else "")
+    return f"{text} ({span})" if span else text
 
 
 def both_ends(means: pd.DataFrame, by_target: pd.DataFrame) -> list[str]:
-    """Say for each depth the ratio of each model of the headline at both ends of the range that
-    both curves cover."""
+    """Say for each depth the ratio of each model of the headline at both ends of the curve.
+
+    The ends are those of the range that both curves cover.
+    """
     texts = []
     for depth, rows in means.groupby("depth"):
-        said = [text for row in rows.to_dict("records") if (text := _ends(row, by_target))]
-        if said:
+        models = [_ends(row, by_target) for row in rows.to_dict("records")]
+        models = [text for text in models if text]
+        if models:
             start = f"{depth_name(depth)}, from" if depth >= 0 else "From"
             texts.append(
-                f"{start} the easiest value that both reached to the hardest: {listed(said)}."
+                f"{start} the easiest value that both reached to the hardest: {listed(models)}."
             )
     return texts
 
 
 def _ends(row: Mapping[str, Any], by_target: pd.DataFrame) -> str:
-    """Say the ratio at both ends of the range that both curves cover; empty where they share
-    none."""
+    """Say the ratio at both ends of the range that both curves cover; empty where that is none."""
     same = [by_target[name] == row[name] for name in ("depth", "variant", "task", "metric")]
     targets = by_target[pd.concat(same, axis=1).all(axis=1)]
     if targets.empty:
         return ""
-    ends = (
-        targets.sort_values("target", ascending=row["metric"] == "accuracy")
-        .iloc[[0, -1]]
-        .to_dict("records")
-    )
-    unit = "" if row["metric"] == "accuracy" else " bits per byte"
-    said = [
-        f"{ratio(end['factor'])}× at"
-        f" {number(end['target'], 2) if unit else percent(end['target'])}{unit}"
-        for end in ends
-    ]
-    return f"{row['variant']} {' to '.join(said)}"
+    of_accuracy = row["metric"] == "accuracy"
+    from_easiest = targets.sort_values("target", ascending=of_accuracy)
+    ends = []
+    for end in from_easiest.iloc[[0, -1]].to_dict("records"):
+        target = end["target"]
+        value = percent(target) if of_accuracy else f"{number(target, 2)} bits per byte"
+        ends.append(f"{ratio(end['factor'])}× at {value}")
+    return f"{row['variant']} {' to '.join(ends)}"

@@ -1,5 +1,7 @@
-"""Say what the runs were trained on: how often each document, and whether all runs read the same
-tokens."""
+"""Say what the runs were trained on.
+
+How often each document was read, and whether all runs read the same tokens.
+"""
 
 from __future__ import annotations
 
@@ -16,61 +18,67 @@ MOST_EPOCHS = 40
 
 
 def corpus_tokens(data: StudyData) -> float:
-    """Return the tokens kept by the final stage that counts tokens, each document once; 0 when none
-    does."""
+    """Return the tokens kept by the final stage that counts tokens, each document once.
+
+    0 where no stage does.
+    """
     kept = data.funnel["tokens_kept"].dropna()
     return 0 if kept.empty else float(kept.iloc[-1])
 
 
 def repeated_sources(data: StudyData) -> str:
-    """Say which sources the study's configuration packs more than once in an epoch; empty when
-    there are none."""
+    """Say which sources the study's configuration packs more than once in an epoch.
+
+    Empty when there are none.
+    """
     entries = data.config("study", "data").get("sources")
-    sources = (
-        [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    )
-    weights = [(source.get("name"), source.get("weight", 1)) for source in sources]
-    often = [
-        f"those of {name} {weight:g} times{'' if weight == int(weight) else ' on average'}"
-        for name, weight in weights
-        if isinstance(weight, int | float) and weight > 1
-    ]
-    return f"In one epoch documents are packed more than once: {listed(often)}." if often else ""
+    if not isinstance(entries, list):
+        return ""
+    repeated = []
+    for source in entries:
+        weight = source.get("weight", 1) if isinstance(source, dict) else 1
+        if isinstance(weight, int | float) and weight > 1:
+            text = f"those of {source.get('name')} {weight:g} times"
+            if weight != int(weight):
+                text += " on average"
+            repeated.append(text)
+    if not repeated:
+        return ""
+    return f"In one epoch documents are packed more than once: {listed(repeated)}."
 
 
 def second_epoch_from(checkpoints: pd.DataFrame) -> float | None:
-    """Return the tokens of the first checkpoint in the stream's second epoch; None when there was
-    one epoch."""
+    """Return the tokens of the first checkpoint in the stream's second epoch.
+
+    None when there was one epoch.
+    """
     beyond = checkpoints[checkpoints["epoch"] > 1]["tokens"]
     return None if beyond.empty else float(beyond.min())
 
 
 def epochs(data: StudyData) -> str:
     """Say how many epochs of the packed data the longest run read; empty when that is unknown."""
-    trained, times, repeated = (
-        data.runs["tokens"].max(),
-        data.checkpoints["epoch"].max(),
-        repeated_sources(data),
-    )
+    trained = data.runs["tokens"].max()
+    times = data.checkpoints["epoch"].max()
+    repeated = repeated_sources(data)
     held = 0 if repeated else corpus_tokens(data)  # packed are more where sources are repeated
     if pd.isna(times):
         if pd.isna(trained) or not held:
             return repeated
         times = trained / held
-    amounts = (
-        f" ({tokens(trained)} tokens of training, {tokens(held)} in the data)"
-        if held and trained
-        else ""
-    )
+    amounts = ""
+    if held and trained:
+        amounts = f" ({tokens(trained)} tokens of training, {tokens(held)} in the data)"
     read = f"longest run read {100 * times:.0f}% of the packed data{amounts}."
     if times <= 1:
         return f"The {read} {repeated}" if repeated else f"No document was seen twice: the {read}"
     first = second_epoch_from(data.checkpoints)
-    since = (
-        f" From the checkpoint at {tokens(first)} tokens on, models had seen all documents before."
-        if first
-        else ""
-    )
+    since = ""
+    if first:
+        since = (
+            f" From the checkpoint at {tokens(first)} tokens on, models had seen all documents"
+            " before."
+        )
     return (
         f"The stream went over the data more than once: the longest run ended after {times:.1f}"
         f" epochs{amounts}, each in a fresh order.{since} Later tokens are worth less than new ones"
@@ -79,19 +87,21 @@ def epochs(data: StudyData) -> str:
 
 
 def repetition(data: StudyData) -> str:
-    """Say in a few words that the data were read too often to teach anything more; empty where they
-    were not."""
+    """Say in a few words that the data were read too often to teach anything more.
+
+    Empty where they were not.
+    """
     times = data.checkpoints["epoch"].max()
-    return (
-        f"Few data: the longest run read them {times:,.1f} times over."
-        if times > MOST_EPOCHS
-        else ""
-    )
+    if times > MOST_EPOCHS:
+        return f"Few data: the longest run read them {times:,.1f} times over."
+    return ""
 
 
 def mismatch(data: StudyData) -> str:
-    """Say where runs of one seed had read different tokens (view `stream_mismatches`); empty when
-    they never had."""
+    """Say where runs of one seed had read different tokens (view `stream_mismatches`).
+
+    Empty when they never had.
+    """
     if data.mismatches.empty:
         return ""
     where = [
@@ -107,15 +117,20 @@ def mismatch(data: StudyData) -> str:
 
 
 def streams(data: StudyData) -> str:
-    """Say that runs of one seed read the same tokens in the same order, and how many checkpoints
-    show that."""
-    known = data.checkpoints[
+    """Say that runs of one seed read the same tokens in the same order.
+
+    The number of checkpoints that show so is named; empty where none does.
+    """
+    with_hash = data.checkpoints[
         data.checkpoints["stream_hash"].notna() & (data.checkpoints["tokens"] > 0)
     ]
-    checked = int((known.groupby(["seed", "tokens"])["run_id"].nunique() > 1).sum())
+    runs = with_hash.groupby(["seed", "tokens"])["run_id"].nunique()
+    checked = int((runs > 1).sum())
     if not checked or len(data.mismatches):
         return ""
-    order = "the same order" + ", another for each seed" * bool(known["seed"].nunique() > 1)
+    order = "the same order"
+    if with_hash["seed"].nunique() > 1:
+        order += ", another for each seed"
     return (
         f"Runs of one seed read the same tokens in {order} (checked at"
         f" {counted(checked, 'checkpoint')})."

@@ -1,5 +1,4 @@
-"""Statistics that SQL cannot compute: intervals of factors over seeds and items, paired tests of
-two studies.
+"""Statistics that SQL cannot compute: intervals of factors, and paired tests of two studies.
 
 May import numpy, scipy, pandas, `pipeline/errors.py`, and of `sql/` the modules `connection.py`,
 `ingest.py` and `names.py`.

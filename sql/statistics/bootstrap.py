@@ -1,9 +1,11 @@
-"""Draw bootstrap replicates of scores: what a study's checkpoints score with other items of the
-same benchmarks.
+"""Draw bootstrap replicates of scores: what checkpoints score with other items of the benchmarks.
 
 A replicate draws the items of a task with replacement. All models and checkpoints of the task get
 the same items, so that their errors go together (a paired bootstrap); tasks are drawn
 independently, and 'average' is the average over families of tasks in each replicate.
+
+Letters of shapes: I items, P checkpoints (of all models), R replicates. Of [1 + R] values the first
+is as observed.
 """
 
 from __future__ import annotations
@@ -17,41 +19,45 @@ import numpy as np
 
 from dreamer_study.sql.names import AVERAGE
 
-COUNTS_IN_MEMORY = 8_000_000  # item counts held at once
+# Item counts held at once: 64 MB as int64, and as much again as float64 for the product. Results do
+# not depend on this number, as numpy draws row after row.
+COUNTS_IN_MEMORY = 8_000_000
 
-Checkpoint = tuple[str, int]  # run, tokens
-Model = tuple[int | None, str, str]  # depth, variant, task
-# The values of the seeds by the curve's ascending tokens, the seeds in one order at every point.
+Checkpoint = tuple[str, int]  # run, tokens: ("LA-s0", 1_000_000)
+Model = tuple[int | None, str, str]  # depth, variant, task: (4, "LA", "gsm8k")
+# The values of the seeds by the curve's ascending tokens, which are the mean of the runs' own. The
+# seeds are in one order at every point, and every point has all of them:
+# {1_000_000: {("LA-s0", 1_000_000): 0.31, ("LA-s1", 1_000_000): 0.33}, ...}
 Points = dict[int, dict[Checkpoint, float]]
 
 
 def resample(scores: np.ndarray, replicates: int, random: np.random.Generator) -> np.ndarray:
-    """Average scores [I, P] over items drawn with replacement: means [R, P], one draw a replicate
-    for all P columns.
+    """Average scores [I, P] over items drawn with replacement: means [R, P].
 
-    A column is averaged over its own of the items drawn: a score that is not there is NaN.
+    A replicate has one draw for all P columns. A score that is not there is NaN: a column is
+    averaged over those of its own items that are drawn.
     """
-    items, there = len(scores), np.isfinite(scores).astype(float)
-    known, whole = np.nan_to_num(scores), bool(there.all())
+    items = len(scores)
+    has_score = np.isfinite(scores).astype(float)
+    has_all = bool(has_score.all())
+    zero_filled = np.nan_to_num(scores)
+    even = np.full(items, 1 / items)
     means = np.empty((replicates, scores.shape[1]))
     block = max(1, COUNTS_IN_MEMORY // items)
     for start in range(0, replicates, block):
-        # A mean depends only on how often each item is drawn.
-        counts = random.multinomial(
-            items, np.full(items, 1 / items), size=min(block, replicates - start)
-        )
-        with np.errstate(invalid="ignore"):  # of a column, none of whose items is drawn
-            means[start : start + block] = (
-                counts.astype(float) @ known / (items if whole else counts @ there)
-            )
+        # A mean depends only on how often each item is drawn: counts [block, I].
+        counts = random.multinomial(items, even, size=min(block, replicates - start))
+        # Where all scores are there, `items` are drawn of each column, and a product is saved.
+        drawn_of_column = items if has_all else counts @ has_score
+        with np.errstate(invalid="ignore"):  # 0 / 0 is NaN: a column, none of whose items is drawn
+            means[start : start + block] = counts.astype(float) @ zero_filled / drawn_of_column
     return means
 
 
 def replicate_values(
     connection: duckdb.DuckDBPyConnection, study_id: str, measure: str, replicates: int, seed: int
 ) -> dict[str, dict[Checkpoint, np.ndarray]]:
-    """Draw the means over items at every scored checkpoint of every task [1 + R], as observed and
-    in each replicate.
+    """Draw the means over items [1 + R] at every scored checkpoint of every task.
 
     `measure` is 'accuracy' or 'loss'. The average over the study's averaged tasks is a task of its
     own.
@@ -61,7 +67,7 @@ def replicate_values(
         [study_id, measure],
     ).fetchall()
     values = {
-        task: _task_values(connection, (study_id, measure, task), replicates, seed)
+        task: _task_values(connection, study_id, measure, task, replicates, seed)
         for (task,) in tasks
     }
     for name, weights in averages(connection, study_id, measure).items():
@@ -72,23 +78,28 @@ def replicate_values(
 def averages(
     connection: duckdb.DuckDBPyConnection, study_id: str, measure: str
 ) -> dict[str, dict[str, float]]:
-    """Read the weights of the averaged tasks by task: in the average, and in each average that
-    leaves out a family.
+    """Read the weights of tasks in the average, and in each average that leaves out a family.
 
-    These are named by `without`.
+    Averages without a family are named by `without`. Example:
+    {"average": {"gsm8k": 0.5, "math": 0.5}, "average without gsm8k": {"math": 1.0}, ...}
     """
-    asked = (
+    query = (
         "select task, family, weight from chosen_metric where study_id = ? and kind = ? and"
         " averaged order by task"
     )
-    rows = connection.execute(asked, [study_id, measure]).fetchall()
-    found = {AVERAGE: {task: weight for task, _, weight in rows}} if rows else {}
+    rows = connection.execute(query, [study_id, measure]).fetchall()
+    if not rows:
+        return {}
+    # These weights add up to 1, an equal share for each family.
+    weights_by_name = {AVERAGE: {task: weight for task, _, weight in rows}}
     for left_out in sorted({family for _, family, _ in rows}):
         kept = {task: weight for task, family, weight in rows if family != left_out}
         total = sum(kept.values())
         if kept:
-            found[without(left_out)] = {task: weight / total for task, weight in kept.items()}
-    return found
+            weights_by_name[without(left_out)] = {
+                task: weight / total for task, weight in kept.items()
+            }
+    return weights_by_name
 
 
 def without(family: str) -> str:
@@ -99,80 +110,98 @@ def without(family: str) -> str:
 def read_points(
     connection: duckdb.DuckDBPyConnection, study_id: str, measure: str
 ) -> dict[Model, Points]:
-    """Read the points of every curve of a study with the values of the seeds; also of averages
-    without a family."""
+    """Read the points of every curve of a study with the values of the seeds.
+
+    Among the curves are those of averages without a family.
+    """
     points: dict[Model, Points] = defaultdict(lambda: defaultdict(dict))
-    for depth, variant, task, tokens, run_id, run_tokens, value in connection.execute(
+    # The order gives `Points` theirs: ascending tokens, and seeds by the name of their run.
+    point_rows = connection.execute(
         "select depth, variant, task, tokens, run_id, run_tokens, value from curve_points "
         "where study_id = ? and measure = ? order by tokens, run_id",
         [study_id, measure],
-    ).fetchall():
+    ).fetchall()
+    for depth, variant, task, tokens, run_id, run_tokens, value in point_rows:
         points[depth, variant, task][tokens][run_id, run_tokens] = value
-    scored = (
-        "select task, run_id, tokens, value from counted_scores where study_id = ? and measure = ?"
-    )
+    score_rows = connection.execute(
+        "select task, run_id, tokens, value from counted_scores where study_id = ? and measure = ?",
+        [study_id, measure],
+    ).fetchall()
     values: dict[str, dict[Checkpoint, float]] = defaultdict(dict)
-    for task, run_id, run_tokens, value in connection.execute(
-        scored, [study_id, measure]
-    ).fetchall():
+    for task, run_id, run_tokens, value in score_rows:
         values[task][run_id, run_tokens] = value
-    known = {model[:2]: curve for model, curve in points.items() if model[2] == AVERAGE}
+
+    # An average without a family has the points of the average.
+    average_curves = {model[:2]: curve for model, curve in points.items() if model[2] == AVERAGE}
     for name, weights in averages(connection, study_id, measure).items():
-        for model, curve in known.items() if name != AVERAGE else ():
-            points[*model, name] = {
-                tokens: {
-                    place: sum(weight * values[task][place] for task, weight in weights.items())
-                    for place in seeds
-                }
-                for tokens, seeds in curve.items()
-            }
+        if name == AVERAGE:
+            continue
+        for (depth, variant), curve in average_curves.items():
+            points[depth, variant, name] = _averaged_curve(curve, values, weights)
     return points
 
 
-def _task_values(
-    connection: duckdb.DuckDBPyConnection, place: tuple[str, str, str], replicates: int, seed: int
-) -> dict[Checkpoint, np.ndarray]:
-    """Return the mean of each checkpoint [1 + R] over its items, which are drawn together for all
-    checkpoints.
+def _averaged_curve(
+    curve: Points, values: Mapping[str, Mapping[Checkpoint, float]], weights: Mapping[str, float]
+) -> Points:
+    """Average over weighted tasks at the points of a curve."""
+    averaged: Points = {}
+    for tokens, seeds in curve.items():
+        averaged[tokens] = {
+            checkpoint: sum(weight * values[task][checkpoint] for task, weight in weights.items())
+            for checkpoint in seeds
+        }
+    return averaged
 
-    `place` is study, measure and task. Accuracy and loss of a task get the same draws where both
-    have as many items.
+
+def _task_values(
+    connection: duckdb.DuckDBPyConnection,
+    study_id: str,
+    measure: str,
+    task: str,
+    replicates: int,
+    seed: int,
+) -> dict[Checkpoint, np.ndarray]:
+    """Return the mean [1 + R] of each checkpoint over its items, drawn together for all of them.
+
+    Accuracy and loss of a task get the same draws where both have as many items.
     """
-    scores = connection.execute("from paired_scores(?, ?, ?)", place).df()
-    matrix = scores.pivot(index="item_id", columns=["run_id", "tokens"], values="value").sort_index(
-        axis=1
-    )
-    # no task's draws depend on other tasks
-    random = np.random.default_rng([seed, zlib.crc32(place[2].encode())])
+    scores = connection.execute("from paired_scores(?, ?, ?)", [study_id, measure, task]).df()
+    # A hash of the name, so that no task's draws depend on the other tasks; CRC, as Python's own
+    # hash of a text differs from process to process. Without the measure: see above.
+    random = np.random.default_rng([seed, zlib.crc32(task.encode())])
     if scores.empty:
-        return _values_within_errors(connection, place, replicates, random)
-    values = np.ascontiguousarray(matrix)
+        return _values_within_errors(connection, study_id, measure, task, replicates, random)
+    matrix = scores.pivot(index="item_id", columns=["run_id", "tokens"], values="value")
+    matrix = matrix.sort_index(axis=1)
+    values = np.ascontiguousarray(matrix)  # [I, P]
     means = np.vstack([np.nanmean(values, axis=0), resample(values, replicates, random)])
     return {checkpoint: means[:, column] for column, checkpoint in enumerate(matrix.columns)}
 
 
 def _values_within_errors(
     connection: duckdb.DuckDBPyConnection,
-    place: tuple[str, str, str],
+    study_id: str,
+    measure: str,
+    task: str,
     replicates: int,
     random: np.random.Generator,
 ) -> dict[Checkpoint, np.ndarray]:
-    """Draw values [1 + R] by their standard errors, for a task of which no scores of items are
-    known.
+    """Draw values [1 + R] by their standard errors, for a task without scores of items.
 
-    The errors of a model's checkpoints and seeds go together, since all answer the same items.
-    Those of two models are drawn apart: nothing says how much of them is common, so that an
-    interval is rather too wide than too narrow.
+    The errors of a model's checkpoints and seeds go together, since all answer the same items: one
+    normal number moves the whole curve, each point by its own standard error. Those of two models
+    are drawn apart: nothing says how much of them is common, so that an interval is rather too wide
+    than too narrow.
     """
     points = connection.execute(
         "select depth, variant, run_id, run_tokens, value, stderr from curve_points "
         "where (study_id, measure, task) = (?, ?, ?) and stderr is not null order by all",
-        place,
+        [study_id, measure, task],
     ).fetchall()
-    errors = {
-        model: np.append(0, random.standard_normal(replicates))
-        for model in dict.fromkeys(p[:2] for p in points)
-    }
+    models = dict.fromkeys((depth, variant) for depth, variant, *_ in points)
+    # 0 is the row as observed
+    errors = {model: np.append(0, random.standard_normal(replicates)) for model in models}
     return {
         (run_id, tokens): value + stderr * errors[depth, variant]
         for depth, variant, run_id, tokens, value, stderr in points

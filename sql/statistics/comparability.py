@@ -18,17 +18,18 @@ Asked = dict[str, dict[str, Any]]  # what a study asked: by task its row of comp
 
 def read_asked(connection: duckdb.DuckDBPyConnection, study: str) -> Asked:
     """Read what a study of an open results file asked."""
-    found = connection.execute("from compared_tasks(?)", [study])
-    names = [column for column, *_ in found.description]
-    return {row[0]: dict(zip(names, row, strict=True)) for row in found.fetchall()}
+    result = connection.execute("from compared_tasks(?)", [study])
+    names = [column for column, *_ in result.description]  # `task` is the first
+    return {row[0]: dict(zip(names, row, strict=True)) for row in result.fetchall()}
 
 
 def task_notes(first: Asked, second: Asked) -> tuple[set[str], list[str]]:
     """Return the tasks that cannot be compared, and a line for each of them."""
-    reasons = {
-        task: f"not in the {SIDES[task in first]} study"
-        for task in sorted(first.keys() ^ second.keys())
-    }
+    first_name, second_name = SIDES
+    reasons = {}
+    for task in sorted(first.keys() ^ second.keys()):
+        missing_in = second_name if task in first else first_name
+        reasons[task] = f"not in the {missing_in} study"
     for task in sorted(first.keys() & second.keys()):
         if reason := _difference(first[task], second[task]):
             reasons[task] = reason
@@ -36,8 +37,10 @@ def task_notes(first: Asked, second: Asked) -> tuple[set[str], list[str]]:
 
 
 def weights_notes(first: Asked, second: Asked) -> list[str]:
-    """Return a line where one study evaluated raw and the other averaged weights: for that alone
-    curves differ."""
+    """Return a line where one study evaluated raw and the other averaged weights.
+
+    For that alone curves differ.
+    """
     kinds = [
         sorted({kind for row in asked.values() for kind in row["weights"]})
         for asked in (first, second)
@@ -45,8 +48,8 @@ def weights_notes(first: Asked, second: Asked) -> list[str]:
     if kinds[0] == kinds[1] or not all(kinds):
         return []
     described = [
-        f"{' and '.join(one)} weights in the {side} study"
-        for one, side in zip(kinds, SIDES, strict=True)
+        f"{' and '.join(names)} weights in the {side} study"
+        for names, side in zip(kinds, SIDES, strict=True)
     ]
     return [
         f"beware: evaluated were {', '.join(described)}; averaged weights are better at equal"
@@ -55,27 +58,29 @@ def weights_notes(first: Asked, second: Asked) -> list[str]:
 
 
 def average_notes(asked: tuple[Asked, Asked], left_out: set[str]) -> list[str]:
-    """Return a line where the averages cannot be compared, as they are not over the same tasks with
-    the same items."""
-    tasks = [[task for task, row in one.items() if row["averaged"]] for one in asked]
+    """Return a line where the averages cannot be compared.
+
+    They are then not over the same tasks with the same items.
+    """
+    tasks = [[task for task, row in of_study.items() if row["averaged"]] for of_study in asked]
     if tasks[0] == tasks[1] and not left_out.intersection(tasks[0]):
         return []
     over = [
-        f"over {', '.join(one) or 'no task'} in the {side} study"
-        for one, side in zip(tasks, SIDES, strict=True)
+        f"over {', '.join(averaged) or 'no task'} in the {side} study"
+        for averaged, side in zip(tasks, SIDES, strict=True)
     ]
     return [f"left out: {AVERAGE}: it is {' and '.join(over)}, which cannot all be compared"]
 
 
-def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
+def _difference(first: dict[str, Any], second: dict[str, Any]) -> str:
     """Say in what two studies asked a task differently; empty where they did not."""
-    versions = [row["data_versions"] for row in (one, other)]
-    # without versions equal names are taken for equal items
+    versions = [row["data_versions"] for row in (first, second)]
+    # Without versions equal names are taken for equal items.
     if versions[0] == versions[1] or not all(versions):
         return ""
-    said = [
+    sides = [
         f"{row['items']} items asked by {' and '.join(row['asked_by']) or 'unknown'} in the {side}"
         " study"
-        for row, side in zip((one, other), SIDES, strict=True)
+        for row, side in zip((first, second), SIDES, strict=True)
     ]
-    return f"{', '.join(said)}: not the same ones, or not in the same words"
+    return f"{', '.join(sides)}: not the same ones, or not in the same words"

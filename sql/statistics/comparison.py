@@ -1,10 +1,10 @@
-"""Test what changed between two studies beyond noise: accuracies by Welch's test, factors by their
-intervals.
+"""Test what changed between two studies beyond noise.
 
-The noise of an accuracy is what seeds differ by, on both sides, and the choice of the items, which
-are the same in both studies; with one seed on either side there is no test. Holm's correction is
-over all tests. Factors differ beyond noise where their 95 % intervals do not overlap. Tasks with
-other items or documents are left out (comparability.py).
+Accuracies are compared by Welch's test, factors by their intervals. The noise of an accuracy is
+what seeds differ by, on both sides, and the choice of the items, which are the same in both
+studies; with one seed on either side there is no test. Holm's correction is over all tests. Factors
+differ beyond noise where their 95 % intervals do not overlap. Tasks with other items or documents
+are left out (comparability.py).
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from dreamer_study.sql.statistics.comparability import (
 from dreamer_study.sql.statistics.errors import SIGNIFICANCE, holm, together
 
 MODEL = ["depth", "variant"]
-PLACE = [*MODEL, "task", "checkpoint"]
+CHECKPOINT = [*MODEL, "task", "checkpoint"]  # the checkpoint is 'best' or 'final'
+SUFFIXES = tuple(f"_{side}" for side in SIDES)  # of the columns of a pair
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Hold what `dreamer compare` prints: a verdict, tables, and a line for each task or model that
-    is left out.
+    """Hold what `dreamer compare` prints.
 
-    `accuracies` are on the `items` that both studies asked. `losses` are those on held-out
-    documents at the end of training, of models in both studies.
+    That is a verdict, tables, and a line for each task or model that is left out. `accuracies` are
+    on the `items` that both studies asked. `losses` are those on held-out documents at the end of
+    training, of models in both studies.
     """
 
     verdict: str
@@ -53,125 +54,162 @@ class Comparison:
 def compare(
     first: Path, second: Path, *, first_study: str | None = None, second_study: str | None = None
 ) -> Comparison:
-    """Compare two studies, of two results files or of one; a file with one study needs no study
-    name.
+    """Compare two studies, of two results files or of one.
 
-    Raises InputError for a missing study, for a study compared with itself, and where the two have
-    no model, task and item in common.
+    A file with one study needs no study name. Raises InputError for a missing study, for a study
+    compared with itself, and where the two have no model, task and item in common.
     """
-    names = [study_of(path, name) for path, name in ((first, first_study), (second, second_study))]
-    if first.resolve() == second.resolve() and names[0] == names[1]:
+    first_study = study_of(first, first_study)
+    second_study = study_of(second, second_study)
+    if first.resolve() == second.resolve() and first_study == second_study:
         raise InputError(
-            f"{first}: both sides are study {names[0]!r}; name two studies, or two results files"
+            f"{first}: both sides are study {first_study!r}; name two studies, or two results files"
         )
-    read = [_read(path, name) for path, name in zip((first, second), names, strict=True)]
-    scores, factors, held_out, asked = zip(*read, strict=True)
+    sides = (_read(first, first_study), _read(second, second_study))
+    asked = (sides[0].asked, sides[1].asked)
     left_out, notes = task_notes(*asked)
     notes += weights_notes(*asked)
-    accuracies, missing = _accuracies(*(frame[~frame["task"].isin(left_out)] for frame in scores))
-    notes += missing
+    scores = [side.scores[~side.scores["task"].isin(left_out)] for side in sides]
+    accuracies, accuracy_notes = _accuracies(*scores)
+    notes += accuracy_notes
     if accuracies.empty:
         raise InputError(
             "nothing to compare: "
             + "; ".join(notes or ["no model has scores of the same items in both"])
         )
-    notes += [
-        f"left out: mean factors of the {side} study: results changed after they were computed;"
-        " `dreamer intervals` computes them again"
-        for side, frame in zip(SIDES, factors, strict=True)
-        if frame["outdated"].any()
-    ]
-    average = average_notes(asked, left_out)
-    baselines = [sorted(set(frame["baseline"])) for frame in factors]
-    if all(baselines) and baselines[0] != baselines[1]:
-        notes.append(
-            f"left out: factors, whose baselines are {baselines[0][0]} and {baselines[1][0]}"
-        )
-    pairs = factors[0].merge(
-        factors[1], on=[*MODEL, "task", "rule", "baseline"], suffixes=("_first", "_second")
-    )
-    losses, unequal = _losses(*held_out)
-    left_out |= {AVERAGE} if average else set()
-    left_out |= {*losses["task"]} if unequal else set()
-    pairs = pairs[~pairs["task"].isin(left_out)].reset_index(drop=True)
-    above = (pairs["low_first"] > pairs["high_second"]) & (pairs["bound_first"] != "at most")
-    below = (pairs["low_second"] > pairs["high_first"]) & (pairs["bound_second"] != "at most")
-    pairs["apart"] = above | below
+    notes += _factor_notes(*(side.factors for side in sides))
+    averages_differ = average_notes(asked, left_out)
+    losses, losses_differ = _losses(*(side.losses for side in sides))
+    if averages_differ:
+        left_out.add(AVERAGE)
+    if losses_differ:
+        left_out.update(losses["task"])
+    factors = _factors(*(side.factors for side in sides), left_out)
     return Comparison(
-        _verdict(accuracies, pairs), accuracies, pairs, losses, notes + average + unequal
+        verdict=_verdict(accuracies, factors),
+        accuracies=accuracies,
+        factors=factors,
+        losses=losses,
+        notes=[*notes, *averages_differ, *losses_differ],
     )
 
 
 def study_of(path: Path, name: str | None) -> str:
-    """Return the study of a results file that holds one, or the named study. Raises InputError for
-    any other."""
+    """Return the study of a results file that holds one, or the named study.
+
+    Raises InputError for any other.
+    """
     with closing(connect(path, read_only=True)) as connection:
-        known = [
-            row[0]
-            for row in connection.execute(
-                "select distinct study_id from runs order by 1"
-            ).fetchall()
-        ]
-    if name is None and len(known) == 1:
-        return known[0]
-    if name not in known:
-        has = f"it has the studies {', '.join(known)}" if known else "no study has runs here"
-        raise InputError(f"{path}: {f'no study {name!r}' if name else 'which study?'}; {has}")
-    return name
+        rows = connection.execute("select distinct study_id from runs order by 1").fetchall()
+    studies = [study for (study,) in rows]
+    if name is None and len(studies) == 1:
+        return studies[0]
+    if name in studies:
+        return name
+    fault = f"no study {name!r}" if name else "which study?"
+    has = f"it has the studies {', '.join(studies)}" if studies else "no study has runs here"
+    raise InputError(f"{path}: {fault}; {has}")
 
 
-def _read(path: Path, study: str) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, Asked]:
+@dataclass(frozen=True)
+class _Side:
+    """What is compared of one study: rows of the macros compared_scores, _factors and _losses."""
+
+    scores: pd.DataFrame
+    factors: pd.DataFrame
+    losses: pd.DataFrame
+    asked: Asked
+
+
+def _read(path: Path, study: str) -> _Side:
     """Read the scores, factors and held-out losses of a study, and what the study asked."""
     with closing(connect(path, read_only=True)) as connection:
         keep_views(connection, study)
-        wanted = (f"from compared_{what}(?)" for what in ("scores", "factors", "losses"))
-        scores, factors, losses = (
-            connection.execute(one, [study]).df().astype({"depth": "Int64"}) for one in wanted
+
+        def read(macro: str) -> pd.DataFrame:
+            frame = connection.execute(f"from {macro}(?)", [study]).df()
+            return frame.astype({"depth": "Int64"})  # also where all depths are null
+
+        return _Side(
+            scores=read("compared_scores"),
+            factors=read("compared_factors"),
+            losses=read("compared_losses"),
+            asked=read_asked(connection, study),
         )
-        return scores, factors, losses, read_asked(connection, study)
+
+
+def _factor_notes(first: pd.DataFrame, second: pd.DataFrame) -> list[str]:
+    """Return a line for factors that are outdated, and for factors against unequal baselines."""
+    notes = [
+        f"left out: mean factors of the {side} study: results changed after they were computed;"
+        " `dreamer intervals` computes them again"
+        for side, factors in zip(SIDES, (first, second), strict=True)
+        if factors["outdated"].any()
+    ]
+    baselines = [sorted(set(factors["baseline"])) for factors in (first, second)]
+    if all(baselines) and baselines[0] != baselines[1]:
+        notes.append(
+            f"left out: factors, whose baselines are {baselines[0][0]} and {baselines[1][0]}"
+        )
+    return notes
+
+
+def _factors(first: pd.DataFrame, second: pd.DataFrame, left_out: set[str]) -> pd.DataFrame:
+    """Pair the factors that both studies have against one baseline.
+
+    `apart`: the intervals do not overlap. An upper bound is above nothing.
+    """
+    keys = [*MODEL, "task", "rule", "baseline"]
+    pairs = first.merge(second, on=keys, suffixes=SUFFIXES)
+    pairs = pairs[~pairs["task"].isin(left_out)].reset_index(drop=True)
+    above = (pairs["low_first"] > pairs["high_second"]) & (pairs["bound_first"] != "at most")
+    below = (pairs["low_second"] > pairs["high_first"]) & (pairs["bound_second"] != "at most")
+    pairs["apart"] = above | below
+    return pairs
 
 
 def _losses(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Pair the held-out losses of the models of both studies; a line says where the documents may
-    differ."""
-    pairs = first.merge(second, on=[*MODEL, "task"], suffixes=("_first", "_second"))
+    """Pair the held-out losses of the models of both studies.
+
+    A line says where the documents may differ.
+    """
+    pairs = first.merge(second, on=[*MODEL, "task"], suffixes=SUFFIXES)
     pairs["difference"] = pairs["loss_second"] - pairs["loss_first"]
     versions = [
-        list(frame["data_versions"].iloc[0]) if len(frame) else [] for frame in (first, second)
+        list(side["data_versions"].iloc[0]) if len(side) else [] for side in (first, second)
     ]
     if pairs.empty or (versions[0] == versions[1] and len(versions[0]) == 1):
         return pairs, []
-    known = "other documents" if all(versions) else "documents that may be others"
-    said = (
-        f"beware: held-out losses are of {known} in the two studies, so they say nothing of the"
-        " models"
+    documents = "other documents" if all(versions) else "documents that may be others"
+    note = (
+        f"beware: held-out losses are of {documents} in the two studies, so they say nothing of the"
+        " models, and their factors are left out"
     )
-    return pairs, [f"{said}, and their factors are left out"]
+    return pairs, [note]
 
 
 def _accuracies(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Test each model, task and checkpoint that both studies have; return the table, and what is
-    left out."""
-    keys = [*PLACE, "item_id", "metric", "filter"]
-    items = first.merge(
-        second, on=keys, how="outer", suffixes=("_first", "_second"), indicator="in"
-    )
-    rows, notes = [], []
-    for model, of_model in items.groupby(MODEL, dropna=False):
-        if alone := _of_one_study(of_model):
-            notes.append(f"left out: {_model(model)}: {alone}")
+    """Test each model, task and checkpoint that both studies have.
+
+    Returns the table, and a line for what is left out.
+    """
+    keys = [*CHECKPOINT, "item_id", "metric", "filter"]
+    items = first.merge(second, on=keys, how="outer", suffixes=SUFFIXES, indicator="in")
+    rows = []
+    notes = []
+    for model, items_of_model in items.groupby(MODEL, dropna=False):
+        absence = _absence(items_of_model)
+        if absence:
+            notes.append(f"left out: {_model_name(model)}: {absence}")
             continue
-        for (task, checkpoint), part in of_model.groupby(["task", "checkpoint"]):
+        for (task, checkpoint), part in items_of_model.groupby(["task", "checkpoint"]):
             pairs = part[part["in"] == "both"]
             if len(pairs):
-                rows.append(
-                    dict(zip(PLACE, (*model, task, checkpoint), strict=True)) | _tested(pairs)
-                )
+                key = dict(zip(CHECKPOINT, (*model, task, checkpoint), strict=True))
+                rows.append(key | _tested(pairs))
             elif checkpoint == "final":
-                notes.append(
-                    f"left out: {_model(model)} on {task}:"
-                    f" {_of_one_study(part) or 'no item in common'}"
-                )
+                reason = _absence(part) or "no item in common"
+                notes.append(f"left out: {_model_name(model)} on {task}: {reason}")
     table = pd.DataFrame(rows)
     if rows:
         tested = table["p"].notna()
@@ -180,43 +218,49 @@ def _accuracies(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame
     return table, notes
 
 
-def _of_one_study(items: pd.DataFrame) -> str:
-    """Say in which study items are not, where all are of the other; empty where they are not."""
-    missing = {"left_only": SIDES[1], "right_only": SIDES[0]}
-    return next(
-        (f"not in the {side} study" for of, side in missing.items() if (items["in"] == of).all()),
-        "",
-    )
+def _absence(items: pd.DataFrame) -> str:
+    """Say which study has none of the items, where the other has them all; else empty."""
+    first_name, second_name = SIDES
+    if (items["in"] == "left_only").all():
+        return f"not in the {second_name} study"
+    if (items["in"] == "right_only").all():
+        return f"not in the {first_name} study"
+    return ""
 
 
 def _tested(pairs: pd.DataFrame) -> dict[str, float]:
     """Test the accuracies on the common items that all seeds of a side have a score of."""
-    names = ["seed_values_first", "seed_values_second"]
-    whole = np.logical_and.reduce(
-        [pairs[name].map(len) == pairs[name].map(len).max() for name in names]
-    )
-    return {"items": int(whole.sum())} | welch(
-        *(np.stack(pairs[name][whole].to_list()) for name in names)
-    )
+    first_seeds = pairs["seed_values_first"].map(len)
+    second_seeds = pairs["seed_values_second"].map(len)
+    by_all = (first_seeds == first_seeds.max()) & (second_seeds == second_seeds.max())
+    first = np.stack(pairs["seed_values_first"][by_all].to_list())  # [I, N]
+    second = np.stack(pairs["seed_values_second"][by_all].to_list())  # [I, M]
+    return {"items": int(by_all.sum()), **welch(first, second)}
 
 
 def welch(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
-    """Test whether mean scores of the same items [I, N] and [I, M], of N and M seeds, differ by
-    more than noise.
+    """Test whether mean scores of the same items differ by more than noise.
 
-    Returns the accuracies of both sides, their difference with its 95 % interval, and the p-value,
-    all of the noise NaN with one seed on either side: nothing says then what other seeds would
-    give. The items' part is that of their differences, since items that are hard for one side are
-    hard for the other.
+    Scores are [I, N] and [I, M] of I items and of N and M seeds. Returns the accuracies of both
+    sides, their difference with its 95 % interval, and the p-value; interval and p-value are NaN
+    with one seed on either side: nothing says then what other seeds would give.
+
+        variance = s_first^2 / N + s_second^2 / M + variance over items of the differences / I
+
+    where s^2 is the variance between the seeds of one side. The items' part is that of their
+    differences, since items that are hard for one side are hard for the other.
     """
-    sides, seeds = (first, second), [first.shape[1], second.shape[1]]
+    items = len(first)
+    seeds = [first.shape[1], second.shape[1]]
     difference = second.mean() - first.mean()
-    of_items = (second.mean(axis=1) - first.mean(axis=1)).var() / max(len(first) - 1, 1)
-    parts = [
-        np.full(1, side.mean(axis=0).var(ddof=1) / side.shape[1] if min(seeds) > 1 else np.nan)
-        for side in sides
-    ]
-    errors = together(parts, seeds, of_items)
+    item_differences = second.mean(axis=1) - first.mean(axis=1)  # [I]
+    item_variance = item_differences.var() / max(items - 1, 1)
+    if min(seeds) > 1:
+        seed_variances = [side.mean(axis=0).var(ddof=1) / side.shape[1] for side in (first, second)]
+    else:
+        seed_variances = [np.nan, np.nan]
+    parts = [np.full(1, variance) for variance in seed_variances]
+    errors = together(parts, seeds, item_variance)
     half = float(errors.half()[0])
     return {
         "first": first.mean(),
@@ -229,24 +273,35 @@ def welch(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
 
 
 def _verdict(accuracies: pd.DataFrame, factors: pd.DataFrame) -> str:
-    changed, tests = accuracies[accuracies["changed"]], int(accuracies["p"].notna().sum())
-    verdict = f"no accuracy of {tests} changed beyond noise"
+    """Sum a comparison up in one line."""
+    return f"{_accuracy_verdict(accuracies)}; {_factor_verdict(factors)}"
+
+
+def _accuracy_verdict(accuracies: pd.DataFrame) -> str:
+    tests = int(accuracies["p"].notna().sum())
     if not tests:
-        verdict = f"no test of {len(accuracies)} accuracies, as either side has one seed"
-    if len(changed):
-        largest = changed.loc[changed["difference"].abs().idxmax()]
-        place = f"{_model(largest[PLACE])} on {largest['task']} ({largest['checkpoint']})"
-        verdict = (
-            f"{len(changed)} of {tests} accuracies changed beyond noise, "
-            f"most {place}: {largest['first']:.3f} to {largest['second']:.3f}"
-        )
-    known = int((factors[["low_first", "low_second"]].notna().all(axis=1)).sum())
-    moved = (
-        f"of {known} factors {int(factors['apart'].sum()) or 'none'} moved beyond their intervals"
+        return f"no test of {len(accuracies)} accuracies, as either side has one seed"
+    changed = accuracies[accuracies["changed"]]
+    if changed.empty:
+        return f"no accuracy of {tests} changed beyond noise"
+    largest = changed.loc[changed["difference"].abs().idxmax()]
+    model = _model_name(largest[CHECKPOINT])
+    where = f"{model} on {largest['task']} ({largest['checkpoint']})"
+    return (
+        f"{len(changed)} of {tests} accuracies changed beyond noise, "
+        f"most {where}: {largest['first']:.3f} to {largest['second']:.3f}"
     )
-    return f"{verdict}; {moved if known else 'no factor has an interval in both'}"
 
 
-def _model(place: tuple | pd.Series) -> str:
-    depth, variant, *_ = place
+def _factor_verdict(factors: pd.DataFrame) -> str:
+    with_intervals = int((factors[["low_first", "low_second"]].notna().all(axis=1)).sum())
+    if not with_intervals:
+        return "no factor has an interval in both"
+    moved = int(factors["apart"].sum()) or "none"
+    return f"of {with_intervals} factors {moved} moved beyond their intervals"
+
+
+def _model_name(key: tuple | pd.Series) -> str:
+    """Name a model by the first two values of a key, depth and variant."""
+    depth, variant, *_ = key
     return str(variant) if pd.isna(depth) else f"{variant} of depth {depth}"

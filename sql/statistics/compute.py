@@ -16,39 +16,49 @@ from dreamer_study.sql.statistics.sequential import NOMINAL
 def compute_statistics(
     connection: duckdb.DuckDBPyConnection, study_id: str, *, replicates: int = 1000, seed: int = 0
 ) -> pd.DataFrame:
-    """Compute the mean factor of every two variants of a depth on every task, in accuracy and in
-    loss.
+    """Compute the mean factor of every two variants of a depth, in accuracy and in loss.
 
-    Returns the rows; a writing connection also stores them, in place of the study's earlier rows.
-    One seed gives one result, whatever other tasks the study has. The items' error is unknown
-    (null) with `replicates` 0, and where a model lacks scores of items at a checkpoint: then the
-    interval is over the seeds alone. In a study that adds seeds until its intervals are narrow, the
-    intervals of all its looks hold together (sql/statistics/sequential.py).
+    There is one on every task. Returns the rows; a writing connection also stores them, in place of
+    the study's earlier rows. One seed gives one result, whatever other tasks the study has. The
+    items' error is unknown (null) with `replicates` 0, and where a model lacks scores of items at a
+    checkpoint: then the interval is over the seeds alone. In a study that adds seeds until its
+    intervals are narrow, the intervals of all its looks hold together
+    (sql/statistics/sequential.py).
     """
-    settings = "json_type(try_cast(config as json), '$.study.training.seeds_until')"
-    until = f"select {settings} = 'OBJECT' from studies where study_id = ?"
-    significance = (
-        NOMINAL if connection.execute(until, [study_id]).fetchone() == (True,) else SIGNIFICANCE
-    )
-    found = "select metric, depth, variant, task, digest from measured_curves where study_id = ?"
-    measured = connection.execute(found, [study_id]).fetchall()
+    significance = NOMINAL if _adds_seeds(connection, study_id) else SIGNIFICANCE
+    measured = connection.execute(
+        "select metric, depth, variant, task, digest from measured_curves where study_id = ?",
+        [study_id],
+    ).fetchall()
     rows = []
     # accuracy and loss, or the one that there is
-    for measure in sorted({row[0] for row in measured}):
-        digests = {tuple(model): digest for metric, *model, digest in measured if metric == measure}
+    for measure in sorted({metric for metric, *_ in measured}):
+        digests = {
+            (depth, variant, task): digest
+            for metric, depth, variant, task, digest in measured
+            if metric == measure
+        }
         points = read_points(connection, study_id, measure)
-        # without a family
-        digests |= {model: digests[*model[:2], AVERAGE] for model in points if model not in digests}
+        # An average without a family is made from the points of the average.
+        for depth, variant, task in points:
+            if (depth, variant, task) not in digests:
+                digests[depth, variant, task] = digests[depth, variant, AVERAGE]
         drawn = replicate_values(connection, study_id, measure, replicates, seed)
         curves = {
-            model: seed_curves(curve, drawn[model[2]], lower_is_better=measure == "loss")
-            for model, curve in points.items()
+            (depth, variant, task): seed_curves(
+                curve, drawn[task], lower_is_better=measure == "loss"
+            )
+            for (depth, variant, task), curve in points.items()
         }
         rows += factor_rows(measure, curves, digests, significance)
-    frame = (
-        pd.DataFrame(rows)
-        .assign(study_id=study_id)
-        .reindex(columns=connection.table("computed_factors").columns)
-    )
+    frame = pd.DataFrame(rows).assign(study_id=study_id)
+    frame = frame.reindex(columns=connection.table("computed_factors").columns)
     replace_computed(connection, "computed_factors", study_id, frame)
     return frame
+
+
+def _adds_seeds(connection: duckdb.DuckDBPyConnection, study_id: str) -> bool:
+    """Tell whether a study adds seeds until its intervals are narrow, as its configuration says."""
+    settings = "json_type(try_cast(config as json), '$.study.training.seeds_until')"
+    query = f"select {settings} = 'OBJECT' from studies where study_id = ?"
+    return connection.execute(query, [study_id]).fetchone() == (True,)

@@ -1,8 +1,9 @@
-"""Put errors together: the interval, the p-value and the smallest effect of a number with a spread
-between seeds.
+"""Put errors together: the interval, the p-value and the smallest detectable effect of a number.
 
-Each part of a variance has its degrees of freedom, and together they have Welch's and
-Satterthwaite's. Hundreds of items leave their part as good as known.
+A variance is a sum of parts, one for the seeds of each side and one for the items. The seeds' parts
+are estimated from few seeds, so an interval has Student's t quantile with the degrees of freedom
+that all parts have together (Welch, Satterthwaite). Hundreds of items leave their part as good as
+known: infinitely many degrees of freedom.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr, stdtrit  # scipy.stats takes a second to be imported
 
-SIGNIFICANCE, POWER = 0.05, 0.8
+SIGNIFICANCE = 0.05  # an interval leaves out the truth in one of twenty studies
+POWER = 0.8  # an effect is detectable that four of five studies distinguish from none
 
 
 @dataclass(frozen=True)
 class Errors:
-    """The standard errors of several numbers, and the degrees of freedom of each error: arrays of
-    equal shape.
+    """The standard errors of several numbers, and the degrees of freedom of each error.
 
-    An interval leaves out the truth as often as `significance` says: less often where it is one of
-    several looks.
+    `size` and `freedom` are arrays of equal shape. An interval leaves out the truth as often as
+    `significance` says: less often where the interval is one of several looks.
     """
 
     size: np.ndarray
@@ -30,21 +31,28 @@ class Errors:
     significance: float = SIGNIFICANCE
 
     def half(self) -> np.ndarray:
-        """Compute half the width of the interval."""
+        """Compute half the width of the interval: t(1 - significance / 2) * standard error."""
         return stdtrit(self.freedom, 1 - self.significance / 2) * self.size
 
     def p(self, values: np.ndarray) -> np.ndarray:
-        """Test whether numbers are other than 0; a number without error is. Below 0.05 the interval
-        leaves out 0."""
+        """Test whether numbers are other than 0: p = 2 * P(t < -|value| / standard error).
+
+        A number without an error is other than 0 with p 0. Where intervals are wider, as one of
+        several looks, p is larger by the same ratio: p below 0.05 means in any case that the
+        interval leaves out 0.
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
             distance = np.where(values == 0, 0, np.abs(values) / self.size)
-        return np.minimum(
-            1, 2 * stdtr(self.freedom, -distance) * (SIGNIFICANCE / self.significance)
-        )
+        scale = SIGNIFICANCE / self.significance
+        return np.minimum(1, 2 * stdtr(self.freedom, -distance) * scale)
 
     @property
     def detectable(self) -> np.ndarray:
-        """Return the smallest number above 0 that four of five such studies tell from 0."""
+        """Return the smallest number above 0 that four of five such studies distinguish from 0.
+
+        (t(1 - significance / 2) + t(POWER)) * standard error, the usual approximation, with the
+        errors as measured. Before a study, `smallest_factor` simulates the degrees of freedom.
+        """
         return self.half() + stdtrit(self.freedom, POWER) * self.size
 
 
@@ -54,26 +62,40 @@ def together(
     of_items: np.ndarray | float = 0.0,
     significance: float = SIGNIFICANCE,
 ) -> Errors:
-    """Add the variances that come from the spread of so many seeds each, and the items' variance,
-    which is known."""
+    """Add variances: a part from the spread of so many seeds each, and the items' variance.
+
+    Degrees of freedom by Welch and Satterthwaite, in which the items' part, as good as known, drops
+    out of the denominator:
+
+        (sum of all variances)^2 / sum over parts of [part^2 / (seeds - 1)]
+
+    Infinite where the seeds have no spread at all; NaN where a part is unknown (NaN).
+    """
     variance = sum(parts) + np.asarray(of_items)
-    spent = sum(part**2 / (count - 1) for part, count in zip(parts, seeds, strict=True))
+    denominator = sum(part**2 / (count - 1) for part, count in zip(parts, seeds, strict=True))
+    without_spread = np.where(np.isnan(denominator), np.nan, np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
-        freedom = np.where(
-            spent > 0, variance**2 / spent, np.where(np.isnan(spent), np.nan, np.inf)
-        )
+        freedom = np.where(denominator > 0, variance**2 / denominator, without_spread)
     return Errors(np.sqrt(variance), freedom, significance)
 
 
 def jackknife(without_one: np.ndarray) -> np.ndarray:
-    """Estimate the variances of statistics [T] from their values without one seed each [N, T]."""
+    """Estimate the variances of statistics [T] from their values without one seed each [N, T].
+
+    (N - 1) / N * sum of (value without a seed - their mean)^2, by Efron: the variance of the
+    statistic itself, which is of all N seeds.
+    """
     seeds = len(without_one)
     return (seeds - 1) / seeds * ((without_one - without_one.mean(axis=0)) ** 2).sum(axis=0)
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """Adjust p-values by Holm's method: those below a level are significant with all tests taken
-    together."""
+    """Adjust p-values by Holm's method, all of them numbers: a NaN would count as a test.
+
+    Adjusted p-values below a level are significant with all tests taken together: the smallest of n
+    is multiplied by n, the next by n - 1, and none is below a smaller one's.
+    """
     order = np.argsort(p)
-    adjusted = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1.0)
+    remaining_tests = np.arange(len(p), 0, -1)
+    adjusted = np.maximum.accumulate(p[order] * remaining_tests).clip(max=1.0)
     return adjusted[np.argsort(order)]

@@ -1,8 +1,7 @@
-"""Compare what a study was expected to show with what it shows: known effects, by which an
-instrument is checked.
+"""Compare what a study was expected to show with what the study shows.
 
-Study files hold expectations, so that what takes long to import (pandas, scipy) is imported where
-they are checked.
+An instrument is checked by such known effects. Study files hold expectations, so that what takes
+long to import (pandas, scipy) is imported where they are checked.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pydantic.dataclasses import dataclass
 if TYPE_CHECKING:
     import pandas as pd
 
-# of an interval that is to hold a value: one of 95 % fails on one machine in twenty
+# Of an interval that is to hold a value: one of 95 % would fail on one machine in twenty.
 CERTAIN = 0.999
 RULES = ("holds", "below", "above", "at_most", "at_least")
 Positive = Annotated[float, Field(gt=0)]
@@ -26,15 +25,14 @@ Positive = Annotated[float, Field(gt=0)]
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Expectation:
-    """What a mean factor is expected to be, or the factor at an accuracy: tokens of `against` over
-    those of `variant`.
+    """What a mean factor, or the factor at one accuracy, is expected to be.
 
-    `holds`: the 99.9 % interval holds this value. `below`, `above`: the 95 % interval lies on that
-    side of this value; that of the bound where the variant never reached much of the other's range:
-    an upper bound is above nothing.
-    `at` with `at_most` or `at_least`: the factor at this accuracy; a variant that never reaches the
-    accuracy counts with all tokens that it was trained on, where the factor is to be low. `against`
-    is a variant, by default the study's baseline; `task` a benchmark or 'average'.
+    A factor is the tokens of `against` over those of `variant`. `holds`: the 99.9 % interval holds
+    this value. `below`, `above`: the 95 % interval lies on that side of this value; that of the
+    bound where the variant never reached much of the other's range: an upper bound is above
+    nothing. `at` with `at_most` or `at_least`: the factor at this accuracy; a variant that never
+    reaches the accuracy counts with all tokens that it was trained on, where the factor is to be
+    low. `against` is a variant, by default the study's baseline; `task` a benchmark or 'average'.
     """
 
     variant: str
@@ -51,94 +49,109 @@ class Expectation:
     @model_validator(mode="after")
     def _one_rule(self) -> Expectation:
         rules = [name for name in RULES if getattr(self, name) is not None]
-        if len(rules) != 1 or (self.at is None) == (rules[0] in ("at_most", "at_least")):
+        has_accuracy = self.at is not None
+        if len(rules) != 1 or has_accuracy != (rules[0] in ("at_most", "at_least")):
             raise ValueError(
                 "give one of holds, below and above, or `at` with one of at_most and at_least"
             )
-        if self.at is not None and self.metric != "accuracy":
+        if has_accuracy and self.metric != "accuracy":
             raise ValueError("`at` is an accuracy; leave out `metric`")
         return self
 
     @property
     def rule(self) -> tuple[str, float]:
         """The name of the rule and its value."""
-        return next(
-            (name, getattr(self, name)) for name in RULES if getattr(self, name) is not None
-        )
+        values = {name: getattr(self, name) for name in RULES}
+        return next((name, value) for name, value in values.items() if value is not None)
 
 
 def check_expectations(
     path: Path | str, study_id: str, expectations: Sequence[Expectation]
 ) -> pd.DataFrame:
-    """Measure each expectation on the results of a study: one row each of expected, measured (by
-    depth), held.
+    """Measure each expectation on the results of a study.
 
-    An expectation is held where it is at every depth. What cannot be measured, as without a second
-    seed or a common range, is not held.
+    One row each of expected, measured (by depth) and held. An expectation is held where it is at
+    every depth. What cannot be measured, as without a second seed or a common range, is not held.
     """
     import pandas as pd
 
     from dreamer_study.sql.results import ask
 
     rows = []
-    for each in expectations:
-        values = {
+    for expectation in expectations:
+        asked = {
             "study": study_id,
-            "variant": each.variant,
-            "against": each.against,
-            "task": each.task,
+            "variant": expectation.variant,
+            "against": expectation.against,
+            "task": expectation.task,
         }
-        if each.at is None:
-            found = ask(path, "expected_factor", **values, metric=each.metric)
+        if expectation.at is None:
+            frame = ask(path, "expected_factor", **asked, metric=expectation.metric)
+            check = _check_mean
         else:
-            found = ask(path, "expected_crossing", **values, goal=each.at)
-        check = _mean if each.at is None else _crossing
-        checked = [
-            check(each, row)
-            for row in found.astype(object).where(found.notna(), None).to_dict("records")
-        ]
-        measured = "; ".join(words for words, _ in checked) or "nothing"
-        held = bool(checked) and all(one for _, one in checked)
-        rows.append({"expected": _described(each), "measured": measured, "held": held})
+            frame = ask(path, "expected_crossing", **asked, goal=expectation.at)
+            check = _check_crossing
+        by_depth = frame.astype(object).where(frame.notna(), None).to_dict("records")
+        checked = [check(expectation, row) for row in by_depth]
+        measured = "; ".join(text for text, _ in checked) or "nothing"
+        held = bool(checked) and all(is_held for _, is_held in checked)
+        rows.append({"expected": _described(expectation), "measured": measured, "held": held})
     return pd.DataFrame(rows, columns=["expected", "measured", "held"])
 
 
-def _described(each: Expectation) -> str:
-    rule, value = each.rule
-    against = f" against {each.against}" if each.against else ""
-    where = each.task if each.at is None else f"{each.task} at {each.at:g}"
-    return f"{each.variant}{against}, {where}, {each.metric}: {rule.replace('_', ' ')} {value:g}"
+def _described(expectation: Expectation) -> str:
+    rule, value = expectation.rule
+    model = expectation.variant
+    if expectation.against:
+        model += f" against {expectation.against}"
+    where = expectation.task
+    if expectation.at is not None:
+        where += f" at {expectation.at:g}"
+    return f"{model}, {where}, {expectation.metric}: {rule.replace('_', ' ')} {value:g}"
 
 
-def _mean(each: Expectation, row: dict[str, Any]) -> tuple[str, bool]:
+def _check_mean(expectation: Expectation, row: dict[str, Any]) -> tuple[str, bool]:
     """Compare a mean factor and its interval with what was expected."""
     from scipy.special import stdtrit
 
-    rule, value = each.rule
-    # at most so much is above nothing
+    rule, value = expectation.rule
+    factor = row["factor"]
+    low = row["low"]
+    high = row["high"]
+    # An upper bound may show that a factor is below a value, never that it is above one.
     if rule != "holds" and row["bounded"] and row["told_high"] is not None:
-        words = f"at most {row['told']:.2f} (to {row['told_high']:.2f})"
-        return words, rule == "below" and bool(row["told_high"] < value)
-    factor, low, high = row["factor"], row["low"], row["high"]
+        text = f"at most {row['told']:.2f} (to {row['told_high']:.2f})"
+        return text, rule == "below" and bool(row["told_high"] < value)
+    if factor is None:
+        return "no factor", False
     if low is None:
-        return ("no factor" if factor is None else f"{factor:.2f}, no interval"), False
+        return f"{factor:.2f}, no interval", False
     if rule == "holds":
+        # The 99.9 % interval: factor * exp(-+ t * standard error of the log factor).
         half = stdtrit(row["degrees_of_freedom"], (1 + CERTAIN) / 2) * row["error"]
-        low, high = factor * math.exp(-half), factor * math.exp(half)
-    held = {"holds": low <= value <= high, "below": high < value, "above": low > value}[rule]
+        low = factor * math.exp(-half)
+        high = factor * math.exp(half)
+        held = low <= value <= high
+    elif rule == "below":
+        held = high < value
+    else:
+        held = low > value
     return f"{factor:.2f} ({low:.2f} to {high:.2f})", bool(held)
 
 
-def _crossing(each: Expectation, row: dict[str, Any]) -> tuple[str, bool]:
+def _check_crossing(expectation: Expectation, row: dict[str, Any]) -> tuple[str, bool]:
     """Compare the factor at an accuracy with what was expected."""
-    needed, baseline = row["tokens"], row["baseline_tokens"]
+    rule, value = expectation.rule
+    needed = row["tokens"]
+    baseline = row["baseline_tokens"]
     if baseline is None:
         return "the other never reached that", False
-    never = needed is None
-    factor = baseline / (row["tokens_trained"] if never else needed)
-    rule, value = each.rule
-    # how much earlier nobody knows
-    if (row["bound"] if rule == "at_most" else row["baseline_bound"]) == "at most":
+    is_reached = needed is not None
+    factor = baseline / (needed if is_reached else row["tokens_trained"])
+    # Who has an accuracy at the first checkpoint may have had it much earlier: nobody knows.
+    bound = row["bound"] if rule == "at_most" else row["baseline_bound"]
+    if bound == "at most":
         return f"{factor:.2f}, had by the first checkpoint", False
-    held = factor <= value if rule == "at_most" else not never and factor >= value
-    return f"{'never reached: at most ' if never else ''}{factor:.2f}", bool(held)
+    held = factor <= value if rule == "at_most" else is_reached and factor >= value
+    text = f"{factor:.2f}" if is_reached else f"never reached: at most {factor:.2f}"
+    return text, bool(held)

@@ -1,8 +1,8 @@
-"""Compute the resolution of a study: the smallest mean factor that the study tells from 1.
+"""Compute the resolution of a study: the smallest factor that it distinguishes from 1.
 
 The noise of a mean factor has two parts, on the log scale: what seeds of one model differ by, which
-more seeds make smaller, and what other items of the same benchmarks would change, which they do
-not.
+more seeds make smaller, and what other items of the same benchmarks would change, which more seeds
+do not make smaller.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ STUDIES = 20_000  # simulated
 class Noise:
     """The noise of a mean factor on the log scale, as a study has measured it.
 
-    `seed_deviation` is the standard deviation between seeds of one model, `item_error` the standard
-    error that comes from the benchmarks' `items` (0: not counted), `measured_on` the study.
+    `seed_deviation` is the standard deviation between seeds of one model. `item_error` is the
+    standard error of the log factor that comes from the benchmarks' `items` (0: not counted).
+    `measured_on` is the study.
     """
 
     seed_deviation: float
@@ -31,22 +32,23 @@ class Noise:
     items: int = 0
 
     def with_items(self, items: int) -> Noise:
-        """Return the noise of a study with so many items; unchanged where one of the two numbers is
-        not known."""
+        """Return the noise of a study with so many items.
+
+        Unchanged where one of the two numbers of items is not known. A standard error goes with one
+        over the root of the number of items.
+        """
         if not (items and self.items):
             return self
-        return replace(
-            self, item_error=self.item_error * math.sqrt(self.items / items), items=items
-        )
+        error = self.item_error * math.sqrt(self.items / items)
+        return replace(self, item_error=error, items=items)
 
 
 def smallest_factor(noise: Noise, seeds: int, significance: float = SIGNIFICANCE) -> float:
-    """Compute the smallest factor above 1 whose interval, by default of 95 %, leaves out 1 in four
-    of five studies.
+    """Compute the smallest factor above 1 whose interval leaves out 1 in four of five studies.
 
-    Both models have `seeds` seeds, and the interval is Welch's, as in mean_factors.py. Found by
-    simulation, because the degrees of freedom are estimated too. Infinite with one seed, which
-    tells nothing of the others.
+    Both models have `seeds` seeds, and the interval, by default of 95 %, is Welch's, as in
+    mean_factors.py. Found by simulation, because the degrees of freedom are estimated too. Infinite
+    with one seed, which tells nothing of the others.
 
     Example: a deviation of 0.15 between 5 seeds and an item error of 0.03 give a standard error of
     0.10 and a smallest factor of 1.38.
@@ -54,9 +56,16 @@ def smallest_factor(noise: Noise, seeds: int, significance: float = SIGNIFICANCE
     if seeds < 2:
         return math.inf
     random = np.random.default_rng(0)
-    seed_variance = noise.seed_deviation**2 / seeds  # of the mean position of one model
-    errors = random.normal(0, math.sqrt(2 * seed_variance + noise.item_error**2), STUDIES)
-    estimates = seed_variance * random.chisquare(seeds - 1, (2, STUDIES)) / (seeds - 1)
+    seed_variance = noise.seed_deviation**2 / seeds  # of the mean over the seeds of one model
+    # Twice, as the deviation is of one model and a factor is of two; the item error already is that
+    # of the log factor of both.
+    standard_error = math.sqrt(2 * seed_variance + noise.item_error**2)
+    errors = random.normal(0, standard_error, STUDIES)
+    # What each study estimates the variances of its two models to be: over the true ones, estimates
+    # are chi-squared with seeds - 1 degrees of freedom, by that number.
+    ratios = random.chisquare(seeds - 1, (2, STUDIES))
+    estimates = seed_variance * ratios / (seeds - 1)  # [2, STUDIES]
     half = together(estimates, [seeds, seeds], noise.item_error**2, significance).half()
-    # a study tells where factor + error > half
+    # A study with the true log factor f measures f + error, and decides where f + error > half,
+    # which is f > half - error: four of five do for the 80 % quantile of that.
     return math.exp(float(np.quantile(half - errors, POWER)))

@@ -1,9 +1,8 @@
-"""Define at how many seeds a study decides whether to add more, and the significance of its
-intervals there.
+"""Define the looks of a study that adds seeds until it is decided, and their significance.
 
 The interval of every look leaves out the truth so rarely that the intervals of all looks together
-leave it out in 5 % of studies, however a look decides whether to go on (Pocock). The mean factor
-comes from mean curves by a jackknife, so that a confidence sequence for means does not apply.
+leave it out in 5 % of studies, however a look decides whether to add more seeds (Pocock). The mean
+factor comes from mean curves by a jackknife, so a confidence sequence for means does not apply.
 """
 
 from __future__ import annotations
@@ -15,5 +14,6 @@ NOMINAL = 0.0167
 
 
 def looks_until(most: int) -> list[int]:
-    """List the numbers of seeds at which a study with so many seeds at most is looked at."""
-    return [*(seeds for seeds in LOOKS if seeds < most), most]
+    """List the numbers of seeds at which a study looks that has at most so many seeds."""
+    earlier = [seeds for seeds in LOOKS if seeds < most]
+    return [*earlier, most]
