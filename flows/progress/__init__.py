@@ -1,2 +1,1 @@
-"""Watch a study that runs: progress for terminals and files, processes that fall silent, the state
-of everything."""
+"""Watch a study that runs: progress for terminals and files, silent processes, locks, disks."""
