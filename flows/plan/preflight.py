@@ -228,7 +228,7 @@ def bytes_written(study: Study, planned: Sequence[PlannedModel]) -> tuple[int, i
     parameters = sum(training.model.parameters * training.checkpoints for training in trainings)
     checkpoints = 4 * kinds * parameters  # float32
     # the winner of a race continues in the folder that it has
-    states = sum(state_bytes(study, one.model) for one in trainings if not one.start)
+    states = sum(state_bytes(study, training.model) for training in trainings if not training.start)
     return checkpoints, states
 
 

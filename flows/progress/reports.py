@@ -93,8 +93,9 @@ class Lines:
     """
 
     def __init__(self, without: tuple[str, ...] = ()) -> None:
-        self.started, self.without = time.monotonic(), without
-        self.last: dict[str, int | str] = {}
+        self.started = time.monotonic()
+        self.without = without
+        self.last: dict[str, int | str] = {}  # the step of each key that was written last
 
     def update(self, key: str, fraction: float, words: str) -> None:
         step = words if words.startswith(FAILURE) else int(fraction * 10)

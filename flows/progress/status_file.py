@@ -39,7 +39,8 @@ class _Recorder:
     """Writes every report to a file, at most once a second while nothing ends."""
 
     def __init__(self, path: Path, study_id: str) -> None:
-        self.path, self.study_id = path, study_id
+        self.path = path
+        self.study_id = study_id
         self.keys: dict[str, Reported] = {}
         self.written = 0.0
 

@@ -1,2 +1,1 @@
-"""Run a study: its order, its trainings, what each step makes, rows and report while models
-train."""
+"""Run a study: its order, its trainings, what each step makes, rows and report meanwhile."""

@@ -32,7 +32,9 @@ def check_kept(source: Source, outputs: Sequence[Output]) -> None:
     if lost:
         ((stage, reason), most) = lost.most_common(1)[0]
     else:
-        stage, reason, most = "documents", "no rows", 0
+        stage = "documents"
+        reason = "no rows"
+        most = 0
     raise InputError(
         f"source {source.name!r}: none of its {lost.total():,} documents is kept; stage {stage!r}"
         f" dropped {most:,} as {reason!r}: compare its columns, filters and `trace` with its"

@@ -116,7 +116,7 @@ def _files(data: DataPlan) -> dict[str, list[Path]]:
     return {
         "dropped": of("dropped/*.parquet", *data.counted, data.packed),
         "kept": of("documents/*.parquet", data.curated),
-        "causes": of("documents/*.parquet", *(one.clean for one in data.sources)),
+        "causes": of("documents/*.parquet", *(planned.clean for planned in data.sources)),
         "near": of("near_duplicates.parquet", data.unique),
         "matches": of("matches.parquet", data.curated),
         "items": of("items.parquet", data.items),
