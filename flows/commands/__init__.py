@@ -1,4 +1,5 @@
-"""The `dreamer` command: `parser` knows the subcommands, `cli` runs one; they lie in rooms by what
-they are about.
+"""The `dreamer` command: `parser` knows the subcommands, `cli` runs one.
 
-May import everything in `flows`; imported by nothing."""
+The subcommands lie in rooms by what they are about. They may import everything in `flows`, and
+nothing imports them.
+"""

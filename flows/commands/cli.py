@@ -1,5 +1,4 @@
-"""The `dreamer` command: run one subcommand, and turn errors and signals into one line and an exit
-status."""
+"""The `dreamer` command: run one subcommand; errors and signals become one line and a status."""
 
 from __future__ import annotations
 
@@ -28,28 +27,32 @@ BAD_PATHS = (
 )
 
 STOPPED = "dreamer: stopped; run the same command again to go on from here"
-# seconds to end in after a signal; a run waits for its trainers to save their states
-GRACE, LONG_GRACE = 3.0, 40.0
+# seconds to end in after a signal
+GRACE = 3.0
+LONG_GRACE = 40.0  # of a run, which waits for its trainers to save their states
 # Commands that do more than print; the others may be left by their reader (head, less).
 WORKING = ("new", "run", "verify", "clean", "lm-eval", "download", "export", "publish", "intervals")
 
 
 def _trust_no_modules_here() -> None:
-    """Take no module from the current folder, in this process and all that it starts: its files may
-    be anybody's."""
+    """Take no module from the current folder, here and in child processes: it may be anybody's."""
     os.environ["PYTHONSAFEPATH"] = "1"
     if not sys.flags.safe_path and sys.path and sys.path[0] in ("", os.getcwd()):
         del sys.path[0]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status (0 done, 1 failed, 2 bad input, 130 or 143 stopped
-    by a signal)."""
-    if arguments is None:
-        _trust_no_modules_here()
-    status = _run(list(sys.argv[1:] if arguments is None else arguments))
-    # libraries have nothing to say after our one line, at the interpreter's end
-    if arguments is None and status:
+    """Run the command, and return the exit status.
+
+    0: done, 1: failed, 2: bad input, 130 or 143: stopped by a signal. Without `arguments` they are
+    those of this process.
+    """
+    if arguments is not None:
+        return _run(list(arguments))
+    _trust_no_modules_here()
+    status = _run(sys.argv[1:])
+    if status:
+        # libraries have nothing to say after our one line, at the interpreter's end
         end_now(status)
     return status
 
@@ -76,32 +79,37 @@ def _run(given: list[str]) -> int:
 
 
 def _status_of(error: BaseException, *, only_prints: bool) -> int:
-    """Print an error that a user can understand as one line; returns the exit status. Raises any
-    other error.
+    """Print an error that a user can understand as one line, and return the exit status.
 
-    Where the reader of our output (head, less) has gone, a command that only prints has done all
-    that it was asked for.
+    Raises any other error. Where the reader of our output (head, less) has gone, a command that
+    only prints has done all that it was asked for.
     """
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if only_prints:
             return 0
-    # a view or query that is to read or write another file
-    reaches = type(error).__name__ == "PermissionException"
-    # in whatever query has met it
-    if "duckdb" in type(error).__module__ and (reaches or "Corrupt" in str(error)):
+    if _is_refused_by_duckdb(error):
         from dreamer_study.sql.connection import one_line
 
         error = InputError(one_line(error))
     if not isinstance(error, InputError | Failed | Stopped | OSError):
         raise error
-    place = isinstance(error, OSError) and error.filename and error.strerror
-    said = f"{error.filename}: {error.strerror}" if place else str(error)
-    print(f"dreamer: {printable(said)}", file=sys.stderr)
-    bad_place = isinstance(error, BAD_PATHS) or (
+    message = str(error)
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        message = f"{error.filename}: {error.strerror}"
+    print(f"dreamer: {printable(message)}", file=sys.stderr)
+    is_bad_path = isinstance(error, BAD_PATHS) or (
         isinstance(error, OSError) and error.errno in BAD_PLACES
     )
-    return BAD_INPUT if bad_place or isinstance(error, InputError) else 1
+    return BAD_INPUT if is_bad_path or isinstance(error, InputError) else 1
+
+
+def _is_refused_by_duckdb(error: BaseException) -> bool:
+    """Tell whether DuckDB found a damaged file, or a view that is to read or write another file."""
+    if "duckdb" not in type(error).__module__:
+        return False
+    reaches_elsewhere = type(error).__name__ == "PermissionException"
+    return reaches_elsewhere or "Corrupt" in str(error)  # in whatever query has met it
 
 
 @contextmanager

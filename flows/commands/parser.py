@@ -389,7 +389,7 @@ class _OneLine(argparse.ArgumentParser):
 
     def parse_known_args(self, *given: Any, **options: Any) -> tuple[argparse.Namespace, list[str]]:
         """Refuse an unknown option here, where the name of its subcommand is known."""
-        known, unknown = super().parse_known_args(*given, **options)
+        options_known, unknown = super().parse_known_args(*given, **options)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return known, unknown
+        return options_known, unknown

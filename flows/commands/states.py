@@ -1,7 +1,7 @@
-"""Find the state of every stage, model and seed of a study from its plan and from progress files;
-reads only.
+"""Find the state of every stage, model and seed of a study; reads only.
 
-The lock of the study's folder tells whether unfinished work goes on or was stopped.
+States follow from the plan and from progress files. The lock of the study's folder tells whether
+unfinished work continues or was stopped.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 from dreamer_study.flows.plan.data_plan import VERSIONS
 from dreamer_study.flows.plan.study_plan import Plan, Run
@@ -18,6 +17,7 @@ from dreamer_study.flows.progress.status_file import Reported, read_record
 from dreamer_study.flows.progress.study_lock import running_since
 from dreamer_study.flows.running.live_results import report_mark
 from dreamer_study.flows.running.result_rows import COMPLETE, FAILED, SCREENED
+from dreamer_study.flows.study.configuration import Study
 from dreamer_study.pipeline.errors import InputError
 
 WAITING, RUNNING, STOPPED = "waiting", "running", "stopped"
@@ -39,54 +39,62 @@ class State:
 
 
 def overall(states: list[State], *, runs: bool) -> str:
-    """Return the state of a whole study: running while a process runs the study, else what all its
-    states say."""
-    found = {state.state for state in states}
+    """Return the state of a whole study: running while a process runs it, else by its parts."""
+    names = {state.state for state in states}
     if runs:
         return RUNNING
-    if FAILED in found:
+    if FAILED in names:
         return FAILED
-    if found <= {COMPLETE, SCREENED}:
+    if names <= {COMPLETE, SCREENED}:
         return COMPLETE
-    return STOPPED if found - {WAITING} else "not started"
+    if names <= {WAITING}:
+        return "not started"
+    return STOPPED
 
 
 def read_states(plan: Plan) -> list[State]:
-    """List the states of the data stages, of every training and evaluation, and of the report, in
-    the order of work."""
+    """List all states in the order of work: data stages, trainings, evaluations, report."""
     study = plan.study
-    since, record = running_since(study), read_record(study)
+    since = running_since(study)
+    record = read_record(study)
     prepared = False
     with suppress(InputError):  # data sets that are not as the study wants them
         prepared = plan.described
-    wanted = {"world": study.needs_world, "late": any(one.late for one in study.own_benchmarks)}
+    has_late = any(benchmark.late for benchmark in study.own_benchmarks)
+    wanted = {"world": study.needs_world, "late": has_late}
     stages = [stage for stage in DATA_STAGES if wanted.get(stage, True)]
     states = [_data_stage(plan, stage, record, prepared, since) for stage in stages]
     if prepared:
-        runs = plan.tuning_runs or plan.runs
-        states += [_training(run, record, since) for run in runs]
-        going_on = [run for run in runs if run.status != "screened" and not run.failure]
-        if plan.prepared:
-            states += [_evaluation(plan, run, record, since) for run in going_on]
-        else:  # the items of late benchmarks are still to be looked for in the data
-            states += [State("evaluate", _model(run), run.seed) for run in going_on]
+        states += _of_runs(plan, record, since)
     if not prepared or plan.tuning_runs:
-        models = [
-            (one.name, f"{one.name}-{depth}")
-            for depth in study.models.depths
-            for one in study.models.variants
-        ]
-        waiting = [(model, seed) for name, model in models for seed in study.seeds_of(name)]
-        states += [
-            State(stage, model, seed) for stage in ("train", "evaluate") for model, seed in waiting
-        ]
-    if (
-        report_mark(study).exists()
-        and study.report.exists()
-        and {one.state for one in states} <= {COMPLETE, SCREENED}
-    ):
+        states += _of_models_to_come(study)
+    is_final = report_mark(study).exists() and study.report.exists()
+    if is_final and {state.state for state in states} <= {COMPLETE, SCREENED}:
         return [*states, State("report", state=COMPLETE, progress=1.0)]
     return [*states, _reported("report", [record.get("write report")], 1, since)]
+
+
+def _of_runs(plan: Plan, record: Mapping[str, Reported], since: float | None) -> list[State]:
+    """List the states of the trainings and the evaluations of all runs that are known."""
+    runs = plan.tuning_runs or plan.runs
+    states = [_training(run, record, since) for run in runs]
+    to_evaluate = [run for run in runs if run.status != "screened" and not run.failure]
+    if plan.prepared:
+        states += [_evaluation(plan, run, record, since) for run in to_evaluate]
+    else:  # the items of late benchmarks are still to be looked for in the data
+        states += [State("evaluate", _model(run), run.seed) for run in to_evaluate]
+    return states
+
+
+def _of_models_to_come(study: Study) -> list[State]:
+    """List the states of trainings and evaluations whose runs are not known yet: all wait."""
+    models = [
+        (f"{variant.name}-{depth}", seed)
+        for depth in study.models.depths
+        for variant in study.models.variants
+        for seed in study.seeds_of(variant.name)
+    ]
+    return [State(stage, model, seed) for stage in ("train", "evaluate") for model, seed in models]
 
 
 def _data_stage(
@@ -102,8 +110,7 @@ def _data_stage(
 def _reported(
     stage: str, reports: list[Reported | None], expected: int, since: float | None
 ) -> State:
-    """Build the state of a stage that consists of `expected` parts from the newest reports of those
-    that have begun."""
+    """Build the state of a stage of `expected` parts from the newest reports of those begun."""
     begun = [reported for reported in reports if reported]
     progress = sum(reported.fraction for reported in begun) / max(expected, len(begun))
     if progress >= 1:
@@ -115,73 +122,93 @@ def _reported(
     if since is None:
         return State(stage, state=STOPPED, progress=progress, detail=words)
     spent = max(reported.at for reported in begun) - min(reported.since for reported in begun)
-    left = spent * (1 - progress) / progress if progress > 0.02 else None
+    left = None
+    if progress > 0.02:  # what is left is guessed from little otherwise
+        left = spent * (1 - progress) / progress
     return State(stage, state=RUNNING, progress=progress, left=left, detail=words)
 
 
 def _model(run: Run) -> str:
-    """Name the model of a run, with its learning rate where the run belongs to a search for
-    learning rates."""
-    return run.model.model_id + f" rate {run.learning_rate:g}" * (run.status == "tuning")
+    """Name the model of a run; in a search for learning rates with the rate."""
+    if run.status == "tuning":
+        return f"{run.model.model_id} rate {run.learning_rate:g}"
+    return run.model.model_id
 
 
 def _training(run: Run, record: Mapping[str, Reported], since: float | None) -> State:
-    found, total = read_progress(run.folder / "progress.json"), run.content["training"]["tokens"]
-    share = min(max(run.tokens, found.get("tokens", 0)) / total, 1.0)
-    end = (
-        (SCREENED if run.status == "screened" else COMPLETE)
-        if run.done and run.status != "racing"
-        else ""
-    )
-    failure = f"{run.failure} (see {run.folder / 'log.txt'})" if run.failure else ""
-    stage = "tune" if run.status == "tuning" else "train"
+    """Build the state of the training of a run."""
+    progress = read_progress(run.folder / "progress.json")
+    tokens = max(run.tokens, progress.get("tokens", 0))
     state = _of_run(
-        stage, run, record.get(run.training_name), since, share=share, end=end, failure=failure
+        State("tune" if run.status == "tuning" else "train", _model(run), run.seed),
+        record.get(run.training_name),
+        since,
+        share=min(tokens / run.content["training"]["tokens"], 1.0),
+        end=_end_of(run),
+        failure=f"{run.failure} (see {run.folder / 'log.txt'})" if run.failure else "",
     )
-    return replace(state, left=found.get("seconds_left")) if state.state == RUNNING else state
+    if state.state == RUNNING:
+        return replace(state, left=progress.get("seconds_left"))
+    return state
+
+
+def _end_of(run: Run) -> str:
+    """Return the state of a training that has come to its end; "" of one that has not."""
+    if not run.done:
+        return ""
+    match run.status:
+        case "racing":
+            return ""  # at the end of the race: the decision who has won follows
+        case "screened":
+            return SCREENED
+        case _:
+            return COMPLETE
 
 
 def _evaluation(plan: Plan, run: Run, record: Mapping[str, Reported], since: float | None) -> State:
     """Build the state of the evaluations of a run."""
-    wanted = 1 if run.status == "tuning" else len(plan.decisive) * run.expected
-    share = sum(one.done for one in plan.evaluations(run)) / max(1, wanted)
-    told = record.get(f"evaluate {run.name}")
-    failure = told.words if told and told.words.startswith(FAILURE) else ""
+    expected = 1 if run.status == "tuning" else len(plan.decisive) * run.expected
+    done = sum(evaluation.done for evaluation in plan.evaluations(run))
+    share = done / max(1, expected)
+    reported = record.get(f"evaluate {run.name}")
+    has_failed = reported is not None and reported.words.startswith(FAILURE)
     return _of_run(
-        "evaluate",
-        run,
-        told,
+        State("evaluate", _model(run), run.seed),
+        reported,
         since,
         share=share,
         end=COMPLETE if share >= 1 else "",
-        failure=failure,
+        failure=reported.words if has_failed else "",
     )
 
 
 def _of_run(
-    stage: str,
-    run: Run,
-    told: Reported | None,
+    state: State,
+    reported: Reported | None,
     since: float | None,
     *,
     share: float,
     end: str,
     failure: str,
 ) -> State:
-    """Build the state of a training or of the evaluations of a run: at work, at its end, failed, or
-    to be gone on with.
+    """Complete the state of a training, or of the evaluations of a run.
 
-    A run is at work when the process that now runs the study has reported work on the run.
+    It is at work, at its `end`, failed, stopped, or waits. A run is at work when the process that
+    now runs the study has reported work on the run.
     """
-    state = partial(State, stage, _model(run), run.seed)
-    if (
-        told
-        and since is not None
-        and told.at >= since
-        and told.fraction < 1
-        and not told.words.startswith(FAILURE)
-    ):
-        return state(RUNNING, bounded(share), detail=told.words)
-    if end or failure:
-        return state(end or FAILED, share, detail="" if end else failure)
-    return state(STOPPED if since is None and (share or told) else WAITING, bounded(share))
+    if reported and since is not None and _at_work(reported, since):
+        return replace(state, state=RUNNING, progress=bounded(share), detail=reported.words)
+    if end:
+        return replace(state, state=end, progress=share)
+    if failure:
+        return replace(state, state=FAILED, progress=share, detail=failure)
+    has_begun = bool(share or reported)
+    name = STOPPED if since is None and has_begun else WAITING
+    return replace(state, state=name, progress=bounded(share))
+
+
+def _at_work(reported: Reported, since: float) -> bool:
+    """Tell whether the newest report is of work that the process since then has not ended."""
+    is_of_this_process = reported.at >= since
+    has_ended = reported.fraction >= 1 or reported.words.startswith(FAILURE)
+    return is_of_this_process and not has_ended

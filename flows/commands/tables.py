@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable
-from itertools import accumulate
 from numbers import Integral
 from typing import Any, Literal
 
@@ -19,14 +18,19 @@ from dreamer_study.flows.progress.reports import printable
 
 class _Console(Console):
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print objects. Of texts control characters are escaped, and no line is folded: a command
-        stays whole."""
-        shown = [printable(one) if isinstance(one, str) else one for one in objects]
-        super().print(*shown, soft_wrap=all(isinstance(one, str) for one in shown), **options)
+        """Print objects; of texts control characters are escaped, and no line is folded.
+
+        So a command that is printed stays whole.
+        """
+        escaped = [printable(part) if isinstance(part, str) else part for part in objects]
+        only_texts = all(isinstance(part, str) for part in escaped)
+        super().print(*escaped, soft_wrap=only_texts, **options)
 
     def on_broken_pipe(self) -> None:
-        """End well when the reader of our output (head, less) has gone, where rich would end with
-        status 1."""
+        """Raise BrokenPipeError when the reader of our output (head, less) has gone.
+
+        `dreamer` ends well by it, where rich would end with status 1.
+        """
         raise BrokenPipeError
 
 
@@ -44,24 +48,24 @@ FOLDED = 24  # columns of the terminal: a column that is wider may be folded dow
 def empty_table(
     columns: Iterable[tuple[str, bool]], overflow: Literal["fold", "ellipsis"] = "fold"
 ) -> Table:
-    """Make a table without rows; of each column its head, and whether the column is set to the
-    right."""
+    """Make a table without rows; a column is its head, and whether its cells are to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for head, right in columns:
-        shown, side = printable(head), "right" if right else "left"
-        table.add_column(shown, justify=side, overflow=overflow, no_wrap=overflow == "ellipsis")
+        table.add_column(
+            printable(head),
+            justify="right" if right else "left",
+            overflow=overflow,
+            no_wrap=overflow == "ellipsis",
+        )
     return table
 
 
 def print_table(table: pd.DataFrame) -> None:
-    """Print a data frame as a table, numbers to the right; names the last columns where a terminal
-    is too narrow."""
-    widths = [max(map(cell_len, map(cell, table[name])), default=0) for name in table]
-    widths = [
-        max(len(str(name)), min(width, FOLDED)) + 2
-        for name, width in zip(table, widths, strict=True)
-    ]
-    fitting = max(1, sum(end - 2 <= console.width for end in accumulate(widths)))
+    """Print a data frame as a table, numbers to the right.
+
+    Where a terminal is too narrow, the last columns are only named.
+    """
+    fitting = _fitting_columns(table)
     part = table.iloc[:, :fitting]
     shown = empty_table(
         (str(name), pd.api.types.is_numeric_dtype(part[name])) for name in part.columns
@@ -69,26 +73,39 @@ def print_table(table: pd.DataFrame) -> None:
     for row in part.itertuples(index=False):
         shown.add_row(*map(cell, row))
     console.print(shown)
-    if len(absent := table.columns[fitting:]):
+    absent = table.columns[fitting:]
+    if len(absent):
         console.print(
             f"Not shown: {', '.join(map(str, absent))}. A pipe (| less -S) gets every column."
         )
 
 
+def _fitting_columns(table: pd.DataFrame) -> int:
+    """Count the first columns that fit the terminal, at least one."""
+    end = 0
+    for number, name in enumerate(table):
+        longest = max(map(cell_len, map(cell, table[name])), default=0)
+        end += max(len(str(name)), min(longest, FOLDED))
+        if end > console.width:
+            return max(1, number)
+        end += 2  # the gap before the next column
+    return max(1, len(table.columns))
+
+
 def cell(value: Any) -> str:
-    """Format one value of a table: a number below 10,000 with four digits, a larger one rounded,
-    null as a dash."""
-    if (
-        value is None
-        or value is pd.NA
-        or value is pd.NaT
-        or (isinstance(value, float) and math.isnan(value))
-    ):
+    """Format one value of a table: four digits below 10,000, rounded above, null as a dash."""
+    if value is None or value is pd.NA or value is pd.NaT:
         return "-"
-    if isinstance(value, float) and math.isinf(value):
-        return "unbounded"
     if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+        return _cell_of_float(value)
     if isinstance(value, Integral) and not isinstance(value, bool):
         return f"{value:,}"
     return printable(str(value))
+
+
+def _cell_of_float(value: float) -> str:
+    if math.isnan(value):
+        return "-"
+    if math.isinf(value):
+        return "unbounded"
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"

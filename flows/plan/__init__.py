@@ -1,2 +1,1 @@
-"""What follows from a study: outputs, models, runs, checkpoints and evaluations, each with key,
-folder and `done`."""
+"""What follows from a study: outputs, models, runs, evaluations, each with key, folder, `done`."""

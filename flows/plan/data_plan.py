@@ -1,5 +1,4 @@
-"""Plan the data of a study: every output from its sources to the packed tokens, with its key and
-its folder."""
+"""Plan the data of a study: every output from sources to packed tokens, with key and folder."""
 
 from __future__ import annotations
 
@@ -58,8 +57,7 @@ Wanted = Source | Benchmark
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """A source of documents: its folder, its commit where one is recorded, and the outputs that
-    curate it."""
+    """A source of documents: its folder, its recorded commit if any, and its outputs."""
 
     source: Source
     folder: Path
@@ -76,8 +74,7 @@ class SourcePlan:
 
     @property
     def files(self) -> list[Path]:
-        """The files that hold the rows of the source; those of the built-in world once it has been
-        written."""
+        """The files with the rows of the source; the built-in world's once it has been written."""
         return source_files(self.source, self.folder)
 
 
@@ -93,15 +90,18 @@ class DataPlan:
     tokenizer: Output
     packed: Output
     funnel: Output
-    late: Mapping[str, Output]  # by benchmark: which of its items stand in the data
+    late: Mapping[str, Output]  # by benchmark: which of its items are in the data
     counted: tuple[Output, ...]  # of the stages that count documents, before packing
 
     @property
     def outputs(self) -> list[Output]:
         """All outputs, in the order in which they are made."""
-        curation = [output for one in self.sources for output in one.chain]
-        signatures = [one.signatures for one in self.sources]
-        last = [
+        world = [self.world] if self.world else []
+        return [
+            *world,
+            self.items,
+            *(output for planned in self.sources for output in planned.chain),
+            *(planned.signatures for planned in self.sources),
             self.unique,
             self.curated,
             self.tokenizer,
@@ -109,40 +109,43 @@ class DataPlan:
             self.funnel,
             *self.late.values(),
         ]
-        return [*filter(None, (self.world, self.items)), *curation, *signatures, *last]
 
 
 class PlannedData:
     """The part of a plan that knows the data outputs; Plan of `study_plan.py` is the whole."""
 
     def __init__(self, study: Study) -> None:
-        self.study, self.store = study, Store(study.store_folder, tell=write_line)
+        self.study = study
+        self.store = Store(study.store_folder, tell=write_line)
 
     def find(self, entry: Wanted) -> Path | None:
         """Find the folder of a data set here; None where it is still to be fetched."""
         study = self.study
-        place = {"mirror": study.mirror, "cache": study.folder / "hub", "beside": study.place}
-        return folder_of(entry, splits_of(entry), **place)
+        return folder_of(
+            entry,
+            splits_of(entry),
+            mirror=study.mirror,
+            cache=study.folder / "hub",
+            beside=study.place,
+        )
 
     @property
     def absent(self) -> list[Wanted]:
         """The data sets that are still to be fetched."""
-        return [
-            one
-            for one in (*self.study.own_sources, *self.study.own_benchmarks)
-            if self.find(one) is None
-        ]
+        wanted = (*self.study.own_sources, *self.study.own_benchmarks)
+        return [entry for entry in wanted if self.find(entry) is None]
 
     def folder_of(self, entry: Wanted) -> Path:
         """Return the folder of a data set that has been fetched."""
         folder = self.find(entry)
-        assert folder is not None, "what is absent is told before"
+        assert folder is not None, "absent data sets are an error before"
         return folder
 
     @cached_property
     def data(self) -> DataPlan:
         """The data outputs. Raises InputError while data sets are still to be fetched."""
-        if absent := self.absent:
+        absent = self.absent
+        if absent:
             names = ", ".join(entry.name for entry in absent)
             raise InputError(
                 f"{self.study.name}: not fetched yet: {names}; `dreamer run {self.study.arguments}`"
@@ -152,31 +155,53 @@ class PlannedData:
         world = self._output("world", data.world) if self.study.needs_world else None
         sources = self._sources(world)
         cleaned = [source.clean for source in sources]
-        # Signatures have no place in the key, as the documents and the settings decide their
-        # content.
+        # Signatures are not in the key: the documents and the settings decide their content.
         unique = self._output("deduplicate", data.deduplicate, cleaned)
         items = self._items(world)
         curated = self._output("decontaminate", data.decontaminate, [unique, items])
         tokenizer = self._tokenizer(curated)
         packed = self._output("tokens", self.packing, [curated, tokenizer])
-        counted = (*(output for one in sources for output in one.chain), unique, curated)
+        counted = (*(output for source in sources for output in source.chain), unique, curated)
         funnel = self._output(
             "funnel", {"characters": EXACT_CHARACTERS}, [*counted, tokenizer, packed]
         )
-        late = {one.name: self._late(one, curated) for one in self.study.own_benchmarks if one.late}
+        late = {
+            benchmark.name: self._late(benchmark, curated)
+            for benchmark in self.study.own_benchmarks
+            if benchmark.late
+        }
         return DataPlan(
-            world, tuple(sources), items, unique, curated, tokenizer, packed, funnel, late, counted
+            world=world,
+            sources=tuple(sources),
+            items=items,
+            unique=unique,
+            curated=curated,
+            tokenizer=tokenizer,
+            packed=packed,
+            funnel=funnel,
+            late=late,
+            counted=counted,
         )
 
     @property
     def packing(self) -> dict[str, Any]:
         """The settings by which the tokens are packed."""
         data = self.study.data
-        shape = {"sequence_length": self.study.training.sequence_length, "seed": data.seed}
-        tuning = data.tuning or (TUNING_DOCUMENTS if self.study.training.tune else 0)
-        held_out = {"validation": data.validation, **({"tuning": tuning} if tuning else {})}
+        settings: dict[str, Any] = {
+            "sequence_length": self.study.training.sequence_length,
+            "seed": data.seed,
+            "validation": data.validation,
+        }
+        # What a study does not use has no entry: its key stays that of a study from before.
+        tuning = data.tuning
+        if not tuning and self.study.training.tune:
+            tuning = TUNING_DOCUMENTS
+        if tuning:
+            settings["tuning"] = tuning
         weights = {source.name: source.weight for source in data.resolved if source.weight != 1}
-        return {**shape, **held_out, **({"weights": weights} if weights else {})}
+        if weights:
+            settings["weights"] = weights
+        return settings
 
     @property
     def prepared(self) -> bool:
@@ -185,83 +210,93 @@ class PlannedData:
 
     @property
     def trainable(self) -> bool:
-        """Whether all that trainings read has been made; the items of late benchmarks may still be
-        looked for."""
-        return not self.absent and all(
-            output.done for output in self.data.outputs if output.stage != "late"
-        )
+        """Whether all that trainings read has been made.
+
+        The items of late benchmarks may still be looked for.
+        """
+        if self.absent:
+            return False
+        return all(output.done for output in self.data.outputs if output.stage != "late")
 
     def _output(self, stage: str, configuration: Any, inputs: Sequence[Output] = ()) -> Output:
         """Describe one output; `configuration` is a settings dataclass or plain values."""
-        shape, names = plain(configuration), tuple(output.name for output in inputs)
-        key = self.store.key(stage, VERSIONS[stage], shape, names)
-        return Output(stage, key, self.store.root / stage / key, VERSIONS[stage], shape, names)
+        values = plain(configuration)
+        names = tuple(output.name for output in inputs)
+        version = VERSIONS[stage]
+        key = self.store.key(stage, version, values, names)
+        return Output(stage, key, self.store.root / stage / key, version, values, names)
 
     def _sources(self, world: Output | None) -> list[SourcePlan]:
         """Plan the outputs of every source: read, strip traces, clean, sign."""
-        data, found = self.study.data, []
-        for source in data.resolved:
-            if source.repository == REPOSITORY:
-                assert world is not None, "a study with built-in documents needs the world"
-                folder, files, made_of = world.path / source.repository, [], [world]
-            else:
-                folder, made_of = self.folder_of(source), []
-                files = source_files(source, folder)
-            with ThreadPoolExecutor() as threads:
-                digests = list(threads.map(self.store.file_digest, files))
-            # How a source is packed and stripped does not decide what is read.
-            later = ("weight", "trace", "longest_unmarked")
-            described = {name: value for name, value in plain(source).items() if name not in later}
-            # that of the source alone is in its description
-            limit = data.limit and data.limit_of(source)
-            shape = {"source": described, "files": digests, "limit": limit}
-            documents = self._output("documents", shape, made_of)
-            stripping = {"marking": source.trace, "longest_unmarked": source.longest_unmarked}
-            traces = self._output("traces", stripping, [documents])
-            clean = self._output("clean", data.clean, [traces])
-            signatures = self._output("signatures", data.deduplicate.signing, [clean])
-            commit = resolved_revision(folder)
-            found.append(SourcePlan(source, folder, commit, documents, traces, clean, signatures))
-        return found
+        return [self._source(source, world) for source in self.study.data.resolved]
+
+    def _source(self, source: Source, world: Output | None) -> SourcePlan:
+        data = self.study.data
+        if source.repository == REPOSITORY:
+            assert world is not None, "a study with built-in documents needs the world"
+            folder = world.path / source.repository
+            files: list[Path] = []
+            made_of = [world]
+        else:
+            folder = self.folder_of(source)
+            files = source_files(source, folder)
+            made_of = []
+        with ThreadPoolExecutor() as threads:
+            digests = list(threads.map(self.store.file_digest, files))
+        # How a source is packed and stripped does not decide what is read.
+        used_later = ("weight", "trace", "longest_unmarked")
+        described = {name: value for name, value in plain(source).items() if name not in used_later}
+        # The limit of the source alone is in its description.
+        limit = data.limit and data.limit_of(source)
+        reading = {"source": described, "files": digests, "limit": limit}
+        documents = self._output("documents", reading, made_of)
+        stripping = {"marking": source.trace, "longest_unmarked": source.longest_unmarked}
+        traces = self._output("traces", stripping, [documents])
+        clean = self._output("clean", data.clean, [traces])
+        signatures = self._output("signatures", data.deduplicate.signing, [clean])
+        commit = resolved_revision(folder)
+        return SourcePlan(source, folder, commit, documents, traces, clean, signatures)
 
     def _items(self, world: Output | None) -> Output:
         """Plan the items that must not be in the training data."""
-        declared = [one for one in self.study.own_benchmarks if not one.late]
+        benchmarks = [benchmark for benchmark in self.study.own_benchmarks if not benchmark.late]
         configuration = {
             "builtin": BUILTIN in self.study.evaluation.benchmarks,
-            "benchmarks": [_defined(one) for one in declared],
-            "data": [digest for one in declared for digest in self._digests(one)],
+            "benchmarks": [_defined(benchmark) for benchmark in benchmarks],
+            "data": [digest for benchmark in benchmarks for digest in self._digests(benchmark)],
         }
         return self._output("items", configuration, [world] if world else [])
 
     def _late(self, benchmark: Benchmark, curated: Output) -> Output:
         """Plan the output that lists which items of a late benchmark occur in the data."""
-        rules = self.study.data.decontaminate
-        shape = {
+        configuration = {
             "benchmark": _defined(benchmark),
             "data": self._digests(benchmark),
-            "rules": plain(rules),
+            "rules": plain(self.study.data.decontaminate),
         }
-        return self._output("late", shape, [curated])
+        return self._output("late", configuration, [curated])
 
     def _digests(self, benchmark: Benchmark) -> list[str]:
-        """Hash the files of a benchmark: the split that is evaluated, and those that are kept out
-        of training."""
+        """Hash the files of a benchmark: of the evaluated split, and of those kept out of training.
+
+        Only the evaluated split must be there.
+        """
         folder = self.folder_of(benchmark)
-        return [
-            self.store.file_digest(path)
-            for configuration in benchmark.configurations
-            for split in benchmark.splits
-            if split == benchmark.split or has_splits(folder, [(configuration, split)])
-            for path in find_split(folder, configuration, split)
-        ]
+        digests = []
+        for configuration in benchmark.configurations:
+            for split in benchmark.splits:
+                if split == benchmark.split or has_splits(folder, [(configuration, split)]):
+                    files = find_split(folder, configuration, split)
+                    digests += map(self.store.file_digest, files)
+        return digests
 
     def _tokenizer(self, curated: Output) -> Output:
         """Plan the tokenizer: trained on the curated documents, or the one that the study names."""
         wanted = self.study.data.tokenizer
         if wanted.hub:
             return self._output("tokenizer", {"hub": wanted.hub, "revision": wanted.revision})
-        if file := self.study.tokenizer_file:
+        file = self.study.tokenizer_file
+        if file:
             return self._output("tokenizer", {"file": self.store.file_digest(file)})
         trained = {
             "vocabulary_size": wanted.vocabulary_size,
@@ -271,9 +306,10 @@ class PlannedData:
 
 
 def splits_of(entry: Wanted) -> tuple[str, ...]:
-    """Return the splits that a study reads of a data set; further ones of a benchmark need not be
-    there."""
-    return (entry.split,) if isinstance(entry, Benchmark) else entry.splits
+    """Return the splits that must be there of a data set; a benchmark may have further ones."""
+    if isinstance(entry, Benchmark):
+        return (entry.split,)
+    return entry.splits
 
 
 def _defined(benchmark: Benchmark) -> dict[str, Any]:
@@ -282,6 +318,8 @@ def _defined(benchmark: Benchmark) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Reduce a value to what JSON knows: dataclasses become mappings, tuples and sets lists, paths
-    text."""
+    """Reduce a value to what JSON knows.
+
+    Dataclasses become mappings, tuples and sets lists, paths text.
+    """
     return VALUES.dump_python(value, mode="json")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dreamer_study.flows.study.configuration import Study
-from dreamer_study.flows.study.models_section import Variant
+from dreamer_study.flows.study.models_section import Match, Variant
 from dreamer_study.model.accounting import Resources, resources
 from dreamer_study.model.architectures.code import digests
 from dreamer_study.model.config import la
@@ -55,12 +55,16 @@ class Sizing:
 
     def content(self) -> dict[str, Any]:
         """Return what decides the answer, for its key."""
-        target = self.target and [self.target.flops_per_token, self.target.parameters]
-        described = {"model": self.architecture.to_dict(), "length": self.length}
-        return {**described, "match": dict(self.match), "target": target}
+        return {
+            "model": self.architecture.to_dict(),
+            "length": self.length,
+            "match": dict(self.match),
+            "target": self.target and [self.target.flops_per_token, self.target.parameters],
+        }
 
 
 Answer = tuple[Architecture, Resources]
+"""The sizes that a model gets, and what it costs."""
 
 
 @dataclass(frozen=True)
@@ -84,43 +88,50 @@ class PlannedModel:
 def plan_models(
     study: Study, vocabulary_size: int, answer: Callable[[Sizing], Answer] | None = None
 ) -> list[PlannedModel]:
-    """Size every model of the study; `answer` knows what only running a model tells (default:
-    `size`, without code).
+    """Size every model of the study.
 
-    Models are matched to the study's baseline. A baseline that is itself to be matched is matched,
-    as the others are, to the layered model of `models.dreamer`. Raises InputError where no match
-    exists.
+    `answer` knows what only running a model tells (default: `size`, without code). Models are
+    matched to the study's baseline. A baseline that is itself to be matched is matched, as the
+    others are, to the layered model of `models.dreamer`. Raises InputError where no match exists.
     """
-    answer, planned, models = answer or size, list[PlannedModel](), study.models
+    answer = answer or size
+    return [
+        model
+        for depth in study.models.depths
+        for model in _plan_depth(study, depth, vocabulary_size, answer)
+    ]
+
+
+def _plan_depth(
+    study: Study, depth: int, vocabulary_size: int, answer: Callable[[Sizing], Answer]
+) -> list[PlannedModel]:
+    """Size the models of one depth."""
+    models = study.models
     length = models.counted_length or study.training.sequence_length
-    for depth in models.depths:
-        sizes = {
-            "vocabulary_size": vocabulary_size,
-            "sequence_length": study.training.sequence_length,
-        }
-        with placing("models.dreamer"):
-            layered = la(**{"depth": depth, **models.dreamer, **sizes})
-        baseline = next(
-            variant for variant in models.variants if variant.name == models.compared_with
-        )
-        described = {
-            variant.name: describe(study, variant, layered, sizes) for variant in models.variants
-        }
-        reference = layered if baseline.matched else described[baseline.name]
-        _, target = answer(Sizing(baseline.name, reference, length))
-        for variant in models.variants:
-            config = described[variant.name]
-            search = variant.matched and config != reference
-            fields = (
-                variant.match.fields
-                if search and variant.match and variant.match is not True
-                else {}
-            )
-            sizing = Sizing(variant.name, config, length, fields, target if search else None)
-            config, costs = answer(sizing)
-            planned.append(
-                PlannedModel(f"{variant.name}-{depth}", variant.name, depth, config, **vars(costs))
-            )
+    sizes = {
+        "vocabulary_size": vocabulary_size,
+        "sequence_length": study.training.sequence_length,
+    }
+    with placing("models.dreamer"):
+        layered = la(**{"depth": depth, **models.dreamer, **sizes})
+    described = {
+        variant.name: describe(study, variant, layered, sizes) for variant in models.variants
+    }
+    baseline = study.variant(models.compared_with)
+    reference = layered if baseline.matched else described[baseline.name]
+    _, target = answer(Sizing(baseline.name, reference, length))
+
+    planned = []
+    for variant in models.variants:
+        config = described[variant.name]
+        if variant.matched and config != reference:
+            fields = variant.match.fields if isinstance(variant.match, Match) else {}
+            sizing = Sizing(variant.name, config, length, fields, target)
+        else:
+            sizing = Sizing(variant.name, config, length)
+        config, costs = answer(sizing)
+        model_id = f"{variant.name}-{depth}"
+        planned.append(PlannedModel(model_id, variant.name, depth, config, **vars(costs)))
     return planned
 
 
@@ -131,44 +142,45 @@ def describe(
     with placing(f"models.variants: {variant.name}"):
         if variant.family:
             changes = {**FAMILIES[variant.family], **variant.overrides}
-            return DreamerConfig(**{**layered.to_dict(), **changes}) if changes else layered
+            if not changes:
+                return layered
+            return DreamerConfig(**{**layered.to_dict(), **changes})
         module = variant.module or f"{TRANSFORMERS}:{variant.transformers}"
         files = digests(study.place, variant.code_files)
         return ModuleConfig(module=module, config=variant.config, files=files, **sizes)
 
 
 def size(sizing: Sizing, code: Path | None = None, *, trust_code: bool = False) -> Answer:
-    """Answer a sizing: search the sizes that bring the model nearest to its target, and count what
-    it then costs.
+    """Answer a sizing: search the sizes that bring the model nearest to its target, and its costs.
 
     Raises InputError where no match exists, and for a model that breaks the contract of an
     architecture.
     """
     with placing(f"models.variants: {sizing.name}"):
-        return (
-            _by_formula(sizing)
-            if sizing.by_formula
-            else _by_running(sizing, code, trust_code=trust_code)
-        )
+        if sizing.by_formula:
+            return _by_formula(sizing)
+        return _by_running(sizing, code, trust_code=trust_code)
 
 
 def _by_formula(sizing: Sizing) -> Answer:
-    config, length, target = sizing.architecture, sizing.length, sizing.target
+    config = sizing.architecture
+    target = sizing.target
     if target:
         # As many experts in all as the layers of a layered model have.
         experts = max(config.experts * config.depth // config.layers, config.active_experts)
         start = dataclasses.replace(config, experts=experts)
-        config = match_costs(start, target.flops_per_token, target.parameters, length=length)
-    return config, resources(config, length)
+        config = match_costs(start, target.flops_per_token, target.parameters, length=sizing.length)
+    return config, resources(config, sizing.length)
 
 
 def _by_running(sizing: Sizing, code: Path | None, *, trust_code: bool) -> Answer:
-    from dreamer_study.model.architectures.check_contract import check_contract
-
     # imports torch
+    from dreamer_study.model.architectures.check_contract import check_contract
     from dreamer_study.model.architectures.count_flops import check_countable, count
 
-    config, length, target = sizing.architecture, sizing.length, sizing.target
+    config = sizing.architecture
+    length = sizing.length
+    target = sizing.target
 
     def sized(values: Mapping[str, Any]) -> Architecture:
         if isinstance(config, DreamerConfig):
@@ -177,16 +189,17 @@ def _by_running(sizing: Sizing, code: Path | None, *, trust_code: bool) -> Answe
 
     @cache  # the search comes back to the same sizes
     def counted(values: str) -> dict[str, float]:
-        found = count(sized(json.loads(values)), length, code=code, trust_code=trust_code)
-        check_countable(found)
-        return {"flops": found.flops_per_token, "parameters": found.parameters}
+        costs = count(sized(json.loads(values)), length, code=code, trust_code=trust_code)
+        check_countable(costs)
+        return {"flops": costs.flops_per_token, "parameters": costs.parameters}
 
     if target:
         wanted = {"flops": target.flops_per_token, "parameters": target.parameters}
         values = config.to_dict() if isinstance(config, DreamerConfig) else config.config
-        config = sized(
-            match_fields(values, sizing.match, wanted, lambda sizes: counted(canonical(sizes)))
+        matched = match_fields(
+            values, sizing.match, wanted, lambda sizes: counted(canonical(sizes))
         )
+        config = sized(matched)
     costs = count(config, length, code=code, trust_code=trust_code)
     if isinstance(config, ModuleConfig):
         remarks = check_contract(config, code=code, trust_code=trust_code)

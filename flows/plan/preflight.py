@@ -1,5 +1,4 @@
-"""Check a study before it starts: what can be known to fail hours later is one line in the first
-second."""
+"""Check a study before it starts: what would fail hours later is one line in the first second."""
 
 from __future__ import annotations
 
@@ -15,16 +14,19 @@ from dreamer_study.flows.plan.data_plan import PlannedData
 from dreamer_study.flows.plan.model_plan import PlannedModel, check_trusted, plan_models, size
 from dreamer_study.flows.progress.disk import folder_size, free_bytes
 from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.models_section import Variant
 from dreamer_study.model.evaluation.lm_eval_files import find_task, read_task
 from dreamer_study.model.evaluation.trust import check_overrides
 from dreamer_study.model.matching import EXPERTS
+from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.benchmarks.items import task_file, task_specifications
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.read import check_rows
 from dreamer_study.pipeline.sources.repositories.folders import source_files
 from dreamer_study.pipeline.tokens.tokenizer import read_tokenizer
 
-UNKNOWN_VOCABULARY = 1024  # stands for that of a tokenizer which is not read yet
+UNKNOWN_VOCABULARY = 1024  # instead of that of a tokenizer which is not read yet
+TRAINED_BYTES = 16  # of each parameter: weight, gradient and two moments in float32
 
 
 def check_study(study: Study, *, trust_code: bool = False) -> None:
@@ -36,20 +38,22 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
     """
     check_trusted(study, trust_code=trust_code)
     check_data(study, trust_code=trust_code)
-    if file := study.tokenizer_file:
-        read_tokenizer(file)
+    if study.tokenizer_file:
+        read_tokenizer(study.tokenizer_file)
     vocabulary_size = study.data.tokenizer.vocabulary_size or UNKNOWN_VOCABULARY
     planned = plan_models(
         study, vocabulary_size, partial(size, code=study.place, trust_code=trust_code)
     )
-    if not study.compute.cluster:
-        if study.training.device == "cuda" and not gpus(study):
-            raise InputError(
-                "training.device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'"
-            )
-        share_ranks(study, len(planned), [gpus(study)])
+    _check_extras(study)
+    if not study.compute.cluster:  # whose machines are looked at when the study connects to it
+        _check_devices(study, planned)
         _check_memory(study, planned)
-    elif importlib.util.find_spec("distributed") is None:
+    _check_disk(study, planned)
+
+
+def _check_extras(study: Study) -> None:
+    """Raise InputError where the study needs a package that is not installed."""
+    if study.compute.cluster and importlib.util.find_spec("distributed") is None:
         raise InputError(
             "compute.cluster: Dask is not installed; pip install 'dreamer-study[cluster]'"
         )
@@ -57,48 +61,57 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
         raise InputError(
             f"tracking: {study.tracking} is not installed; pip install 'dreamer-study[tracking]'"
         )
-    _check_disk(study, planned)
+
+
+def _check_devices(study: Study, planned: Sequence[PlannedModel]) -> None:
+    """Raise InputError where this machine has no GPU, or too few, for a study that wants them."""
+    if study.training.device == "cuda" and not gpus(study):
+        raise InputError(
+            "training.device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'"
+        )
+    share_ranks(study, len(planned), [gpus(study)])
 
 
 def study_warnings(study: Study) -> list[str]:
     """List what a person should know of a study that is right, in one line each: mostly nothing."""
-    found = []
+    warnings = []
+    training = study.training
     named = (*study.own_sources, *study.own_benchmarks)
-    if unpinned := [one.name for one in named if one.repository and not one.revision]:
-        found.append(
+    unpinned = [entry.name for entry in named if entry.repository and not entry.revision]
+    if unpinned:
+        warnings.append(
             f"no revision pins {', '.join(unpinned)}: what the hub or the mirror holds today is"
             " read, and its commit, where known, noted in `sources`; `dreamer sources --check`"
             " with the study's file prints the pins"
         )
-    if study.training.tune and "learning_rate" in study.training.model_fields_set:
-        found.append(
+    if training.tune and "learning_rate" in training.model_fields_set:
+        warnings.append(
             "training.learning_rate is not used: training.tune chooses one for each model without"
             " its own"
         )
-    training = study.training
-    steps = (
-        min(training.tokens, training.tune.tokens if training.tune else training.tokens)
-        // training.batch_tokens
-    )
+    shortest = min(training.tokens, training.tune.tokens) if training.tune else training.tokens
+    steps = shortest // training.batch_tokens
     if training.warmup_steps >= steps:
-        found.append(
+        warnings.append(
             f"training.warmup_steps is {training.warmup_steps:,}, and {steps:,} steps are trained:"
             " the learning rate never reaches its full height"
         )
     for variant in study.models.variants:
-        by_experts = (
-            variant.matched
-            and variant.match in (None, True)
-            and variant.name != study.models.compared_with
-        )
-        if by_experts and (
-            lost := [name for name in EXPERTS.values() if name in variant.overrides]
-        ):
-            found.append(
+        lost = _overrides_that_matching_replaces(study, variant)
+        if lost:
+            warnings.append(
                 f"models.variants: {variant.name}: {' and '.join(lost)} of its overrides do not"
                 " stay: matching chooses them for equal costs; match: false keeps them"
             )
-    return found
+    return warnings
+
+
+def _overrides_that_matching_replaces(study: Study, variant: Variant) -> list[str]:
+    is_reference = variant.name == study.models.compared_with
+    by_experts = variant.matched and variant.match in (None, True) and not is_reference
+    if not by_experts:
+        return []
+    return [name for name in EXPERTS.values() if name in variant.overrides]
 
 
 def check_data(study: Study, *, trust_code: bool = False) -> None:
@@ -112,53 +125,67 @@ def check_data(study: Study, *, trust_code: bool = False) -> None:
     check_benchmarks(study, trust_code=trust_code)
     data = PlannedData(study)
     for source in study.own_sources:
-        if folder := data.find(source):
+        folder = data.find(source)
+        if folder:
             check_rows(source, source_files(source, folder))
     for benchmark in study.own_benchmarks:
-        if (benchmark.yaml or benchmark.overrides) and (folder := data.find(benchmark)):
-            # lm-eval takes two seconds
-            from dreamer_study.model.evaluation.lm_eval_definitions import (
-                build_task,
-                tune_libraries,
-            )
+        if not benchmark.yaml and not benchmark.overrides:
+            continue  # lm-eval's own definitions are known to be right
+        folder = data.find(benchmark)
+        if folder:
+            _build_tasks(study, benchmark, folder, trust_code=trust_code)
 
-            tune_libraries()
-            with TemporaryDirectory() as place:
-                for one in task_specifications(
-                    benchmark, folder, place, beside=study.place, mirror=study.mirror
-                ):
-                    build_task(one, place, trust_code=trust_code)
+
+def _build_tasks(study: Study, benchmark: Benchmark, folder: Path, *, trust_code: bool) -> None:
+    """Build the tasks of a benchmark as an evaluation would, to see that they can be built."""
+    # lm-eval takes two seconds
+    from dreamer_study.model.evaluation.lm_eval_definitions import build_task, tune_libraries
+
+    tune_libraries()
+    with TemporaryDirectory() as texts:
+        specifications = task_specifications(
+            benchmark, folder, texts, beside=study.place, mirror=study.mirror
+        )
+        for specification in specifications:
+            build_task(specification, texts, trust_code=trust_code)
 
 
 def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
-    """Check that the tasks of a study's benchmarks are there, with their metrics, and run no code
-    unless trusted."""
+    """Check that the tasks of a study's benchmarks are there, with their metrics.
+
+    Unless code is trusted, they must run none.
+    """
     for benchmark in study.own_benchmarks:
-        own, where = (
-            task_file(benchmark, study.place, study.mirror),
-            f"benchmark {benchmark.name!r}",
-        )
-        files = (
-            [Path(own)]
-            if own
-            else []
-            if benchmark.text
-            else [*map(find_task, benchmark.tasks.values())]
-        )
+        where = f"benchmark {benchmark.name!r}"
+        files = _task_files(study, benchmark)
         if not trust_code:
             check_overrides(benchmark.overrides, where)
         for file in files:
-            known = read_task(file, where, trust_code=trust_code).metrics()
-            if known and "metric_list" not in benchmark.overrides and benchmark.metric not in known:
+            metrics = read_task(file, where, trust_code=trust_code).metrics()
+            defines_own = "metric_list" in benchmark.overrides
+            if metrics and not defines_own and benchmark.metric not in metrics:
                 raise InputError(
-                    f"{where}: {file} has no metric {benchmark.metric!r}; it has {', '.join(known)}"
+                    f"{where}: {file} has no metric {benchmark.metric!r}; it has"
+                    f" {', '.join(metrics)}"
                 )
+
+
+def _task_files(study: Study, benchmark: Benchmark) -> list[Path]:
+    """Return the files that define a benchmark's tasks, as lm-eval reads them."""
+    own_file = task_file(benchmark, study.place, study.mirror)
+    if own_file:
+        return [Path(own_file)]
+    if benchmark.text:
+        return []  # texts are scored without a definition
+    return [find_task(task) for task in benchmark.tasks.values()]
 
 
 @dataclass(frozen=True)
 class Training:
-    """A training that a study wants: of a model, from and to so many tokens, with so many
-    checkpoints on the way."""
+    """A training that a study wants: a model, from and to so many tokens.
+
+    `checkpoints` counts those that are written on the way.
+    """
 
     model: PlannedModel
     start: int
@@ -167,72 +194,81 @@ class Training:
 
 
 def phases(study: Study, planned: Sequence[PlannedModel]) -> list[list[Training]]:
-    """List the trainings of a study in phases: the search for rates, all seeds, who goes on after a
-    race.
+    """List the trainings of a study in phases: the search for rates, all seeds, winners of races.
 
     A search is counted without the rates by which its grid may grow.
     """
-    training, tune = study.training, study.training.tune
-    search, first, further = [], [], []
+    training = study.training
+    search: list[Training] = []
+    first: list[Training] = []
+    after_race: list[Training] = []
     for model in planned:
         seeds = len(study.seeds_of(model.variant))
-        race = training.stop_at(seeds)
-        written = sum(point <= (race or training.tokens) for point in training.points)
-        first += [Training(model, 0, race or training.tokens, written)] * seeds
-        if race:
-            further.append(Training(model, race, training.tokens, len(training.points) - written))
+        race_ends = training.stop_at(seeds)
+        end = race_ends or training.tokens
+        written = sum(point <= end for point in training.points)
+        first += [Training(model, 0, end, written)] * seeds
+        if race_ends:
+            to_write = len(training.points) - written
+            after_race.append(Training(model, race_ends, training.tokens, to_write))
+        tune = training.tune
         if tune and "learning_rate" not in study.variant(model.variant).training:
-            search += (
-                [Training(model, 0, tune.tokens, 1)] * len(tune.learning_rate) * len(tune.seeds)
-            )
-    return [phase for phase in (search, first, further) if phase]
+            trainings_of_model = len(tune.learning_rate) * len(tune.seeds)
+            search += [Training(model, 0, tune.tokens, 1)] * trainings_of_model
+    return [phase for phase in (search, first, after_race) if phase]
 
 
 def bytes_written(study: Study, planned: Sequence[PlannedModel]) -> tuple[int, int]:
-    """Count the bytes of all checkpoints, averaged and as `evaluation.weights` asks raw, and of all
-    states."""
-    trainings = [one for phase in phases(study, planned) for one in phase]
+    """Count the bytes of all checkpoints, and those of all states to resume from.
+
+    Checkpoints hold averaged weights, and raw ones as `evaluation.weights` asks.
+    """
+    trainings = [training for phase in phases(study, planned) for training in phase]
     kinds = 1 if not study.training.averaging or study.evaluation.weights == "averaged" else 2
-    checkpoints = 4 * kinds * sum(one.model.parameters * one.checkpoints for one in trainings)
-    return checkpoints, sum(state_bytes(study, one.model) for one in trainings if not one.start)
+    parameters = sum(training.model.parameters * training.checkpoints for training in trainings)
+    checkpoints = 4 * kinds * parameters  # float32
+    # the winner of a race continues in the folder that it has
+    states = sum(state_bytes(study, training.model) for training in trainings if not training.start)
+    return checkpoints, states
 
 
 def state_bytes(study: Study, model: PlannedModel) -> int:
-    """Count the bytes to resume a training from: weights, two moments, and the average where one is
-    kept."""
-    return 4 * (4 if study.training.averaging else 3) * model.parameters
+    """Count the bytes to resume a training from: weights, two moments, and the average if any."""
+    values_of_parameter = 4 if study.training.averaging else 3
+    return 4 * values_of_parameter * model.parameters
 
 
 def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:
-    """Raise InputError for a model whose weights, gradients and two moments alone are more than the
-    memory."""
+    """Raise InputError for a model that the memory cannot hold, even without its activations."""
     largest = max(planned, key=lambda model: model.parameters)
-    needed = 16 * largest.parameters
+    needed = TRAINED_BYTES * largest.parameters
     if gpus(study):
         import torch
 
-        place, there = (
-            "a GPU here",
-            torch.cuda.get_device_properties(0).total_memory / study.compute.per_gpu,
-        )
-        place += f" that {study.compute.per_gpu} trainings share (compute.per_gpu)" * (
-            study.compute.per_gpu > 1
-        )
+        per_gpu = study.compute.per_gpu
+        device = "a GPU here"
+        if per_gpu > 1:
+            device += f" that {per_gpu} trainings share (compute.per_gpu)"
+        available = torch.cuda.get_device_properties(0).total_memory / per_gpu
     else:
-        place, there = "this machine", machine_memory()
-    if needed > there:
+        device = "this machine"
+        available = machine_memory()
+    if needed > available:
         raise InputError(
             f"{largest.model_id} has {largest.parameters:,} parameters and needs at least"
-            f" {needed / 1e9:,.1f} GB to be trained; {place} has {there / 1e9:,.1f} GB for it; make"
-            " models.dreamer smaller, or its config"
+            f" {needed / 1e9:,.1f} GB to be trained; {device} has {available / 1e9:,.1f} GB for it;"
+            " make models.dreamer smaller, or its config"
         )
 
 
 def _check_disk(study: Study, planned: Sequence[PlannedModel]) -> None:
-    """Raise InputError if training writes more than is free; what the store holds of that already
-    is not counted."""
-    needed, free = sum(bytes_written(study, planned)), free_bytes(study.store_folder)
-    if needed > free and needed - folder_size(study.store_folder / "runs") > free:
+    """Raise InputError if training writes more than is free, besides what the store holds of it."""
+    needed = sum(bytes_written(study, planned))
+    free = free_bytes(study.store_folder)
+    if needed <= free:
+        return
+    stored = folder_size(study.store_folder / "runs")
+    if needed - stored > free:
         raise InputError(
             f"{study.store_folder}: training writes {needed / 1e9:,.1f} GB of checkpoints and"
             f" states, and {free / 1e9:,.1f} GB are free; take fewer training.checkpoints, or a"

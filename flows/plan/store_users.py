@@ -1,5 +1,9 @@
-"""Record which studies use which outputs of a store: each study leaves a note of its outputs and of
-its end."""
+"""Record which studies use which outputs of a store.
+
+Each study leaves a note in `store/studies/`, for example
+
+    {"folder": "../runs/demo", "finished": true, "uses": ["clean/0f31...", "runs/LA-4-s0-9c..."]}
+"""
 
 from __future__ import annotations
 
@@ -20,8 +24,7 @@ UNUSED = (USERS, "digests", "texts")  # folders of the store that hold no output
 
 @dataclass(frozen=True)
 class User:
-    """A study that uses a store: its folder, the outputs by name, and whether it has reached its
-    end."""
+    """A study that uses a store: its folder, its outputs by name, and whether it has ended."""
 
     folder: Path
     names: frozenset[str]
@@ -30,8 +33,7 @@ class User:
 
 @dataclass(frozen=True)
 class Stored:
-    """One folder of a store: a finished or unfinished output, its size, and the folders of the
-    studies that use it."""
+    """An output of a store, finished or not: size, and the folders of the studies that use it."""
 
     stage: str
     folder: Path
@@ -40,23 +42,26 @@ class Stored:
 
 
 def register_user(plan: Plan) -> None:
-    """Note in the store what a study uses of it. The path of the study is relative: both may be
-    moved together."""
-    store, folder = plan.study.store_folder, plan.study.folder
-    place = os.path.relpath(folder.resolve(), store.resolve())
-    path = store / USERS / f"{digest(place)}.json"
-    text = json.dumps(
-        {"folder": place, "finished": plan.evaluated, "uses": sorted(plan.names())}, indent=1
-    )
+    """Note in the store what a study uses of it.
+
+    The path of the study is relative, so that both may be moved together.
+    """
+    store = plan.study.store_folder
+    folder = os.path.relpath(plan.study.folder.resolve(), store.resolve())
+    path = store / USERS / f"{digest(folder)}.json"
+    note = {"folder": folder, "finished": plan.evaluated, "uses": sorted(plan.names())}
+    text = json.dumps(note, indent=1)
     if not path.exists() or path.read_bytes() != text.encode():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text_atomically(path, text)
 
 
 def users_of(store: Path) -> list[User]:
-    """List the studies that use a store and are still there. Raises InputError for a damaged
-    note."""
-    found = []
+    """List the studies that use a store and are still there.
+
+    Raises InputError for a damaged note.
+    """
+    users = []
     for path in sorted((store / USERS).glob("*.json")):
         try:
             values = json.loads(path.read_text())
@@ -64,17 +69,20 @@ def users_of(store: Path) -> list[User]:
             user = User(folder, frozenset(values["uses"]), values["finished"])
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is damaged ({error}); run its study again") from None
-        found += [user] if folder.is_dir() else []
-    return found
+        if folder.is_dir():
+            users.append(user)
+    return users
 
 
 def stored(store: Path, users: list[User]) -> list[Stored]:
     """List every output of a store with the studies that use it."""
-    found = []
+    outputs = []
     for path in sorted(store.glob("*/*")):
-        if path.parent.name not in UNUSED and not path.name.endswith(".lock"):
-            name = f"{path.parent.name}/{path.name.removesuffix('.json')}"
-            using = tuple(user.folder for user in users if name in user.names)
-            size = folder_size(path) if path.is_dir() else path.stat().st_size
-            found.append(Stored(path.parent.name, path, size, using))
-    return found
+        stage = path.parent.name
+        if stage in UNUSED or path.name.endswith(".lock"):
+            continue
+        name = f"{stage}/{path.name.removesuffix('.json')}"  # a decision is a file
+        using = tuple(user.folder for user in users if name in user.names)
+        size = folder_size(path) if path.is_dir() else path.stat().st_size
+        outputs.append(Stored(stage, path, size, using))
+    return outputs

@@ -387,6 +387,6 @@ class Plan(PlannedEvaluations):
         if self.prepared and self.described:
             for run in (*self.tuning_runs, *self.runs):
                 yield f"runs/{run.run_id}"
-                yield from (f"evaluations/{one.key}" for one in self.evaluations(run))
+                yield from (f"evaluations/{each.key}" for each in self.evaluations(run))
             # for what is named above
             yield from (f"decisions/{path.stem}" for path in sorted(self._asked))

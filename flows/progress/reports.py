@@ -20,7 +20,7 @@ from unicodedata import category
 
 MOST_UNDONE = 0.99  # the largest fraction of work that is not done: shown as 99 %
 FAILURE = "failed: "  # begins the words of what has failed
-# these tell of every step, and of every batch of answers
+# after which a process counts as silent: a training tells of every step, an evaluation of batches
 SILENT_SECONDS = {"training": 60, "evaluation": 600}
 
 # each has `update(key, fraction, words)`, which is called for every report
@@ -29,10 +29,10 @@ _lock = threading.Lock()
 
 
 def report(key: str, fraction: float, words: str = "") -> None:
-    """Tell all listeners that `fraction` (0 to 1) of the work `key` is done; `words` adds detail,
-    such as time left.
+    """Tell all listeners that `fraction` (0 to 1) of the work `key` is done.
 
-    No work depends on a listener: a full disk or a reader that has gone ends none.
+    `words` adds detail, such as the time that is left. No work depends on a listener: a full disk
+    or a reader that has gone ends none.
     """
     with _lock:
         for listener in _listeners:
@@ -42,17 +42,24 @@ def report(key: str, fraction: float, words: str = "") -> None:
 
 def bounded(fraction: float) -> float:
     """Keep a fraction between 0 and 1, and that of unfinished work at most MOST_UNDONE."""
-    return 1.0 if fraction >= 1 else min(max(fraction, 0.0), MOST_UNDONE)
+    if fraction >= 1:
+        return 1.0
+    return min(max(fraction, 0.0), MOST_UNDONE)
 
 
 def printable(text: str) -> str:
-    """Escape control characters of data, which would steer the terminal; spaces and ends of lines
-    stay."""
-    shown = (c.isprintable() or c == "\n" or category(c) == "Zs" for c in text)
-    return "".join(
-        c if stays else c.encode("unicode_escape").decode()
-        for c, stays in zip(text, shown, strict=True)
-    )
+    """Escape control characters of data, which would steer the terminal.
+
+    Spaces and ends of lines stay.
+    """
+    return "".join(map(_printable, text))
+
+
+def _printable(character: str) -> str:
+    is_space = character == "\n" or category(character) == "Zs"
+    if character.isprintable() or is_space:
+        return character
+    return character.encode("unicode_escape").decode()
 
 
 def write_line(text: str) -> None:
@@ -86,8 +93,9 @@ class Lines:
     """
 
     def __init__(self, without: tuple[str, ...] = ()) -> None:
-        self.started, self.without = time.monotonic(), without
-        self.last: dict[str, int | str] = {}
+        self.started = time.monotonic()
+        self.without = without
+        self.last: dict[str, int | str] = {}  # the step of each key that was written last
 
     def update(self, key: str, fraction: float, words: str) -> None:
         step = words if words.startswith(FAILURE) else int(fraction * 10)
@@ -99,8 +107,7 @@ class Lines:
 
 
 def read_progress(path: Path) -> dict[str, Any]:
-    """Read the progress file of a process; an empty dictionary where none is there yet, or none
-    that is whole."""
+    """Read the progress file of a process; an empty dictionary where no whole file is there."""
     try:
         return json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -108,8 +115,7 @@ def read_progress(path: Path) -> dict[str, Any]:
 
 
 def silence(path: Path, kind: str, started: float) -> str:
-    """Say since when nothing was written to the progress file of a living process, and which
-    process that is.
+    """Say since when a living process has written no progress, and which process that is.
 
     `started` is the time at which the process was started: an older file is of another process.
     Returns "" where something was written a short time ago.
@@ -120,10 +126,8 @@ def silence(path: Path, kind: str, started: float) -> str:
     last = max(written, started)
     if time.time() - last < SILENT_SECONDS[kind]:
         return ""
+    process = "process unknown"
     state = read_progress(path) if written >= started else {}
-    process = (
-        f"process {state['process']} on {state['machine']}"
-        if "process" in state
-        else "process unknown"
-    )
+    if "process" in state:
+        process = f"process {state['process']} on {state['machine']}"
     return f"stalled since {datetime.fromtimestamp(last):%F %T}, {process}"

@@ -1,5 +1,10 @@
-"""Keep the newest progress of every stage of a study in a file, for `dreamer status`, also on
-another machine."""
+"""Keep the newest progress of every stage of a study in a file, for `dreamer status`.
+
+The file `.progress.json` in the study's folder, which other machines may read too:
+
+    {"study_id": "demo-a8a2fec4", "keys": {"train LA-4 seed 0": {"fraction": 0.31,
+     "words": "loss 1.204, 23,013 tokens/s, ...", "since": 1764321000.2, "at": 1764321011.9}}}
+"""
 
 from __future__ import annotations
 
@@ -34,7 +39,8 @@ class _Recorder:
     """Writes every report to a file, at most once a second while nothing ends."""
 
     def __init__(self, path: Path, study_id: str) -> None:
-        self.path, self.study_id = path, study_id
+        self.path = path
+        self.study_id = study_id
         self.keys: dict[str, Reported] = {}
         self.written = 0.0
 

@@ -1,5 +1,4 @@
-"""Run a study in one process at a time: the second start says at once who runs the study, and since
-when."""
+"""Run a study in one process at a time: a second start says who runs the study, and since when."""
 
 from __future__ import annotations
 
@@ -26,7 +25,8 @@ def only_run(study: Study) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         for _ in range(LOOKS):
-            if locked := try_lock(file):
+            locked = try_lock(file)
+            if locked:
                 break
             time.sleep(0.1)  # `status` may be looking at the lock
         if not locked:
@@ -44,11 +44,14 @@ def runs_elsewhere(study: Study) -> str:
     if not path.exists():
         return ""
     with path.open() as file:
-        # NFS: an exclusive one wants to write
-        return "" if try_lock(file, shared=True) else holder(path)
+        # shared, as NFS gives an exclusive lock only to who may write
+        if try_lock(file, shared=True):
+            return ""
+        return holder(path)
 
 
 def running_since(study: Study) -> float | None:
-    """Return the time, by the clock of the file system, at which the process that now runs the
-    study began."""
-    return (study.folder / LOCK).stat().st_mtime if runs_elsewhere(study) else None
+    """Return when the process that now runs the study began, by the file system's clock."""
+    if not runs_elsewhere(study):
+        return None
+    return (study.folder / LOCK).stat().st_mtime

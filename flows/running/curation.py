@@ -1,5 +1,4 @@
-"""Prepare a study's data, from its sources to packed token shards: how each data output of the plan
-is made.
+"""Prepare a study's data: make each data output of the plan, from sources to packed tokens.
 
 world -> documents -> traces -> clean -> signatures (each source)
     -> deduplicate -> decontaminate -> tokenizer -> tokens -> funnel
@@ -48,7 +47,6 @@ from dreamer_study.pipeline.storage.documents import KEPT
 from dreamer_study.pipeline.storage.files import write_text_atomically
 from dreamer_study.pipeline.storage.parallel import (
     Progress,
-    Workers,
     at_once,
     memory_bytes,
     serial,
@@ -69,16 +67,14 @@ LIMITED_ROW = 8_000  # characters that a row is taken to have where only some ro
 PROCESS_MEMORY = 512 * 2**20
 
 Work = Callable[..., Mapping[str, Any]]
-"""`work(folder, progress=...)` fills the folder of an output, and returns the results for its
-manifest."""
+"""`work(folder, progress=...)` fills the folder of an output; it returns the manifest's results."""
 
 
 def prepare_data(plan: Plan, steps: Steps) -> None:
-    """Fetch what is not here, and make every data output that is missing; what a stage reads is
-    checked.
+    """Fetch what is not here, and make every data output that is missing.
 
-    Raises InputError for sources that cannot be found or read, before any computing where that can
-    be known.
+    What a stage reads is checked. Raises InputError for sources that cannot be found or read,
+    before any computing where that can be known.
     """
     if plan.study.mirror:
         plan.study.folder.mkdir(parents=True, exist_ok=True)
@@ -86,37 +82,26 @@ def prepare_data(plan: Plan, steps: Steps) -> None:
     for entry in plan.absent:
         fetch = resumable(partial(_fetch, plan, entry))
         steps.call("download", entry.name, fetch)
-    data, study = plan.data, plan.study
+    study = plan.study
+    data = plan.data
     make = partial(_make, plan, steps)
+
+    # What must not be in the training data is known before anything is curated.
     if data.world:
         make(data.world, "", partial(write_world, settings=study.data.world))
     make(data.items, "", partial(_write_items, plan))
+
     _curate_sources(plan, steps)
-    cleaned, signatures = (
-        [one.clean for one in data.sources],
-        [one.signatures for one in data.sources],
-    )
-    without_duplicates = partial(
-        deduplicate,
-        [output.path for output in cleaned],
-        settings=study.data.deduplicate,
-        signed=[output.path for output in signatures],
-        memory=study.data.memory,
-        **_workers(study, cleaned),
-    )
-    make(data.unique, "", without_duplicates, resumes=True, uses=signatures)
+    signatures = [planned.signatures for planned in data.sources]
+    make(data.unique, "", _deduplication(plan), resumes=True, uses=signatures)
     make(data.curated, "", partial(_decontaminate, study, data), resumes=True)
     say(warnings([data.unique, data.curated]))
     for benchmark in study.own_benchmarks:
-        if late := data.late.get(benchmark.name):
+        late = data.late.get(benchmark.name)
+        if late:
             make(late, benchmark.name, partial(_look_for_items, plan, benchmark))
-            found = f"{len(late.results['found']):,} of its {late.results['items']:,} items"
-            say(
-                [
-                    f"benchmark {benchmark.name!r} is late: {found} stand in the data, and are left"
-                    " out of its score"
-                ]
-            )
+            say([_late_words(benchmark, late)])
+
     make(data.tokenizer, "", partial(_tokenizer, study, data))
     packing = partial(
         pack,
@@ -130,6 +115,28 @@ def prepare_data(plan: Plan, steps: Steps) -> None:
     make(data.funnel, "", partial(_count, data))
 
 
+def _deduplication(plan: Plan) -> Work:
+    """Return the work that removes the duplicates among the documents of all sources."""
+    settings = plan.study.data
+    cleaned = [planned.clean for planned in plan.data.sources]
+    return partial(
+        deduplicate,
+        [output.path for output in cleaned],
+        settings=settings.deduplicate,
+        signed=[planned.signatures.path for planned in plan.data.sources],
+        memory=settings.memory,
+        **_workers(plan.study, cleaned),
+    )
+
+
+def _late_words(benchmark: Benchmark, late: Output) -> str:
+    in_data = len(late.results["found"])
+    return (
+        f"benchmark {benchmark.name!r} is late: {in_data:,} of its {late.results['items']:,} items"
+        " stand in the data, and are left out of its score"
+    )
+
+
 def _make(plan: Plan, steps: Steps, output: Output, label: str, work: Work, **options: Any) -> None:
     """Make one output unless it is there, report its progress, and log what it kept and dropped.
 
@@ -140,7 +147,7 @@ def _make(plan: Plan, steps: Steps, output: Output, label: str, work: Work, **op
     was_done = output.done
 
     def build() -> None:
-        plan.store.build(output, partial(work, progress=progress), **options)
+        plan.store.build(output, partial(work, progress=progress), **options)  # or only checks it
         if not was_done:
             for line in counted(output):
                 steps.log(line)
@@ -152,8 +159,10 @@ def _make(plan: Plan, steps: Steps, output: Output, label: str, work: Work, **op
 
 
 def _fetch(plan: Plan, entry: Wanted) -> None:
-    """Fetch one data set from the hub. Raises InputError, within seconds, where that is not
-    possible."""
+    """Fetch one data set from the hub.
+
+    Raises InputError, within seconds, where that is not possible.
+    """
     study = plan.study
     try:
         found_or_fetched(
@@ -165,14 +174,17 @@ def _fetch(plan: Plan, entry: Wanted) -> None:
             progress=partial(report, f"download {entry.name}"),
         )
     except Absent as error:
+        message = str(error)
         others = [other.name for other in plan.absent if other.name != entry.name]
-        also = f"; also not here: {', '.join(dict.fromkeys(others))}" if others else ""
-        raise InputError(f"{error}{also}") from error
+        if others:
+            message += f"; also not here: {', '.join(dict.fromkeys(others))}"
+        raise InputError(message) from error
 
 
 def _write_items(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]:
     """Collect the items that must not be in the training data."""
-    tables = [world_items(plan.data.world.path) if plan.data.world else ITEMS.empty_table()]
+    world = plan.data.world
+    tables = [world_items(world.path) if world else ITEMS.empty_table()]
     for benchmark in plan.study.own_benchmarks:
         plan.specifications(benchmark)  # which also finds what is missing, and writes texts
         if not benchmark.late:
@@ -183,66 +195,78 @@ def _write_items(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]
 
 
 def _curate_sources(plan: Plan, steps: Steps) -> None:
-    """Curate every source: read, strip traces, clean, sign; warn of every reason that dropped most
-    of a source.
+    """Curate every source: read, strip traces, clean, sign; warn of what dropped most of a source.
 
     Processes share the files and shards of all sources, so that a large source leaves none idle.
     Raises InputError for a source of which no document is kept.
     """
-    study, sources = plan.study, plan.data.sources
-    wanted = [
-        one for one in sources if not all(output.done for output in (*one.chain, one.signatures))
+    study = plan.study
+    sources = plan.data.sources
+    unfinished = [
+        planned
+        for planned in sources
+        if not all(output.done for output in (*planned.chain, planned.signatures))
     ]
-    for one in sources:
-        if one not in wanted:
-            _curate(plan, steps, one, serial)  # which only checks
-    if wanted:
-        size = sum(_characters_read(study, one) for one in wanted)
-        with workers(processes_for(study, size), study.compute.cluster) as run:
-            at_once(
-                lambda one: _curate(plan, steps, one, run),
-                wanted,
-                1 if run is serial else len(wanted),
-            )
-    for one in sources:
-        check_kept(one.source, one.chain)
-        say([*warnings(one.chain), *unmarked_warnings(one.traces)])
+    for planned in sources:
+        if planned not in unfinished:
+            _curate(plan, steps, planned, serial)  # which only checks
+    if unfinished:
+        characters = sum(_characters_read(study, planned) for planned in unfinished)
+        with workers(processes_for(study, characters), study.compute.cluster) as run:
+            sources_at_once = 1 if run is serial else len(unfinished)
+            at_once(lambda planned: _curate(plan, steps, planned, run), unfinished, sources_at_once)
+    for planned in sources:
+        check_kept(planned.source, planned.chain)
+        say([*warnings(planned.chain), *unmarked_warnings(planned.traces)])
 
 
-def _curate(plan: Plan, steps: Steps, one: SourcePlan, run: Workers) -> None:
-    """Make the outputs of the stages that look at one document at a time, then sign what is kept
-    for deduplication."""
-    data, source = plan.study.data, one.source
+def _curate(plan: Plan, steps: Steps, planned: SourcePlan, run: Run) -> None:
+    """Curate one source: make the outputs of the stages that look at one document at a time.
+
+    What they keep is then signed for deduplication.
+    """
+    data = plan.study.data
+    source = planned.source
     memory = memory_bytes(data.memory) // len(data.sources)
     make = partial(_make, plan, steps, resumes=True)
 
     def read(folder: Path, progress: Progress) -> dict[str, Any]:
         # the built-in world has none
-        plan.store.check_files(one.files, one.documents.configuration["files"])
-        options = {"limit": data.limit_of(source), "commit": one.commit, "run": run}
-        return read_source(source, one.files, folder, **options, progress=progress)
+        plan.store.check_files(planned.files, planned.documents.configuration["files"])
+        return read_source(
+            source,
+            planned.files,
+            folder,
+            limit=data.limit_of(source),
+            commit=planned.commit,
+            run=run,
+            progress=progress,
+        )
 
-    make(one.documents, source.name, read)
-    make(
-        one.traces,
-        source.name,
-        partial(strip_traces, one.documents.path, **one.traces.configuration, run=run),
+    strip = partial(strip_traces, planned.documents.path, **planned.traces.configuration, run=run)
+    mend = partial(clean, planned.traces.path, settings=data.clean, run=run)
+    sign = partial(
+        sign_source,
+        planned.clean.path,
+        signing=data.deduplicate.signing,
+        memory=memory,
+        run=run,
     )
-    make(one.clean, source.name, partial(clean, one.traces.path, settings=data.clean, run=run))
-    signing = {"signing": data.deduplicate.signing, "memory": memory, "run": run}
-    make(one.signatures, source.name, partial(sign_source, one.clean.path, **signing))
+    make(planned.documents, source.name, read)
+    make(planned.traces, source.name, strip)
+    make(planned.clean, source.name, mend)
+    make(planned.signatures, source.name, sign)
 
 
 def _decontaminate(
     study: Study, data: DataPlan, folder: Path, progress: Progress
 ) -> dict[str, Any]:
     """Remove the documents that contain benchmark items."""
-    items, settings = pq.read_table(data.items.path / "items.parquet"), study.data.decontaminate
     return decontaminate(
         data.unique.path,
         folder,
-        items,
-        settings,
+        pq.read_table(data.items.path / "items.parquet"),
+        study.data.decontaminate,
         **_workers(study, [data.unique]),
         progress=progress,
     )
@@ -251,17 +275,18 @@ def _decontaminate(
 def _look_for_items(
     plan: Plan, benchmark: Benchmark, folder: Path, progress: Progress
 ) -> dict[str, Any]:
-    """Find the items of a late benchmark that stand in the curated documents, by the rules of
-    decontamination."""
-    rules, scratch = plan.study.data.decontaminate, folder / "scratch"
+    """Find the items of a late benchmark that are in the curated documents.
+
+    The rules are those of decontamination, of which only the matches are kept.
+    """
+    rules = plan.study.data.decontaminate
+    scratch = folder / "scratch"
     items = benchmark_items(benchmark, plan.folder_of(benchmark))
     decontaminate(plan.data.curated.path, scratch, items, rules, progress=progress)
     matches = pq.read_table(scratch / "matches.parquet").to_pylist()
     shutil.rmtree(scratch)
-    return {
-        "items": len(items),
-        "found": sorted({row["item"] for row in matches if row["grade"] in rules.remove}),
-    }
+    in_data = {match["item"] for match in matches if match["grade"] in rules.remove}
+    return {"items": len(items), "found": sorted(in_data)}
 
 
 def _tokenizer(study: Study, data: DataPlan, folder: Path, progress: Progress) -> dict[str, Any]:
@@ -269,52 +294,60 @@ def _tokenizer(study: Study, data: DataPlan, folder: Path, progress: Progress) -
     wanted = study.data.tokenizer
     if wanted.hub:
         return take_tokenizer({"hub": wanted.hub, "revision": wanted.revision}, folder)
-    if file := study.tokenizer_file:
-        return take_tokenizer({"file": str(file)}, folder)
+    if study.tokenizer_file:
+        return take_tokenizer({"file": str(study.tokenizer_file)}, folder)
     return train_tokenizer(data.curated.path, folder, wanted.vocabulary_size, progress=progress)
 
 
 def _count(data: DataPlan, folder: Path, progress: Progress) -> dict[str, Any]:
     """Count the tokens that each of the finished stages kept and dropped."""
-    parts = [
+    stages = [
         Stage(output.key, output.path, output.results["counts"], _changed(output))
         for output in data.counted
     ]
-    return {
-        "counts": count_tokens(
-            parts, data.packed.results["counts"], data.tokenizer.path, progress=progress
-        )
-    }
+    counts = count_tokens(
+        stages, data.packed.results["counts"], data.tokenizer.path, progress=progress
+    )
+    return {"counts": counts}
 
 
 def _changed(output: Output) -> frozenset[str]:
-    """Collect the sources of which a stage stripped or mended a document; other stages keep texts
-    as they are."""
+    """Collect the sources of which a stage stripped or mended a document.
+
+    Other stages do not change texts.
+    """
     stripped = [row for row in output.results.get("traces", ()) if row["kind"] == STRIPPED]
-    return frozenset(row["source"] for row in [*stripped, *output.results.get("mended", ())])
+    mended = output.results.get("mended", ())
+    return frozenset(row["source"] for row in [*stripped, *mended])
 
 
 def curation_counts(data: DataPlan) -> Iterator[dict[str, Any]]:
-    """List rows {stage, source, reason, documents, characters, tokens}: the whole curation, in
-    order."""
+    """List the counts of the whole curation, in order.
+
+    A row is {stage, source, reason, documents, characters, tokens}.
+    """
     counted = data.funnel.results["counts"]
     tokens = {(row["stage"], row["source"], row["reason"]): row["tokens"] for row in counted}
     for output in [*data.counted, data.packed]:
         for row in output.results["counts"]:
-            known = tokens.get((output.key, row["source"], row["reason"]), row.get("tokens"))
-            yield {**row, "stage": output.stage, "tokens": known}
+            counted_by_packing = row.get("tokens")
+            key = (output.key, row["source"], row["reason"])
+            yield {**row, "stage": output.stage, "tokens": tokens.get(key, counted_by_packing)}
 
 
 def processes_for(study: Study, size: int) -> int:
-    """Count the processes for a stage that reads `size` characters: one, or the cores that
-    `data.memory` allows."""
-    room = int(memory_bytes(study.data.memory) // PROCESS_MEMORY)
-    return max(1, min(cores(), room)) if size > WORTH_PROCESSES else 1
+    """Count the processes for a stage that reads `size` characters.
+
+    One for each core, as many as `data.memory` allows; for little text a single one.
+    """
+    if size <= WORTH_PROCESSES:
+        return 1
+    fit_in_memory = int(memory_bytes(study.data.memory) // PROCESS_MEMORY)
+    return max(1, min(cores(), fit_in_memory))
 
 
 def _workers(study: Study, read: Sequence[Output]) -> dict[str, Any]:
-    """Return the number of processes, or the cluster, for a stage that reads documents which other
-    stages kept."""
+    """Return the processes, or the cluster, for a stage that reads what other stages kept."""
     return {
         "processes": processes_for(study, kept_characters(read)),
         "cluster": study.compute.cluster,
@@ -323,13 +356,14 @@ def _workers(study: Study, read: Sequence[Output]) -> dict[str, Any]:
 
 def kept_characters(outputs: Sequence[Output]) -> int:
     """Count the characters that stages kept."""
-    counts = [
-        count for output in outputs for count in output.results["counts"] if count["reason"] == KEPT
-    ]
-    return sum(count["characters"] for count in counts)
+    rows = [row for output in outputs for row in output.results["counts"]]
+    return sum(row["characters"] for row in rows if row["reason"] == KEPT)
 
 
-def _characters_read(study: Study, one: SourcePlan) -> int:
+def _characters_read(study: Study, planned: SourcePlan) -> int:
     """Estimate the characters of the rows that are read of a source, by the sizes of its files."""
-    size, limit = sum(path.stat().st_size for path in one.files), study.data.limit_of(one.source)
-    return size if limit is None else min(size, limit * LIMITED_ROW)
+    size = sum(path.stat().st_size for path in planned.files)
+    limit = study.data.limit_of(planned.source)
+    if limit is None:
+        return size
+    return min(size, limit * LIMITED_ROW)

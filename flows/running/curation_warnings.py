@@ -1,5 +1,4 @@
-"""Warn of what curation lost: a source without documents, a stage that dropped most of a source,
-too few data."""
+"""Warn of what curation lost: sources without documents, stages that dropped most, few data."""
 
 from __future__ import annotations
 
@@ -17,18 +16,29 @@ from dreamer_study.reports.text.token_stream import MOST_EPOCHS
 
 
 def check_kept(source: Source, outputs: Sequence[Output]) -> None:
-    """Raise InputError, with the weightiest reason, when the stages of a source have kept no
-    document of it."""
-    counts = [(output.stage, row) for output in outputs for row in output.results["counts"]]
+    """Raise InputError when the stages of a source have kept no document of it.
+
+    The error names the reason that dropped most of them.
+    """
     if any(row["documents"] for row in outputs[-1].results["counts"] if row["reason"] == KEPT):
         return
     lost = Counter(
-        {(stage, row["reason"]): row["documents"] for stage, row in counts if row["reason"] != KEPT}
+        {
+            (output.stage, row["reason"]): row["documents"]
+            for output in outputs
+            for row in output.results["counts"]
+            if row["reason"] != KEPT
+        }
     )
-    ((stage, reason), number), *_ = lost.most_common(1) or [(("documents", "no rows"), 0)]
+    if lost:
+        ((stage, reason), most) = lost.most_common(1)[0]
+    else:
+        stage = "documents"
+        reason = "no rows"
+        most = 0
     raise InputError(
         f"source {source.name!r}: none of its {lost.total():,} documents is kept; stage {stage!r}"
-        f" dropped {number:,} as {reason!r}: compare its columns, filters and `trace` with its"
+        f" dropped {most:,} as {reason!r}: compare its columns, filters and `trace` with its"
         " rows, or remove the source"
     )
 
@@ -58,16 +68,15 @@ def warnings(outputs: Sequence[Output]) -> list[str]:
     lines = []
     for output in outputs:
         counts = document_counts(output)
-        came: Counter[str] = Counter()
+        read: Counter[str] = Counter()  # documents of each source, kept or dropped
         for row in counts:
-            came[row["source"]] += row["documents"]
-        for row in counts:
-            source = row["source"]
-            if row["reason"] != KEPT and 2 * row["documents"] > came[source]:
-                lines.append(
-                    f"{output.stage} dropped {row['documents']:,} of the {came[source]:,} documents"
-                    f" of source {source!r} as {row['reason']!r}"
-                )
+            read[row["source"]] += row["documents"]
+        lines += [
+            f"{output.stage} dropped {row['documents']:,} of the {read[row['source']]:,} documents"
+            f" of source {row['source']!r} as {row['reason']!r}"
+            for row in counts
+            if row["reason"] != KEPT and 2 * row["documents"] > read[row["source"]]
+        ]
     return lines
 
 
@@ -84,30 +93,30 @@ def repetition(tokens: int, packed: float) -> list[str]:
 
 
 def unmarked(stripped: Output) -> dict[str, int]:
-    """Count by source the responses kept without marks of a trace, where the source is declared to
-    have traces."""
-    declared = stripped.configuration["marking"] in (*DECLARED, "unmarked")
+    """Count the responses of declared traces that were kept without any mark, by source."""
+    if stripped.configuration["marking"] not in (*DECLARED, "unmarked"):
+        return {}
     return {
-        row["source"]: row["documents"]
-        for row in stripped.results["traces"]
-        if declared and row["kind"] == NONE
+        row["source"]: row["documents"] for row in stripped.results["traces"] if row["kind"] == NONE
     }
 
 
 def unmarked_warnings(stripped: Output) -> list[str]:
-    """List, a line each, the sources with declared traces of which some responses have no mark, and
-    so stay whole."""
+    """List, a line each, the sources with declared traces where some responses have no mark.
+
+    Such responses stay whole.
+    """
     marking = stripped.configuration["marking"]
+    if marking not in DECLARED:
+        return []
     return [
         f"source {name!r}: {count:,} responses have no trace, though `trace` is {marking!r}; they"
         " stay"
         for name, count in unmarked(stripped).items()
-        if marking in DECLARED
     ]
 
 
 def say(lines: Sequence[str]) -> None:
-    """Write warnings to standard error, a line each; on a terminal they stand above the bars of
-    progress."""
+    """Write warnings to standard error, a line each."""
     for line in lines:
         write_line(f"WARNING: {line}")

@@ -1,5 +1,4 @@
-"""Turn what happens to jobs into progress: how far each training is, and how many checkpoints are
-evaluated."""
+"""Turn what happens to jobs into progress: how far each training and each evaluation is."""
 
 from __future__ import annotations
 
@@ -28,49 +27,71 @@ class Followed:
         job = event.job
         if event.kind == "started":
             self._started[job] = time.time()
-        started = (
-            self._started.pop(job, math.inf) if event.ends else self._started.get(job, math.inf)
-        )
-        silent = "" if event.ends else silence(job.folder / "progress.json", job.kind, started)
-        (self._training if job.kind == "training" else self._evaluation)(
-            event, f", {silent}" if silent else ""
-        )
+        silent = ""
+        if event.ends:
+            self._started.pop(job, None)
+        else:
+            silent = self._silence(job)
+        if job.kind == "training":
+            self._training(event, silent)
+        else:
+            self._evaluation(event, silent)
+
+    def _silence(self, job: Job) -> str:
+        """Say, if so, that the process of a job has written nothing for too long."""
+        # a job whose start was not seen is not silent
+        started = self._started.get(job, math.inf)
+        silent = silence(job.folder / "progress.json", job.kind, started)
+        return f", {silent}" if silent else ""
 
     def _training(self, event: Event, silent: str) -> None:
         job = event.job
         if event.kind == "failed":
             reports.report(job.name, 0.0, f"{FAILURE}{event.error}")
-            return
-        fraction, words = training_words(job)
-        reports.report(job.name, *((1.0, "done") if event.ends else (fraction, f"{words}{silent}")))
+        elif event.ends:
+            reports.report(job.name, 1.0, "done")
+        else:
+            fraction, progress = training_words(job)
+            reports.report(job.name, fraction, f"{progress}{silent}")
 
     def _evaluation(self, event: Event, silent: str) -> None:
-        key = event.job.name.partition(" at ")[0]
-        self._evaluated[key] += event.kind == "finished"
-        done, state = self._evaluated[key], read_progress(event.job.folder / "progress.json")
-        told = not event.ends and "requests_per_second" in state
-        rate = f", {state['requests_per_second']:,.0f} requests/s" if told else ""
+        job = event.job
+        key = job.name.partition(" at ")[0]  # of all evaluations of a run
+        if event.kind == "finished":
+            self._evaluated[key] += 1
         if event.kind == "failed":
             self._failed.setdefault(key, f"{FAILURE}{event.error}")
-        words = self._failed.get(key, f"{done} of {event.job.goal} checkpoints{rate}{silent}")
-        reports.report(key, done / event.job.goal, words)
+        done = self._evaluated[key]
+        progress = f"{done} of {job.goal} checkpoints"
+        state = read_progress(job.folder / "progress.json")
+        if not event.ends and "requests_per_second" in state:
+            progress += f", {state['requests_per_second']:,.0f} requests/s"
+        failure = self._failed.get(key)
+        reports.report(key, done / job.goal, failure or f"{progress}{silent}")
 
 
 def training_words(job: Job) -> tuple[float, str]:
-    """Return how far a training is, as a fraction of its goal and in words: loss, rate, tokens,
-    seconds left."""
+    """Return how far a training is, as a fraction of its goal and in words.
+
+    The words are loss, rate, tokens, and the seconds that are left.
+    """
     state = read_progress(job.folder / "progress.json")
-    if not (tokens := state.get("tokens")):
+    tokens = state.get("tokens")
+    if not tokens:
         return 0.0, "starting"
-    loss, rate = state.get("loss"), state.get("tokens_per_second")
-    words = (
-        "" if loss is None else f"loss {loss:.3f}",
-        f"{rate:,.0f} tokens/s" if rate else "",
-        f"{tokens:,} tokens",
-        f"{max(job.goal - tokens, 0) / rate:,.0f} s left" if rate else "",
-        state.get("note"),
-    )
-    return min(tokens / job.goal, reports.MOST_UNDONE), ", ".join(filter(None, words))
+    loss = state.get("loss")
+    rate = state.get("tokens_per_second")
+    parts = []
+    if loss is not None:
+        parts.append(f"loss {loss:.3f}")
+    if rate:
+        parts.append(f"{rate:,.0f} tokens/s")
+    parts.append(f"{tokens:,} tokens")
+    if rate:
+        parts.append(f"{max(job.goal - tokens, 0) / rate:,.0f} s left")
+    if state.get("note"):
+        parts.append(state["note"])
+    return min(tokens / job.goal, reports.MOST_UNDONE), ", ".join(parts)
 
 
 def _evaluated(plan: Plan, run: Run) -> int:
@@ -78,5 +99,6 @@ def _evaluated(plan: Plan, run: Run) -> int:
     if run.status != "chosen":
         return 0
     return sum(
-        all(one.done for one in plan.evaluations_of(run, checkpoint)) for checkpoint in run.written
+        all(evaluation.done for evaluation in plan.evaluations_of(run, checkpoint))
+        for checkpoint in run.written
     )

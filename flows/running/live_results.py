@@ -1,5 +1,4 @@
-"""Show results while models are trained: enter rows as they come, and write the report again, at
-little cost.
+"""Show results while models are trained, at little cost: enter rows, and write the report again.
 
 Where another program holds the results file, rows wait in the store and the study goes on; only the
 end of the study waits for the file. A mark in the study's folder says that the report is final.
@@ -43,24 +42,30 @@ Result = TypeVar("Result")
 
 
 class Results:
-    """The rows and the report of a study that runs; `drawn` is called with the data of every report
-    that is written."""
+    """The rows and the report of a study that runs.
+
+    `drawn` is called with the data of every report that is written.
+    """
 
     def __init__(
         self, plan: Plan, drawn: Callable[[StudyData], object] = lambda data: None
     ) -> None:
-        self._plan, self._tell, self._tracker = plan, drawn, Tracker(plan)
+        self._plan = plan
+        self._tell = drawn
+        self._tracker = Tracker(plan)
         self._entered: set[str] = set()  # outputs, by their names in the ledger
         self._study_entered = False
-        self._changed = self._drawn = False
-        self._enter_at = self._report_at = 0.0
+        self._changed = False  # whether there are rows to be entered
+        self._drawn = False  # whether the report shows all that was entered
+        self._enter_at = 0.0  # the earliest time of the next entry
+        self._report_at = 0.0
         report_mark(plan.study).unlink(missing_ok=True)
 
     def update(self, *, changed: bool) -> None:
-        """Enter what is new and draw the report, unless one of these would take more than its share
-        (`REST`).
+        """Enter what is new, and draw the report, if enough time has passed since the last time.
 
-        `changed` says that there are rows to be entered.
+        `changed` says that there are rows to be entered. Neither takes more than its share of the
+        time (`REST`).
         """
         self._changed |= changed
         now = time.monotonic()
@@ -70,26 +75,34 @@ class Results:
             self._report_at = max(self._spend(self._draw), now + REPORT_SECONDS)
 
     def enter(self) -> None:
-        """Enter all rows that have not been entered. Raises Busy where another program holds the
-        results file."""
+        """Enter all rows that have not been entered.
+
+        Raises Busy where another program holds the results file.
+        """
         if not self._study_entered:
             self._entered = forget_wrong(self._plan)
             enter_study(self._plan)
             self._study_entered = True
-        found = (
-            one for run in self._plan.runs if not run.failure for one in self._plan.evaluations(run)
-        )
-        new = [one for one in found if f"evaluations/{one.key}" not in self._entered and one.done]
+        evaluations = [
+            evaluation
+            for run in self._plan.runs
+            if not run.failure
+            for evaluation in self._plan.evaluations(run)
+        ]
+        new = [
+            evaluation
+            for evaluation in evaluations
+            if f"evaluations/{evaluation.key}" not in self._entered and evaluation.done
+        ]
         enter_evaluations(self._plan, new)
         enter_runs(self._plan)
-        self._entered.update(f"evaluations/{one.key}" for one in new)
+        self._entered.update(f"evaluations/{evaluation.key}" for evaluation in new)
         self._changed = False
         self._drawn = self._drawn and not new
         self._tracker.update()
 
     def finish(self) -> None:
-        """Enter all rows, and compute the intervals; waits for a results file that another program
-        holds."""
+        """Enter all rows, and compute the intervals; wait for a file that another program holds."""
         patiently(self.enter)
         patiently(lambda: compute_intervals(self._plan))
         patiently(lambda: self._tracker.update(last=True))
@@ -109,12 +122,14 @@ class Results:
         return path
 
     def _spend(self, work: Callable[[], None]) -> float:
-        """Do some work, and return the time at which the work may be done again; an error here ends
-        no study."""
+        """Do some work, and return the time at which the work may be done again.
+
+        No error ends the study here: either another program holds the file, or it is a defect,
+        which the end of the study tells.
+        """
         began = time.monotonic()
         try:
             work()
-        # another program holds the file, or a defect, which the end of the study tells
         except Exception as error:
             if "Query interrupted" in str(error):  # by a signal, of which DuckDB makes this error
                 raise KeyboardInterrupt from error
@@ -125,7 +140,8 @@ class Results:
         """Write the report of what is there."""
         from dreamer_study.reports.page.report import write_data
 
-        plan, study = self._plan, self._plan.study
+        plan = self._plan
+        study = plan.study
         if not {status_of(plan, run) for run in plan.runs} & set(UNDER_WAY):
             return  # the final report follows at once
         compute_intervals(plan, most_replicates=REPLICATES)
@@ -136,27 +152,28 @@ class Results:
 
 
 def report_mark(study: Study) -> Path:
-    """Return the file that marks the report as final, and holds a digest of the report and of the
-    results it shows."""
+    """Return the file that marks the report as final.
+
+    The file holds a digest of the report, and of the results that the report shows.
+    """
     return study.folder / ".report-final"
 
 
 def report_digest(plan: Plan) -> str:
     """Hash the files of the report, together with the study's rows of the table `ingested`."""
     folder = plan.study.report.parent
-    files = {  # the same figure as PDF has another date in it each time
-        str(path.relative_to(folder)): (
-            path.stat().st_size if path.suffix == ".pdf" else file_digest(path)
-        )
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
+    files: dict[str, str | int] = {}
+    for path in folder.rglob("*"):
+        if path.is_file():
+            # a PDF has the time in it at which it was written
+            content = path.stat().st_size if path.suffix == ".pdf" else file_digest(path)
+            files[str(path.relative_to(folder))] = content
     rows = patiently(lambda: ask(plan.study.database, "ingested", study=plan.study.study_id))
     return digest([files, rows.to_dict("list")])
 
 
 def patiently(action: Callable[[], Result]) -> Result:
-    """Call `action`, again while another program holds the results file, and report which."""
+    """Call `action` until no other program holds the results file, and report which one does."""
 
     def report(state: RetryCallState) -> None:
         reports.report("results file", 0.0, str(state.outcome.exception()))

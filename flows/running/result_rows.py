@@ -1,5 +1,7 @@
-"""Enter what a plan has made into the results database: the only place where outputs become rows of
-its tables."""
+"""Enter what a plan has made into the results database.
+
+This is the only place where outputs become rows of its tables.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ from dreamer_study.sql.ingest import forget_differing, ingest, replace_computed
 from dreamer_study.sql.names import UNDER_WAY
 from dreamer_study.sql.results import connect
 
-# Tables of an evaluation's rows; which files are there depends on what the study asks for.
+# Tables with an evaluation's rows; which of their files are there depends on the study.
 EVALUATION_TABLES = (*COLUMNS, "depth_evaluations", "raw_evaluations")
 PACKAGES = (
     "torch",
@@ -57,67 +59,58 @@ PATIENCE = 5.0
 
 def outputs_of(plan: Plan) -> list[dict[str, Any]]:
     """List the outputs that have rows in the results of a study, as sql/ledger.py knows them."""
-    names = (
-        "study",
-        "claims",
-        "computed_factors",
-        *(["tuning"] if plan.study.training.tune else []),
-    )
-    study = [{"output": name, "task": name} for name in names]
-    runs = [_run_output(run) for run in plan.runs]
-    evaluations = [
-        _evaluation_output(one) for run in plan.runs for one in plan.evaluations(run) if one.done
+    names = ["study", "claims", "computed_factors"]
+    if plan.study.training.tune:
+        names.append("tuning")
+    outputs = [{"output": name, "task": name} for name in names]
+    outputs += [_run_output(run) for run in plan.runs]
+    outputs += [
+        _evaluation_output(evaluation)
+        for run in plan.runs
+        for evaluation in plan.evaluations(run)
+        if evaluation.done
     ]
-    return [{"study_id": plan.study.study_id, **output} for output in (*study, *runs, *evaluations)]
+    return [{"study_id": plan.study.study_id, **output} for output in outputs]
 
 
 def _run_output(run: Run) -> dict[str, Any]:
     return {"output": f"runs/{run.run_id}", "run_id": run.run_id}
 
 
-def _evaluation_output(one: Evaluation) -> dict[str, Any]:
-    place = {"run_id": one.run.run_id, "tokens": one.checkpoint.tokens, "task": one.benchmark}
+def _evaluation_output(evaluation: Evaluation) -> dict[str, Any]:
     return {
-        "output": f"evaluations/{one.key}",
-        **place,
-        "digest": digest(read_manifest(one.folder)),
+        "output": f"evaluations/{evaluation.key}",
+        "run_id": evaluation.run.run_id,
+        "tokens": evaluation.checkpoint.tokens,
+        "task": evaluation.benchmark,
+        "digest": digest(read_manifest(evaluation.folder)),
     }
 
 
 def forget_wrong(plan: Plan) -> set[str]:
-    """Delete rows that are not those that were entered; returns the names of the outputs whose rows
-    are whole."""
+    """Delete rows that differ from those that were entered.
+
+    Returns the names of the outputs whose rows are whole.
+    """
     outputs = outputs_of(plan)
     wrong = forget_differing(_database(plan), outputs, wait=PATIENCE)
     return {output["output"] for output in outputs} - set(wrong)
 
 
 def enter_study(plan: Plan) -> None:
-    """Enter the rows of `studies`, `curation`, `sources` and `models`, and of benchmarks that the
-    study overrides."""
-    study = plan.study
-    versions = {name: metadata.version(name) for name in PACKAGES} | {
-        "python": platform.python_version()
+    """Enter the study itself: what it consists of before anything is trained.
+
+    These are the rows of `studies`, `curation`, `sources` and `models`, and of benchmarks that the
+    study overrides.
+    """
+    study_id = plan.study.study_id
+    tables = {
+        "studies": [_study_row(plan)],
+        "models": _model_rows(plan),
+        "curation": [{"study_id": study_id, **count} for count in curation_counts(plan.data)],
+        "sources": _source_rows(plan),
+        "benchmarks": _overridden_benchmarks(plan),
     }
-    settings = study.model_dump(mode="json", exclude=OF_THE_MACHINE)
-    row = {
-        "study_id": study.study_id,
-        "name": study.name,
-        "config": canonical({"study": settings, "packages": versions, "examples": _examples(plan)}),
-        "code_version": package_version(),
-        "created_at": datetime.now(UTC).replace(tzinfo=None),
-        "baseline": study.models.compared_with,
-    }
-    known, order = {"study_id": study.study_id}, [variant.name for variant in study.models.variants]
-    models = []
-    for model in plan.models:
-        row_of_model = {**vars(model), **known, "place": order.index(model.variant) + 1}
-        remarks = row_of_model.pop("remarks")
-        config = {**model.config.to_dict(), **({"remarks": "; ".join(remarks)} if remarks else {})}
-        models.append({**row_of_model, "config": canonical(config)})
-    curation = [{"study_id": study.study_id, **count} for count in curation_counts(plan.data)]
-    tables = {"studies": [row], "models": models, "curation": curation, "sources": _sources(plan)}
-    tables["benchmarks"] = _overridden_benchmarks(plan)
     _enter(
         plan,
         {name: _table(rows) for name, rows in tables.items() if rows},
@@ -125,91 +118,137 @@ def enter_study(plan: Plan) -> None:
     )
 
 
+def _study_row(plan: Plan) -> dict[str, Any]:
+    study = plan.study
+    packages = {name: metadata.version(name) for name in PACKAGES}
+    packages["python"] = platform.python_version()
+    settings = study.model_dump(mode="json", exclude=OF_THE_MACHINE)
+    config = {"study": settings, "packages": packages, "examples": _examples(plan)}
+    return {
+        "study_id": study.study_id,
+        "name": study.name,
+        "config": canonical(config),
+        "code_version": package_version(),
+        "created_at": datetime.now(UTC).replace(tzinfo=None),
+        "baseline": study.models.compared_with,
+    }
+
+
 def _examples(plan: Plan) -> dict[str, list[str]]:
     """Return the first question of each benchmark, and its answer."""
     items = pq.read_table(
         plan.data.items.path / "items.parquet", columns=["benchmark", "question", "answer"]
     )
+    # of equal keys the last stays: in reverse order that is the first question
     return {
         row["benchmark"]: [row["question"], row["answer"]] for row in reversed(items.to_pylist())
     }
 
 
-def enter_runs(plan: Plan) -> None:
-    """Enter the rows of runs and of what is recorded of them, and `claims`: which evaluations are
-    the study's."""
-    runs = plan.runs
-    records, apart = [read_record(run.folder) for run in runs], ("seed", *HOW_FAR, *HOW_IT_RUNS)
-    rows = [_run_row(plan, run, *record) for run, record in zip(runs, records, strict=True)]
-    details = [
-        {
-            "run_id": run.run_id,
-            "devices": read_progress(run.folder / "progress.json").get("ranks"),
-            "failure": run.failure or None,
-            "recipe": canonical(
-                {key: value for key, value in run.content["training"].items() if key not in apart}
-            ),
+def _model_rows(plan: Plan) -> list[dict[str, Any]]:
+    study = plan.study
+    order = [variant.name for variant in study.models.variants]
+    rows = []
+    for model in plan.models:
+        row = {
+            **vars(model),
+            "study_id": study.study_id,
+            "place": order.index(model.variant) + 1,
         }
-        for run in runs
-    ]
-    checkpoints = [one for run in runs for one in _checkpoints(run)]
-    tables: dict[str, Any] = {"runs": _table(rows), "run_details": _table(details)}
+        remarks = row.pop("remarks")
+        config = model.config.to_dict()
+        if remarks:
+            config = {**config, "remarks": "; ".join(remarks)}
+        rows.append({**row, "config": canonical(config)})
+    return rows
+
+
+def enter_runs(plan: Plan) -> None:
+    """Enter the runs with what their trainings have recorded, and which evaluations are claimed.
+
+    Rows of `claims` say which evaluations of shared runs are this study's.
+    """
+    runs = plan.runs
+    records = [read_record(run.folder) for run in runs]
+    rows = [_run_row(plan, run, *record) for run, record in zip(runs, records, strict=True)]
+    checkpoints = [row for run in runs for row in _checkpoint_rows(run)]
+    tables: dict[str, Any] = {
+        "runs": _table(rows),
+        "run_details": _table([_details(run) for run in runs]),
+    }
     if checkpoints:
         tables["checkpoints"] = _table(checkpoints)
     if records:
-        tables["steps"] = pa.concat_tables(
-            [steps for _, steps in records], promote_options="default"
-        )
+        all_steps = [steps for _, steps in records]
+        tables["steps"] = pa.concat_tables(all_steps, promote_options="default")
     _enter(plan, tables, [_run_output(run) for run in runs])
-    claimed = [
+
+    study_id = plan.study.study_id
+    claims = pd.DataFrame(_claims(plan, runs), columns=["study_id", "run_id", "tokens", "task"])
+    with closing(connect(_database(plan), wait=PATIENCE)) as connection:
+        replace_computed(connection, "claims", study_id, claims)
+        if plan.study.training.tune:
+            searched = pd.DataFrame(plan.search or plan.searched(plan.tuning_runs))
+            replace_computed(connection, "tuning", study_id, searched.assign(study_id=study_id))
+
+
+def _details(run: Run) -> dict[str, Any]:
+    """Make the row of `run_details`; its recipe has no seed, nor what changes no result."""
+    left_out = ("seed", *HOW_FAR, *HOW_IT_RUNS)
+    recipe = {
+        name: value for name, value in run.content["training"].items() if name not in left_out
+    }
+    return {
+        "run_id": run.run_id,
+        "devices": read_progress(run.folder / "progress.json").get("ranks"),
+        "failure": run.failure or None,
+        "recipe": canonical(recipe),
+    }
+
+
+def _claims(plan: Plan, runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Make the rows of `claims`: the finished evaluations of runs that have not failed."""
+    return [
         {
             "study_id": plan.study.study_id,
             "run_id": run.run_id,
-            "tokens": one.checkpoint.tokens,
-            "task": one.benchmark,
+            "tokens": evaluation.checkpoint.tokens,
+            "task": evaluation.benchmark,
         }
         for run in runs
         if not run.failure
-        for one in plan.evaluations(run)
-        if one.done
+        for evaluation in plan.evaluations(run)
+        if evaluation.done
     ]
-    with closing(connect(_database(plan), wait=PATIENCE)) as connection:
-        claims = pd.DataFrame(claimed, columns=["study_id", "run_id", "tokens", "task"])
-        replace_computed(connection, "claims", plan.study.study_id, claims)
-        if plan.study.training.tune:
-            searched = pd.DataFrame(plan.search or plan.searched(plan.tuning_runs))
-            replace_computed(
-                connection,
-                "tuning",
-                plan.study.study_id,
-                searched.assign(study_id=plan.study.study_id),
-            )
 
 
 def enter_evaluations(plan: Plan, evaluations: Sequence[Evaluation]) -> None:
-    """Enter the rows of finished evaluations. Raises InputError for files that were changed after
-    they were written."""
-    folders = [one.folder for one in evaluations]
+    """Enter the rows of finished evaluations.
+
+    Raises InputError for files that were changed after they were written.
+    """
+    folders = [evaluation.folder for evaluation in evaluations]
     for folder in folders:
         check(folder)
-    tables = {
-        table: [path for folder in folders if (path := folder / f"{table}.parquet").exists()]
-        for table in EVALUATION_TABLES
-    }
-    _enter(plan, tables, [_evaluation_output(one) for one in evaluations])
+    tables = {}
+    for table in EVALUATION_TABLES:
+        files = [folder / f"{table}.parquet" for folder in folders]
+        tables[table] = [file for file in files if file.exists()]
+    _enter(plan, tables, [_evaluation_output(evaluation) for evaluation in evaluations])
 
 
 def compute_intervals(plan: Plan, *, most_replicates: int | None = None) -> None:
     """Compute the intervals of the factors from all evaluations that are in the results.
 
-    With `most_replicates` at most so many resamples of the items are drawn, where the study asks
-    for more.
+    With `most_replicates` no more resamples of the items are drawn, even if the study asks for
+    more.
     """
     # with scipy, which a status need not wait for
     from dreamer_study.sql.statistics.compute import compute_statistics
 
-    wanted = plan.study.evaluation.bootstrap_replicates
-    replicates = wanted if most_replicates is None else min(wanted, most_replicates)
+    replicates = plan.study.evaluation.bootstrap_replicates
+    if most_replicates is not None:
+        replicates = min(replicates, most_replicates)
     with closing(connect(_database(plan), wait=PATIENCE)) as connection:
         compute_statistics(connection, plan.study.study_id, replicates=replicates)
 
@@ -221,68 +260,73 @@ def status_of(plan: Plan, run: Run) -> str:
     if run.status == "screened":
         return SCREENED
     if run.status == "chosen" and run.done:
-        return COMPLETE if all(one.done for one in plan.evaluations(run)) else EVALUATING
+        evaluated = all(evaluation.done for evaluation in plan.evaluations(run))
+        return COMPLETE if evaluated else EVALUATING
     return TRAINING if (run.folder / "progress.json").exists() else WAITING
 
 
 def _run_row(plan: Plan, run: Run, recorded: Mapping[str, Any], steps: pa.Table) -> dict[str, Any]:
-    """Make the row of `runs`: what the training has recorded, where it has, with the status that
-    the study sees.
+    """Make the row of `runs`: what the training has recorded, with the status for this study.
 
-    A run that has gone further for another study counts as far as this study wants.
+    A run that was trained further for another study counts as far as this study wants.
     """
-    ends = {}
-    if (
-        run.done
-        and run.status == "chosen"
-        and (further := _checkpoints(run)[-1])["tokens"] < recorded.get("tokens", 0)
-    ):
-        ends = {name: further[name] for name in ("tokens", "seconds", "stream_hash")}
-    if run.done and run.status in ("racing", "screened") and recorded.get("tokens", 0) > run.goal:
-        (end,) = steps.filter(pc.field("tokens") >= run.goal).slice(0, 1).to_pylist()
-        if end["tokens"] < recorded["tokens"]:
-            ends = {"tokens": end["tokens"], "seconds": end["seconds"], "stream_hash": None}
-    known = {
+    return {
+        **recorded,
+        **_end_for_this_study(run, recorded.get("tokens", 0), steps),
         "run_id": run.run_id,
         "seed": run.seed,
         "model_id": run.model.model_id,
         "study_id": plan.study.study_id,
-    }
-    return {
-        **recorded,
-        **ends,
-        **known,
         "status": status_of(plan, run),
         "learning_rate": run.learning_rate,
     }
 
 
-def _checkpoints(run: Run) -> list[dict[str, Any]]:
+def _end_for_this_study(run: Run, tokens_recorded: int, steps: pa.Table) -> dict[str, Any]:
+    """Return tokens, seconds and stream hash at the study's own end of a run.
+
+    Empty where the run was not trained beyond, so that the newest record is its end.
+    """
+    if not run.done:
+        return {}
+    if run.status == "chosen":
+        last = _checkpoint_rows(run)[-1]
+        trained_on_by_another_study = last["tokens"] < tokens_recorded
+        if trained_on_by_another_study:
+            return {name: last[name] for name in ("tokens", "seconds", "stream_hash")}
+    if run.status in ("racing", "screened") and tokens_recorded > run.goal:
+        # the first step that reaches the end of the race
+        (step,) = steps.filter(pc.field("tokens") >= run.goal).slice(0, 1).to_pylist()
+        if step["tokens"] < tokens_recorded:
+            return {"tokens": step["tokens"], "seconds": step["seconds"], "stream_hash": None}
+    return {}
+
+
+def _checkpoint_rows(run: Run) -> list[dict[str, Any]]:
     """Make the rows of `checkpoints`."""
     names = ("run_id", "tokens", "step", "epoch", "loss", "seconds", "stream_hash")
-    values = [read_checkpoint(one.folder) for one in run.written]
-    return [{name: one[name] for name in names} for one in values]
+    recorded = [read_checkpoint(checkpoint.folder) for checkpoint in run.written]
+    return [{name: values[name] for name in names} for values in recorded]
 
 
-def _sources(plan: Plan) -> list[dict[str, Any]]:
+def _source_rows(plan: Plan) -> list[dict[str, Any]]:
     """Make the rows of `sources` from what reading and stripping each source have written down."""
     rows = []
-    for one in plan.data.sources:
-        origin = one.source.repository or ", ".join(one.source.files)
-        known = {
-            "repository": origin,
-            "revision": one.source.revision,
-            "licence": one.source.licence,
-        }
-        if one.source.repository == REPOSITORY:
-            # Not in the source's entry, where it would give every output of the world another key.
-            known["licence"] = WORLD_LICENCE
-        name = one.source.name
-        found = {
-            "commit": one.documents.results.get("commit"),
-            "unmarked": unmarked(one.traces).get(name, 0),
-        }
-        rows.append({"study_id": plan.study.study_id, "source": name, **known, **found})
+    for planned in plan.data.sources:
+        source = planned.source
+        # The world's licence is not in its source's entry: there it would change every key.
+        is_world = source.repository == REPOSITORY
+        rows.append(
+            {
+                "study_id": plan.study.study_id,
+                "source": source.name,
+                "repository": source.repository or ", ".join(source.files),
+                "revision": source.revision,
+                "licence": WORLD_LICENCE if is_world else source.licence,
+                "commit": planned.documents.results.get("commit"),
+                "unmarked": unmarked(planned.traces).get(source.name, 0),
+            }
+        )
     return rows
 
 
@@ -292,38 +336,36 @@ def _overridden_benchmarks(plan: Plan) -> list[dict[str, Any]]:
     That is another metric as the accuracy, or the accuracy of the best trivial rule.
     """
     with closing(connect(_database(plan), wait=PATIENCE)) as connection:
-        rows = connection.execute("SELECT task, metric, filter FROM benchmarks").fetchall()
-    known = {task: (metric, filter) for task, metric, filter in rows}
-    wanted = {task["benchmark"]: task for task in plan.tasks if task["metric"] not in PERPLEXITIES}
-    reason = f"said by {plan.study.name}"
+        in_table = connection.execute("SELECT task, metric, filter FROM benchmarks").fetchall()
+    accuracies = {task: (metric, filter) for task, metric, filter in in_table}
+    tasks = {task["benchmark"]: task for task in plan.tasks if task["metric"] not in PERPLEXITIES}
     parts = ("metric", "filter", "chance", "family", "trivial")
-    return [
-        {"task": name, **{part: task[part] for part in parts if part in task}, "reason": reason}
-        for name, task in wanted.items()
-        if "trivial" in task or known.get(name) != (task["metric"], task["filter"])
-    ]
+    rows = []
+    for name, task in tasks.items():
+        is_as_in_table = accuracies.get(name) == (task["metric"], task["filter"])
+        if "trivial" in task or not is_as_in_table:
+            said = {part: task[part] for part in parts if part in task}
+            rows.append({"task": name, **said, "reason": f"said by {plan.study.name}"})
+    return rows
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Make a table with the columns of all rows: a run that has not begun has fewer than the
-    others."""
+    """Make a table with the columns of all rows: a run that has not begun has fewer of them."""
     names = dict.fromkeys(name for row in rows for name in row)
     return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
 
 
 def _enter(plan: Plan, tables: dict[str, Any], outputs: Sequence[dict[str, Any]]) -> None:
-    made = [{"study_id": plan.study.study_id, **output} for output in outputs]
-    ingest(
-        _database(plan),
-        {name: rows for name, rows in tables.items() if len(rows)},
-        outputs=made,
-        wait=PATIENCE,
-    )
+    entered = [{"study_id": plan.study.study_id, **output} for output in outputs]
+    with_rows = {name: rows for name, rows in tables.items() if len(rows)}
+    ingest(_database(plan), with_rows, outputs=entered, wait=PATIENCE)
 
 
 def _database(plan: Plan) -> Path:
-    """Return the results file, whose folder a connection would make anew. Raises InputError for a
-    folder moved away."""
+    """Return the results file. Raises InputError where the study's folder was moved away.
+
+    A connection would make the folder anew.
+    """
     if not plan.study.folder.is_dir():
         raise InputError(f"{plan.study.folder}: no such folder; was it moved?")
     return plan.study.database

@@ -1,5 +1,4 @@
-"""Log a study to an experiment tracker: each training is a run of the tracker, in the group of its
-study.
+"""Log a study to an experiment tracker: each training is a run, in the group of its study.
 
 What is logged are rows of the results file, as they come: some two hundred steps of a training, and
 every evaluation, over training tokens. No study depends on a tracker: one that fails is named once,
@@ -29,8 +28,10 @@ PATIENCE = 30  # seconds that a server has to answer
 
 @dataclass(frozen=True)
 class Opened:
-    """A run of a tracker: `log` takes training tokens and values by name; `kept` ones are open
-    until the study ends."""
+    """A run of a tracker: `log` takes training tokens and values by name.
+
+    Those that are `kept` are open until the study ends.
+    """
 
     log: Callable[[int, dict[str, float]], object]
     close: Callable[[], object]
@@ -41,17 +42,17 @@ class Tracker:
     """Log what is new in the results of a study, if the study names a tracker."""
 
     def __init__(self, plan: Plan) -> None:
-        self._plan, self._kind = plan, plan.study.tracking
-        self._logged: dict[str, list[int]] = (
-            read_progress(plan.study.folder / FILE) if self._kind else {}
-        )
+        self._plan = plan
+        self._kind = plan.study.tracking
+        self._logged: dict[str, list[int]] = {}
+        if self._kind:
+            self._logged = read_progress(plan.study.folder / FILE)
         self._opened: dict[str, Opened] = {}
 
     def update(self, *, last: bool = False) -> None:
-        """Log the rows that have not been logged, by an earlier start of the study either; `last`
-        ends all runs.
+        """Log the rows that have not been logged, neither now nor by an earlier start of the study.
 
-        Raises Busy where another program holds the results file.
+        `last` ends all runs. Raises Busy where another program holds the results file.
         """
         try:
             if self._kind:
@@ -70,22 +71,20 @@ class Tracker:
             self._kind = None
 
     def _log_new(self, open_run: Callable[[Study, Run], Opened]) -> None:
-        study, runs = self._plan.study, {run.run_id: run for run in self._plan.runs}
-        every = max(1, study.training.tokens // study.training.batch_tokens // STEPS)
-        rows = ask(study.database, "tracked", study=study.study_id, every=every)
+        study = self._plan.study
+        runs = {run.run_id: run for run in self._plan.runs}
+        steps = study.training.tokens // study.training.batch_tokens
+        rows = ask(study.database, "tracked", study=study.study_id, every=max(1, steps // STEPS))
         rows["key"] = rows["run_id"] + "/" + rows["task"]
-        known = [
-            tokens in self._logged.get(key, ())
+        is_new = [
+            tokens not in self._logged.get(key, ())
             for key, tokens in zip(rows["key"], rows["tokens"], strict=True)
         ]
-        for (run_id, tokens), points in rows.loc[[not one for one in known]].groupby(
-            ["run_id", "tokens"]
-        ):
+        for (run_id, tokens), points in rows.loc[is_new].groupby(["run_id", "tokens"]):
             if run_id not in self._opened:
                 self._opened[run_id] = open_run(study, runs[run_id])
-            self._opened[run_id].log(
-                int(tokens), dict(zip(points["name"], points["value"], strict=True))
-            )
+            values = dict(zip(points["name"], points["value"], strict=True))
+            self._opened[run_id].log(int(tokens), values)
             for key in points["key"].unique():
                 self._logged.setdefault(key, []).append(int(tokens))
         write_text_atomically(study.folder / FILE, json.dumps(self._logged), durable=False)
@@ -93,13 +92,21 @@ class Tracker:
 
 def _described(study: Study, run: Run) -> dict[str, Any]:
     """Describe a run as W&B and Trackio want it."""
-    model, names = run.model, ("variant", "depth", "parameters", "flops_per_token")
-    config = {name: getattr(model, name) for name in names} | {
-        "seed": run.seed,
-        "learning_rate": run.learning_rate,
+    model = run.model
+    return {
+        "project": study.name,
+        "group": study.study_id,
+        "name": run.run_id,
+        "resume": "allow",
+        "config": {
+            "variant": model.variant,
+            "depth": model.depth,
+            "parameters": model.parameters,
+            "flops_per_token": model.flops_per_token,
+            "seed": run.seed,
+            "learning_rate": run.learning_rate,
+        },
     }
-    known = {"project": study.name, "group": study.study_id, "name": run.run_id, "resume": "allow"}
-    return known | {"config": config}
 
 
 def _open_wandb(study: Study, run: Run) -> Opened:
@@ -108,8 +115,13 @@ def _open_wandb(study: Study, run: Run) -> Opened:
     settings = wandb.Settings(
         silent=True, console="off", login_timeout=PATIENCE, init_timeout=PATIENCE
     )
-    own = {"id": run.run_id, "reinit": "create_new", "dir": str(study.folder), "settings": settings}
-    opened = wandb.init(**_described(study, run), **own)
+    opened = wandb.init(
+        **_described(study, run),
+        id=run.run_id,
+        reinit="create_new",
+        dir=str(study.folder),
+        settings=settings,
+    )
     opened.define_metric("*", step_metric="tokens")
     return Opened(
         lambda tokens, values: opened.log({"tokens": tokens, **values}), opened.finish, kept=True
@@ -123,8 +135,13 @@ def _open_trackio(study: Study, run: Run) -> Opened:
         with redirect_stdout(io.StringIO()):
             return call(*arguments, **named)
 
-    apart = {"embed": False, "auto_log_cpu": False, "auto_log_gpu": False}
-    opened = silently(trackio.init, **_described(study, run), **apart)
+    opened = silently(
+        trackio.init,
+        **_described(study, run),
+        embed=False,
+        auto_log_cpu=False,
+        auto_log_gpu=False,
+    )
     return Opened(
         lambda tokens, values: opened.log({"tokens": tokens, **values}),
         lambda: silently(opened.finish),

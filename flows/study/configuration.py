@@ -73,8 +73,10 @@ class Evaluation(settings_section(EvaluationSettings)):
     @classmethod
     def _known_benchmarks(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
         for name in distinct(benchmark_names(entries), "names of benchmarks"):
-            if what := TAKEN.get(name):
-                raise ValueError(f"{name!r} is the name of {what}; name the benchmark otherwise")
+            if name in TAKEN:
+                raise ValueError(
+                    f"{name!r} is the name of {TAKEN[name]}; name the benchmark otherwise"
+                )
         return entries
 
 
@@ -199,16 +201,16 @@ class Study(Section):
             variant.name: variant.training.get("learning_rate") for variant in self.models.variants
         }
         for name, rate in rates.items():
-            place = f"models.variants: {name}"
+            where = f"models.variants: {name}"
             if isinstance(rate, dict):
                 names_both = rate.keys() == {"times", "of"}
                 # of a variant of the study, whose rate is no multiple itself
                 if not names_both or isinstance(rates.get(str(rate["of"]), {}), dict):
                     raise ValueError(
-                        f"{place}: learning_rate is a number, or {{times: 0.25, of: a variant with"
+                        f"{where}: learning_rate is a number, or {{times: 0.25, of: a variant with"
                         " one}"
                     )
-            with placing(place):
+            with placing(where):
                 TrainingConfig(**self._recipe_of(self.variant(name)))
         return self
 

@@ -1,2 +1,4 @@
-"""Fetch data sets and look at what became of the rows: `dreamer sources`, `download`, `dropped`,
-`preview`."""
+"""Fetch data sets, and look at what became of their rows.
+
+The commands `dreamer sources`, `download`, `dropped`, `preview`.
+"""

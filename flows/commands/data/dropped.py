@@ -1,5 +1,4 @@
-"""`dreamer dropped`: show what curation dropped, why, and what caused it, in the terminal or as
-files."""
+"""`dreamer dropped`: show what curation dropped, why, and what caused it."""
 
 from __future__ import annotations
 
@@ -29,10 +28,10 @@ FILTERS = ("stage", "source", "reason")
 
 
 def dropped(options: argparse.Namespace) -> None:
-    """Show how many documents each stage dropped, by source and reason, and documents that fit the
-    filters.
+    """Show how many documents each stage dropped, and documents that fit the filters.
 
-    Without --sample one document of each reason is shown. Raises InputError for a study without
+    The counts are by source and reason. Without --sample one document of each reason is shown.
+    Raises InputError for a study without
     data, and where nothing was dropped by what is asked for, naming what was.
     """
     if options.sample is not None and options.sample < 1:
@@ -46,41 +45,66 @@ def dropped(options: argparse.Namespace) -> None:
         raise InputError(
             f"{study.folder}: no data yet; `dreamer run {study.arguments}` prepares them"
         )
-    each = options.sample is None and options.id is None
+    one_of_each = options.sample is None and options.id is None
     asked = {key: getattr(options, key) or None for key in (*FILTERS, "grade", "id")}
     removals = read_removals(
-        _files(data), each=each, sample=options.sample or sys.maxsize, seed=options.seed, **asked
+        _files(data),
+        each=one_of_each,
+        sample=options.sample or sys.maxsize,
+        seed=options.seed,
+        **asked,
     )
-    wanted, counts = {key: asked[key] for key in FILTERS if asked[key]}, _counts(outputs)
+    counts = _counts(outputs)
     if removals.empty:
-        known = ", ".join(dict.fromkeys(row[key] for key in wanted for row in counts))
-        words = (
-            " and ".join(f"{key} {value!r}" for key, value in asked.items() if value)
-            or "the finished stages"
-        )
-        raise InputError(
-            f"{study.study_id}: nothing was dropped by {words}{f'; there is {known}' * bool(known)}"
-        )
-    one = f"with the id {options.id}" if options.id else f"sampled with seed {options.seed}"
-    chosen = "one of each reason" if each else one
+        raise InputError(f"{study.study_id}: nothing was dropped by {_not_found(asked, counts)}")
+    if one_of_each:
+        chosen = "one of each reason"
+    elif options.id:
+        chosen = f"with the id {options.id}"
+    else:
+        chosen = f"sampled with seed {options.seed}"
+
+    filters = {key: asked[key] for key in FILTERS if asked[key]}
+    rows = [row for row in counts if filters.items() <= row.items()]
+    _show(removals, study.study_id, chosen, rows, options)
+
+
+def _show(
+    removals: pd.DataFrame,
+    study_id: str,
+    chosen: str,
+    counts: Sequence[Mapping[str, Any]],
+    options: argparse.Namespace,
+) -> None:
+    """Write the documents in the form that the command asks for; `chosen` says which they are."""
     if options.html:
-        write_text_atomically(
-            options.html, audit_page(removals, study_id=study.study_id, chosen=chosen)
-        )
+        page = audit_page(removals, study_id=study_id, chosen=chosen)
+        write_text_atomically(options.html, page)
         console.print(f"{len(removals)} documents: {options.html.resolve()}")
     elif options.format == "csv":
         plain_cells(removals).to_csv(sys.stdout, index=False)
     elif options.format == "jsonl":
         removals.to_json(sys.stdout, orient="records", lines=True, force_ascii=False)
     else:
-        console.print(f"{study.study_id}\n")
-        print_table(pd.DataFrame(row for row in counts if wanted.items() <= row.items()))
+        console.print(f"{study_id}\n")
+        print_table(pd.DataFrame(counts))
         console.print(
             f"\n{len(removals)} documents, {chosen}; --html shows each beside its cause,"
             " differences marked"
         )
         for row in removals.astype(object).where(removals.notna(), None).to_dict("records"):
             _print_document(row)
+
+
+def _not_found(asked: Mapping[str, str | None], counts: Sequence[Mapping[str, Any]]) -> str:
+    """Say by what was asked, and which values of the filters there are."""
+    given = [f"{key} {value!r}" for key, value in asked.items() if value]
+    message = " and ".join(given) or "the finished stages"
+    filters = [key for key in FILTERS if asked[key]]
+    values = dict.fromkeys(row[key] for key in filters for row in counts)
+    if values:
+        message += f"; there is {', '.join(values)}"
+    return message
 
 
 def _files(data: DataPlan) -> dict[str, list[Path]]:
@@ -92,7 +116,7 @@ def _files(data: DataPlan) -> dict[str, list[Path]]:
     return {
         "dropped": of("dropped/*.parquet", *data.counted, data.packed),
         "kept": of("documents/*.parquet", data.curated),
-        "causes": of("documents/*.parquet", *(one.clean for one in data.sources)),
+        "causes": of("documents/*.parquet", *(planned.clean for planned in data.sources)),
         "near": of("near_duplicates.parquet", data.unique),
         "matches": of("matches.parquet", data.curated),
         "items": of("items.parquet", data.items),
@@ -101,26 +125,29 @@ def _files(data: DataPlan) -> dict[str, list[Path]]:
 
 def _counts(outputs: Sequence[Output]) -> list[dict[str, Any]]:
     """Count the documents that each stage dropped, by source and reason."""
-    return [
-        {
-            "stage": output.stage,
-            **{key: row[key] for key in ("source", "reason", "documents", "characters")},
-        }
-        for output in outputs
-        for row in output.results["counts"]
-        if row["reason"] != KEPT
-    ]
+    rows = []
+    for output in outputs:
+        for count in output.results["counts"]:
+            if count["reason"] != KEPT:
+                shown = {key: count[key] for key in ("source", "reason", "documents", "characters")}
+                rows.append({"stage": output.stage, **shown})
+    return rows
 
 
 def _print_document(row: Mapping[str, Any]) -> None:
-    done = "kept" if row["reason"] in GRADES else "dropped"
-    console.print(f"\n── {row['id']} · {row['source']} · {done} by {row['stage']}: {row['reason']}")
+    verdict = "kept" if row["reason"] in GRADES else "dropped"
+    console.print(
+        f"\n── {row['id']} · {row['source']} · {verdict} by {row['stage']}: {row['reason']}"
+    )
     if row["because"]:
-        score = (
-            "" if row["score"] is None else f", {row['grade'] or 'similarity'} {row['score']:.2f}"
-        )
-        console.print(f"because         {row['because']}{score}")
+        cause = row["because"]
+        if row["score"] is not None:
+            cause += f", {row['grade'] or 'similarity'} {row['score']:.2f}"
+        console.print(f"because         {cause}")
     for name in ("question", "response", "cause_question", "cause_response"):
-        if text := printable(row[name] or ""):
-            more = f" … [{len(text) - SHOWN:,} characters more]" if len(text) > SHOWN else ""
-            console.print(f"{name.replace('_', ' '):<15} {text[:SHOWN]}{more}")
+        text = printable(row[name] or "")
+        if text:
+            shown = text[:SHOWN]
+            if len(text) > SHOWN:
+                shown += f" … [{len(text) - SHOWN:,} characters more]"
+            console.print(f"{name.replace('_', ' '):<15} {shown}")

@@ -1,5 +1,4 @@
-"""`dreamer preview`: print decoded rows of the packed token stream, in the order in which a run
-reads them."""
+"""`dreamer preview`: print decoded rows of the packed tokens, in the order a run reads them."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ import argparse
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -23,81 +22,84 @@ from dreamer_study.sql.definitions import FOLDER
 
 
 def preview(options: argparse.Namespace) -> None:
-    """Print the first rows that a run with this seed trains on: each document with its id, what
-    carries loss in «».
+    """Print the first rows that a run with this seed trains on.
 
-    The default is the study's first seed. Raises InputError when the study has no such seed, or no
-    packed data yet.
+    Each document has its id; what carries loss stands in «». The default is the study's first seed.
+    Raises InputError when the study has no such seed, or no packed data yet.
     """
-    study, rows, seed = load_study(options.study, root=options.root), options.rows, options.seed
+    study = load_study(options.study, root=options.root)
+    rows: int = options.rows
+    seed: int | None = options.seed
     if rows < 1:
         raise InputError(f"--rows is {rows}: it must be at least 1")
     if seed is not None and seed not in study.seeds:
         seeds = ", ".join(map(str, study.seeds))
         raise InputError(f"--seed is {seed}, but {study.name} trains with the seeds {seeds}")
     data = Plan(study).data
-    packed, tokenizer = data.packed, data.tokenizer
+    packed = data.packed
     if not packed.done:
         raise InputError(
             f"{study.folder}: no packed tokens yet; `dreamer run {study.arguments}` goes on"
         )
-    seed = seed if seed is not None else study.seeds[0]
+    if seed is None:
+        seed = study.seeds[0]
     print(
         f"{study.study_id}: {packed.results['tokens']:,} tokens of {packed.results['documents']:,}"
         f" documents in {packed.results['rows']:,} rows; the first that seed {seed} reads. «What"
         " carries loss» is marked."
     )
-    shown = list(
-        _decoded_rows(
-            packed.path, read_tokenizer(tokenizer.path), seed, rows, study.training.loss_on
-        )
-    )
-    origins = _origins(
-        data.curated.path, [text for _, documents in shown for _, text, _ in documents]
-    )
-    for words, documents in shown:
-        print(f"\n── {words}")
-        for tokens, text, marked in documents:
-            print(
-                printable(
-                    f"[{tokens} tokens, {origins.get(text, 'of a document that was cut')}] {marked}"
-                )
-            )
+    tokenizer = read_tokenizer(data.tokenizer.path)
+    decoded = list(_decoded_rows(packed.path, tokenizer, seed, rows, study.training.loss_on))
+    texts = [document.text for _, documents in decoded for document in documents]
+    origins = _origins(data.curated.path, texts)
+    for sentence, documents in decoded:
+        print(f"\n── {sentence}")
+        for document in documents:
+            origin = origins.get(document.text, "of a document that was cut")
+            print(printable(f"[{document.tokens} tokens, {origin}] {document.marked}"))
+
+
+class Document(NamedTuple):
+    """A document, or the part of one in a row; in `marked` stands what carries loss in «»."""
+
+    tokens: int
+    text: str
+    marked: str
 
 
 def _decoded_rows(
     packed: Path, codec: Any, seed: int, rows: int, loss_on: str
-) -> Iterator[tuple[str, list[tuple[int, str, str]]]]:
-    """Decode the first rows that training with a seed reads: yield a sentence on each row's
-    padding, and its documents.
+) -> Iterator[tuple[str, list[Document]]]:
+    """Decode the first rows that training with a seed reads.
 
-    A document, or the part of a document in the row, is its number of tokens, its text, and its
-    text with marks.
+    Yields a sentence on the tokens of each row, and its documents.
     """
     from dreamer_study.model.training.stream import TokenStream
 
     stream = TokenStream(packed, seed, 1, loss_on)
     for number in range(rows):
         batch = stream.batch(number)
-        tokens, targets, documents = (
-            part[0].numpy() for part in (batch.tokens, batch.targets, batch.documents)
-        )
-        found, labels = [], np.unique(documents[documents >= 0])
-        for label in labels:
-            (places,) = np.nonzero(documents == label)
+        tokens = batch.tokens[0].numpy()
+        targets = batch.targets[0].numpy()
+        labels = batch.documents[0].numpy()  # of the document of each token; negative for padding
+        documents = []
+        for label in np.unique(labels[labels >= 0]):
+            (places,) = np.nonzero(labels == label)
+            of_document = tokens[places]
             # a target stands one place before its token
             learned = np.append(False, targets[places[:-1]] >= 0)
-            marked = _marked(codec, tokens[places], learned)
-            found.append((len(places), codec.decode(tokens[places].tolist()), marked))
-        words = (
-            f"row {number + 1}: {len(labels)} documents; of {stream.sequence_length} tokens"
-            f" {batch.target_tokens} carry loss, {int((documents < 0).sum())} are padding"
+            text = codec.decode(of_document.tolist())
+            marked = _marked(codec, of_document, learned)
+            documents.append(Document(len(places), text, marked))
+        sentence = (
+            f"row {number + 1}: {len(documents)} documents; of {stream.sequence_length} tokens"
+            f" {batch.target_tokens} carry loss, {int((labels < 0).sum())} are padding"
         )
-        yield words, found
+        yield sentence, documents
 
 
 def _origins(curated: Path, texts: Sequence[str]) -> dict[str, str]:
-    """Find id and source of the curated documents that stand in texts of the stream."""
+    """Find id and source of the curated documents whose texts are in the stream."""
     query = (FOLDER / "queries" / "documents_of_texts.sql").read_text()
     with duckdb.connect() as connection:
         connection.read_parquet([str(path) for path in shards(curated)]).create_view("documents")

@@ -1,5 +1,4 @@
-"""`dreamer sources` and `dreamer download`: list the known data sets, and fetch them into a mirror
-folder."""
+"""`dreamer sources` and `dreamer download`: list the known data sets, and fetch them."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ from dreamer_study.pipeline.sources.table import SOURCES, resolve_source
 
 
 def sources(options: argparse.Namespace) -> None:
-    """Print the training sources with licences and gates, and the benchmarks with their lm-eval
-    tasks.
+    """Print the training sources with licences and gates, and the benchmarks with their tasks.
 
     With --check print instead the commit of each on the hub. Raises InputError where the hub gives
     none of them.
@@ -61,24 +59,22 @@ def sources(options: argparse.Namespace) -> None:
 
 
 def _check(names: Sequence[str]) -> None:
-    """Ask the hub for the commits of sources and benchmarks, and print the lines that pin those
-    without a revision."""
-    named = [entry for name in names for entry in _entries(name)] or [
-        *SOURCES.values(),
-        *BENCHMARKS.values(),
-    ]
-    entries = list(
-        {(entry.name, entry.repository): entry for entry in named if entry.repository}.values()
-    )
+    """Ask the hub for the commits of sources and benchmarks.
+
+    Prints a table, and lines that pin those without a revision.
+    """
+    named = [entry for name in names for entry in _entries(name)]
+    if not named:
+        named = [*SOURCES.values(), *BENCHMARKS.values()]
+    of_hub = {(entry.name, entry.repository): entry for entry in named if entry.repository}
+    entries = list(of_hub.values())
     with ThreadPoolExecutor() as threads:
-        found = list(threads.map(_commit, entries))
-    if not any(commit for commit, _ in found):
-        raise InputError(
-            next(
-                (problem for _, problem in found),
-                "nothing to check: no data set of the hub is named",
-            )
-        )
+        answers = list(threads.map(_commit, entries))
+    if not answers:
+        raise InputError("nothing to check: no data set of the hub is named")
+    if not any(commit for commit, _ in answers):
+        _, first_problem = answers[0]
+        raise InputError(first_problem)
     rows = [
         {
             "name": entry.name,
@@ -86,11 +82,11 @@ def _check(names: Sequence[str]) -> None:
             "pinned": entry.revision or "-",
             "hub": commit or problem,
         }
-        for entry, (commit, problem) in zip(entries, found, strict=True)
+        for entry, (commit, problem) in zip(entries, answers, strict=True)
     ]
     print_table(pd.DataFrame(rows))
     console.print()
-    for entry, (commit, _) in zip(entries, found, strict=True):
+    for entry, (commit, _) in zip(entries, answers, strict=True):
         if commit and not entry.revision:
             console.print(f"- {{name: {entry.name}, revision: {commit}}}")
 
@@ -104,8 +100,7 @@ def _commit(entry: Source | Benchmark) -> tuple[str, str]:
 
 
 def download(options: argparse.Namespace) -> None:
-    """Fetch every named source or benchmark, or all that a study names; print the folders of their
-    repositories.
+    """Fetch every named source or benchmark, or all that a study names, and print their folders.
 
     Raises InputError for an unknown name, or a repository that cannot be fetched.
     """
@@ -114,9 +109,9 @@ def download(options: argparse.Namespace) -> None:
     with reports.listening(reports.Lines()):
         progress = partial(reports.report, "download")
         fetch = partial(folders.download, entries, options.mirror, progress=progress)
-        downloads = retries_of("download", Compute())
-        found = with_retries(resumable(fetch), downloads, reports.write_line)
-    print(*found, sep="\n")
+        retries = retries_of("download", Compute())
+        repositories = with_retries(resumable(fetch), retries, reports.write_line)
+    print(*repositories, sep="\n")
 
 
 def print_notices(chosen: Iterable[Source]) -> None:
@@ -128,8 +123,9 @@ def print_notices(chosen: Iterable[Source]) -> None:
 
 def _entries(name: str) -> list[Source | Benchmark]:
     """Resolve a name on the command line: a source, a benchmark (or both), or a study."""
-    if found := [table[name] for table in (SOURCES, BENCHMARKS) if name in table]:
-        return found
+    in_tables = [table[name] for table in (SOURCES, BENCHMARKS) if name in table]
+    if in_tables:
+        return in_tables
     if name in presets() or Path(name).suffix in (".yaml", ".yml"):
         study = load_study(name)
         return [*study.own_sources, *study.own_benchmarks]

@@ -1,1 +1,1 @@
-"""Know beforehand what a study costs: `dreamer plan`, with estimates from FLOPs and sizes."""
+"""Know in advance what a study costs: `dreamer plan`, with estimates from rates and sizes."""

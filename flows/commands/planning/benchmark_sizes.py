@@ -46,7 +46,8 @@ def scored_by(study: Study) -> list[Scored]:
     if BUILTIN in study.evaluation.benchmarks:
         scored.append(_scored_world(study))
     for benchmark in study.own_benchmarks:
-        if size := SCORED.get(benchmark.name):
+        size = SCORED.get(benchmark.name)
+        if size:
             # the limit is that of each task
             most = limit * len(benchmark.tasks) if limit else size.items
             scored.append(replace(size, items=min(size.items, most)))
@@ -56,7 +57,9 @@ def scored_by(study: Study) -> list[Scored]:
 def _scored_world(study: Study) -> Scored:
     world = study.data.world
     families = (None, *world.families)
-    benchmarks = [one for one in WORLD_BENCHMARKS.values() if one["family"] in families]
+    benchmarks = [
+        benchmark for benchmark in WORLD_BENCHMARKS.values() if benchmark["family"] in families
+    ]
     items_of_each = min(world.items, study.evaluation.limit or world.items)
     return Scored(len(benchmarks) * items_of_each, WORLD_SCORED / WORLD_BYTES_PER_TOKEN)
 

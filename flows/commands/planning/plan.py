@@ -187,7 +187,8 @@ def _time_lines(
     Without a rate of each model there is no time, and a line says how to get one.
     """
     kind = "GPU" if on_gpu else "core"
-    if unknown := rates.unknown(planned):
+    unknown = rates.unknown(planned)
+    if unknown:
         how = "--tflops N computes one from your own sustained rate"
         if not on_gpu or gpus(study):
             how = f"--measure times ten training steps of each model here, {how}"
@@ -221,7 +222,8 @@ def _speed(tokens_per_second: float) -> str:
 
 def _duration(study: Study, times: Times, kind: str) -> str:
     evaluation = f"{duration(times.evaluation)} of evaluation"
-    if unknown := unknown_benchmarks(study):
+    unknown = unknown_benchmarks(study)
+    if unknown:
         evaluation += f", without {', '.join(unknown)}, of unknown size"
     return f"{duration(times.training)} of training and {evaluation} on {times.devices} x {kind}"
 

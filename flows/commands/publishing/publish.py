@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import pandas as pd
 import yaml
 
 from dreamer_study.flows.commands.publishing.records import write_records
@@ -31,7 +32,7 @@ from dreamer_study.pipeline.worlds.world import WORLD_LICENCE
 from dreamer_study.sql.export import copy_afresh, export
 from dreamer_study.sql.results import ask, query
 
-OWNER = "OWNER"  # stands for a name on the hub
+OWNER = "OWNER"  # instead of a name on the hub
 CARDS = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent), trim_blocks=True)
 
 
@@ -41,11 +42,9 @@ def publish(options: argparse.Namespace) -> None:
     Raises InputError for a folder that is there already, a study without results or one that runs
     now, results of another state of the study file, and models that are not there.
     """
-    study, folder, owner = (
-        load_study(options.study, root=options.root),
-        options.folder,
-        options.owner,
-    )
+    study = load_study(options.study, root=options.root)
+    folder: Path = options.folder
+    owner: str = options.owner
     if folder.exists():
         raise InputError(
             f"{folder} is there already, and nothing published is overwritten; name a new folder"
@@ -56,22 +55,19 @@ def publish(options: argparse.Namespace) -> None:
         raise InputError(
             f"{study.database}: no results yet; `dreamer run {study.arguments}` makes them"
         )
-    with only_run(study), atomic_folder(folder) as made:
-        _write(study, _chosen(study, options.checkpoints), made, folder.name, owner)
-    print(
-        f"{folder}:"
-        f" written{f'; --owner puts your name on the hub in place of {OWNER}' * (owner == OWNER)}"
-    )
-    print(
-        shlex.join(
-            ["hf", "upload", f"{owner}/{study.name}", str(folder), ".", "--repo-type", "dataset"]
-        )
-    )
+    with only_run(study), atomic_folder(folder) as unfinished:
+        chosen = _chosen(study, options.checkpoints)
+        _write(study, chosen, unfinished, folder.name, owner)
+    message = f"{folder}: written"
+    if owner == OWNER:
+        message += f"; --owner puts your name on the hub in place of {OWNER}"
+    print(message)
+    repository = f"{owner}/{study.name}"
+    print(shlex.join(["hf", "upload", repository, str(folder), ".", "--repo-type", "dataset"]))
 
 
 def _chosen(study: Study, wanted: str) -> list[tuple[Run, Checkpoint]]:
-    """List the checkpoints of complete runs that are published: the last of each run, all, or
-    none."""
+    """List the checkpoints of complete runs to publish: the last of each run, all, or none."""
     plan = Plan(study)
     if wanted == "none":
         return []
@@ -80,111 +76,139 @@ def _chosen(study: Study, wanted: str) -> list[tuple[Run, Checkpoint]]:
             f"{study.store_folder}: no trained models; --checkpoints none publishes the results"
             " alone"
         )
-    complete = [run for run in plan.runs if status_of(plan, run) == COMPLETE]
-    return [
-        (run, one)
-        for run in complete
-        for one in (run.written if wanted == "all" else run.written[-1:])
-    ]
+    chosen = []
+    for run in plan.runs:
+        if status_of(plan, run) == COMPLETE:
+            checkpoints = run.written if wanted == "all" else run.written[-1:]
+            chosen += [(run, checkpoint) for checkpoint in checkpoints]
+    return chosen
 
 
 def _write(
-    study: Study, chosen: list[tuple[Run, Checkpoint]], made: Path, place: str, owner: str
+    study: Study, chosen: list[tuple[Run, Checkpoint]], made: Path, name: str, owner: str
 ) -> None:
-    """Fill a new folder: results first, as all that the cards say is read from them."""
+    """Fill a new folder `made`, which will be called `name`.
+
+    Results come first: all that the cards say is read from them.
+    """
     # takes a second, which a refusal need not wait for
     from dreamer_study.reports.page.answer import read_answer
     from dreamer_study.reports.page.report import write_report
 
     database = made / "results.duckdb"
     copy_afresh(study.database, database)
-    known = query(
-        database, "from studies where study_id = $study", {"study": study.study_id}
-    ).to_dict("records")
-    if not known:
-        raise InputError(
-            f"{study.database}: holds no results of {study.study_id} (the study file has changed)"
-        )
-    if others := sorted({*query(database, "from studies")["study_id"]} - {study.study_id}):
-        write_line(
-            f"note: the results file holds {', '.join(others)} too, and they are published with it"
-        )
+    row = _row_of_study(study, database)
     tables = [path.stem for path in export(database, made / "tables")]
     write_report(database, study.study_id, made / "report", papers=False)
     # with every default; ours is as it was written
     (made / "report" / "study.yaml").unlink(missing_ok=True)
     _copy_study(study, made)
-    scores, licences = (
-        ask(database, "published_scores", study=study.study_id),
-        _licences(study, database),
+    scores = ask(database, "published_scores", study=study.study_id)
+    licences = _licences(study, database)
+    public = {(run.run_id, checkpoint.tokens) for run, checkpoint in chosen}
+    write_records(scores, study, made / "evaluations", owner, public)
+    for run, checkpoint in chosen:
+        _write_model(study, run, checkpoint, made / "models", scores, licences)
+
+    title = f"{study.name}: training tokens to equal accuracy"
+    version = row["code_version"]
+    _dump(made / "environment.json", _environment(database, row))
+    _dump(made / "CITATION.cff", _citation(title, version, owner))
+    sentences, _ = read_answer(database, study.study_id)
+    _card(
+        "dataset",
+        made,
+        study=study,
+        licences=licences,
+        title=title,
+        answer="\n\n".join(sentences),
+        tables=tables,
+        models=len(chosen),
+        place=shlex.quote(name),
     )
-    write_records(
-        scores,
-        study,
-        made / "evaluations",
-        owner,
-        {(run.run_id, one.tokens) for run, one in chosen},
-    )
-    for run, one in chosen:
-        target = made / "models" / run.run_id / str(one.tokens)
-        shutil.copytree(one.folder, target)
-        # so that the folder is whole anywhere
-        shutil.copytree(find_tokenizer(one.folder), target / "tokenizer")
-        own = scores[(scores["run_id"] == run.run_id) & (scores["tokens"] == one.tokens)].to_dict(
-            "records"
+
+
+def _row_of_study(study: Study, database: Path) -> dict[str, Any]:
+    """Read the row of `studies`; note which other studies are published with it."""
+    rows = query(
+        database, "from studies where study_id = $study", {"study": study.study_id}
+    ).to_dict("records")
+    if not rows:
+        raise InputError(
+            f"{study.database}: holds no results of {study.study_id} (the study file has changed)"
         )
-        _card(
-            "model", target, study=study, run=run, tokens=one.tokens, scores=own, licences=licences
+    others = sorted({*query(database, "from studies")["study_id"]} - {study.study_id})
+    if others:
+        write_line(
+            f"note: the results file holds {', '.join(others)} too, and they are published with it"
         )
-    title, version = f"{study.name}: training tokens to equal accuracy", known[0]["code_version"]
-    devices = sorted(
-        query(database, "select distinct device from runs where device is not null")["device"]
+    return rows[0]
+
+
+def _write_model(
+    study: Study,
+    run: Run,
+    checkpoint: Checkpoint,
+    models: Path,
+    scores: pd.DataFrame,
+    licences: list[dict[str, Any]],
+) -> None:
+    """Copy a checkpoint with its tokenizer, so that the folder is whole anywhere, and its card."""
+    target = models / run.run_id / str(checkpoint.tokens)
+    shutil.copytree(checkpoint.folder, target)
+    shutil.copytree(find_tokenizer(checkpoint.folder), target / "tokenizer")
+    of_checkpoint = (scores["run_id"] == run.run_id) & (scores["tokens"] == checkpoint.tokens)
+    _card(
+        "model",
+        target,
+        study=study,
+        run=run,
+        tokens=checkpoint.tokens,
+        scores=scores[of_checkpoint].to_dict("records"),
+        licences=licences,
     )
-    packages = json.loads(known[0]["config"])["packages"]
-    _dump(
-        made / "environment.json",
-        {"dreamer-study": version, "devices": devices, "packages": packages},
-    )
+
+
+def _environment(database: Path, row: Mapping[str, Any]) -> dict[str, Any]:
+    devices = query(database, "select distinct device from runs where device is not null")
+    return {
+        "dreamer-study": row["code_version"],
+        "devices": sorted(devices["device"]),
+        "packages": json.loads(row["config"])["packages"],
+    }
+
+
+def _citation(title: str, version: str, owner: str) -> dict[str, Any]:
     program = {
         "type": "software",
         "title": "dreamer-study",
         "authors": [{"name": "dreamer-study contributors"}],
+        "version": version,
     }
-    cited = {
+    return {
         "cff-version": "1.2.0",
         "message": "Please cite these results, and the program that made them.",
-    }
-    cited |= {"type": "dataset", "title": title, "authors": [{"name": owner}]}
-    _dump(made / "CITATION.cff", {**cited, "references": [{**program, "version": version}]})
-    answer = "\n\n".join(read_answer(database, study.study_id)[0])
-    said = {
+        "type": "dataset",
         "title": title,
-        "answer": answer,
-        "tables": tables,
-        "models": len(chosen),
-        "place": shlex.quote(place),
+        "authors": [{"name": owner}],
+        "references": [program],
     }
-    _card("dataset", made, study=study, licences=licences, **said)
 
 
 def _copy_study(study: Study, made: Path) -> None:
-    """Write the study file without what is of this machine, and copy the code and tasks that lie
-    beside it."""
-    _dump(
-        made / "study.yaml",
-        study.model_dump(mode="json", exclude_unset=True, exclude=OF_THE_MACHINE),
-    )
-    place = study.place.resolve()
-    files = {place / name for variant in study.models.variants for name in variant.code_files}
-    for task in (place / one.yaml for one in study.own_benchmarks if one.yaml):
-        files.add(task)
-        files |= {
-            file
-            for file in read_task(task, "publish", trust_code=True).files
-            if file.is_relative_to(place)
-        }
+    """Write the study file without what is of this machine, with the code and tasks beside it."""
+    values = study.model_dump(mode="json", exclude_unset=True, exclude=OF_THE_MACHINE)
+    _dump(made / "study.yaml", values)
+    beside = study.place.resolve()
+    files = {beside / name for variant in study.models.variants for name in variant.code_files}
+    for benchmark in study.own_benchmarks:
+        if benchmark.yaml:
+            task = beside / benchmark.yaml
+            files.add(task)
+            needed = read_task(task, "publish", trust_code=True).files
+            files |= {file for file in needed if file.is_relative_to(beside)}
     for file in files:
-        target = made / file.relative_to(place)
+        target = made / file.relative_to(beside)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, target)
 
@@ -192,29 +216,29 @@ def _copy_study(study: Study, made: Path) -> None:
 def _licences(study: Study, database: Path) -> list[dict[str, Any]]:
     """List what the study trained on and asked, with licences."""
     rows = ask(database, "published_licences", study=study.study_id).to_dict("records")
-    world, tokenizer = (
-        {"name": "world", "repository": REPOSITORY, "licence": WORLD_LICENCE},
-        study.data.tokenizer,
-    )
-    hub = {
-        "name": "tokenizer",
-        "use": "tokenizer",
-        "repository": tokenizer.hub,
-        "revision": tokenizer.revision,
-    }
-    asked = [world] * (BUILTIN in study.evaluation.benchmarks) + [
-        vars(one) for one in study.own_benchmarks
-    ]
-    return [*rows, *[hub] * bool(tokenizer.hub), *({**one, "use": "benchmark"} for one in asked)]
+    tokenizer = study.data.tokenizer
+    if tokenizer.hub:
+        rows.append(
+            {
+                "name": "tokenizer",
+                "use": "tokenizer",
+                "repository": tokenizer.hub,
+                "revision": tokenizer.revision,
+            }
+        )
+    if BUILTIN in study.evaluation.benchmarks:
+        world = {"name": "world", "repository": REPOSITORY, "licence": WORLD_LICENCE}
+        rows.append({**world, "use": "benchmark"})
+    rows += [{**vars(benchmark), "use": "benchmark"} for benchmark in study.own_benchmarks]
+    return rows
 
 
 def _dump(path: Path, values: Mapping[str, Any]) -> None:
-    as_json = path.suffix == ".json"
-    text = (
-        json.dumps(values, indent=1)
-        if as_json
-        else yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
-    )
+    """Write values as JSON, or as YAML where the name of the file asks for it."""
+    if path.suffix == ".json":
+        text = json.dumps(values, indent=1)
+    else:
+        text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
     path.write_text(text, encoding="utf-8")
 
 

@@ -21,24 +21,22 @@ def compare_studies(options: argparse.Namespace) -> None:
     held-out losses. Raises InputError where there is nothing to compare, or a file holds several
     studies and none is named.
     """
-    (first, one), (second, other) = (
-        find_results(name, None) for name in (options.first, options.second)
-    )
-    names = options.first_study or one, options.second_study or other
-    found = compare(first, second, first_study=names[0], second_study=names[1])
-    console.print(f"\n{found.verdict[0].upper()}{found.verdict[1:]}.\n")
+    first, first_study = find_results(options.first, None)
+    second, second_study = find_results(options.second, None)
+    names = (options.first_study or first_study, options.second_study or second_study)
+    comparison = compare(first, second, first_study=names[0], second_study=names[1])
+    console.print(f"\n{comparison.verdict[0].upper()}{comparison.verdict[1:]}.\n")
     for side, path, name in zip(SIDES, (first, second), names, strict=True):
         console.print(f"{side:<8}{study_of(path, name)}, {path}")
     console.print()
-    shown = found if options.all else _told(found)
+    shown = comparison if options.all else _only_changed(comparison)
     for table in changes(shown):
         if table.rows:
             print_part(table)
-    for note in found.notes:
+    for note in comparison.notes:
         console.print(note)
-    accuracies, factors = (
-        len(getattr(found, name)) - len(getattr(shown, name)) for name in ("accuracies", "factors")
-    )
+    accuracies = len(comparison.accuracies) - len(shown.accuracies)
+    factors = len(comparison.factors) - len(shown.factors)
     if accuracies or factors:
         left_out = f"{accuracies} rows of accuracies, {factors} of factors"
         console.print(f"Not shown, because unchanged: {left_out}; --all prints them.")
@@ -48,13 +46,14 @@ def compare_studies(options: argparse.Namespace) -> None:
     )
 
 
-def _told(found: Comparison) -> Comparison:
-    """Keep what changed beyond noise, and the mean factors on the average and on held-out
-    documents."""
-    mean, held_out = found.factors["rule"].astype(str).str.startswith("mean"), found.losses["task"]
-    rules = mean & found.factors["task"].isin([AVERAGE, *held_out])
+def _only_changed(comparison: Comparison) -> Comparison:
+    """Keep what changed beyond noise, and the mean factors of the average and held-out losses."""
+    accuracies = comparison.accuracies
+    factors = comparison.factors
+    is_mean = factors["rule"].astype(str).str.startswith("mean")
+    is_headline = is_mean & factors["task"].isin([AVERAGE, *comparison.losses["task"]])
     return replace(
-        found,
-        accuracies=found.accuracies[found.accuracies["changed"]],
-        factors=found.factors[found.factors["apart"] | rules],
+        comparison,
+        accuracies=accuracies[accuracies["changed"]],
+        factors=factors[factors["apart"] | is_headline],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -22,15 +23,14 @@ from dreamer_study.sql.results import ask, connect, query
 
 
 def factors(options: argparse.Namespace) -> None:
-    """Print the factors of curves as at the end of a study; with `report`, write the report as one
-    HTML file."""
+    """Print the factors of curves as at the end of a study.
+
+    With `report`, also write the report as one HTML file.
+    """
     path = EXAMPLE if options.curves == "example" else Path(options.curves)
-    if options.report and options.report.resolve() in [
-        given.resolve() for given in (path, options.items) if given
-    ]:
-        raise InputError(f"--report: {options.report} holds the curves; name another file")
-    if options.report and (options.report.is_dir() or not options.report.parent.is_dir()):
-        raise InputError(f"--report: {options.report} must be a file in a folder that is there")
+    if options.report:
+        inputs = [path, options.items] if options.items else [path]
+        _check_report(options.report, inputs)
     curves = read(path, items=options.items, pattern=options.pattern)
     with tempfile.TemporaryDirectory(prefix="dreamer-factors-") as folder:
         database = Path(folder) / "results.duckdb"
@@ -38,19 +38,28 @@ def factors(options: argparse.Namespace) -> None:
         with closing(connect(database)):
             enter_curves(database, curves, baseline=options.baseline)
             if options.report:  # before the reader of what is printed may leave
-                from dreamer_study.reports.page.report import (
-                    write_report,  # takes a second, which a table alone need not wait for
-                )
+                # takes a second, which a table alone need not wait for
+                from dreamer_study.reports.page.report import write_report
 
                 page = write_report(database, STUDY, Path(folder) / "report", papers=False)
                 with naming(options.report):
                     write_text_atomically(options.report, page.read_text())
             baseline = query(database, "from studies")["baseline"][0]
             print_answer(database, STUDY, baseline)
-            if len(crossings := ask(database, "outcome_crossings", study=STUDY)):
+            crossings = ask(database, "outcome_crossings", study=STUDY)
+            if len(crossings):
                 console.print(f"\nfor {baseline}'s best accuracy, the paper's rule\n")
                 print_table(crossings)
-            written = f"\nreport:    {options.report}" * bool(options.report)
-            console.print(f"\nintervals: {within_intervals(curves)}{written}")
+            console.print(f"\nintervals: {within_intervals(curves)}")
+            if options.report:
+                console.print(f"report:    {options.report}")
             if curves.ignored:
                 console.print(f"not read: {', '.join(curves.ignored)}")
+
+
+def _check_report(report: Path, inputs: Sequence[Path]) -> None:
+    """Raise InputError for a report that would overwrite its curves, or has no folder."""
+    if report.resolve() in [path.resolve() for path in inputs]:
+        raise InputError(f"--report: {report} holds the curves; name another file")
+    if report.is_dir() or not report.parent.is_dir():
+        raise InputError(f"--report: {report} must be a file in a folder that is there")

@@ -7,8 +7,7 @@ import sys
 
 
 def lm_eval(options: argparse.Namespace) -> None:
-    """Hand all arguments to lm-eval's command, with a saved model of ours registered as
-    `dreamer`."""
+    """Hand all arguments to lm-eval's command, which then knows our models as `dreamer`."""
     from lm_eval.__main__ import cli_evaluate
 
     import dreamer_study.model.evaluation.lm_eval_model  # noqa: F401 - registers the model

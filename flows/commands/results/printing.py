@@ -1,5 +1,4 @@
-"""Print paragraphs and tables of the report's page, and the answer at the end of a run, in a
-terminal or a pipe."""
+"""Print paragraphs and tables of the report's page, and the answer at the end of a run."""
 
 from __future__ import annotations
 
@@ -20,18 +19,15 @@ MARKS = {"strong": "bold", "best": "bold", "second": "underline"}  # of the kind
 
 
 def print_answer(database: Path, study_id: str, baseline: str) -> None:
-    """Print the sentences of a study's answer, the warnings beside the answer, and the table of
-    mean factors."""
+    """Print the sentences of a study's answer, its warnings, and the table of mean factors."""
     means = ask(database, "outcome_means", study=study_id)
     sentences, warnings = read_answer(database, study_id)
-    weak = ["\n".join(f"! {warning}" for warning in warnings)] * bool(warnings)
-    for text in (
-        "",
-        *sentences,
-        *weak,
-        f"A factor is {baseline}’s tokens over the variant’s: one over the ratio.",
-    ):
-        print_part(text)
+    print_part("")
+    for sentence in sentences:
+        print_part(sentence)
+    if warnings:
+        print_part("\n".join(f"! {warning}" for warning in warnings))
+    print_part(f"A factor is {baseline}’s tokens over the variant’s: one over the ratio.")
     if means["outdated"].any():
         print_part(
             "Results changed after mean factors were computed: `dreamer intervals` computes them"
@@ -42,18 +38,23 @@ def print_answer(database: Path, study_id: str, baseline: str) -> None:
 
 def print_part(part: str | Table) -> None:
     """Print a paragraph or a table."""
-    _print_captioned(part) if isinstance(part, Table) else _print_text(part)
+    if isinstance(part, Table):
+        _print_captioned(part)
+    else:
+        _print_text(part)
 
 
 def _print_text(text: str) -> None:
-    """Print lines of text, folded where they are wider than is read well, and an empty line; points
-    of a list hang."""
+    """Print lines of text, folded where they are too wide to be read well, and an empty line.
+
+    Further lines of a list's point are indented.
+    """
     for line in printable(text).split("\n"):
-        hanging = "  " if line[:2] in ("- ", "! ") else ""
+        is_point = line.startswith(("- ", "! "))
         folded = wrap(
             line,
             _width(),
-            subsequent_indent=hanging,
+            subsequent_indent="  " if is_point else "",
             break_long_words=False,
             break_on_hyphens=False,
         )
@@ -80,16 +81,24 @@ def _width() -> int:
 def _heads(table: Table) -> list[Cell]:
     """Return one head for each column; a head over several columns comes before the heads below."""
     top, *below = table.head
-    inner = iter(below[0] if below else ())
-    heads = []
+    if not below:
+        return [*top]
+    second_row = iter(below[0])
+    heads: list[Cell] = []
     for cell in top:
-        under = () if cell.rows > 1 or not below else islice(inner, cell.span)
-        heads += [replace(one, text=f"{cell.text} {one.text}") for one in under] or [cell]
+        if cell.rows > 1:  # which has nothing below
+            heads.append(cell)
+            continue
+        inner = [
+            replace(head, text=f"{cell.text} {head.text}") for head in islice(second_row, cell.span)
+        ]
+        heads += inner or [cell]
     return heads
 
 
 def _words(cell: Cell) -> Text:
-    """Join text and note of a cell; what the page marks has the same mark here, where the terminal
-    can show one."""
-    words = f"{cell.text} ({cell.note})" if cell.note else cell.text
-    return Text(printable(words), style=MARKS.get(cell.kind, ""))
+    """Join text and note of a cell, with the mark that the page gives to cells of its kind."""
+    text = cell.text
+    if cell.note:
+        text += f" ({cell.note})"
+    return Text(printable(text), style=MARKS.get(cell.kind, ""))

@@ -1,5 +1,4 @@
-"""`dreamer sql`, `export` and `intervals`: query a results file, write its tables as files, compute
-its intervals."""
+"""`dreamer sql`, `export` and `intervals`: query a results file, export it, compute intervals."""
 
 from __future__ import annotations
 
@@ -16,7 +15,8 @@ from dreamer_study.sql.results import ask, connect, query
 
 def sql(options: argparse.Namespace) -> None:
     """Print the rows of a query as a table or as comma-separated values."""
-    table = query(find_results(options.study, options.root)[0], options.query)
+    database, _ = find_results(options.study, options.root)
+    table = query(database, options.query)
     if options.csv:
         tables.plain_cells(table).to_csv(sys.stdout, index=False)
     else:
@@ -30,12 +30,11 @@ def export(options: argparse.Namespace) -> None:
 
 
 def intervals(options: argparse.Namespace) -> None:
-    """Compute the mean factors, with their intervals, of a study or of every study that a results
-    file holds."""
+    """Compute the mean factors, with intervals, of a study, or of every study of a results file."""
     database, wanted = find_results(options.study, options.root)
-    asked = ask(database, "replicates").set_index("study_id")["replicates"]
+    by_study = ask(database, "replicates").set_index("study_id")["replicates"]
     chosen = {
-        study: int(replicates) for study, replicates in asked.items() if wanted in (None, study)
+        study: int(replicates) for study, replicates in by_study.items() if wanted in (None, study)
     }
     if not chosen:
         raise InputError(f"{database}: holds no models of {wanted or 'any study'}")
@@ -61,7 +60,8 @@ def find_results(name: str, root: Path | None) -> tuple[Path, str | None]:
     # takes longer to be imported than a query
     from dreamer_study.flows.study.loading import load_study, presets
 
-    if name not in presets() and (published := Path(name) / "results.duckdb").exists():
+    published = Path(name) / "results.duckdb"
+    if name not in presets() and published.exists():
         return published, None
     study = load_study(name, root=root)
     if not study.database.exists():

@@ -1,5 +1,4 @@
-"""`dreamer report`: write the report of a study, print its text and tables, or serve the page while
-results change."""
+"""`dreamer report`: write the report of a study, print its text and tables, or serve the page."""
 
 from __future__ import annotations
 
@@ -16,8 +15,10 @@ from dreamer_study.sql.results import query
 
 
 def report(options: argparse.Namespace) -> None:
-    """Write the report of a study, or of the newest study that a results file holds; with `text`,
-    print instead."""
+    """Write the report of a study, or of the newest study of a results file.
+
+    With `text`, print its text and tables instead; with `watch`, also serve the page.
+    """
     database, wanted = find_results(options.study, options.root)
     study_id = _study_id(database, wanted)
     if options.text:
@@ -43,14 +44,15 @@ def report(options: argparse.Namespace) -> None:
 
 def _study_id(database: Path, wanted: str | None) -> str:
     newest_first = "SELECT study_id FROM studies ORDER BY created_at DESC NULLS LAST, study_id"
-    known = list(query(database, newest_first)["study_id"])
-    if not known:
+    studies = list(query(database, newest_first)["study_id"])
+    if not studies:
         raise InputError(f"{database}: holds no study yet")
-    if wanted in known:
+    if wanted in studies:
         return wanted
+    newest = studies[0]
     if wanted:
         write_line(
             f"{database}: holds no results of {wanted} (the study file has changed); showing"
-            f" {known[0]}"
+            f" {newest}"
         )
-    return known[0]
+    return newest

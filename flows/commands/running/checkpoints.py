@@ -1,5 +1,4 @@
-"""`dreamer checkpoints`: print the folders of a study's trained models, for lm-eval and for
-Python."""
+"""`dreamer checkpoints`: print the folders of a study's trained models, for lm-eval and Python."""
 
 from __future__ import annotations
 
@@ -12,11 +11,10 @@ from dreamer_study.pipeline.errors import InputError
 
 
 def checkpoints(options: argparse.Namespace) -> None:
-    """Print model, seed, tokens and folder of the last checkpoint of each run here, or with `all`
-    of every checkpoint.
+    """Print model, seed, tokens and folder of the last checkpoint of each run.
 
-    Raises InputError where data sets are not here, where there are no trained models, or none of
-    those asked for.
+    With `all`, of every checkpoint. Raises InputError where data sets are not here, where there are
+    no trained models, or none of those asked for.
     """
     study = load_study(options.study, root=options.root)
     plan = Plan(study)
@@ -36,12 +34,13 @@ def checkpoints(options: argparse.Namespace) -> None:
             f"{study.name} has no such run; it has {', '.join(run.name for run in runs)}"
         )
     for run in chosen:
-        found, status = run.written, status_of(plan, run)
-        words = "" if status in (COMPLETE, EVALUATING) else f"  ({status})"
-        for one in found if options.all else found[-1:]:
-            print(
-                f"{run.model.model_id:<12} seed {run.seed:<4} {one.tokens:>15,} tokens "
-                f" {one.folder}{words}"
-            )
-        if not found:
-            print(f"{run.model.model_id:<12} seed {run.seed:<4} has no checkpoint{words}")
+        name = f"{run.model.model_id:<12} seed {run.seed:<4}"
+        status = status_of(plan, run)
+        remark = "" if status in (COMPLETE, EVALUATING) else f"  ({status})"
+        written = run.written
+        if not written:
+            print(f"{name} has no checkpoint{remark}")
+        if not options.all:
+            written = written[-1:]
+        for checkpoint in written:
+            print(f"{name} {checkpoint.tokens:>15,} tokens  {checkpoint.folder}{remark}")

@@ -1,5 +1,7 @@
-"""`dreamer status`: show how far every stage, model and seed of a study is, here or on another
-machine; reads only."""
+"""`dreamer status`: show how far every stage, model and seed of a study is; reads only.
+
+The study may run on another machine that shares its folder.
+"""
 
 from __future__ import annotations
 
@@ -49,30 +51,33 @@ def status(options: argparse.Namespace) -> int:
 
 
 class Watch:
-    """Look at a study each time it is shown; what was done since the first look tells the time
-    left.
+    """Look at a study each time it is shown; the speed since the first look gives the time left.
 
     On a terminal only urgent states have rows, as many as fit; the lines below count all states.
     """
 
     def __init__(self, study: Study) -> None:
-        self._study, self._first = study, (0.0, math.inf)
-        self.state, self.states, self._title, self._speed = (
-            RUNNING,
-            list[State](),
-            study.study_id,
-            0.0,
-        )
+        self._study = study
+        self.state = RUNNING
+        self.states: list[State] = []
+        self._title = study.study_id
+        self._first = (0.0, math.inf)  # time of the first look, and the work done by then
+        self._speed = 0.0  # work done in a second since then
 
     def look(self) -> None:
         """Read the states of the study."""
-        runner, self.states = runs_elsewhere(self._study), read_states(Plan(self._study))
+        runner = runs_elsewhere(self._study)
+        self.states = read_states(Plan(self._study))
         self.state = overall(self.states, runs=bool(runner))
-        self._title = f"{self._study.study_id}: {self.state}" + (f" ({runner})" if runner else "")
-        now, (done, _) = time.monotonic(), work(self.states)
+        self._title = f"{self._study.study_id}: {self.state}"
+        if runner:
+            self._title += f" ({runner})"
+        now = time.monotonic()
+        done, _ = work(self.states)
         if done <= self._first[1]:  # also where a search has ended, whose trainings count no more
             self._first = (now, done)
-        self._speed = (done - self._first[1]) / max(now - self._first[0], 1e-9)
+        first_time, first_done = self._first
+        self._speed = (done - first_done) / max(now - first_time, 1e-9)
 
     def __rich_console__(self, screen: Console, _: ConsoleOptions) -> Iterator[RenderableType]:
         with suppress(OSError, ValueError, KeyError):  # files change while they are read
@@ -80,14 +85,12 @@ class Watch:
         rows = max(1, screen.height - AROUND)
         yield line(self._title, "bold")
         yield line(bar(self.states, self._speed))
-        yield (
-            table(urgent(self.states)[:rows], fits=True)
-            if screen.is_terminal
-            else table(self.states)
-        )
-        yield from (
-            line(text, "dim") for text in (*counts(self.states), str(self._study.folder.resolve()))
-        )
+        if screen.is_terminal:
+            yield table(urgent(self.states)[:rows], fits=True)
+        else:
+            yield table(self.states)
+        for text in (*counts(self.states), str(self._study.folder.resolve())):
+            yield line(text, "dim")
 
 
 def line(text: str, style: str = "") -> Text:
@@ -96,54 +99,62 @@ def line(text: str, style: str = "") -> Text:
 
 
 def work(states: Sequence[State]) -> tuple[float, float]:
-    """Count the trainings and evaluations that are done, and those that are left, with parts of
-    them."""
-    models = [one for one in states if one.model]
-    left = sum(1 - one.progress for one in models if one.state in ("running", "stopped", "waiting"))
-    return sum(one.progress for one in models), left
+    """Count the trainings and evaluations that are done, and those left, with parts of them."""
+    of_models = [state for state in states if state.model]
+    unfinished = ("running", "stopped", "waiting")
+    left = sum(1 - state.progress for state in of_models if state.state in unfinished)
+    return sum(state.progress for state in of_models), left
 
 
 def urgent(states: Sequence[State]) -> list[State]:
     """List the states that run, have failed or were stopped, else the first that waits."""
-    found = sorted(
-        (one for one in states if one.state in STYLES), key=lambda one: [*STYLES].index(one.state)
-    )
-    return [one for one in found if one.state != "waiting"] or found[:1]
+    order = list(STYLES)
+    not_done = [state for state in states if state.state in order]
+    not_done.sort(key=lambda state: order.index(state.state))
+    return [state for state in not_done if state.state != "waiting"] or not_done[:1]
 
 
 def counts(states: Sequence[State]) -> list[str]:
-    """Say in a line for each state how many trainings, evaluations and stages of the data are in
-    it."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
-    for one in states:
-        found[one.state]["data" if one.stage in DATA_STAGES else one.stage] += 1
-    return [
-        f"{state:<9} {', '.join(f'{stage} {count}' for stage, count in of.items())}"
-        for state, of in found.items()
-    ]
+    """Count trainings, evaluations and stages of the data, a line for each state."""
+    by_state: dict[str, Counter[str]] = defaultdict(Counter)
+    for state in states:
+        kind = "data" if state.stage in DATA_STAGES else state.stage
+        by_state[state.state][kind] += 1
+    lines = []
+    for name, kinds in by_state.items():
+        counted = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
+        lines.append(f"{name:<9} {counted}")
+    return lines
 
 
 def bar(states: Sequence[State], speed: float) -> str:
     """Draw how far a whole study is, with the time left or at least that of the longest row."""
-    (done, left), own = work(states), [one.left for one in states if one.left is not None]
-    ended = {one.state for one in states} <= {"complete", "screened"}
-    fraction = 1.0 if ended else min(done / (done + left or 1), 0.99)
-    words = f"at least {duration(max(own))} left" if own else "time left not known yet"
-    words = f"{duration(left / speed)} left" if speed and left else words
-    return f"{'━' * int(fraction * BAR):·<{BAR}}  {fraction:.0%}  {'' if ended else words}"
+    done, left = work(states)
+    seconds_left = [state.left for state in states if state.left is not None]
+    if {state.state for state in states} <= {"complete", "screened"}:
+        fraction = 1.0
+        time_left = ""
+    else:
+        fraction = min(done / (done + left or 1), 0.99)
+        time_left = "time left not known yet"
+        if speed and left:
+            time_left = f"{duration(left / speed)} left"
+        elif seconds_left:
+            time_left = f"at least {duration(max(seconds_left))} left"
+    return f"{'━' * int(fraction * BAR):·<{BAR}}  {fraction:.0%}  {time_left}"
 
 
 def table(states: Sequence[State], *, fits: bool = False) -> Table:
-    """Build a table with a row for each state; with `fits` long cells are cut to the width of the
-    terminal."""
-    shown = empty_table(((column, column in NUMBERS) for column in COLUMNS), overflow="ellipsis")
-    shown.expand, shown.columns[-1].ratio = fits, 1
-    for one in states:
-        seed = "" if one.seed is None else str(one.seed)
-        done = f"{one.progress:.0%}" if one.progress else ""
-        left = "" if one.left is None else duration(one.left)
-        words = one.stage, one.model, seed, one.state, done, left, one.detail
+    """Build a table with a row for each state; with `fits` long cells are cut to the terminal."""
+    rows = empty_table(((column, column in NUMBERS) for column in COLUMNS), overflow="ellipsis")
+    rows.expand = fits
+    rows.columns[-1].ratio = 1
+    for state in states:
+        seed = "" if state.seed is None else str(state.seed)
+        done = f"{state.progress:.0%}" if state.progress else ""
+        left = "" if state.left is None else duration(state.left)
+        texts = (state.stage, state.model, seed, state.state, done, left, state.detail)
         # a console may take brackets in a text for markup
-        cells = (Text(printable(word)) for word in words)
-        shown.add_row(*cells, style=STYLES.get(one.state))
-    return shown
+        cells = (Text(printable(text)) for text in texts)
+        rows.add_row(*cells, style=STYLES.get(state.state))
+    return rows

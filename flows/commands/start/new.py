@@ -1,5 +1,4 @@
-"""`dreamer new` and `dreamer schema`: write a study file after a look at the data, and the schema
-of study files."""
+"""`dreamer new` and `dreamer schema`: write a study file after a look at the data."""
 
 from __future__ import annotations
 
@@ -27,30 +26,34 @@ from dreamer_study.pipeline.storage.files import write_text_atomically
 
 # beside the study: the link in its first line holds wherever the folder goes
 SCHEMA = "study.schema.json"
-SHOWN, WIDTH = 3, 90  # rows, characters of a text
-# tokens of a training: minutes on a CPU; more repetitions teach less
-FEWEST, MOST, EPOCHS = 24_000, 1_000_000, 4
+SHOWN_ROWS = 3
+SHOWN_CHARACTERS = 90  # of a text
+# Tokens of a training that is suggested: minutes on a CPU.
+FEWEST_TOKENS = 24_000
+MOST_TOKENS = 1_000_000
+EPOCHS = 4  # more repetitions teach less
 # arguments that every study gives; a variant's `config` gives others
 GIVEN = ("vocabulary_size", "sequence_length")
-# a size that may be anything, so that it can be searched for equal FLOPs
+# names of a size that may be anything, so that it can be searched for equal FLOPs
 WIDTHS = "forward|intermediate"
-# by words in a name
+# sizes that are guessed, by words in a name: the first that is found
 SIZES = {WIDTHS: 192, "head": 4, "layer|depth": 4, "size|width|dim|hidden": 96, "": 4}
 STUDY = """\
 # yaml-language-server: $schema={schema}
-# `dreamer plan` says what this takes. Whatever is left out has a default, which an editor shows from the schema.
+# `dreamer plan` says what this takes. Whatever is left out has a default: an editor shows it.
 name: {name}
 data:
   sources: # question, response and text are columns, or SQL of columns
 {sources}
   world: {{documents: {documents}, items: 100}} # of `builtin`, as a source and as a benchmark
   tokenizer: {{vocabulary_size: 1024}} # trained on these data
-models: # matched to the first (or `baseline`) in FLOPs and parameters, a class of yours where it says `match`
+models: # matched to the first (or `baseline`) in FLOPs and parameters; a class of yours by `match`
   depths: [4]
   variants:
 {variants}
-  dreamer: {{hidden_size: 96, query_heads: 4, key_value_heads: 2, head_size: 24, depth_heads: 1, depth_head_size: 24,
-    experts: 4, active_experts: 2, expert_size: 96, routing_size: 32, expert_bias_rate: 0.03}}
+  dreamer: {{hidden_size: 96, query_heads: 4, key_value_heads: 2, head_size: 24, depth_heads: 1,
+    depth_head_size: 24, experts: 4, active_experts: 2, expert_size: 96, routing_size: 32,
+    expert_bias_rate: 0.03}}
 training:
   tokens: {tokens} # of each model{held}
   batch_tokens: 1024
@@ -71,130 +74,165 @@ def schema(options: argparse.Namespace) -> None:
 
 
 def new(options: argparse.Namespace) -> None:
-    """Write a study file of these data and this module; print three rows of the data, and what was
-    guessed.
+    """Write a study file of these data and this module, and print what was guessed.
 
-    Raises InputError for a study file that is there already, data that cannot be read or hold no
-    text, and a module without a class that can be a model.
+    Three rows of the data are printed with the guess. Raises InputError for a study file that is
+    there already, data that cannot be read or hold no text, and a module without a class that can
+    be a model.
     """
-    path, folder = options.file, options.file.parent
-    if path.suffix not in (".yaml", ".yml") or path.exists():
-        raise InputError(
-            f"{path}: {'it is there already' if path.exists() else 'a study file ends in .yaml'}"
-        )
-    alike: dict[tuple[str, ...], list[Path]] = {}
-    for file in options.data:
-        alike.setdefault(tuple(open_rows(file).schema.names), []).append(file)
-    sources, held = [], 0.0
-    for number, files in enumerate(alike.values()):
+    path: Path = options.file
+    folder = path.parent
+    if path.suffix not in (".yaml", ".yml"):
+        raise InputError(f"{path}: a study file ends in .yaml")
+    if path.exists():
+        raise InputError(f"{path}: it is there already")
+    sources: list[dict[str, Any]] = []
+    tokens_held = 0.0
+    for number, files in enumerate(_files_with_equal_columns(options.data)):
         source, tokens = _look(files, folder, f"-{number}" if number else "")
-        sources, held = [*sources, source], held + tokens
-    own = _variants(options.module, folder) if options.module else []
+        sources.append(source)
+        tokens_held += tokens
+    own_variants = _variants(options.module, folder) if options.module else []
+
+    has_text = any("text" in source for source in sources)
     content = STUDY.format(
         schema=SCHEMA,
         name=_name(path.stem),
         sources=_lines(sources or ["builtin"]),
         documents=1000 if sources else 20_000,
-        variants=_lines(["LA", "DR", "DR+DA", *own]),
-        tokens=f"{int(min(MOST, max(FEWEST, EPOCHS * held))) if held else MOST:_}",
-        held=f"; the data hold about {held:,.0f}" if held else "",
-        loss_on="all" if any("text" in source for source in sources) else "responses",
+        variants=_lines(["LA", "DR", "DR+DA", *own_variants]),
+        tokens=f"{_suggested_tokens(tokens_held):_}",
+        held=f"; the data hold about {tokens_held:,.0f}" if tokens_held else "",
+        loss_on="all" if has_text else "responses",
     )
     folder.mkdir(parents=True, exist_ok=True)
     write_text_atomically(folder / SCHEMA, json.dumps(study_schema(), indent=1))
     write_text_atomically(path, content)
-    load_study(path)
-    given = shlex.join([str(path), *["--trust-code"] * bool(own)])
+    load_study(path)  # which refuses what we should not have written
+    arguments = [str(path)]
+    if own_variants:
+        arguments.append("--trust-code")
+    study = shlex.join(arguments)
     print(
-        f"{path}: written; `dreamer plan {given}` says what it takes, `dreamer run {given}`"
+        f"{path}: written; `dreamer plan {study}` says what it takes, `dreamer run {study}`"
         " starts it"
     )
 
 
+def _files_with_equal_columns(files: Sequence[Path]) -> list[list[Path]]:
+    """Group files by their columns: each group is one source."""
+    by_columns: dict[tuple[str, ...], list[Path]] = {}
+    for file in files:
+        by_columns.setdefault(tuple(open_rows(file).schema.names), []).append(file)
+    return list(by_columns.values())
+
+
+def _suggested_tokens(tokens_held: float) -> int:
+    """Suggest the tokens of a training: a few epochs, within minutes on a CPU."""
+    if not tokens_held:
+        return MOST_TOKENS
+    return int(min(MOST_TOKENS, max(FEWEST_TOKENS, EPOCHS * tokens_held)))
+
+
 def _look(files: Sequence[Path], folder: Path, mark: str) -> tuple[dict[str, Any], float]:
-    """Look at files with the same columns: the entry of their source, and an estimate of their
-    tokens."""
+    """Look at files with the same columns.
+
+    Returns the entry of their source, and an estimate of their tokens. `mark` makes the name of the
+    source differ from those of other files.
+    """
     reader = open_rows(files[0])
-    names = reader.schema.names
-    table = next((block.table for block in reader.blocks(names) if len(block.table)), None)
-    if not (guessed := guess_columns(table) if table else {}):
+    columns = reader.schema.names
+    blocks = (block.table for block in reader.blocks(columns))
+    table = next((table for table in blocks if len(table)), None)
+    guessed = guess_columns(table) if table else {}
+    if not guessed:
         raise InputError(
-            f"{files[0]}: no rows, or no column of text; its columns are {', '.join(names)}"
+            f"{files[0]}: no rows, or no column of text; its columns are {', '.join(columns)}"
         )
     texts = evaluate([bind(text, reader.schema) for text in guessed.values()], table).to_pylist()
     rows = sum(open_rows(file).count() for file in files)
-    tokens = (
-        rows
-        / len(texts)
-        * sum(len(str(text)) for row in texts for text in row.values())
-        / BYTES_PER_TOKEN
-    )
-    print(
-        f"{files[0]}{f' and {len(files) - 1} more' * (len(files) > 1)}: {rows:,} rows, about"
-        f" {tokens:,.0f} tokens"
-    )
-    print(f"  of the columns {', '.join(names)} taken by a guess: {_in_line(guessed)}")
-    for number, row in enumerate(texts[:SHOWN]):
+    characters = sum(len(str(text)) for row in texts for text in row.values())
+    tokens = rows / len(texts) * characters / BYTES_PER_TOKEN
+
+    names = str(files[0])
+    if len(files) > 1:
+        names += f" and {len(files) - 1} more"
+    print(f"{names}: {rows:,} rows, about {tokens:,.0f} tokens")
+    print(f"  of the columns {', '.join(columns)} taken by a guess: {_in_line(guessed)}")
+    for number, row in enumerate(texts[:SHOWN_ROWS]):
         for kind, text in zip(guessed, row.values(), strict=True):
-            print(f"  {number} {kind:<8} {printable(' '.join(str(text).split())[:WIDTH])}")
-    name = _name(files[0].name.partition(".")[0]) + mark
-    return {
-        "name": name,
-        "files": [escape(_place(file, folder)) for file in files],
+            on_one_line = " ".join(str(text).split())
+            print(f"  {number} {kind:<8} {printable(on_one_line[:SHOWN_CHARACTERS])}")
+    source = {
+        "name": _name(files[0].name.partition(".")[0]) + mark,
+        "files": [escape(_path_from(file, folder)) for file in files],
         **guessed,
-    }, tokens
+    }
+    return source, tokens
 
 
 def _variants(module: Path, folder: Path) -> list[dict[str, Any]]:
-    """List the classes of a module that can be models, with sizes guessed from the names; its code
-    is not run."""
+    """List the classes of a module that can be models, as variants of a study.
+
+    Sizes are guessed from the names of arguments. The module's code is not run.
+    """
     if not module.resolve().is_relative_to(folder.resolve()):
         raise InputError(
             f"{module} is not in the study's folder {folder.resolve()} or below; put it there"
         )
     try:
-        classes = [
-            kind for kind in ast.parse(module.read_bytes()).body if isinstance(kind, ast.ClassDef)
-        ]
+        statements = ast.parse(module.read_bytes()).body
     except (SyntaxError, ValueError) as error:
         raise InputError(f"{module}: not Python: {error}") from None
-    found = []
+    classes = [statement for statement in statements if isinstance(statement, ast.ClassDef)]
+    variants = []
     for kind in classes:
-        made = next(
-            (
-                one.args
-                for one in kind.body
-                if isinstance(one, ast.FunctionDef) and one.name == "__init__"
-            ),
-            None,
-        )
-        names = [one.arg for one in made.args] if made else []
-        if made and {*GIVEN} <= {*names}:
-            sizes = [
-                name for name in names[1 : len(names) - len(made.defaults)] if name not in GIVEN
-            ]
-            config = {
-                name: next(n for words, n in SIZES.items() if re.search(words, name))
-                for name in sizes
-            }
-            matched = [{"flops": name} for name in sizes if re.search(WIDTHS, name)][:1]
-            entry = {
-                "name": kind.name,
-                "module": f"{_place(module, folder)}:{kind.name}",
-                "config": config,
-            }
-            found.append({**entry, "match": matched[0]} if matched else entry)
-    if not found:
+        sizes = _sizes_asked_for(kind)
+        if sizes is not None:
+            variants.append(_variant(f"{_path_from(module, folder)}:{kind.name}", kind.name, sizes))
+    if not variants:
         raise InputError(
             f"{module}: no class takes {' and '.join(GIVEN)} (docs/own-architecture.md)"
         )
-    return found
+    return variants
 
 
-def _place(file: Path, folder: Path) -> str:
+def _sizes_asked_for(kind: ast.ClassDef) -> list[str] | None:
+    """List the arguments of a class that a study must give, besides GIVEN.
+
+    None for a class that does not take GIVEN, which can be no model.
+    """
+    for statement in kind.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
+            arguments = statement.args
+            names = [argument.arg for argument in arguments.args]
+            if not {*GIVEN} <= {*names}:
+                return None
+            # without `self`, and without those that have a default
+            needed = names[1 : len(names) - len(arguments.defaults)]
+            return [name for name in needed if name not in GIVEN]
+    return None
+
+
+def _variant(module: str, name: str, sizes: list[str]) -> dict[str, Any]:
+    config = {
+        size: next(value for words, value in SIZES.items() if re.search(words, size))
+        for size in sizes
+    }
+    variant: dict[str, Any] = {"name": name, "module": module, "config": config}
+    widths = [size for size in sizes if re.search(WIDTHS, size)]
+    if widths:
+        variant["match"] = {"flops": widths[0]}
+    return variant
+
+
+def _path_from(file: Path, folder: Path) -> str:
     """Write a path as a study in a folder names it."""
-    file, folder = file.resolve(), folder.resolve()
-    return str(file.relative_to(folder) if file.is_relative_to(folder) else file)
+    file = file.resolve()
+    folder = folder.resolve()
+    if file.is_relative_to(folder):
+        return str(file.relative_to(folder))
+    return str(file)
 
 
 def _name(stem: str) -> str:

@@ -1,5 +1,4 @@
-"""`dreamer clean`: show what a store holds and which studies use it, and remove what nobody
-uses."""
+"""`dreamer clean`: show what a store holds and who uses it, and remove what nobody uses."""
 
 from __future__ import annotations
 
@@ -25,11 +24,12 @@ from dreamer_study.pipeline.storage.files import PARTIAL
 
 
 def clean(options: argparse.Namespace) -> int:
-    """Print the store of a study, then remove what nobody uses, if confirmed; returns 1 where the
-    answer was no.
+    """Print the store of a study, then remove what nobody uses, if confirmed.
 
-    While a study of the store is unfinished nothing is removed: that study may go on with any
-    output. Raises InputError where a study of the store is running.
+    Returns 1 where the answer was no. While a study of the store is unfinished nothing is removed:
+    that study may continue with any output.
+
+    Raises InputError where a study of the store is running.
     """
     study = load_study(options.study, root=options.root)
     store = study.store_folder
@@ -38,28 +38,28 @@ def clean(options: argparse.Namespace) -> int:
     if study.folder.is_dir():
         register_user(Plan(study))  # the study file may have changed
     users = users_of(store)
-    found = stored(store, users)
-    print_table(_table(found))
-    unused = [output for output in found if not output.users]
+    outputs = stored(store, users)
+    print_table(_table(outputs))
+    unused = [output for output in outputs if not output.users]
     if not unused:
         console.print("\nevery output is in use")
         return 0
     size = amount(sum(output.size for output in unused))
-    if unfinished := [str(user.folder) for user in users if not user.finished]:
-        names = ", ".join(unfinished)
+    unfinished = [str(user.folder) for user in users if not user.finished]
+    if unfinished:
         console.print(
             f"\n{size} may be needed by unfinished studies: finish them, or remove their folders:"
-            f" {names}"
+            f" {', '.join(unfinished)}"
         )
         return 0
-    if not (
-        options.yes or _asked(f"\nRemove {len(unused)} outputs, {size}, that nobody uses? [y/N] ")
-    ):
+    question = f"\nRemove {len(unused)} outputs, {size}, that nobody uses? [y/N] "
+    if not options.yes and not _confirmed(question):
         return 1
     with ExitStack() as held:
         for user in users:
             held.enter_context(only_run(_in(study, user.folder)))
-        if users_of(store) != users or stored(store, users) != found:
+        # while nobody can start: what was shown is still what is there
+        if users_of(store) != users or stored(store, users) != outputs:
             raise InputError(
                 f"{store} has changed meanwhile, as a study has begun; nothing was removed"
             )
@@ -69,26 +69,31 @@ def clean(options: argparse.Namespace) -> int:
     return 0
 
 
-def _table(found: list[Stored]) -> pd.DataFrame:
+def _table(outputs: list[Stored]) -> pd.DataFrame:
     """Count outputs and bytes by stage and users, what nobody uses last."""
-    groups: dict[tuple[bool, str, str], list[Stored]] = defaultdict(list)
-    for output in found:
-        users = ", ".join(str(folder) for folder in output.users) or "nobody"
-        name = f"{output.stage}{', unfinished' * output.folder.name.endswith(PARTIAL)}"
-        groups[not output.users, name, users].append(output)
+    used: dict[tuple[str, str], list[Stored]] = defaultdict(list)
+    unused: dict[tuple[str, str], list[Stored]] = defaultdict(list)
+    for output in outputs:
+        stage = output.stage
+        if output.folder.name.endswith(PARTIAL):
+            stage += ", unfinished"
+        if output.users:
+            used[stage, ", ".join(map(str, output.users))].append(output)
+        else:
+            unused[stage, "nobody"].append(output)
     rows = [
         {
             "stage": stage,
-            "outputs": len(outputs),
-            "size": amount(sum(one.size for one in outputs)),
+            "outputs": len(group),
+            "size": amount(sum(output.size for output in group)),
             "used by": users,
         }
-        for (_, stage, users), outputs in sorted(groups.items(), key=lambda item: item[0][0])
+        for (stage, users), group in [*used.items(), *unused.items()]
     ]
     return pd.DataFrame(rows, columns=["stage", "outputs", "size", "used by"])
 
 
-def _asked(question: str) -> bool:
+def _confirmed(question: str) -> bool:
     try:
         return input(question).strip().lower() in ("y", "yes")
     except EOFError:
@@ -104,9 +109,12 @@ def _in(study: Study, folder: Path) -> Study:
 
 
 def _remove(output: Path) -> None:
-    """Remove an output; a folder has another name meanwhile, so that a kill leaves nothing half in
-    its place."""
+    """Remove an output.
+
+    A folder is renamed first, so that a kill leaves no half of an output in its place.
+    """
     if output.is_file():
         output.unlink()
-    else:
-        shutil.rmtree(output.rename(output.with_name(f"{output.name}.{uuid4().hex}{PARTIAL}")))
+        return
+    renamed = output.rename(output.with_name(f"{output.name}.{uuid4().hex}{PARTIAL}"))
+    shutil.rmtree(renamed)

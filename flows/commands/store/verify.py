@@ -1,5 +1,4 @@
-"""`dreamer verify`: compare everything that a study has stored with its digests, and remove what is
-damaged."""
+"""`dreamer verify`: compare everything that a study has stored with its digests."""
 
 from __future__ import annotations
 
@@ -31,34 +30,39 @@ from dreamer_study.sql.results import Damaged, read_all
 
 
 def verify(options: argparse.Namespace) -> int:
-    """Print what is damaged, and with `--repair` remove it; returns 1 where damage is left, else
-    0."""
+    """Print what is damaged, and with `--repair` remove it; returns 1 where damage is left."""
     study = load_study(options.study, root=options.root)
     if not study.store_folder.is_dir():
         raise InputError(f"{study.name}: not started; nothing in {study.store_folder}")
-    with only_run(study) if options.repair else nullcontext(), reports.listening(reports.Lines()):
+    alone = only_run(study) if options.repair else nullcontext()
+    with alone, reports.listening(reports.Lines()):
         outputs, damaged = find_damage(study.store_folder)
         broken = damaged_results(study.database)
-        rows = [
+        damages = [
             (output / name, words)
-            for output, wrong in damaged.items()
-            for name, words in wrong.items()
+            for output, files in damaged.items()
+            for name, words in files.items()
         ]
-        rows += [(study.database, broken)] if broken else []
-        differ = [] if rows else _wrong_rows(study)
-        wrong = rows or [
-            (study.database, f"rows of {name} are missing or changed") for name in differ
-        ]
-        if not wrong:
+        if broken:
+            damages.append((study.database, broken))
+        wrong_rows = []
+        if not damages:  # only what is whole can say which rows there should be
+            wrong_rows = [
+                (study.database, f"rows of {name} are missing or changed")
+                for name in _wrong_rows(study)
+            ]
+        if not damages and not wrong_rows:
             console.print(f"{study.name}: {outputs} outputs and the results are whole")
             return 0
-        print_table(pd.DataFrame(wrong, columns=["file", "damage"]))
-        if rows and options.repair:
+        print_table(pd.DataFrame(damages or wrong_rows, columns=["file", "damage"]))
+        if damages and options.repair:
             repair(study, damaged, broken)
             console.print(f"removed; `dreamer run {study.arguments}` makes it again")
             return 0
-    removes = f"`dreamer verify {study.arguments} --repair` removes what is damaged"
-    console.print(removes if rows else f"`dreamer run {study.arguments}` enters these rows again")
+    if damages:
+        console.print(f"`dreamer verify {study.arguments} --repair` removes what is damaged")
+    else:
+        console.print(f"`dreamer run {study.arguments}` enters these rows again")
     return 1
 
 
@@ -67,42 +71,52 @@ def find_damage(root: Path) -> tuple[int, dict[Path, dict[str, str]]]:
 
     Returns how many there are, and of each damaged one what is wrong, by file.
     """
-    found = [path for stage in VERSIONS for path in sorted(root.glob(f"{stage}/*"))]
-    outputs, damaged = [path for path in found if path.suffix not in (PARTIAL, ".lock")], {}
-    for number, path in enumerate(outputs, start=1):
-        if wrong := _damage_of(path):
-            damaged[path] = wrong
-        reports.report("verify", number / len(outputs), f"{path.parent.name}/{path.name}")
+    paths = [path for stage in VERSIONS for path in sorted(root.glob(f"{stage}/*"))]
+    outputs = [path for path in paths if path.suffix not in (PARTIAL, ".lock")]
+    damaged = {}
+    for number, output in enumerate(outputs, start=1):
+        wrong = _damage_of(output)
+        if wrong:
+            damaged[output] = wrong
+        reports.report("verify", number / len(outputs), f"{output.parent.name}/{output.name}")
     return len(outputs), damaged
 
 
 def _damage_of(output: Path) -> dict[str, str]:
-    """Compare a decision, a run or an output of another stage with its digests; returns what is
-    wrong, by file."""
+    """Compare an output of any stage with its digests; returns what is wrong, by file."""
     try:
-        if output.parent.name == "decisions":
-            read_sealed(output)
-            return {}
-        if output.parent.name != "runs":
-            return damage(output)
-        parts = sorted(output.glob("checkpoints/[0-9]*[0-9]"))
-        wrong = {
-            f"{part.relative_to(output)}/{name}": said
-            for part in parts
-            for name, said in damaged_files(part).items()
-        }
-        wrong |= {f"state/{name}": said for name, said in damaged_state(output / "state").items()}
-        if not wrong:
-            read_record(output)
-        return wrong
+        match output.parent.name:
+            case "decisions":
+                read_sealed(output)
+                return {}
+            case "runs":
+                return _damage_of_run(output)
+            case _:
+                return damage(output)
     except InputError as error:
-        place, _, words = str(error).partition(";")[0].partition(" ")
-        return {os.path.relpath(place, output): words}
+        # "<path> is damaged (...); what to do": the path, and what is wrong
+        path, _, words = str(error).partition(";")[0].partition(" ")
+        return {os.path.relpath(path, output): words}
+
+
+def _damage_of_run(run: Path) -> dict[str, str]:
+    """Compare the checkpoints, the state and the log of a run with their checksums."""
+    wrong = {}
+    for checkpoint in sorted(run.glob("checkpoints/[0-9]*[0-9]")):
+        for name, words in damaged_files(checkpoint).items():
+            wrong[f"{checkpoint.relative_to(run)}/{name}"] = words
+    for name, words in damaged_state(run / "state").items():
+        wrong[f"state/{name}"] = words
+    if not wrong:
+        read_record(run)  # whose log the state vouches for
+    return wrong
 
 
 def damaged_results(database: Path) -> str:
-    """Say what is wrong with a results file; "" where nothing is, or no file is there. Raises
-    InputError."""
+    """Say what is wrong with a results file; "" where nothing is, or no file is there.
+
+    Raises InputError where this user may not read the file.
+    """
     if not database.exists():
         return ""
     if not os.access(database, os.R_OK):
@@ -116,14 +130,20 @@ def damaged_results(database: Path) -> str:
 
 def _wrong_rows(study: Study) -> list[str]:
     """List the outputs of a finished study whose rows in the results are missing or changed."""
-    plan, done = Plan(study), study.database.exists() and report_mark(study).exists()
-    return differing(study.database, outputs_of(plan)) if done and plan.evaluated else []
+    plan = Plan(study)
+    is_final = study.database.exists() and report_mark(study).exists()
+    if not is_final or not plan.evaluated:
+        return []
+    return differing(study.database, outputs_of(plan))
 
 
 def repair(study: Study, damaged: Iterable[Path], broken: str) -> None:
     """Remove damaged outputs from the store; put aside results that cannot be read."""
     for output in damaged:
-        shutil.rmtree(output) if output.is_dir() else output.unlink()
+        if output.is_dir():
+            shutil.rmtree(output)
+        else:
+            output.unlink()
     if broken:
         for path in (study.database, study.database.with_name(f"{study.database.name}.wal")):
             if path.exists():

@@ -367,9 +367,8 @@ def test_responses_kept_without_marks_are_counted_where_traces_are_declared(
     outputs = curated(tmp_path, rows, trace=trace)[1]
     told = "source 's': 6 responses have no trace, though `trace` is 'paired'; they stay"
     assert unmarked(outputs[1]) == count
-    assert unmarked_warnings(outputs[1]) == [told] * (trace == "paired"), (
-        "nobody expects marks of the others"
-    )
+    warned = [told] if trace == "paired" else []
+    assert unmarked_warnings(outputs[1]) == warned, "nobody expects marks of the others"
     assert warnings(outputs) == []
 
 
