@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from prefect import flow, runtime
 from prefect.states import Cancelled
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from dreamer_study.flows.jobs import Stopped
 from dreamer_study.flows.jobs.cluster import open_jobs
@@ -23,11 +24,12 @@ from dreamer_study.flows.progress.study_lock import only_run
 from dreamer_study.flows.running.curation_warnings import say
 from dreamer_study.flows.running.study import Options, Until, run_study
 from dreamer_study.flows.study.configuration import Study
-from dreamer_study.flows.study.loading import as_file, load_study, presets
+from dreamer_study.flows.study.loading import load_changed, load_study, presets
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.reports.page.report import write_report
 
 Preset = Literal[tuple(presets())]  # type: ignore[valid-type]
-Chosen = (  # three forms in Prefect's UI
+Chosen = (  # two forms in Prefect's pages; Python may hand a study over
     Annotated[Preset, Field(title="Preset")]
     | Annotated[
         str,
@@ -35,15 +37,21 @@ Chosen = (  # three forms in Prefect's UI
             title="YAML file", description="the path of a study file, on the machine that runs it"
         ),
     ]
-    | Study
+    | SkipJsonSchema[Study]
 )
+Overrides = Annotated[
+    dict[str, Any], Field(examples=[{"training.tokens": 200000, "training.seeds": [0, 1]}])
+]
 
 
 def _name() -> str:
     """Name a flow run after its study."""
-    study = runtime.flow_run.parameters["study"]
+    parameters = runtime.flow_run.parameters
+    study = parameters["study"]
+    if isinstance(study, Study):
+        return study.name
     try:
-        return study.name if isinstance(study, Study) else load_study(study).name
+        return load_study(study, changes=parameters.get("overrides")).name
     except InputError:  # which the flow then says
         return Path(study).stem
 
@@ -51,6 +59,7 @@ def _name() -> str:
 @flow(name="full-study", flow_run_name=_name, task_runner=ThreadPoolTaskRunner())
 def full_study(
     study: Chosen = "demo",
+    overrides: Overrides | None = None,
     mirror: str | None = None,
     root: str | None = None,
     accept_code_change: bool = False,
@@ -60,8 +69,9 @@ def full_study(
     """Take a study from raw data to its report; returns the report's path.
 
     Args:
-        study: a preset, the path of a YAML file, or the values of a study, which are written to a
-            file in its folder
+        study: a preset, or the path of a YAML file
+        overrides: other values for keys of the study, with dots between sections, as in
+            {"training.tokens": 200000, "training.seeds": [0, 1]}
         mirror: a folder of data sets in the hub's layout, looked in before the hub
         root: where the study writes; default a folder of its name in runs
         accept_code_change: continue trainings that other code has started
@@ -73,12 +83,28 @@ def full_study(
     """
     outlive_readers()
     plain_errors()
-    chosen = load_study(as_file(study, root=root), mirror=mirror, root=root)
+    chosen = load_changed(study, overrides, mirror=mirror, root=root)
     options = Options(until, accept_code_change, trust_code or chosen.trusted)
     with only_run(chosen):
         check_study(chosen, trust_code=options.trust_code)
         say(study_warnings(chosen))
         return show_run(chosen, options)
+
+
+@flow(name="report", flow_run_name=_name)
+def report(
+    study: Chosen = "demo", overrides: Overrides | None = None, root: str | None = None
+) -> str:
+    """Write the report of a study again, of the results that are there; returns its path.
+
+    Args:
+        study: a preset, or the path of a YAML file
+        overrides: other values for keys of the study, as given to full-study
+        root: where the study writes; default a folder of its name in runs
+    """
+    plain_errors()
+    chosen = load_changed(study, overrides, root=root)
+    return str(write_report(chosen.database, chosen.study_id, chosen.report.parent))
 
 
 def show_run(study: Study, options: Options) -> object:

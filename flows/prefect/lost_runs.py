@@ -66,7 +66,11 @@ def end_lost_runs(*, every: bool = False) -> list[str]:
 def is_lost(parameters: dict[str, Any]) -> bool:
     """Check that the study of a flow run is on this machine, where no process runs the study."""
     try:
-        study = load_study(parameters["study"], root=parameters.get("root"))
+        study = load_study(
+            parameters["study"],
+            root=parameters.get("root"),
+            changes=parameters.get("overrides"),
+        )
         return study.folder.exists() and not runs_elsewhere(study)
     except (InputError, KeyError, OSError):  # of another flow, another machine or another user
         return False
