@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -160,10 +160,9 @@ def serve(deployments: list[RunnerDeployment], limit: int, record: Path, stops: 
             flush=True,
         )
     print("In a second terminal: prefect deployment run full-study --watch", flush=True)
-    try:
+    with suppress(KeyboardInterrupt, TerminationSignal):
         asyncio.run(runner.start())
-    except (KeyboardInterrupt, TerminationSignal):
-        print("Stopped; schedules stay as they are, and wait for the next `make up`", flush=True)
+    print("Stopped; schedules stay as they are, and wait for the next `make up`", flush=True)
 
 
 @contextmanager

@@ -68,6 +68,7 @@ class Server:
     address: str  # of its API
     secret: str | None  # which requests to it send
     home: str  # the folder of its data
+    is_new: bool  # whether there were none before
     folder: str  # an empty one below it, in which nobody has put settings of Prefect
     process: subprocess.Popen[bytes] | None  # the run's own, which may still be starting
     has_run: bool = False  # whether the flow run has begun
@@ -89,7 +90,8 @@ def starting_server(study: Study) -> Iterator[Server]:
         settings[name] = os.environ.get(name, f"{os.devnull}/none")
     with environment({**settings, "PREFECT_HOME": str(home)}), ExitStack() as stack:
         allow_loopback()
-        if not home.exists():
+        is_new = not home.exists()
+        if is_new:
             home.mkdir(parents=True)
             stack.callback(lambda: server.has_run or rmtree(home, ignore_errors=True))
         # Prefect reads settings from files in the current folder, and settings can name code.
@@ -99,11 +101,11 @@ def starting_server(study: Study) -> Iterator[Server]:
         folder = stack.enter_context(TemporaryDirectory(prefix="empty-", dir=home))
         if named and healthy(named):
             sent = os.environ.get("PREFECT_API_AUTH_STRING") or secret_of(named)
-            server = Server(named, sent, str(home), folder, None)
+            server = Server(named, sent, str(home), is_new, folder, None)
         else:
             with chdir(folder):
                 process, address = stack.enter_context(own_server())
-            server = Server(address, secret(), str(home), folder, process)
+            server = Server(address, secret(), str(home), is_new, folder, process)
             # before any work there is nothing for which to end the server in good order
             stack.callback(lambda: server.has_run or process.kill())
         yield server
@@ -147,7 +149,7 @@ def run_in_process(
             # second later.
             settings[PREFECT_FLOWS_HEARTBEAT_FREQUENCY] = None
         stack.enter_context(temporary_settings(settings))
-        if server.process:
+        if server.process and not server.is_new:
             say_lost_runs(every=True)
         say_server(study, server)
         lost = _call(lambda: show_run(study, options), full_study, study.name, parameters, server)

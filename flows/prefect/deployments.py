@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dreamer_study.flows.jobs.private_files import write_private
+from dreamer_study.flows.progress.reports import write_line
 from dreamer_study.flows.study.loading import read_yaml
 from dreamer_study.pipeline.errors import InputError
 
@@ -40,18 +41,22 @@ ABSENT = object()
 def read_deployments(path: Path, flows: Mapping[str, Flow[..., Any]]) -> list[RunnerDeployment]:
     """Build the deployments that prefect.yaml lists.
 
-    `flows` has each flow by its entrypoint. Raises InputError for a setting that would be left out.
+    `flows` has each flow by its entrypoint. Raises InputError for an entrypoint that is not there;
+    a line names a setting that is left out.
     """
     deployments = []
     for entry in read_yaml(str(path), path.read_text())["deployments"]:
+        where = f"{path}: {entry['name']}"
+        flow = flows.get(entry.get("entrypoint"))
+        if flow is None:
+            raise InputError(f"{where}: entrypoint is none of {', '.join(flows)}")
         unread = entry.keys() - {"name", *OURS, *FOR_POOLS}
         if unread:
-            raise InputError(
-                f"{path}: {entry['name']}: `make up` does not read {min(unread)}; set it in"
+            write_line(
+                f"{where}: `make up` does not read {', '.join(sorted(unread))}; set it in"
                 " Prefect's pages, where it stays"
             )
         ours = {key: entry[key] for key in OURS if key in entry}
-        flow = flows[entry["entrypoint"]]
         deployments.append(flow.to_deployment(entry["name"], **ours))
     return deployments
 

@@ -46,9 +46,19 @@ def listed(folder: Path, **entry: Any) -> list[Any]:
     return read_deployments(path, {"here": changed})
 
 
-def test_a_setting_that_would_be_left_out_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="changed: `make up` does not read schedules; set it in"):
-        listed(tmp_path, schedules=[{"cron": "0 3 * * *"}])
+def test_a_setting_that_is_left_out_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed(tmp_path, schedules=[{"cron": "0 3 * * *"}])
+    assert capsys.readouterr().err == (
+        f"{tmp_path}/prefect.yaml: changed: `make up` does not read schedules; set it in Prefect's"
+        " pages, where it stays\n"
+    )
+
+
+def test_a_flow_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"changed: entrypoint is none of here$"):
+        listed(tmp_path, entrypoint="elsewhere.py:flow")
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", ""])

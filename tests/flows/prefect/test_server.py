@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -173,6 +173,29 @@ def test_a_study_that_is_refused_leaves_no_server_and_no_folder(
     assert [process.poll() for process in servers] == [-signal.SIGKILL]
     assert os.listdir(tmp_path) == []
     assert os.environ == before
+
+
+@pytest.mark.parametrize(
+    ("options", "order"), [([], ["server", "check"]), (["--plain"], ["check"])]
+)
+def test_the_server_starts_while_the_study_is_checked(
+    options: list[str], order: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[str] = []
+
+    def start() -> AbstractContextManager[tuple[SimpleNamespace, str]]:
+        happened.append("server")
+        return nullcontext((SimpleNamespace(kill=lambda: None), ""))
+
+    def refuse(*_: object, **__: object) -> None:
+        happened.append("check")
+        raise InputError("refused")
+
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setattr(dreamer_study.flows.commands.run_here, "own_server", start)
+    monkeypatch.setattr(dreamer_study.flows.commands.running.run, "check_study", refuse)
+    assert main(["run", str(TINY), "--root", str(tmp_path), *options]) == 2
+    assert happened == order
 
 
 seen: list[tuple[str, str]] = []
