@@ -27,11 +27,8 @@ from prefect.client.schemas.filters import (
 from prefect.logging.handlers import PrefectConsoleHandler
 from prefect.states import Cancelling, Pending, Running
 from prefect.task_runners import ThreadPoolTaskRunner
-from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 import dreamer_study.flows.prefect.tasks
-from dreamer_study.flows.commands.make_up import deployments
-from dreamer_study.flows.full_study import full_study
 from dreamer_study.flows.jobs import Event, Failed, Job, Stopped
 from dreamer_study.flows.prefect.logs import outlive_readers, plain_errors
 from dreamer_study.flows.prefect.lost_runs import end_lost_runs, is_lost
@@ -42,7 +39,7 @@ from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import as_file, lasting_name, load_study, presets
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import digest
-from tests.flows.small_study import PROJECT, TINY, small_study
+from tests.flows.small_study import TINY, small_study
 from tests.waiting import until
 
 
@@ -172,40 +169,6 @@ def test_an_error_of_a_user_is_logged_without_a_traceback(
             logger.exception("%r", raised)
     assert caplog.text.count("Traceback") == 1
     assert "no such study" in caplog.text
-
-
-def test_the_list_has_full_study_and_every_preset() -> None:
-    listed = deployments(PROJECT / "prefect.yaml")
-    assert {one.name: one.parameters["study"] for one in listed} == {"full-study": "demo"} | {
-        n: n for n in presets()
-    }
-    assert all(one.description for one in listed)
-
-
-def test_the_form_offers_presets_a_file_or_the_values_of_a_study() -> None:
-    schema = full_study.parameters.model_dump()
-    preset, file, values = schema["properties"]["study"]["anyOf"]
-    assert preset["enum"] == presets()
-    assert file["type"] == "string"
-    study = schema["definitions"][values["$ref"].rpartition("/")[2]]
-    assert set(study["properties"]) == set(Study.model_fields)
-    assert all(schema["properties"][name].get("description") for name in schema["properties"])
-    for section in ("Tokenizer", "Data", "Models", "Variant", "Study"):
-        for name, field in schema["definitions"][section]["properties"].items():
-            assert "description" in field or "$ref" in field, f"{section}.{name}"
-
-
-@pytest.mark.parametrize(
-    "path", [*PROJECT.glob("flows/study/presets/*.yaml"), *PROJECT.glob("tests/studies/*.yaml")]
-)
-def test_the_server_accepts_what_a_study_file_may_say(path: Path) -> None:
-    values, schema = (
-        yaml.safe_load(path.read_text()),
-        full_study.parameters.model_dump_for_openapi(),
-    )
-    validate({"study": values}, schema, raise_on_error=True)
-    with pytest.raises(ValidationError):
-        validate({"study": {**values, "models": {"variants": ["XX"]}}}, schema, raise_on_error=True)
 
 
 @pytest.mark.parametrize("name", presets())
