@@ -20,6 +20,7 @@ from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 from dreamer_study.flows.commands.run_here import environment as process_environment
 from dreamer_study.flows.full_study import full_study, report
+from dreamer_study.flows.prefect.report_links import report_text, serving_reports
 from dreamer_study.flows.prefect.server import await_server, own_server
 from dreamer_study.flows.study.loading import load_changed, load_study, presets
 from dreamer_study.pipeline.errors import InputError
@@ -163,6 +164,18 @@ def test_a_preset_with_other_models_is_not_trusted(tmp_path: Path) -> None:
     variants = load_study("control").model_dump()["models"]["variants"]
     assert not load_changed("control", {"models.variants": variants}, root=tmp_path).trusted
     assert not load_changed("control", {"evaluation.limit": 3}, root=tmp_path).trusted
+
+
+def test_the_report_of_a_workers_run_is_a_path_and_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    study = load_study(TINY, root=tmp_path / "run")
+    text = report_text(study)
+    assert f"`{study.report.resolve()}`" in text
+    assert f"`dreamer report {study.arguments} --watch`" in text
+    with serving_reports() as address:
+        assert report_text(study).startswith(f"[The report]({address}/tiny-")
 
 
 @pytest.mark.slow
