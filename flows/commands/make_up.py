@@ -93,7 +93,7 @@ def up(limit: int = 1) -> None:
             server = nullcontext()
         else:
             print("Prefect's server starts, which may take a minute", flush=True)
-            server = own_server(address)
+            server = started_server(address)
         # Without its server Prefect's runner would print a traceback, and continues by asking from
         # time to time.
         logging.getLogger("prefect.FlowRunCancellingObserver").setLevel(logging.ERROR)
@@ -109,7 +109,7 @@ def up(limit: int = 1) -> None:
 
 
 @contextmanager
-def own_server(address: str) -> Iterator[None]:
+def started_server(address: str) -> Iterator[None]:
     """Run a server at an address during the block, whose secret this process and its runs send."""
     from prefect.settings import PREFECT_API_AUTH_STRING, temporary_settings
 

@@ -210,9 +210,8 @@ def _call(
         # of the study, or whatever the engine, the client and its transport may raise
         except BaseException as error:
             if not begun.done():
-                begun.set_exception(
-                    NoServer(f"Prefect's server takes no flow run ({' '.join(str(error).split())})")
-                )
+                reason = " ".join(str(error).split())
+                begun.set_exception(NoServer(f"Prefect's server takes no flow run ({reason})"))
 
     thread = Thread(target=copy_context().run, args=(show,), daemon=True)
     thread.start()

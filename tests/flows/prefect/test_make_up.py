@@ -15,7 +15,8 @@ from prefect.client.schemas.actions import DeploymentScheduleCreate, DeploymentU
 from prefect.client.schemas.schedules import IntervalSchedule
 from prefect.runner import Runner
 
-from dreamer_study.flows.commands.make_up import deployments, read_limit
+import dreamer_study.flows.commands.make_up
+from dreamer_study.flows.commands.make_up import deployments, read_limit, serve
 from dreamer_study.flows.prefect.deployments import read_deployments, register
 from dreamer_study.flows.study.loading import presets
 from dreamer_study.pipeline.errors import InputError
@@ -66,6 +67,22 @@ def test_a_limit_that_is_none_is_one_line(text: str) -> None:
     assert read_limit("2") == 2
     with pytest.raises(InputError, match=f"^LIMIT={text} is no number of studies"):
         read_limit(text)
+
+
+def test_as_many_studies_run_at_once_as_was_said_and_nothing_is_paused_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[tuple[int | None, bool]] = []
+
+    async def start(runner: Runner) -> None:
+        started.append((runner.limit, runner.pause_on_shutdown))
+
+    monkeypatch.setattr(dreamer_study.flows.commands.make_up, "register", lambda *_: None)
+    monkeypatch.setattr(Runner, "start", start)
+    for limit in (1, 2):
+        serve([], limit, tmp_path / "record.json", [])
+    assert started == [(1, False), (2, False)]
+    assert capsys.readouterr().out.count("Up to 2 studies run at once, each with its own") == 1
 
 
 @pytest.mark.slow
