@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack, chdir, contextmanager
+from contextlib import ExitStack, chdir, contextmanager, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import wraps
@@ -23,9 +23,6 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
-
-from rich.console import Console
-from rich.text import Text
 
 from dreamer_study.flows.jobs import Failed
 from dreamer_study.flows.prefect.logs import outlive_readers, plain_errors
@@ -45,6 +42,8 @@ from dreamer_study.flows.running.study import Options
 from dreamer_study.flows.study.configuration import Study
 
 HEAR_SECONDS = 10.0  # for the server to hear that the flow run has ended; one that hangs never does
+DIM = "\x1b[2m"  # on a terminal
+PLAIN = "\x1b[0m"
 SETTINGS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     # what went wrong reaches the user as our own error, once
@@ -151,26 +150,28 @@ def run_in_process(
         stack.enter_context(temporary_settings(settings))
         if server.process and not server.is_new:
             say_lost_runs(every=True)
-        say_server(study, server)
+        say_server(server)
         lost = _call(lambda: show_run(study, options), full_study, study.name, parameters, server)
         if lost and server.process:
             server.process.kill()  # one that hangs would not end when it is asked to
         return lost
 
 
-def say_server(study: Study, server: Server) -> None:
-    """Write a dim line with the address at which Prefect shows the study."""
+def say_server(server: Server) -> None:
+    """Write a dim line with the address at which Prefect shows the run."""
     named = os.environ.get("PREFECT_API_URL", "")
     if not server.process:
         whose = "named by PREFECT_API_URL"
     else:
-        whose = f"this run's own; its pages ask for {secret_for(sys.stderr)}"
+        whose = f"this run's own, {secret_for(sys.stderr)}"
         if named:
             whose += f"; none answers at {named}"
     address = server.address.removesuffix("/api")
-    line = f"{study.study_id} in Prefect: {address} ({whose})"
+    line = f"Prefect: {address} ({whose})"
     if sys.stderr.isatty():
-        Console(stderr=True).print(Text(line, style="dim"), soft_wrap=True)
+        # not by a console of rich, which would write into the page that is shown meanwhile
+        with suppress(OSError):
+            print(f"{DIM}{line}{PLAIN}", file=sys.stderr, flush=True)
     else:
         write_line(line)
 

@@ -61,8 +61,8 @@ def secret() -> str:
 def secret_for(reader: TextIO) -> str:
     """Say which secret the pages ask for: the secret itself on a terminal, else its file."""
     if reader.isatty():
-        return f"this secret: {secret()}"
-    return f"the secret in {secret_file()}, which you alone can read"
+        return f"secret {secret()}"
+    return f"secret in {secret_file()}"
 
 
 def allow_loopback() -> None:
