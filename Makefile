@@ -1,6 +1,8 @@
 # make demo and make test set up what is missing by themselves.
 .PHONY: setup demo test test-slow up lint clean
 PYTHON ?= python3
+# studies that `make up` runs at once
+LIMIT ?= 1
 BIN := .venv/bin
 READY := .venv/.ready
 
@@ -15,7 +17,7 @@ test-slow: $(READY)
 	$(BIN)/pytest -m slow -n auto --maxprocesses 4 --dist loadfile
 
 up: $(READY)
-	$(BIN)/python -m dreamer_study.flows.commands.make_up
+	$(BIN)/python -m dreamer_study.flows.commands.make_up --limit "$(LIMIT)"
 
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python tests/dense_lines.py && $(BIN)/lint-imports --no-logo && $(BIN)/mypy

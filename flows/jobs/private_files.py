@@ -49,3 +49,19 @@ def open_private(path: Path) -> TextIO:
     return os.fdopen(
         os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "w"
     )
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace the text of a file that this user alone can read, in one step.
+
+    The partial file beside it is new: whatever is at its place, a link of somebody else too, is
+    removed before.
+    """
+    partial = path.with_name(f"{path.name}.partial")
+    partial.unlink(missing_ok=True)
+    new = os.open(
+        partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+    )
+    with os.fdopen(new, "w", encoding="utf-8") as file:
+        file.write(text)
+    partial.replace(path)

@@ -15,14 +15,13 @@ from queue import SimpleQueue
 from uuid import UUID
 
 from prefect.artifacts import (
-    create_link_artifact,
     create_markdown_artifact,
     create_progress_artifact,
     update_progress_artifact,
 )
 
 from dreamer_study.flows.jobs import Job
-from dreamer_study.flows.prefect.report_links import link_to_report
+from dreamer_study.flows.prefect.report_links import report_text
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.reports.data import StudyData
 from dreamer_study.reports.page.summary import summary
@@ -53,15 +52,15 @@ class Artifacts:
         self._queue.put(send)
 
     def results(self, data: StudyData) -> None:
-        """Show the answer with the factors and the curves, and a link to the report."""
+        """Show the answer with the factors and the curves, and where the report is."""
         study = self._study
         text = summary(data)
-        link = link_to_report(study)
+        place = report_text(study)
 
         def send() -> None:
             key = artifact_key(study.name, "summary")
             create_markdown_artifact(text, key, f"What {study.study_id} says")
-            create_link_artifact(link, "The report", artifact_key(study.name, "report"))
+            create_markdown_artifact(place, artifact_key(study.name, "report"), "The report")
 
         self._queue.put(send)
 

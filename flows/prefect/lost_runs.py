@@ -1,5 +1,7 @@
-"""End flow runs that Prefect shows as under way though no process runs their study, as after a
-`kill -9`."""
+"""End flow runs that Prefect shows as under way though no process runs their study.
+
+Such runs are there after a `kill -9`.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,10 @@ from dreamer_study.pipeline.errors import InputError
 
 
 def say_lost_runs(*, every: bool = False) -> None:
-    """End lost flow runs, and print a line for each that a user has started; where that fails print
-    why, and go on."""
+    """End lost flow runs, and print a line for each that a user has started.
+
+    Where that fails, prints why.
+    """
     try:
         for name in end_lost_runs(every=every):
             print(
@@ -22,17 +26,17 @@ def say_lost_runs(*, every: bool = False) -> None:
             )
     # of Prefect, its client or its database: what is shown as running harms nobody
     except Exception as error:
-        why = (str(error) or type(error).__name__).splitlines()[0]
+        message = str(error) or type(error).__name__
+        reason = message.splitlines()[0]
         print(
-            f"which flow runs have ended meanwhile is not known ({why})",
+            f"which flow runs have ended meanwhile is not known ({reason})",
             file=sys.stderr,
             flush=True,
         )
 
 
 def end_lost_runs(*, every: bool = False) -> list[str]:
-    """Set flow runs whose process is gone to the state `Crashed`; return the names of the runs that
-    users started.
+    """Set flow runs whose process is gone to `Crashed`; returns the names of those of users.
 
     With `every`, all flow runs under way count as gone: on the server of one study, before its next
     run begins.
@@ -49,24 +53,28 @@ def end_lost_runs(*, every: bool = False) -> list[str]:
     under_way = FlowRunFilterStateType(
         any_=[StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
     )
+    unfinished = FlowRunFilter(state=FlowRunFilterState(type=under_way))
+    message = (
+        "The process of this run has ended, and no server heard how. `dreamer status` shows the"
+        " study"
+    )
     with get_client(sync_client=True) as client:
-        runs = client.read_flow_runs(
-            flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=under_way))
-        )
-        runs = [run for run in runs if every or is_lost(run.parameters)]
-        for run in runs:
-            said = (
-                "The process of this run has ended, and no server heard how. `dreamer status` shows"
-                " the study"
-            )
-            client.set_flow_run_state(run.id, Crashed(message=said), force=True)
-    return [run.name for run in runs if run.deployment_id]
+        runs = client.read_flow_runs(flow_run_filter=unfinished)
+        lost_runs = [run for run in runs if every or is_lost(run.parameters)]
+        for run in lost_runs:
+            client.set_flow_run_state(run.id, Crashed(message=message), force=True)
+    return [run.name for run in lost_runs if run.deployment_id]
 
 
 def is_lost(parameters: dict[str, Any]) -> bool:
     """Check that the study of a flow run is on this machine, where no process runs the study."""
     try:
-        study = load_study(parameters["study"], root=parameters.get("root"))
+        study = load_study(
+            parameters["study"],
+            root=parameters.get("root"),
+            changes=parameters.get("overrides"),
+        )
         return study.folder.exists() and not runs_elsewhere(study)
-    except (InputError, KeyError, OSError):  # of another flow, another machine or another user
+    # of another flow, another machine or another user
+    except (InputError, KeyError, OSError):
         return False

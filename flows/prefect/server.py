@@ -1,7 +1,7 @@
-"""Start, watch and end Prefect servers on this machine, which answer nobody without this user's
-secret.
+"""Start, watch and end Prefect servers on this machine.
 
-The secret is in a file that only this user can read.
+They answer nobody without this user's secret, which is in a file that only this user can read. The
+secret is sent to no server of another user, and is printed to a terminal only.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import TextIO
 from urllib.parse import urlsplit
 
 from dreamer_study.flows.jobs import Failed
@@ -30,7 +31,9 @@ from dreamer_study.pipeline.errors import InputError
 START_SECONDS = 300  # 5 to 18 on a free machine; 112 were seen beside ten other programs
 END_SECONDS = 30
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-SOCKETS, LISTENS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6")), "0A"
+DEFAULT_PORT = 4200
+SOCKETS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+LISTENS = "0A"  # the state of a listening socket there
 
 
 class NoServer(Failed):
@@ -38,9 +41,8 @@ class NoServer(Failed):
 
 
 @cache
-def secret() -> str:
-    """Return the secret of this user's Prefect servers, `dreamer:<random>`; made when it is first
-    asked for."""
+def secret_file() -> Path:
+    """Return the file of the secret, which is made when it is first asked for."""
     path = private_folder("prefect") / "secret"
     if not path.exists():
         with NamedTemporaryFile("w", dir=path.parent) as file:  # which this user alone can read
@@ -48,12 +50,26 @@ def secret() -> str:
             file.flush()
             with suppress(FileExistsError):  # another process was first
                 os.link(file.name, path)
-    return path.read_text()
+    return path
+
+
+def secret() -> str:
+    """Return the secret of this user's Prefect servers: `dreamer:<random>`."""
+    return secret_file().read_text()
+
+
+def secret_for(reader: TextIO) -> str:
+    """Say which secret the pages ask for: the secret itself on a terminal, else its file."""
+    if reader.isatty():
+        return f"secret {secret()}"
+    return f"secret in {secret_file()}"
 
 
 def allow_loopback() -> None:
-    """Exclude loopback addresses from a proxy, through which Prefect's client would not reach its
-    own server."""
+    """Exclude loopback addresses from a proxy.
+
+    Through a proxy Prefect's client would not reach its own server.
+    """
     for name in ("NO_PROXY", "no_proxy"):
         given = [host for host in os.environ.get(name, "").split(",") if host]
         os.environ[name] = ",".join(dict.fromkeys([*given, "127.0.0.1", "localhost"]))
@@ -68,32 +84,52 @@ def healthy(address: str) -> bool:
         return False
 
 
+def owners(address: str) -> set[int]:
+    """Return the users whose programs listen at the port of an address, on this machine.
+
+    Linux tells. A row of its table of sockets begins with a number, the local address, the remote
+    one and the state; the user is the eighth:
+
+    >>> row = "0: 0100007F:1068 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000"
+    >>> int(row.split()[1].rpartition(":")[2], 16), row.split()[3], row.split()[7]
+    (4200, '0A', '1000')
+    """
+    number = urlsplit(address).port or DEFAULT_PORT
+    port = f":{number:04X}"
+    users = set[int]()
+    for table in SOCKETS:
+        with suppress(OSError):
+            for row in table.read_text().splitlines()[1:]:
+                columns = row.split()
+                if columns[1].endswith(port) and columns[3] == LISTENS:
+                    users.add(int(columns[7]))
+    return users
+
+
 def ours(address: str) -> bool:
     """Check that nobody but this user and root listens at the port of an address of this machine.
 
-    Linux tells. Another user may have taken the port while our server starts, or for good: that one
-    gets no secret.
+    Another user may have taken the port while our server starts, or for good: that one gets no
+    secret.
     """
-    port, owners = f":{urlsplit(address).port or 4200:04X}", set[int]()
-    for table in SOCKETS:
-        with suppress(OSError):
-            rows = map(str.split, table.read_text().splitlines()[1:])
-            owners |= {int(row[7]) for row in rows if row[1].endswith(port) and row[3] == LISTENS}
-    return owners <= {os.getuid(), 0}
+    return owners(address) <= {os.getuid(), 0}
 
 
 def secret_of(address: str) -> str | None:
-    """Return this user's secret where the server at an address is this user's and on this machine;
-    else None."""
-    return secret() if urlsplit(address).hostname in LOOPBACK and ours(address) else None
+    """Return the secret where a server of this user answers at an address of this machine."""
+    if urlsplit(address).hostname not in LOOPBACK:
+        return None
+    # Where nobody listens, a program of another user may come before the secret is sent.
+    if not owners(address) or not ours(address):
+        return None
+    return secret()
 
 
 def check_port(address: str) -> None:
-    """Raise InputError where no server can be started at an address: another program's, or another
-    machine's."""
-    place = urlsplit(address)
+    """Raise InputError where no server can be started at an address."""
+    parts = urlsplit(address)
     try:
-        socket.create_server((str(place.hostname), place.port or 4200)).close()
+        socket.create_server((str(parts.hostname), parts.port or DEFAULT_PORT)).close()
     except OSError as error:
         raise InputError(
             f"no Prefect server answers at {address}, and none can start there ({error.strerror}):"
@@ -103,14 +139,14 @@ def check_port(address: str) -> None:
 
 
 def start_server(address: str) -> subprocess.Popen[bytes]:
-    """Start a Prefect server at an address; one process, which the system kills at once when this
-    process dies.
+    """Start a Prefect server at an address: one process, which ends when this process dies.
 
-    So no server of before answers at the address. Pages of other origins get no answer, nor does
+    So no earlier server answers at the address. Pages of other origins get no answer, nor does
     anybody without the secret.
     """
-    place = urlsplit(address)
-    at = ["--host", str(place.hostname), "--port", str(place.port or 4200)]
+    parts = urlsplit(address)
+    host = str(parts.hostname)
+    port = str(parts.port or DEFAULT_PORT)
     environment = {
         **os.environ,
         "PREFECT_SERVER_API_AUTH_STRING": secret(),
@@ -119,13 +155,18 @@ def start_server(address: str) -> subprocess.Popen[bytes]:
         "PREFECT_SERVER_UI_API_URL": address,
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     }
-    bound = bound_command("prefect", "server", "start", *at, ends_by=signal.SIGKILL)
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
-    return subprocess.Popen(bound, **quiet, start_new_session=True, env=environment)
+    command = ("prefect", "server", "start", "--host", host, "--port", port)
+    return subprocess.Popen(
+        bound_command(*command, ends_by=signal.SIGKILL),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        env=environment,
+    )
 
 
 def await_server(server: subprocess.Popen[bytes], address: str) -> subprocess.Popen[bytes]:
-    """Wait until a server that was started answers, and return the server.
+    """Wait until a server that was started answers; returns the server.
 
     Raises NoServer when the server ends or does not answer in time.
     """
@@ -147,8 +188,7 @@ def await_server(server: subprocess.Popen[bytes], address: str) -> subprocess.Po
 
 
 def end_server(server: subprocess.Popen[bytes]) -> None:
-    """End a server and what it has started; by force where it does not answer a request to end, or
-    was killed."""
+    """End a server and what it has started, by force where the server does not end when asked."""
     server.terminate()
     with suppress(subprocess.TimeoutExpired):
         server.wait(END_SECONDS)
@@ -159,7 +199,7 @@ def end_server(server: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def own_server() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Run a Prefect server on a free loopback port during the block, with its data in PREFECT_HOME.
+    """Run a Prefect server on a free loopback port during the block; its data are in PREFECT_HOME.
 
     Yields the server, which is starting, and the address of its API, for `await_server`: starting
     takes seconds, in which others can work.
@@ -176,35 +216,33 @@ def own_server() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 @contextmanager
 def kept_alive(address: str) -> Iterator[None]:
-    """Run a Prefect server at an address during the block; one that is killed is started again, and
-    that is said.
+    """Run a Prefect server at an address during the block; one that is killed is started again.
 
-    Raises InputError where another program has the port, NoServer where the server does not start.
-    Ends this process with status 1 where none starts again: studies under way need no server, and
-    go on.
+    That is said. Raises InputError where another program has the port, NoServer where the server
+    does not start. Ends this process with status 1 where none starts again: studies under way need
+    no server, and continue.
     """
     check_port(address)
-    servers, ending = [await_server(start_server(address), address)], threading.Event()
+    servers = [await_server(start_server(address), address)]
+    ending = threading.Event()
+
+    def say(message: str) -> None:
+        print(message, file=sys.stderr, flush=True)
 
     def watch() -> None:
         while True:
             status = servers[-1].wait()
             if ending.is_set():
                 return
-            by = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-            print(
-                f"Prefect's server {by}; another one starts; studies go on",
-                file=sys.stderr,
-                flush=True,
-            )
+            if status < 0:
+                end = f"was killed by signal {-status}"
+            else:
+                end = f"ended with status {status}"
+            say(f"Prefect's server {end}; another one starts; studies go on")
             try:
                 servers.append(await_server(start_server(address), address))
             except NoServer as error:
-                print(
-                    f"{error}. Studies under way go on; start `make up` again",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                say(f"{error}. Studies under way go on; start `make up` again")
                 os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

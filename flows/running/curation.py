@@ -47,6 +47,7 @@ from dreamer_study.pipeline.storage.documents import KEPT
 from dreamer_study.pipeline.storage.files import write_text_atomically
 from dreamer_study.pipeline.storage.parallel import (
     Progress,
+    Workers,
     at_once,
     memory_bytes,
     serial,
@@ -220,7 +221,7 @@ def _curate_sources(plan: Plan, steps: Steps) -> None:
         say([*warnings(planned.chain), *unmarked_warnings(planned.traces)])
 
 
-def _curate(plan: Plan, steps: Steps, planned: SourcePlan, run: Run) -> None:
+def _curate(plan: Plan, steps: Steps, planned: SourcePlan, run: Workers) -> None:
     """Curate one source: make the outputs of the stages that look at one document at a time.
 
     What they keep is then signed for deduplication.

@@ -150,6 +150,8 @@ class Study(Section):
     )
     _arguments: str | None = PrivateAttr(None)
     _place: Path = PrivateAttr(Path())
+    # whether models or benchmarks of the file were changed
+    _changed: bool = PrivateAttr(False)
     # what relative paths are relative to, also after a change
     _start: Path = PrivateAttr(default_factory=Path.cwd)
 
@@ -278,7 +280,9 @@ class Study(Section):
     @property
     def trusted(self) -> bool:
         """Whether the study is a preset, whose models are code of the package and nobody else's."""
-        return self._place == PRESETS and any(variant.module for variant in self.models.variants)
+        if self._changed or self._place != PRESETS:
+            return False
+        return any(variant.module for variant in self.models.variants)
 
     @property
     def study_id(self) -> str:

@@ -27,7 +27,9 @@ def presets() -> list[str]:
 def lasting_name(study: Study) -> str:
     """Return what the study is called in any folder: a preset's name, or a path from the root."""
     name = shlex.split(study.arguments)[0]
-    return name if name in presets() else str(study.place / Path(name).name)
+    if name in presets() or Path(name).is_absolute():
+        return name
+    return str(study.place / Path(name).name)
 
 
 def as_file(study: str | Study, *, root: Path | str | None = None) -> str:
@@ -39,11 +41,37 @@ def as_file(study: str | Study, *, root: Path | str | None = None) -> str:
         return study
     if root is not None:
         study = study.model_copy(update={"root": Path(root).expanduser()})
+    return str(_write(study))
+
+
+def _write(study: Study) -> Path:
+    """Write the values of a study to `study.yaml` in its folder."""
     path = study.folder / "study.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     values = study.model_dump(mode="json", exclude_unset=True)
     write_text_atomically(path, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
-    return str(path)
+    return path
+
+
+def load_changed(
+    study: str | Study,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    mirror: Path | str | None = None,
+    root: Path | str | None = None,
+) -> Study:
+    """Load a study with other values for some of its keys, as {"training.tokens": 200000}.
+
+    A study that was changed is written to `study.yaml` in its folder, by which `dreamer status`
+    finds it. Files that the study names are looked for beside the file that was changed.
+    """
+    loaded = load_study(as_file(study, root=root), mirror=mirror, root=root, changes=changes)
+    if changes:
+        loaded._arguments = shlex.join([str(_write(loaded)), "--root", str(loaded.folder)])
+        # Who changes models or benchmarks of a preset may bring code of somebody else's.
+        sections = {key.partition(".")[0] for key in changes}
+        loaded._changed = bool(sections & {"models", "evaluation"})
+    return loaded
 
 
 def load_study(
@@ -51,12 +79,14 @@ def load_study(
     *,
     mirror: Path | str | None = None,
     root: Path | str | None = None,
+    changes: Mapping[str, Any] | None = None,
 ) -> Study:
     """Load the study of a preset's name, of a YAML file's path, or of a mapping.
 
-    `mirror` and `root` override the study's own values; a study without a mirror takes that of its
-    last run. Raises InputError, in one line, for a file that does not exist, is not YAML, or does
-    not validate, and for a file where the study's folder is to be.
+    `changes` has other values by dotted keys; `mirror` and `root` override the study's own values.
+    A study without a mirror takes that of its last run. Raises InputError, in one line, for a file
+    that does not exist, is not YAML, or does not validate, and for a file where the study's folder
+    is to be.
     """
     if isinstance(study, Mapping):
         named = None
@@ -64,6 +94,8 @@ def load_study(
     else:
         named = str(study)
         content = _read_content(named)
+    for key, value in (changes or {}).items():
+        _change(content, key, value, named or "study")
     data = content.get("data") or {}
     if mirror is not None and isinstance(data, dict):  # else validation says what is wrong
         content["data"] = {**data, "mirror": str(mirror)}
@@ -85,7 +117,7 @@ def load_study(
     if not loaded.mirror and last_mirror.exists():
         folder = last_mirror.read_text(encoding="utf-8")
         if Path(folder).is_dir():
-            return load_study(study, mirror=folder, root=root)
+            return load_study(study, mirror=folder, root=root, changes=changes)
     return loaded
 
 
@@ -115,6 +147,25 @@ def _read_content(study: str) -> dict[str, Any]:
             f"{study}: a study is a mapping with the keys {', '.join(Study.model_fields)}"
         )
     return content
+
+
+def _change(content: dict[str, Any], key: str, value: Any, where: str) -> None:
+    """Set the value of a dotted key in the content of a study.
+
+    >>> content = {"training": {"tokens": 1000}}
+    >>> _change(content, "training.seeds", [0, 1], "demo")
+    >>> content
+    {'training': {'tokens': 1000, 'seeds': [0, 1]}}
+    """
+    *sections, name = key.split(".")
+    section = content
+    for part in sections:
+        if section.get(part) is None:
+            section[part] = {}
+        section = section[part]
+        if not isinstance(section, dict):
+            raise InputError(f"{where}: {key}: {part} has no keys of its own; give it whole")
+    section[name] = value
 
 
 class _StrictLoader(yaml.SafeLoader):

@@ -68,18 +68,22 @@ def started_for(folder: Path | str, words: str = "") -> list[int]:
 def ask(address: str, path: str, body: object = None) -> Any:
     """The answer of a Prefect server of ours; nothing where none comes, as from a server that is
     just starting."""
+    try:
+        return request(address, path, body)
+    except OSError:
+        return {}
+
+
+def request(address: str, path: str, body: object = None, method: str | None = None) -> Any:
+    """The answer of a Prefect server of ours; nothing where it is empty."""
     content = None if body is None else json.dumps(body).encode()
     headers = {
         "Content-Type": "application/json",
         "Authorization": "Basic " + b64encode(secret().encode()).decode(),
     }
-    try:
-        with urllib.request.urlopen(
-            urllib.request.Request(f"{address}/{path}", content, headers), timeout=30
-        ) as answer:
-            return json.load(answer)
-    except OSError:
-        return {}
+    asked = urllib.request.Request(f"{address}/{path}", content, headers, method=method)
+    with urllib.request.urlopen(asked, timeout=30) as answer:
+        return json.loads(answer.read() or "{}")
 
 
 def trains(root: Path) -> bool:

@@ -10,8 +10,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
@@ -25,6 +27,7 @@ from tests.faults.processes import (
     environment,
     plant,
     refuses_strangers,
+    request,
     started_for,
     trains,
 )
@@ -187,6 +190,90 @@ def test_a_killed_make_up_ends_no_study_and_the_next_one_ends_the_lost_flow_runs
     assert up.end(run) == "CRASHED"
     up.until(lambda: up.log.read_text().count(said) == before.count(said) + 1)
     assert not (killed_too / "report").exists()
+
+
+OWN = ("description", "parameters", "tags", "paused", "global_concurrency_limit")
+OWN_OF_SCHEDULES = ("schedule", "active", "parameters", "slug")
+
+
+def settings(up: MakeUp, name: str) -> dict[str, Any]:
+    """What a user can have set of a deployment."""
+    deployment = ask(up.address, f"deployments/name/full-study/{name}")
+    limit = deployment["global_concurrency_limit"]
+    schedules = [
+        {key: schedule[key] for key in OWN_OF_SCHEDULES} for schedule in deployment["schedules"]
+    ]
+    return {
+        **{key: deployment[key] for key in OWN},
+        "global_concurrency_limit": limit and limit["limit"],
+        "schedules": sorted(schedules, key=lambda schedule: schedule["slug"]),
+    }
+
+
+def change(up: MakeUp, path: str, body: object, method: str | None = None) -> None:
+    """Change something in Prefect; tried again while the server is too busy to answer."""
+
+    def is_done() -> bool:
+        try:
+            request(up.address, path, body, method)
+        except HTTPError as error:
+            if error.code == HTTPStatus.SERVICE_UNAVAILABLE:
+                return False
+            raise
+        return True
+
+    up.until(is_done)
+
+
+@pytest.mark.slow
+def test_what_a_user_has_changed_in_prefect_outlives_every_end_of_make_up(up: MakeUp) -> None:
+    def serves(times: int) -> None:
+        said = "prefect deployment run full-study --watch"
+        up.until(lambda: up.log.read_text().count(said) == times)
+        up.until(lambda: ask(up.address, "deployments/name/full-study/paper-32"))
+
+    serves(1)
+    changed, paused = (
+        ask(up.address, f"deployments/name/full-study/{name}")["id"]
+        for name in ("full-study", "demo")
+    )
+    changes = {
+        "description": "nightly",
+        "parameters": {"study": "control", "until": "train"},
+        "tags": ["nightly"],
+        "concurrency_limit": 3,
+    }
+    change(up, f"deployments/{changed}", changes, "PATCH")
+    schedules = [
+        {"schedule": {"cron": "0 3 * * *", "timezone": "UTC"}, "active": True, "slug": "night"},
+        {"schedule": {"interval": 86400}, "active": False, "slug": "off"},
+    ]
+    change(up, f"deployments/{changed}/schedules", schedules)
+    change(up, f"deployments/{paused}/pause_deployment", {})
+    names = ("full-study", "demo", "control")
+    before = [settings(up, name) for name in names]
+    assert [len(of["schedules"]) for of in before] == [2, 0, 0]
+    assert [of["paused"] for of in before] == [False, True, False]
+    assert before[0]["global_concurrency_limit"] == 3
+
+    up.process.send_signal(signal.SIGINT)
+    up.process.wait(PATIENCE_SECONDS)
+    up.start()
+    serves(2)
+    assert [settings(up, name) for name in names] == before
+
+    server = child(up.process.pid, "prefect server start")
+    os.kill(server, signal.SIGKILL)
+    up.until(lambda: child(up.process.pid, "prefect server start") not in (None, server))
+    up.until(lambda: ask(up.address, "deployments/name/full-study/control"))
+    assert [settings(up, name) for name in names] == before
+
+    server = child(up.process.pid, "prefect server start")
+    _kill(up.process)
+    until(lambda: not alive(server))
+    up.start()
+    serves(3)
+    assert [settings(up, name) for name in names] == before
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         page = Live(Watch(study), console=screen, refresh_per_second=A_SECOND, transient=True)
         # the page shows stages
         told = reports.Lines(without=STAGES if page.console.is_terminal else ())
-        with page, reports.listening(told), only_run(study):
+        with page, reports.listening(told), only_run(study), _server(study, options) as server:
             check_study(study, trust_code=options.trust_code)
             say(study_warnings(study))
             print_notices(study.own_sources)
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
                 else {name: getattr(options, name) for name in PARAMETERS} | lasting
             )
             with _staying(study.folder), naming(study.folder):
-                lost = _run(study, wanted, shown)
+                lost = _run(study, wanted, shown, server)
     if options.until == "report":
         with reports.listening(reports.Lines()):
             patiently(
@@ -94,7 +94,16 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def _run(study: Study, options: Options, parameters: Mapping[str, Any] | None) -> bool:
+def _server(study: Study, options: argparse.Namespace) -> AbstractContextManager[Any]:
+    """Start Prefect's server, unless the study runs without."""
+    if options.plain:
+        return nullcontext()
+    from dreamer_study.flows.commands.run_here import starting_server
+
+    return starting_server(study)
+
+
+def _run(study: Study, options: Options, parameters: Mapping[str, Any] | None, server: Any) -> bool:
     """Run a study, with parameters as a flow of Prefect; returns whether its server was lost, or
     none was there."""
     if parameters:
@@ -102,7 +111,7 @@ def _run(study: Study, options: Options, parameters: Mapping[str, Any] | None) -
         from dreamer_study.flows.prefect.server import NoServer
 
         try:
-            return run_in_process(study, options, parameters)
+            return run_in_process(study, options, parameters, server)
         except NoServer as error:  # on which no result depends
             reports.write_line(f"{error}; the study goes on without Prefect")
     with recorded(study), open_jobs(study) as (study, jobs):

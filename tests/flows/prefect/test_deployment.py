@@ -15,13 +15,18 @@ from typing import Any
 
 import pytest
 import yaml
+from prefect import Flow
+from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 from dreamer_study.flows.commands.run_here import environment as process_environment
+from dreamer_study.flows.full_study import full_study, report
+from dreamer_study.flows.prefect.report_links import report_text, serving_reports
 from dreamer_study.flows.prefect.server import await_server, own_server
-from dreamer_study.flows.study.loading import load_study
+from dreamer_study.flows.study.loading import load_changed, load_study, presets
+from dreamer_study.pipeline.errors import InputError
 from tests.faults.processes import PREFECT, ask, started_for, trains
 from tests.faults.processes import environment as clean_environment
-from tests.flows.small_study import PROJECT, small_study
+from tests.flows.small_study import PROJECT, TINY, small_study
 from tests.waiting import until
 
 
@@ -97,6 +102,81 @@ def worker(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
         process.wait()
 
 
+@pytest.mark.parametrize("of", [full_study, report])
+def test_the_form_offers_presets_or_a_file(of: Flow[..., object]) -> None:
+    schema = of.parameters.model_dump()
+    preset, file = schema["properties"]["study"]["anyOf"]
+    assert preset["enum"] == presets()
+    assert file["type"] == "string"
+    assert not schema["definitions"], "a whole study is 18,286 pixels of form"
+    assert all(schema["properties"][name].get("description") for name in schema["properties"])
+
+
+def test_the_server_takes_names_and_changes_and_no_values_of_a_study() -> None:
+    schema = full_study.parameters.model_dump_for_openapi()
+    changes = {"training.tokens": 200000, "training.seeds": [0, 1]}
+    for study in ("demo", "mine.yaml"):
+        validate({"study": study, "overrides": changes}, schema, raise_on_error=True)
+    for wrong in ({"study": yaml.safe_load(TINY.read_text())}, {"overrides": [1]}):
+        with pytest.raises(ValidationError):
+            validate(wrong, schema, raise_on_error=True)
+
+
+def test_python_hands_a_study_over() -> None:
+    study = load_study(TINY)
+    assert full_study.validate_parameters({"study": study})["study"] is study
+
+
+def test_changed_keys_are_a_study_of_their_own(tmp_path: Path) -> None:
+    changes = {"training.tokens": 200000, "training.seeds": [3], "compute.per_gpu": 2}
+    study = load_changed("demo", changes, root=tmp_path)
+    values = (study.training.tokens, study.training.seeds, study.compute.per_gpu)
+    assert values == (200000, [3], 2)
+    assert study.name == "demo"
+    written = load_study(tmp_path / "study.yaml")
+    assert written.study_id == study.study_id != load_study("demo").study_id
+    assert study.arguments == f"{tmp_path}/study.yaml --root {tmp_path}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"training.tokns": 1}, "demo: training: unknown key 'tokns'; did you mean 'tokens'?"),
+        ({"trainin.tokens": 1}, "demo: unknown key 'trainin'; did you mean 'training'?"),
+        (
+            {"training.tokens.of": 1},
+            "demo: training.tokens.of: tokens has no keys of its own; give it whole",
+        ),
+        ({"training.seeds": []}, "demo: training.seeds: List should have at least 1 item"),
+    ],
+)
+def test_a_change_that_no_study_has_is_one_line(changes: dict[str, object], line: str) -> None:
+    with pytest.raises(InputError) as error:
+        load_study("demo", changes=changes)
+    assert str(error.value).startswith(line)
+    assert "\n" not in str(error.value)
+
+
+def test_a_preset_with_other_models_is_not_trusted(tmp_path: Path) -> None:
+    assert load_study("control").trusted
+    assert load_changed("control", {"training.seeds": [0, 1]}, root=tmp_path).trusted
+    variants = load_study("control").model_dump()["models"]["variants"]
+    assert not load_changed("control", {"models.variants": variants}, root=tmp_path).trusted
+    assert not load_changed("control", {"evaluation.limit": 3}, root=tmp_path).trusted
+
+
+def test_the_report_of_a_workers_run_is_a_path_and_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    study = load_study(TINY, root=tmp_path / "run")
+    text = report_text(study)
+    assert f"`{study.report.resolve()}`" in text
+    assert f"`dreamer report {study.arguments} --watch`" in text
+    with serving_reports() as address:
+        assert report_text(study).startswith(f"[The report]({address}/tiny-")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["full-study", "full-study/full-study"])
 def test_a_deployment_without_a_server_is_one_line(tmp_path: Path, name: str) -> None:
@@ -119,10 +199,10 @@ def test_studies_of_two_deployments_run_one_after_the_other_and_a_failed_one_is_
     )
     told = {**environment, "NOTIFY_URL": webhook.address}
     subprocess.run([sys.executable, "-c", snippet], env=told, cwd=PROJECT, check=True, timeout=120)
-    values = {**yaml.safe_load(small_study(tmp_path).read_text()), "root": str(tmp_path / "run")}
-    started = prefect(
-        environment, "deployment", "run", "full-study", "--params", json.dumps({"study": values})
-    )
+    study = small_study(tmp_path)
+    changes = {"root": str(tmp_path / "run"), "training.tokens": 4000}
+    parameters = json.dumps({"study": str(study), "overrides": changes})
+    started = prefect(environment, "deployment", "run", "full-study", "--params", parameters)
     assert started.returncode == 0, started.stdout + started.stderr
     nowhere = {"study": str(tmp_path / "nowhere.yaml")}
     started = prefect(environment, "deployment", "run", "demo", "--params", json.dumps(nowhere))
@@ -139,7 +219,15 @@ def test_studies_of_two_deployments_run_one_after_the_other_and_a_failed_one_is_
     assert (good["name"], good["tags"], good["state_type"]) == ("tiny", ["tiny"], "COMPLETED")
     assert bad["state_type"] == "FAILED"
     assert bad["start_time"] >= good["end_time"]
-    assert load_study(tmp_path / "run" / "study.yaml").study_id == load_study(values).study_id
+    ran = load_study(tmp_path / "run" / "study.yaml")
+    assert ran.study_id == load_study(study, changes=changes).study_id
+    assert ran.training.tokens == 4000
+    page = ran.report
+    page.unlink()
+    parameters = json.dumps({"study": str(study), "overrides": changes})
+    started = prefect(environment, "deployment", "run", "report", "--params", parameters, "--watch")
+    assert started.returncode == 0, started.stdout + started.stderr
+    assert page.exists()
 
 
 @pytest.mark.slow

@@ -20,10 +20,8 @@ from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.logging.handlers import PrefectConsoleHandler
 from prefect.states import Pending, Running
-from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 from dreamer_study.flows.commands.make_up import deployments
-from dreamer_study.flows.full_study import full_study
 from dreamer_study.flows.jobs import Stopped
 from dreamer_study.flows.prefect.logs import outlive_readers, plain_errors
 from dreamer_study.flows.prefect.lost_runs import end_lost_runs, is_lost
@@ -164,14 +162,6 @@ def test_an_error_of_a_user_is_logged_without_a_traceback(
     assert "no such study" in caplog.text
 
 
-def test_the_list_has_full_study_and_every_preset() -> None:
-    listed = deployments(PROJECT / "prefect.yaml")
-    assert {one.name: one.parameters["study"] for one in listed} == {"full-study": "demo"} | {
-        n: n for n in presets()
-    }
-    assert all(one.description for one in listed)
-
-
 LOAD_FLOW = """
 import sys
 from importlib.machinery import PathFinder
@@ -191,36 +181,12 @@ def test_a_deployed_flow_is_loaded_by_name_which_leaves_prefect_importable() -> 
     """
     listed = yaml.safe_load((PROJECT / "prefect.yaml").read_text())["deployments"]
     served = {deployment.entrypoint for deployment in deployments(PROJECT / "prefect.yaml")}
-    (entrypoint,) = served | {deployment["entrypoint"] for deployment in listed}
-    command = [sys.executable, "-c", LOAD_FLOW, entrypoint]
+    entrypoints = served | {deployment["entrypoint"] for deployment in listed}
+    module = "dreamer_study.flows.full_study"
+    assert entrypoints == {f"{module}.full_study", f"{module}.report"}
+    command = [sys.executable, "-c", LOAD_FLOW, f"{module}.full_study"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     assert done.stdout.strip() == prefect.__file__, done.stderr
-
-
-def test_the_form_offers_presets_a_file_or_the_values_of_a_study() -> None:
-    schema = full_study.parameters.model_dump()
-    preset, file, values = schema["properties"]["study"]["anyOf"]
-    assert preset["enum"] == presets()
-    assert file["type"] == "string"
-    study = schema["definitions"][values["$ref"].rpartition("/")[2]]
-    assert set(study["properties"]) == set(Study.model_fields)
-    assert all(schema["properties"][name].get("description") for name in schema["properties"])
-    for section in ("Tokenizer", "Data", "Models", "Variant", "Study"):
-        for name, field in schema["definitions"][section]["properties"].items():
-            assert "description" in field or "$ref" in field, f"{section}.{name}"
-
-
-@pytest.mark.parametrize(
-    "path", [*PROJECT.glob("flows/study/presets/*.yaml"), *PROJECT.glob("tests/studies/*.yaml")]
-)
-def test_the_server_accepts_what_a_study_file_may_say(path: Path) -> None:
-    values, schema = (
-        yaml.safe_load(path.read_text()),
-        full_study.parameters.model_dump_for_openapi(),
-    )
-    validate({"study": values}, schema, raise_on_error=True)
-    with pytest.raises(ValidationError):
-        validate({"study": {**values, "models": {"variants": ["XX"]}}}, schema, raise_on_error=True)
 
 
 @pytest.mark.parametrize("name", presets())

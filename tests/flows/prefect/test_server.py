@@ -8,18 +8,19 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
-import prefect
 import pytest
 from prefect import runtime
 from prefect.client.orchestration import SyncPrefectClient
+from prefect.runner import Runner
 
 import dreamer_study.flows.commands.make_up
 import dreamer_study.flows.commands.run_here
@@ -30,7 +31,7 @@ import dreamer_study.flows.prefect.lost_runs
 import dreamer_study.flows.prefect.server
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.make_up import only_one
-from dreamer_study.flows.commands.run_here import environment, run_in_process
+from dreamer_study.flows.commands.run_here import environment, run_in_process, starting_server
 from dreamer_study.flows.jobs.private_files import private_folder
 from dreamer_study.flows.prefect.lost_runs import say_lost_runs
 from dreamer_study.flows.prefect.server import (
@@ -40,6 +41,8 @@ from dreamer_study.flows.prefect.server import (
     healthy,
     own_server,
     secret,
+    secret_file,
+    secret_for,
 )
 from dreamer_study.flows.progress import reports
 from dreamer_study.flows.running.options import Options
@@ -47,7 +50,6 @@ from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import InputError
 from tests.faults.processes import refuses_strangers
-from tests.flows.by_hand import Heard
 from tests.flows.small_study import PROJECT, TINY
 
 
@@ -83,16 +85,15 @@ def test_a_second_make_up_is_one_line() -> None:
 def test_a_stop_that_is_lost_while_make_up_starts_ends_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def lose() -> list[object]:
+    def lose(*_: object) -> None:
         with suppress(SystemExit):  # as a callback of Prefect's client does
             os.kill(os.getpid(), signal.SIGTERM)
-        return []
 
     for name in ("only_one", "serving_reports"):
         monkeypatch.setattr(dreamer_study.flows.commands.make_up, name, lambda *_: nullcontext())
     monkeypatch.setattr(dreamer_study.flows.commands.make_up, "healthy", lambda address: True)
-    monkeypatch.setattr(dreamer_study.flows.commands.make_up, "deployments", lose)
-    monkeypatch.setattr(prefect, "serve", lambda *_, **__: pytest.fail("make up serves"))
+    monkeypatch.setattr(dreamer_study.flows.commands.make_up, "register", lose)
+    monkeypatch.setattr(Runner, "start", lambda _: pytest.fail("make up serves"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.chdir(PROJECT)
     before = signal.getsignal(signal.SIGTERM)
@@ -128,8 +129,10 @@ def test_the_secret_is_in_a_file_of_this_user_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    path, made = private_folder("prefect") / "secret", secret.__wrapped__()
-    assert made == path.read_text() == secret.__wrapped__()
+    path = secret_file.__wrapped__()
+    made = path.read_text()
+    assert path == private_folder("prefect") / "secret" == secret_file.__wrapped__()
+    assert path.read_text() == made
     assert made.startswith("dreamer:")
     assert len(made) > 20
     assert [
@@ -139,6 +142,60 @@ def test_the_secret_is_in_a_file_of_this_user_alone(
         0o700,
         0o700,
     ]
+
+
+def test_the_secret_is_printed_to_a_terminal_only() -> None:
+    with open(os.openpty()[1], "w") as terminal:
+        assert secret() in secret_for(terminal)
+    with open(os.devnull, "w") as other:
+        assert secret_for(other) == f"secret in {secret_file()}"
+
+
+@pytest.mark.slow
+def test_a_study_that_is_refused_leaves_no_server_and_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    before = os.environ.copy()
+    servers = []
+
+    def refuse() -> None:
+        with starting_server(load_study(TINY, root=tmp_path)) as server:
+            servers.append(server.process)
+            assert os.listdir(tmp_path) == [".prefect"]
+            assert server.process.poll() is None
+            raise InputError("refused")
+
+    began = time.monotonic()
+    with pytest.raises(InputError, match="refused"):
+        refuse()
+    assert time.monotonic() - began < 5, "as fast as without a server"
+    assert [process.poll() for process in servers] == [-signal.SIGKILL]
+    assert os.listdir(tmp_path) == []
+    assert os.environ == before
+
+
+@pytest.mark.parametrize(
+    ("options", "order"), [([], ["server", "check"]), (["--plain"], ["check"])]
+)
+def test_the_server_starts_while_the_study_is_checked(
+    options: list[str], order: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[str] = []
+
+    def start() -> AbstractContextManager[tuple[SimpleNamespace, str]]:
+        happened.append("server")
+        return nullcontext((SimpleNamespace(kill=lambda: None), ""))
+
+    def refuse(*_: object, **__: object) -> None:
+        happened.append("check")
+        raise InputError("refused")
+
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setattr(dreamer_study.flows.commands.run_here, "own_server", start)
+    monkeypatch.setattr(dreamer_study.flows.commands.running.run, "check_study", refuse)
+    assert main(["run", str(TINY), "--root", str(tmp_path), *options]) == 2
+    assert happened == order
 
 
 seen: list[tuple[str, str]] = []
@@ -177,16 +234,27 @@ def no_study(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_a_server_that_the_environment_names_is_used_and_said(
-    client: SyncPrefectClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: SyncPrefectClient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     address = str(client.api_url).rstrip("/")
     monkeypatch.setenv("PREFECT_API_URL", address)
     before = os.environ.copy()
-    with reports.listening(Heard()) as heard:
-        assert not run_in_process(load_study(TINY, root=tmp_path), Options(), {"study": "tiny"})
-    assert heard.words[-1] == f"{address.removesuffix('/api')} (named by PREFECT_API_URL)"
+    assert not runs(tmp_path)
+    said = capsys.readouterr().err
+    shown = f"{address.removesuffix('/api')} (named by PREFECT_API_URL)"
+    assert said.count(f"Prefect: {shown}\n") == 1
     assert seen == [("tiny", str(tmp_path / ".prefect"))]
     assert os.environ == before
+
+
+def runs(folder: Path) -> bool:
+    """Whether the server was lost while a study ran."""
+    study = load_study(TINY, root=folder)
+    with starting_server(study) as server:
+        return run_in_process(study, Options(), {"study": "tiny"}, server)
 
 
 def test_our_own_server_that_the_environment_names_is_given_its_secret(
@@ -200,7 +268,7 @@ def test_our_own_server_that_the_environment_names_is_given_its_secret(
         "_call",
         lambda *_: given.append(os.environ.get("PREFECT_API_AUTH_STRING")),
     )
-    run_in_process(load_study(TINY, root=tmp_path), Options(), {"study": "tiny"})
+    runs(tmp_path)
     assert given == [secret()]
 
 
@@ -219,6 +287,8 @@ def test_whoever_takes_the_port_of_our_server_gets_no_secret(
     assert dreamer_study.flows.prefect.bare_names.setup_environment(ctx=context).env == {
         "PREFECT_API_AUTH_STRING": secret()
     }
+    (tmp_path / "tcp").write_text("sl local_address\n")  # where anybody may come
+    assert dreamer_study.flows.prefect.bare_names.setup_environment(ctx=context) is None
     listens(os.getuid() + 1)
     assert dreamer_study.flows.prefect.bare_names.setup_environment(ctx=context) is None
     with pytest.raises(NoServer, match="ended with status"):
@@ -238,7 +308,7 @@ def test_a_server_that_takes_no_flow_run_is_none(
 ) -> None:
     monkeypatch.setenv("PREFECT_API_URL", address)
     with pytest.raises(NoServer, match="takes no flow run"):
-        run_in_process(load_study(TINY, root=tmp_path), Options(), {"study": "tiny"})
+        runs(tmp_path)
     assert seen == []
 
 
@@ -249,9 +319,10 @@ def test_a_study_runs_where_no_server_starts(
         raise NoServer("no memory for a server")
 
     ran: list[Study] = []
+    process = SimpleNamespace(kill=lambda: None)
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     monkeypatch.setattr(
-        dreamer_study.flows.commands.run_here, "own_server", lambda: nullcontext((None, ""))
+        dreamer_study.flows.commands.run_here, "own_server", lambda: nullcontext((process, ""))
     )
     monkeypatch.setattr(dreamer_study.flows.commands.run_here, "await_server", fails)
     monkeypatch.setattr(
