@@ -5,32 +5,34 @@ A study writes one `job.json` for each process that evaluates; for example
     {
       "checkpoints": [
         {
-          "run_id": "demo-1f2e-dr-d4-s0",
-          "tokens": 400000,
-          "path": "/home/ada/runs/demo/store/runs/8c1d.../checkpoints/000000400000",
+          "run_id": "LA-2-s0-e035352e",
+          "tokens": 3024,
+          "path": "/home/ada/runs/demo/store/runs/LA-2-s0-e035352e/checkpoints/000000000003024",
+          "answers": true,
           "outputs": {
-            "gsm8k": {
-              "folder": "/home/ada/runs/demo/store/evaluations/52aa...",
-              "configuration": {"checkpoint": "...", "benchmark": {"tasks": [...]}, "limit": 100}
+            "world_choice": {
+              "folder": "/home/ada/runs/demo/store/evaluations/0bf65647400eba69",
+              "configuration": {
+                "tokens": 3024, "benchmark": "world_choice", "limit": 5, "max_new_tokens": null,
+                "weights": "both", "depths": [],
+                "content": {"data": [], "tasks": [{"task": "world_choice", "metric": "acc", ...}]}
+              }
             },
-            "validation": {"folder": "/home/ada/runs/demo/store/evaluations/e09b..."}
-          },
-          "answers": true
+            "validation": {"folder": "/home/ada/runs/demo/store/evaluations/6b2d91560ed0b0b3"}
+          }
         }
       ],
-      "tokenizer": "/home/ada/runs/demo/store/tokenizer/77d0...",
+      "tokenizer": "/home/ada/runs/demo/store/tokenizer/bbe8e35d3d666eea",
       "tasks": [
-        {"benchmark": "gsm8k", "task": "gsm8k", "metric": "exact_match",
-         "filter": "flexible-extract", "chance": 0.0, "dataset_path": "/home/ada/data/openai/gsm8k",
-         "overrides": {"num_fewshot": 0}},
+        {"benchmark": "world_choice", "task": "world_choice", "metric": "acc", "filter": "none",
+         "chance": 0.25, "dataset_path": "/home/ada/.../builtin/world",
+         "yaml": "/home/ada/.../tasks/world_choice.yaml", "overrides": {}},
         {"benchmark": "validation", "task": "validation", "metric": "bits_per_byte",
          "filter": "none", "chance": null, "plain": "/home/ada/.../validation.all.items.jsonl"}
       ],
-      "output": "/home/ada/runs/demo/logs/evaluations/8c1d",
-      "limit": 100,
-      "depths": [2, 8],
-      "weights": "averaged",
-      "device": "cpu"
+      "output": "/home/ada/runs/demo/evaluating/LA-2-s0-e035352e-3024",
+      "limit": 5, "max_new_tokens": null, "batch_tokens": null, "weights": "both", "depths": [],
+      "device": "cpu", "trust_code": false, "observe": null
     }
 """
 
