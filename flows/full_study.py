@@ -7,14 +7,14 @@ order, which follows from the plan of the study:
     data        read, strip, clean, deduplicate,          running/curation.py, and its warnings:
                 decontaminate, pack into tokens           running/curation_warnings.py
     match       size the models: equal FLOPs, parameters  plan/decisions.py
-    training    train one model with one seed             running/trainings.py decides which is next;
-    evaluation  evaluate one checkpoint                   jobs/ starts the processes
+    training    train one model with one seed             running/trainings.py: which comes next;
+    evaluation  evaluate one checkpoint                   jobs/: its process
     statistics  enter rows, compute ratios, intervals     running/live_results.py, result_rows.py
     report      write the page                            running/live_results.py
 
 `plan/study_plan.py` knows every output, run and evaluation with its key, its folder, and whether it
-is done: what is done is shown as `Cached`. `dreamer run` runs the same steps, with `--plain` without
-Prefect (`running/steps.py`).
+is done: what is done is shown as `Cached`. `dreamer run` runs the same steps, and `--plain` runs
+them without Prefect (`running/steps.py`).
 """
 
 from __future__ import annotations

@@ -44,7 +44,9 @@ def placing(where: str) -> Iterator[None]:
 
 
 def nearest(name: object, known: Iterable[str], otherwise: str = "") -> str:
-    """Hint at the known name that is most similar to a mistyped one, `; did you mean 'x'?`, or say
-    `otherwise`."""
+    """Hint at the known name most similar to a mistyped one: `; did you mean 'x'?`.
+
+    Where none is similar, say `otherwise`.
+    """
     near = difflib.get_close_matches(str(name), list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else otherwise

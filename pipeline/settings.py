@@ -16,7 +16,7 @@ import re
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, dataclass_transform
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 from pydantic import (
     AfterValidator,
@@ -91,7 +91,7 @@ def _short(value: Any) -> str:
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-def checked(where: str, *, extra: str = "forbid") -> Callable[[Kind], Kind]:
+def checked(where: str, *, extra: Literal["forbid", "ignore"] = "forbid") -> Callable[[Kind], Kind]:
     """Decorate a class: make a frozen dataclass that pydantic checks.
 
     An InputError begins with `where`. Types are strict: 1 is no bool, and "1" no number.
@@ -99,7 +99,7 @@ def checked(where: str, *, extra: str = "forbid") -> Callable[[Kind], Kind]:
 
     def decorate(kind: Kind) -> Kind:
         config = ConfigDict(strict=True, extra=extra)
-        made = dataclass(frozen=True, kw_only=True, config=config)(kind)
+        made: Any = dataclass(frozen=True, kw_only=True, config=config)(kind)
         construct = made.__init__
 
         def __init__(self: Any, **values: Any) -> None:

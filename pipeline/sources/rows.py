@@ -100,13 +100,15 @@ class RowConverter:
         if self.elements:
             table = block.table.filter(keep)
             parents, numbers, response = self._elements(table, rows, question, writer)
-            columns = (column.take(parents) for column in (rows, question, answer))
-            self._write_documents(*columns, response, numbers, writer)
+            rows = rows.take(parents)
+            question = question.take(parents)
+            answer = answer.take(parents)
+            self._write_documents(rows, question, answer, response, numbers, writer)
             return
         for number, response in enumerate(responses):
             position = number if len(responses) > 1 else None
-            columns = (rows, question, answer)
-            self._write_documents(*columns, response.filter(keep), position, writer)
+            text = response.filter(keep)
+            self._write_documents(rows, question, answer, text, position, writer)
 
     def _drop_malformed(self, block: Block, first_row: int, writer: DocumentWriter) -> None:
         if block.malformed:

@@ -20,7 +20,7 @@ processes read:
      "seal": "53e1f0c6a2b94d87",
      "seconds": 2.481,
      "stage": "clean",
-     "version": 4
+     "version": 3
     }
 
 `files` has every other file of the folder, `results` what the stage returned, `seal` a digest of

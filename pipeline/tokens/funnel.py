@@ -41,8 +41,7 @@ Counts = Sequence[dict[str, Any]]
 
 
 class Stage(NamedTuple):
-    """A finished stage: name, folder, counts, and the sources of which it keeps a text that it
-    changed."""
+    """A finished stage; `changed` are the sources of which it keeps a text that it changed."""
 
     name: str
     folder: Path
@@ -53,10 +52,10 @@ class Stage(NamedTuple):
 def count_tokens(
     stages: Sequence[Stage], packed: Counts, tokenizer: Path, *, progress: Progress = quiet
 ) -> list[dict[str, Any]]:
-    """Count tokens: a row {"stage", "source", "reason", "tokens", "exact"} for every count of the
-    stages.
+    """Count tokens for every count of the stages.
 
-    `stages` are in the order of curation; `packed` are the counts of the packing, with tokens.
+    Returns rows {"stage", "source", "reason", "tokens", "exact"}. `stages` are in the order of
+    curation; `packed` are the counts of the packing, with tokens.
     """
     codec = read_tokenizer(tokenizer)
     taken: Counter[str] = Counter()  # by the packing: packed, and held out for validation
@@ -88,8 +87,10 @@ def count_tokens(
 
 
 def _tokens_of(codec: Any, stage: Stage, kind: str) -> dict[tuple[str, str], tuple[int, bool]]:
-    """Count the tokens of each (source, reason) in `kind` of a stage; True where each document was
-    counted."""
+    """Count the tokens of each (source, reason) in `kind` of a stage.
+
+    True where each document was counted, not a sample.
+    """
     groups = {
         _group(row): row for row in stage.counts if (row["reason"] == KEPT) == (kind == "documents")
     }
@@ -116,17 +117,16 @@ def _tokens_of(codec: Any, stage: Stage, kind: str) -> dict[tuple[str, str], tup
             )
             counts = sum_counts([counts, counted])
     sums = {_group(row): row for row in counts}
-    found = {}
+    nothing = {"tokens": 0, "characters": 0}
+    results = {}
     for group, row in groups.items():
-        tokens, characters = (
-            sums[group][what] if group in sums else 0 for what in ("tokens", "characters")
-        )
+        sampled_sums = sums.get(group, nothing)
+        tokens = sampled_sums["tokens"]
         exact = fractions[group] >= 1
-        found[group] = (
-            tokens if exact else round(tokens * row["characters"] / max(characters, 1)),
-            exact,
-        )
-    return found
+        if not exact:  # the sample's tokens for each character, times all characters
+            tokens = round(tokens * row["characters"] / max(sampled_sums["characters"], 1))
+        results[group] = (tokens, exact)
+    return results
 
 
 def _group(row: dict[str, Any]) -> tuple[str, str]:

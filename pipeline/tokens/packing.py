@@ -1,10 +1,9 @@
-"""Pack documents of tokens into rows of one length, with little padding; only documents longer than
-a row are cut.
+"""Pack documents of tokens into rows of one length, with little padding.
 
-Documents keep their random order, except at the end of each row, where the packer looks 4,096
-documents ahead for one or two that fill the row exactly. Padding: at most 0.1 % where documents are
-shorter than half a row, 1 to 2 % where many are nearly as long as a row. Sorting by length would
-put documents of like length together.
+Only documents longer than a row are cut. Documents keep their random order, except at the end of
+each row, where the packer looks 4,096 documents ahead for one or two that fill the row exactly.
+Padding: at most 0.1 % where documents are shorter than half a row, 1 to 2 % where many are nearly
+as long as a row. Sorting by length would put documents of like length together.
 
 Files of a packed folder: `packed.json`; for each shard `tokens-00000.bin` (little-endian, rows x
 sequence length, flat) and `index-00000.npy`, int64 [spans, 3]: start, response start and end of
@@ -30,13 +29,13 @@ LOOK_AHEAD = 4096
 def fit_rows(
     lengths: Sequence[int], row: int, look_ahead: int = LOOK_AHEAD
 ) -> tuple[np.ndarray, int]:
-    """Place each document: offsets int64 [documents] into the concatenated rows, and the number of
-    rows.
+    """Place each document in a row.
 
-    A row takes documents in order while any two that wait still fit; then one that fills the row
-    exactly, or the first of two that do together, or the longest that fits. The lengths that wait
-    are bits of one integer, and `row - length` of another: the common bits of the two, shifted, are
-    the pairs. About 1 microsecond per document.
+    Returns offsets int64 [documents] into the concatenated rows, and the number of rows. A row
+    takes documents in order while any two that wait still fit; then one that fills the row exactly,
+    or the first of two that do together, or the longest that fits. The lengths that wait are bits
+    of one integer, and `row - length` of another: the common bits of the two, shifted, are the
+    pairs. About 1 microsecond per document.
 
     Raises InputError for a length below 1 or above `row`.
 
@@ -86,8 +85,10 @@ def fit_rows(
 def _filling(
     free: int, row: int, present: int, mirrored: int, waiting: list[list[int]], served: list[int]
 ) -> int:
-    """Choose the length of the next document for the `free` positions at the end of a row; 0 if
-    none fits."""
+    """Choose the length of the next document for the `free` positions at the end of a row.
+
+    0 if none fits.
+    """
     if present >> free & 1:
         return free
     longer = (present & (mirrored >> (row - free))).bit_length() - 1
@@ -112,12 +113,11 @@ def write_token_shard(
     row: int,
     end_token: int,
 ) -> dict[str, int]:
-    """Pack documents, in the given order, into rows and write shard `number`: {"rows",
-    "documents"}.
+    """Pack documents, in the given order, into rows and write shard `number`.
 
-    Documents are spans of `tokens`: int64 [documents] starts, lengths of prompts, and whole lengths
-    with the end mark. A document longer than a row is cut into spans of a row each and a remainder;
-    "documents" counts spans.
+    Returns {"rows", "documents"}. Documents are spans of `tokens`: int64 [documents] starts,
+    lengths of prompts, and whole lengths with the end mark. A document longer than a row is cut
+    into spans of a row each and a remainder; "documents" counts spans.
     """
     spans = -(-lengths // row)
     owner = np.repeat(np.arange(len(lengths)), spans)
@@ -127,10 +127,13 @@ def write_token_shard(
 
     flat = np.full(rows * row, end_token, tokens.dtype)
     order = np.argsort(offsets)
-    owner, within, size, offsets = owner[order], within[order], size[order], offsets[order]
+    owner = owner[order]
+    within = within[order]
+    size = size[order]
+    offsets = offsets[order]
     begins = starts[owner] + within
     for start, place, length in zip(begins.tolist(), offsets.tolist(), size.tolist(), strict=True):
-        # indices take seven times as long
+        # An array of all positions would take seven times as long.
         flat[place : place + length] = tokens[start : start + length]
     tokens_file, index_file = shard_files(folder, number)
     with tokens_file.open("wb") as file:

@@ -118,14 +118,15 @@ def write_held_out(
 
 
 def items_file(packed: Path, loss_on: str, split: str = VALIDATION) -> Path:
-    """Return the path of a split's items for a training with its loss on "all", "responses" or
-    "answers"."""
+    """Return the path of a split's items, for a training whose loss is on `loss_on`."""
     return packed / f"{split}.{loss_on}.items.jsonl"
 
 
 def _item(document: dict[str, Any], loss_on: str) -> dict[str, str]:
-    """Make the plain item of a document; evaluation puts a space between prompt and target, as
-    training does."""
+    """Make the plain item of a document.
+
+    Evaluation puts a space between prompt and target, as training does.
+    """
     prompt, response = training_parts(document["question"], document["response"])
     text, mark, _ = (prompt + response).rpartition(MARK)
     if loss_on == "answers" and mark:
@@ -142,8 +143,7 @@ def _item(document: dict[str, Any], loss_on: str) -> dict[str, str]:
 
 
 def held_out_specification(packed: Path, loss_on: str, split: str = VALIDATION) -> dict[str, Any]:
-    """Describe the task of a split for evaluation; always asked from plain items, with or without
-    lm-eval."""
+    """Describe the task of a split for evaluation, which plain items make, without lm-eval."""
     return {
         "benchmark": split,
         "task": split,

@@ -1,5 +1,7 @@
-"""Keep stories so dissimilar that no correct stage takes them for duplicates or for benchmark
-items."""
+"""Keep stories so dissimilar that no correct stage drops them.
+
+None is taken for a duplicate or for a benchmark item.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,7 @@ TRIES = 10_000
 
 
 class Crowd:
-    """A set of stories that no correct stage takes for duplicates of each other or for benchmark
-    items.
+    """A set of stories of which no correct stage drops any.
 
     No two stories of a crowd have a key in common (`Story.keys`), and no story contains the
     fraction `COVERAGE` of the marks of a benchmark question (`Story.marks`).
@@ -35,8 +36,7 @@ class Crowd:
             self._enough.append(COVERAGE * len(held))
 
     def admit(self, story: Story) -> bool:
-        """Add a story, unless it is too similar to a story of the crowd or to a benchmark
-        question."""
+        """Add a story, unless it is too similar to one of the crowd or to a benchmark question."""
         keys = story.keys()
         if not self._keys.isdisjoint(keys) or self._covers_item(story):
             return False
@@ -44,8 +44,10 @@ class Crowd:
         return True
 
     def draw(self, random: Random, steps: range, nouns: int | None = None) -> Story:
-        """Draw and add a story of so many steps. Raises InputError when there is no room for
-        more."""
+        """Draw and add a story of so many steps.
+
+        Raises InputError when there is no room for more.
+        """
         for _ in range(TRIES):
             story = draw(random, pick(random, steps), nouns)
             if self.admit(story):
@@ -57,11 +59,9 @@ class Crowd:
 
     def _covers_item(self, story: Story) -> bool:
         for agreed, text in story.marks():
-            common = Counter(
-                chain.from_iterable(
-                    self._holders.get((agreed, gram), ()) for gram in grams(text, GRAM)
-                )
-            )
+            common: Counter[int] = Counter()  # n-grams that the story shares with each mark
+            for gram in grams(text, GRAM):
+                common.update(self._holders.get((agreed, gram), ()))
             if any(count >= self._enough[mark] for mark, count in common.items()):
                 return True
         return False

@@ -26,20 +26,19 @@ STORIES = "sums"
 
 @dataclass(frozen=True)
 class WorldSettings:
-    """The settings of a world. Fractions are of the training rows; `leaked` is of each benchmark's
-    items.
+    """The settings of a world.
 
-    `documents` counts all training rows, also those that curation should drop. `items` is the size
-    of each benchmark and of the text split. `families` are the kinds of problems, in equal shares:
-    `sums` are stories of `shortest` to
-    `longest` steps, told of `nouns` names and as many things (none: all); the others are sheets
-    (`pipeline/worlds/sheets.py`) of so many `questions`: expressions of up to `operations`
-    operations and tracking of up to `moves` numbers before a question, both modulo `modulus`,
-    recall of
-    `recall_pairs` pairs, chain of `chain_tables` of `chain_pairs`. Benchmarks depend only on
-    `seed`, `items`, `families` and what the families are made of. Duplicates repeat clean rows.
-    Rows of `traces` have a closed trace before the answer, rows of `unclosed` a trace without an
-    end. Sheets have exact duplicates, leaks word for word and broken rows, but no traces.
+    Fractions are of the training rows; `leaked` is of each benchmark's items. `documents` counts
+    all training rows, also those that curation should drop. `items` is the size of each benchmark
+    and of the text split. `families` are the kinds of problems, in equal shares: `sums` are stories
+    of `shortest` to `longest` steps, told of `nouns` names and as many things (none: all); the
+    others are sheets (`sheets.py`) of so many `questions`: expressions of up to
+    `operations` operations and tracking of up to `moves` numbers before a question, both modulo
+    `modulus`, recall of `recall_pairs` pairs, chain of `chain_tables` of `chain_pairs`. Benchmarks
+    depend only on `seed`, `items`, `families` and what the families are made of. Duplicates repeat
+    clean rows. Rows of `traces` have a closed trace before the answer, rows of `unclosed` a trace
+    without an end. Sheets have exact duplicates, leaks word for word and broken rows, but no
+    traces.
     """
 
     seed: int = 0
@@ -77,8 +76,7 @@ class WorldSettings:
         return self
 
     def steps(self, part: str = "all") -> range:
-        """Return the numbers of steps of stories: all, the shorter half ("short") or the longer
-        half ("long")."""
+        """Return the numbers of steps of stories: all, or one half ("short", "long")."""
         middle = (self.shortest + self.longest) // 2
         last = middle if part == "short" else self.longest
         first = min(middle + 1, last) if part == "long" else self.shortest
@@ -104,4 +102,6 @@ class WorldSettings:
     @property
     def documents_of_stories(self) -> int:
         """How many of the documents are stories; the others are sheets."""
-        return round(self.documents * (STORIES in self.families) / len(self.families))
+        if STORIES not in self.families:
+            return 0
+        return round(self.documents / len(self.families))

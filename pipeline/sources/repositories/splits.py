@@ -254,10 +254,10 @@ def natural(name: str) -> list[tuple[bool, int, str]]:
 
 
 def _matching(names: Sequence[str], pattern: str) -> list[str]:
-    """Select the names that match a file pattern, in which `*` and `?` stay within a folder and
-    `**` does not.
+    """Select the names that match a file pattern.
 
-    RE2 takes time in proportion to the names, however many stars a pattern has.
+    In a pattern `*` and `?` stay within a folder and `**` does not. RE2 takes time in proportion to
+    the names, however many stars a pattern has.
     """
     wildcards = {"**": ".*", "**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}
     parts = re.split(r"(\*\*/?|\*|\?)", pattern.removeprefix("./"))
@@ -267,8 +267,7 @@ def _matching(names: Sequence[str], pattern: str) -> list[str]:
 
 
 def _inside(path: str, where: object) -> str:
-    """Return a path of a card. Raises InputError for one that leads out of the data set's
-    folder."""
+    """Return a path of a card. Raises InputError for one that leads out of the folder."""
     if path.startswith("/") or "://" in path or ".." in path.split("/"):
         raise InputError(
             f"{where}: its `configs:` name {path!r}, which is not in the data set's folder"
