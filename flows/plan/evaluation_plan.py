@@ -49,7 +49,7 @@ class PlannedEvaluations(PlannedData):
 
     @cached_property
     def tasks(self) -> list[dict[str, Any]]:
-        """The specifications of all tasks, as in `pipeline.benchmarks.items`.
+        """The specifications of all tasks, as in `pipeline/benchmarks/items.py`.
 
         Raises InputError before the data are there.
         """

@@ -32,7 +32,7 @@ from dreamer_study.pipeline.tokens.pack_shards import pack
 from dreamer_study.pipeline.tokens.tokenizer import train_tokenizer
 from tests.copies import exit_status
 from tests.flows.small_study import small_study
-from tests.model.evaluation.evaluation_world import plain_specifications, write_job, write_place
+from tests.model.evaluation.evaluation_world import held_out_specifications, write_job, write_place
 from tests.model.packed_folder import write_run
 from tests.pipeline.storage.test_resumable import corpus
 from tests.pipeline.tokens.token_documents import DOCUMENTS, write
@@ -237,7 +237,7 @@ def test_evaluation(tmp_path: Path) -> None:
     place = write_place(tmp_path / "root")
     shutil.copytree(place, tmp_path / "calm")
     for each in (place, tmp_path / "calm"):
-        write_job(each, "job", tasks=plain_specifications(each))
+        write_job(each, "job", tasks=held_out_specifications(each, 3))
     evaluate_job(tmp_path / "calm")
     assert outlive(evaluate_job, place, tmp_path / "kept") > 3
     assert contents(place / "job" / "run") == contents(tmp_path / "calm" / "job" / "run")

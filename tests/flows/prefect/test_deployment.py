@@ -147,7 +147,7 @@ def test_changed_keys_are_a_study_of_their_own(tmp_path: Path) -> None:
             {"training.tokens.of": 1},
             "demo: training.tokens.of: tokens has no keys of its own; give it whole",
         ),
-        ({"training.seeds": []}, "demo: training.seeds: List should have at least 1 item"),
+        ({"training.seeds": []}, "demo: training.seeds is [], but it must have at least 1 item"),
     ],
 )
 def test_a_change_that_no_study_has_is_one_line(changes: dict[str, object], line: str) -> None:

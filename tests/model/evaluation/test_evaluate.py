@@ -512,7 +512,7 @@ def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None
         ({"depths": [0]}, r"depths\.0 is 0"),
         ({"weights": "mean"}, "weights is 'mean', .*'averaged', 'raw' or 'both'"),
         ({"observe": "nowhere"}, "no packed data in .*nowhere"),
-        ({"limits": 3}, "limits is .*; did you mean 'limit'"),
+        ({"limits": 3}, "unknown key 'limits'; did you mean 'limit'"),
         ({"device": "abacus"}, "device is 'abacus'"),
     ],
 )
