@@ -155,14 +155,16 @@ def _download(repository: str, commit: str, folder: Path, name: str) -> Path:
     from huggingface_hub.utils import disable_progress_bars
 
     disable_progress_bars()
-    where = {"repo_type": "dataset", "revision": commit, "local_dir": folder}
     try:
-        return Path(hf_hub_download(repository, name, **where))
+        path = hf_hub_download(
+            repository, name, repo_type="dataset", revision=commit, local_dir=folder
+        )
     except Exception as error:
         reason = _refusal(error, repository, commit)
         if reason:
             raise InputError(f"{repository}: {name}: {reason}") from error
         raise BrokenDownload(f"{repository}: {name}: {_unreachable(error)}") from error
+    return Path(path)
 
 
 def read_record(folder: Path) -> dict[str, Any]:
