@@ -8,13 +8,14 @@ order, which follows from the plan of the study:
                 decontaminate, pack into tokens           running/curation_warnings.py
     match       size the models: equal FLOPs, parameters  plan/decisions.py
     training    train one model with one seed             running/trainings.py: which comes next;
-    evaluation  evaluate one checkpoint                   jobs/: its process
-    statistics  enter rows, compute ratios, intervals     running/live_results.py, result_rows.py
+    evaluation  evaluate one checkpoint                   jobs/local.py: its process
+    statistics  enter rows, compute ratios, intervals     running/result_rows.py; while models
+                                                          train: running/live_results.py
     report      write the page                            running/live_results.py
 
 `plan/study_plan.py` knows every output, run and evaluation with its key, its folder, and whether it
-is done: what is done is shown as `Cached`. `dreamer run` runs the same steps, and `--plain` runs
-them without Prefect (`running/steps.py`).
+is done: what is done is shown as `Cached`. `jobs/retries.py` says what is tried again. `dreamer
+run` runs the same steps, and `--plain` runs them without Prefect (`running/steps.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What may be tried again, how often, and after how long: decided here and nowhere else.
+"""What may be tried again, how often, and after how long: decided here alone.
+
+A process says by its exit status whether it would fail again (`local.py`, `check_status`).
 
 Prefect's task engine follows these rules where a study runs as its flow; `with_retries` does where
 it runs without Prefect. A step keeps its place meanwhile: a training that is tried again resumes

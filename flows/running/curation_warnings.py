@@ -1,4 +1,4 @@
-"""Warn of what curation lost: sources without documents, stages that dropped most, few data."""
+"""Say what curation lost: a source without documents is an error, most of a source a warning."""
 
 from __future__ import annotations
 

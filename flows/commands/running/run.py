@@ -42,8 +42,7 @@ PARAMETERS = ("study", "mirror", "root", "accept_code_change", "trust_code", "un
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a study to its report unless it is complete, then print its answer, the factors behind
-    it, and the paths.
+    """Run a study to its report unless it is complete, then print its answer and the paths.
 
     Returns the exit status: 1 where an effect that the study expects is missed, else 0. Where
     Prefect's server was lost this process ends here, since its threads would wait.
@@ -51,46 +50,59 @@ def run(options: argparse.Namespace) -> int:
     study = load_study(options.study, mirror=options.mirror, root=options.root)
     options.trust_code |= study.trusted
     wanted = Options(options.until, options.accept_code_change, options.trust_code)
-    plan, lost, status = Plan(study), False, 0
+    plan = Plan(study)
+    lost = False
     with reports.listening(reports.Lines()):  # a results file may be held by another program
         complete = not plan.absent and is_complete(plan)
     if complete:
         reports.write_line(f"Nothing to do: {study.study_id} is complete.")
         say(study_warnings(study))
     else:
-        screen = Console(stderr=True, force_terminal=sys.stderr.isatty())
-        # in a pipe nothing
-        page = Live(Watch(study), console=screen, refresh_per_second=A_SECOND, transient=True)
-        # the page shows stages
-        told = reports.Lines(without=STAGES if page.console.is_terminal else ())
-        with page, reports.listening(told), only_run(study), _server(study, options) as server:
-            check_study(study, trust_code=options.trust_code)
-            say(study_warnings(study))
-            print_notices(study.own_sources)
-            # A server that outlives this process finds the study by these, from another folder.
-            lasting = {"study": lasting_name(study), "root": str(study.folder)}
-            shown = (
-                None
-                if options.plain
-                else {name: getattr(options, name) for name in PARAMETERS} | lasting
-            )
-            with _staying(study.folder), naming(study.folder):
-                lost = _run(study, wanted, shown, server)
+        lost = _run_on_screen(study, wanted, options)
+    status = 0
     if options.until == "report":
-        with reports.listening(reports.Lines()):
-            patiently(
-                lambda: print_answer(study.database, study.study_id, study.models.compared_with)
-            )
-        if study.expect:
-            effects = patiently(
-                lambda: check_expectations(study.database, study.study_id, study.expect)
-            )
-            status = 0 if effects["held"].all() else 1
-            console.print("\nwhat the study expects\n")
-            print_table(effects)
-        console.print(f"\nreport   {study.report.resolve()}\nresults  {study.database.resolve()}")
+        status = _print_results(study)
     if lost:
         reports.end_now(status)
+    return status
+
+
+def _run_on_screen(study: Study, wanted: Options, options: argparse.Namespace) -> bool:
+    """Run a study while its page is shown on a terminal; returns whether Prefect was lost."""
+    screen = Console(stderr=True, force_terminal=sys.stderr.isatty())
+    # The page is shown on a terminal only; there it shows stages, which else are lines.
+    page = Live(Watch(study), console=screen, refresh_per_second=A_SECOND, transient=True)
+    lines = reports.Lines(without=STAGES if page.console.is_terminal else ())
+    with page, reports.listening(lines), only_run(study), _server(study, options) as server:
+        check_study(study, trust_code=options.trust_code)
+        say(study_warnings(study))
+        print_notices(study.own_sources)
+        parameters: dict[str, Any] | None = None
+        if not options.plain:
+            parameters = {name: getattr(options, name) for name in PARAMETERS}
+            # A server that outlives this process finds the study by these, from another folder.
+            parameters |= {"study": lasting_name(study), "root": str(study.folder)}
+        with _staying(study.folder), naming(study.folder):
+            return _run(study, wanted, parameters, server)
+
+
+def _print_results(study: Study) -> int:
+    """Print the answer, the effects that the study expects, and the paths.
+
+    Returns the exit status.
+    """
+    status = 0
+    with reports.listening(reports.Lines()):
+        baseline = study.models.compared_with
+        patiently(lambda: print_answer(study.database, study.study_id, baseline))
+    if study.expect:
+        effects = patiently(
+            lambda: check_expectations(study.database, study.study_id, study.expect)
+        )
+        status = 0 if effects["held"].all() else 1
+        console.print("\nwhat the study expects\n")
+        print_table(effects)
+    console.print(f"\nreport   {study.report.resolve()}\nresults  {study.database.resolve()}")
     return status
 
 
@@ -104,8 +116,10 @@ def _server(study: Study, options: argparse.Namespace) -> AbstractContextManager
 
 
 def _run(study: Study, options: Options, parameters: Mapping[str, Any] | None, server: Any) -> bool:
-    """Run a study, with parameters as a flow of Prefect; returns whether its server was lost, or
-    none was there."""
+    """Run a study, with parameters as a flow of Prefect.
+
+    Returns whether its server was lost, or none was there.
+    """
     if parameters:
         from dreamer_study.flows.commands.run_here import run_in_process
         from dreamer_study.flows.prefect.server import NoServer
@@ -121,8 +135,10 @@ def _run(study: Study, options: Options, parameters: Mapping[str, Any] | None, s
 
 @contextmanager
 def _staying(folder: Path) -> Iterator[None]:
-    """Say what to do where a folder is moved or removed during the block, whatever fails first.
-    Raises InputError."""
+    """Raise InputError where a folder is moved or removed during the block, whatever fails first.
+
+    The error says what to do.
+    """
     before = folder.stat()
     try:
         yield
