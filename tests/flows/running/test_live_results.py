@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html
 import re
+import signal
 from _thread import interrupt_main
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -112,9 +113,14 @@ def test_a_signal_in_a_query_is_not_swallowed(
         lambda _: duckdb.sql("select sum(range) from range(10_000_000_000)").show(),
     )
     results = Results(prepared(**TWO))
+    # Tests that a shell has started in the background ignore the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     Timer(0.5, interrupt_main).start()
-    with pytest.raises(KeyboardInterrupt):
-        results.update(changed=True)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            results.update(changed=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_rows_wait_for_a_reader_and_the_study_goes_on(
