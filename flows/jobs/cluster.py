@@ -108,6 +108,7 @@ class DaskJobs(Jobs):
         self._per_gpu = study.compute.per_gpu
         self._waiting: dict[str, Job] = {}  # submitted and not yet started, by Dask's key
         self._futures: dict[str, Future] = {}  # Dask forgets a task whose future nobody holds
+        self._sent_under: dict[str, Path] = {}  # the file while which is there a task may run
         self._at_work: set[Job] = set()
         self._held: list[Job] = []  # until the study is resumed
         self._lock = threading.Lock()
@@ -184,6 +185,7 @@ class DaskJobs(Jobs):
             allow_other_workers=bool(place),
         )
         self._futures[key] = future
+        self._sent_under[key] = self.alive.path
         return future
 
     def _begin(self, key: str, place: str = "") -> None:
@@ -207,11 +209,14 @@ class DaskJobs(Jobs):
         except BaseException as raised:
             error = raised
         with self._lock:
-            if isinstance(error, Paused):
+            is_over = not self._paused.is_set()  # the pause: it may have been a short one
+            if isinstance(error, Paused) and not is_over:
                 self._held.append(job)
             self._at_work.discard(job)
         if isinstance(error, Paused):
             self._events.put(Event(job, "paused"))
+            if is_over:
+                self._take(job)
         elif error:
             self._events.put(Event(job, "failed", error))
         else:
@@ -232,6 +237,7 @@ class DaskJobs(Jobs):
         tell()
         listen()
         del self._futures[key]
+        sent_under = self._sent_under.pop(key)
         # While jobs are being stopped or paused, every end is by that.
         self._check_not_stopped(job)
         if future.cancelled():
@@ -240,6 +246,10 @@ class DaskJobs(Jobs):
         if raised:
             raise Failed(f"{job.name}: {' '.join(str(raised).split())}")
         error = future.result()
+        if isinstance(error, Stopped) and sent_under != self.alive.path:
+            # It was stopped by a pause that is over: no worker had taken the task in time.
+            self._wait(job, [], tell, listen)
+            return
         if error:
             raise error
 
@@ -249,9 +259,11 @@ class DaskJobs(Jobs):
         self._await_end(GRACE_SECONDS + NOTICE_SECONDS)
 
     def resume(self) -> None:
+        if self._stopping.is_set():
+            return
         self.alive = Alive(self._folder)
-        self._paused.clear()
         with self._lock:
+            self._paused.clear()
             held = list(self._held)
             self._held.clear()
         for job in held:

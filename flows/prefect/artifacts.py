@@ -37,11 +37,14 @@ class Artifacts:
         self._lost = lost
         self._queue: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._ids: dict[Job, UUID] = {}
+        self._ended = threading.Event()  # with the server
         self._thread = threading.Thread(target=context.copy().run, args=(self._send,), daemon=True)
         self._thread.start()
 
     def progress(self, job: Job, percent: float, description: str) -> None:
         """Show how far a training is."""
+        if self._ended.is_set():
+            return
 
         def send() -> None:
             if job not in self._ids:
@@ -53,6 +56,8 @@ class Artifacts:
 
     def results(self, data: StudyData) -> None:
         """Show the answer with the factors and the curves, and where the report is."""
+        if self._ended.is_set():
+            return
         study = self._study
         text = summary(data)
         place = report_text(study)
@@ -80,6 +85,7 @@ class Artifacts:
             try:
                 send()
             except Exception as error:  # whatever the client and its transport may raise
+                self._ended.set()
                 self._lost(error)
                 return
 

@@ -51,7 +51,7 @@ def end_lost_runs(*, every: bool = False) -> list[str]:
     from prefect.states import Crashed
 
     under_way = FlowRunFilterStateType(
-        any_=[StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
+        any_=[StateType.PENDING, StateType.RUNNING, StateType.CANCELLING, StateType.PAUSED]
     )
     unfinished = FlowRunFilter(state=FlowRunFilterState(type=under_way))
     message = (
@@ -60,6 +60,8 @@ def end_lost_runs(*, every: bool = False) -> list[str]:
     )
     with get_client(sync_client=True) as client:
         runs = client.read_flow_runs(flow_run_filter=unfinished)
+        # A suspended run has no process: Prefect starts it again when it is resumed.
+        runs = [run for run in runs if run.state_name != "Suspended" or every]
         lost_runs = [run for run in runs if every or is_lost(run.parameters)]
         for run in lost_runs:
             client.set_flow_run_state(run.id, Crashed(message=message), force=True)

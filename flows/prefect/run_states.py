@@ -26,12 +26,16 @@ ENDED = (StateType.FAILED, StateType.CRASHED)
 
 
 class RunStates:
-    """What Prefect says of the flow run that is under way in `context`."""
+    """What Prefect says of the flow run that is under way in `context`.
+
+    Only the thread that looks pauses and resumes jobs, also where the server is lost in a pause.
+    """
 
     def __init__(self, study: Study, context: Context) -> None:
         self._study = study
         self._jobs: Jobs | None = None
         self._stop: BaseException | None = None  # why no further step may begin
+        self._changing = threading.RLock()  # held while jobs are paused, resumed or taken over
         self._lost = threading.Event()
         self._closed = threading.Event()
         self._may_run = threading.Event()  # not set while the run is paused
@@ -55,15 +59,17 @@ class RunStates:
     @contextmanager
     def control(self, jobs: Jobs) -> Iterator[None]:
         """Let a pause and a cancellation reach these jobs during the block."""
-        self._jobs = jobs
-        if not self._may_run.is_set():
-            jobs.pause()
-        if self._stop:
-            jobs.interrupt(self._stop)
+        with self._changing:
+            self._jobs = jobs
+            if not self._may_run.is_set():
+                jobs.pause()
+            if self._stop:
+                jobs.interrupt(self._stop)
         try:
             yield
         finally:
-            self._jobs = None
+            with self._changing:
+                self._jobs = None
 
     def note_loss(self, error: BaseException) -> None:
         """Call Prefect's server lost from now on, and say so the first time."""
@@ -76,27 +82,34 @@ class RunStates:
             f"Prefect's server is lost ({reason}); the study continues without showing itself"
             f" there{resumed}"
         )
-        self._resume()
 
     def close(self) -> None:
-        """End the look for states."""
+        """End the look for states, and let no thread wait for the end of a pause."""
         self._closed.set()
+        self._stop = self._stop or Stopped("the study has ended")
+        self._may_run.set()
 
     def _look(self, run: str) -> None:
-        self._tag(run)
-        while not self._closed.wait(LOOK_SECONDS) and not self.lost:
-            try:
-                with get_client(
-                    httpx_settings={"timeout": ANSWER_SECONDS}, sync_client=True
-                ) as client:
-                    state = client.read_flow_run(run).state
-            except Exception as error:  # whatever the client and its transport may raise
-                self.note_loss(error)
-                return
-            if state:
-                self._follow(state)
-            if self._stop:
-                return
+        try:
+            self._tag(run)
+            while not self._closed.wait(LOOK_SECONDS) and not self.lost and not self._stop:
+                state = self._state(run)
+                if state:
+                    self._follow(state)
+            if self.lost:
+                self._resume()
+        except BaseException as error:  # of pausing or resuming jobs: nobody would wake them
+            self._end(error)
+
+    def _state(self, run: str) -> State | None:
+        """Ask for the state of the run; None where the server is lost."""
+        settings = {"timeout": ANSWER_SECONDS}
+        try:
+            with get_client(httpx_settings=settings, sync_client=True) as client:
+                return client.read_flow_run(run).state
+        except Exception as error:  # whatever the client and its transport may raise
+            self.note_loss(error)
+            return None
 
     def _follow(self, state: State) -> None:
         """Do what the state of the run asks for."""
@@ -105,6 +118,7 @@ class RunStates:
         elif state.type in ENDED:  # as Prefect does when the time of a pause is over
             self._end(Stopped(f"Prefect ended the run: {state.message or state.name}"))
         elif state.type == StateType.PAUSED and state.name == "Suspended":
+            # What Prefect's pages call Pause: the process ends, and a resume starts another one.
             self._end(Pause(state=state))
         elif state.type == StateType.PAUSED:
             self._pause()
@@ -112,32 +126,36 @@ class RunStates:
             self._resume()
 
     def _end(self, error: BaseException) -> None:
-        self._stop = error
-        if self._jobs:
-            self._jobs.interrupt(error)
-        self._may_run.set()
+        with self._changing:
+            self._stop = error
+            if self._jobs:
+                self._jobs.interrupt(error)
+            self._may_run.set()
 
     def _pause(self) -> None:
-        if not self._may_run.is_set():
-            return
-        write_line(f"{self._study.name}: paused in Prefect; trainings end at their newest states")
-        self._may_run.clear()
-        if self._jobs:
-            self._jobs.pause()
+        with self._changing:
+            if not self._may_run.is_set():
+                return
+            name = self._study.name
+            write_line(f"{name}: paused in Prefect; trainings end at their newest states")
+            self._may_run.clear()
+            if self._jobs:
+                self._jobs.pause()
 
     def _resume(self) -> None:
-        if self._may_run.is_set():
-            return
-        if not self.lost:
-            write_line(f"{self._study.name}: resumed in Prefect")
-        self._may_run.set()
-        if self._jobs:
-            self._jobs.resume()
+        with self._changing:
+            if self._may_run.is_set():
+                return
+            if not self.lost:
+                write_line(f"{self._study.name}: resumed in Prefect")
+            self._may_run.set()
+            if self._jobs:
+                self._jobs.resume()
 
     def _tag(self, run: str) -> None:
         """Tag the run with the name of its study, which its parameters alone do not say."""
         try:
             with get_client(sync_client=True) as client:
                 client.update_flow_run(run, tags={*runtime.flow_run.tags, self._study.name})
-        except Exception as error:  # as in `_look`
+        except Exception as error:  # as in `_state`
             self.note_loss(error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 from prefect import Task, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
-from prefect.exceptions import MissingContextError, Pause
+from prefect.exceptions import MissingContextError
 from prefect.states import Cancelled, Completed
 
 from dreamer_study.flows.jobs import Job, Jobs, Stopped, Work
@@ -179,7 +179,8 @@ class PrefectSteps(Steps):
         """Do one step inside its task (see `Steps.call`).
 
         Waits while the flow run is paused, but for jobs, which pause by themselves. Raises Stopped
-        where the flow run was cancelled in Prefect.
+        where the flow run was cancelled in Prefect, and Prefect's Pause where it was suspended: the
+        run ends then, and Prefect starts it again.
         """
         if kind not in JOBS:
             self._states.heed()
@@ -191,9 +192,7 @@ class PrefectSteps(Steps):
         outcome = Outcome(work, makes or name)
         try:
             self._context.copy().run(step, name, outcome, made_of=inputs, done=done)
-        except Pause:  # the flow run was suspended: it ends here, and Prefect starts it again
-            raise
-        except BaseException as error:
+        except Exception as error:
             if outcome.error is None:  # of Prefect's engine, on which no result depends
                 self._states.note_loss(error)
         if outcome.error is not None:
@@ -251,7 +250,9 @@ class LogTail:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._position = path.stat().st_size if path.exists() else 0
+        self._position = 0
+        with suppress(OSError):  # not there yet
+            self._position = path.stat().st_size
 
     def new(self) -> list[str]:
         """Return the whole lines that have come since the last call."""
@@ -259,7 +260,7 @@ class LogTail:
             with self._path.open("rb") as file:
                 file.seek(self._position)
                 text = file.read()
-        except FileNotFoundError:  # not there yet, or removed with its folder
+        except OSError:  # not there yet, removed with its folder, or on a disk that hangs
             return []
         whole = text[: text.rfind(b"\n") + 1]
         self._position += len(whole)

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from dreamer_study.pipeline.errors import BrokenDownload, InputError, Unreachable
+from dreamer_study.pipeline.errors import BrokenDownload, InputError, Unreachable, is_full_disk
 from dreamer_study.pipeline.sources.repositories.splits import (
     CARD,
     Part,
@@ -161,6 +161,8 @@ def _download(repository: str, commit: str, folder: Path, name: str) -> Path:
         )
     except Exception as error:
         reason = _refusal(error, repository, commit)
+        if is_full_disk(error):
+            reason = f"the disk of {folder} is full"
         if reason:
             raise InputError(f"{repository}: {name}: {reason}") from error
         raise BrokenDownload(f"{repository}: {name}: {_unreachable(error)}") from error

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -22,7 +23,8 @@ from prefect.client.schemas.filters import (
     LogFilterTaskRunId,
 )
 from prefect.client.schemas.objects import TaskRun
-from prefect.states import Cancelling, Running
+from prefect.exceptions import Pause
+from prefect.states import Cancelling, Running, Suspended
 from prefect.states import Failed as FailedState
 from prefect.states import Paused as PausedState
 
@@ -40,8 +42,12 @@ STUDY = load_study(TINY)
 
 
 def in_flow(script: Callable[[PrefectSteps], Any]) -> str:
-    """Call a script with the steps of a flow run; returns the id of the run, however it ends."""
+    """Call a script with the steps of a flow run; returns the id of the run, however it ends.
+
+    Raises what the script raises: a flow would keep that to itself.
+    """
     runs: list[str] = []
+    errors: list[BaseException] = []
 
     @flow(name="full-study", flow_run_name="tiny", persist_result=False)
     def shows() -> None:
@@ -49,10 +55,16 @@ def in_flow(script: Callable[[PrefectSteps], Any]) -> str:
         steps = PrefectSteps(STUDY)
         try:
             script(steps)
+        except BaseException as error:
+            errors.append(error)
         finally:
             steps.close()
 
-    shows(return_state=True)
+    # The end of a run is refused where the run is suspended, and lost with its server.
+    with suppress(Pause, httpx.ConnectError):
+        shows(return_state=True)
+    if errors:
+        raise errors[0]
     return runs[0]
 
 
@@ -322,6 +334,43 @@ def test_a_run_that_prefect_ends_stops_its_jobs_and_begins_no_further_step(
     assert called == []
 
 
+@pytest.mark.usefixtures("looks_often")
+def test_a_run_that_is_suspended_ends_for_prefect_to_start_it_again(
+    client: SyncPrefectClient,
+) -> None:
+    jobs = JobsOnHold()
+
+    def script(steps: PrefectSteps) -> None:
+        run = runtime.flow_run.id
+        with steps.control(jobs):  # type: ignore[arg-type]
+            client.set_flow_run_state(run, Suspended(timeout_seconds=300), force=True)
+            until(lambda: bool(jobs.asked))
+        with pytest.raises(Pause):
+            steps.call("data", "items", lambda: pytest.fail("no step may begin"))
+
+    in_flow(script)
+    assert "pause" not in jobs.asked
+
+
+@pytest.mark.parametrize("signalled", [KeyboardInterrupt, SystemExit])
+def test_a_signal_in_prefects_engine_ends_the_study(
+    client: SyncPrefectClient, monkeypatch: pytest.MonkeyPatch, signalled: type[BaseException]
+) -> None:
+    called: list[int] = []
+
+    def step(*_: Any, **__: Any) -> None:
+        raise signalled
+
+    def script(steps: PrefectSteps) -> None:
+        with monkeypatch.context() as patch:
+            patch.setitem(tasks.TASKS, "data", SimpleNamespace(with_options=lambda **_: step))
+            with pytest.raises(signalled):
+                steps.call("data", "world", lambda: called.append(1))
+
+    in_flow(script)
+    assert called == []
+
+
 def refuse(*_: Any, **__: Any) -> None:
     raise httpx.ConnectError("All connection attempts failed")
 
@@ -364,12 +413,12 @@ def test_a_lost_server_is_said_once_and_every_step_is_done_once(
                 until(lambda: bool(jobs.asked))
             unreachable()
             until(lambda: any("is lost" in line for line in said))
+            until(lambda: not paused or "resume" in jobs.asked)
         assert steps.call("match", "after", lambda: work("after")) == "after"
         with pytest.raises(InputError, match="no such item"):
             steps.call("statistics", "fails", fails(InputError("no such item")))
 
-    with suppress(httpx.ConnectError):  # the end of the flow run, of which no server hears
-        in_flow(script)
+    in_flow(script)
     assert called == ["before", "after"]
     assert ["is lost" in line for line in said].count(True) == 1
     assert jobs.asked == (["pause", "resume"] if paused else [])
