@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from dreamer_study.model.processes import HOPELESS
 from dreamer_study.pipeline.errors import InputError
 
 SILENCE = timedelta(minutes=10)
@@ -163,7 +164,7 @@ def process_group() -> Iterator[Ranks]:
         yield ranks
     except TrainingFailed as error:
         if not ranks.is_first:
-            raise OtherRankFailed(status=1) from error
+            raise OtherRankFailed(status=HOPELESS) from error
         raise
     dist.destroy_process_group()
 

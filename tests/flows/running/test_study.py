@@ -213,7 +213,7 @@ def test_a_study_ends_after_a_stage_and_says_what_comes_next(
     run(plan, jobs, Options(until=until, trust_code=trusting))
     assert {job.kind for job in jobs.submitted} == kinds
     again = "dreamer run tiny" + " --trust-code" * trusting
-    assert f"{until}: done; `{again}` goes on with {following}" in capsys.readouterr().err
+    assert f"{until}: done; `{again}` continues with {following}" in capsys.readouterr().err
     (one,) = plan.runs
     described = json.loads((one.folder / "run.json").read_text())
     assert described["run_id"] == one.run_id

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from dreamer_study.model.checkpoints.models import newest_state
+from dreamer_study.model.processes import HOPELESS
 from dreamer_study.model.train import main, train
 from dreamer_study.model.training.step_log import read_record
 from dreamer_study.pipeline.storage.locks import try_lock
@@ -200,7 +201,7 @@ def test_sigterm_to_one_rank_saves_and_stops_all(tmp_path):
 def test_what_meets_all_ranks_is_said_once(tmp_path):
     folder = write_run(tmp_path, learning_rate=1e30, warmup_steps=0, checkpoints=[])
     statuses, (line,) = Group(folder, 2).wait()
-    assert statuses == [1, 1]
+    assert statuses == [HOPELESS, HOPELESS]
     assert "gradient norm nan; training stopped" in line
     assert json.loads((folder / "progress.json").read_text())["state"] == "failed"
 
