@@ -34,7 +34,13 @@ from dreamer_study.model.ops.gpu import on_gpu, slow_products
 from dreamer_study.model.processes import HOPELESS
 from dreamer_study.model.training.config import read_run
 from dreamer_study.model.training.provenance import record_code_change, source_digests
-from dreamer_study.model.training.ranks import OtherRankFailed, Ranks, TrainingFailed, process_group
+from dreamer_study.model.training.ranks import (
+    OtherRankFailed,
+    Ranks,
+    TrainingFailed,
+    failure_status,
+    process_group,
+)
 from dreamer_study.model.training.recorder import Recorder
 from dreamer_study.model.training.trainer import Trainer
 from dreamer_study.pipeline.errors import InputError, is_full_disk
@@ -251,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except TrainingFailed as error:
         print(f"{options.folder}: {error}", file=sys.stderr)
-        return HOPELESS
+        return failure_status(error)
     except OSError as error:
         print(f"{options.folder}: {error}", file=sys.stderr)
         return HOPELESS if is_full_disk(error) else 1

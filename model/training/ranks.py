@@ -37,6 +37,10 @@ class TrainingFailed(RuntimeError):
     """The training has failed, with good input; the text is one line."""
 
 
+class RankLost(TrainingFailed):
+    """Another rank has ended, as by a signal: unlike other failures, another try may pass."""
+
+
 class OtherRankFailed(Exception):
     """Another rank has failed and says why; this rank ends silently with exit status `status`."""
 
@@ -105,7 +109,7 @@ class Ranks:
         try:
             collective(*arguments)
         except RuntimeError as error:
-            raise TrainingFailed(
+            raise RankLost(
                 "another rank has ended; training stopped, start it again to go on"
             ) from error
 
@@ -147,6 +151,11 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
         yield bucket
 
 
+def failure_status(error: TrainingFailed) -> int:
+    """Return the exit status of a training that has failed with good input."""
+    return 1 if isinstance(error, RankLost) else HOPELESS
+
+
 @contextmanager
 def process_group() -> Iterator[Ranks]:
     """Join the ranks of this training, as torchrun's environment variables describe them.
@@ -164,7 +173,7 @@ def process_group() -> Iterator[Ranks]:
         yield ranks
     except TrainingFailed as error:
         if not ranks.is_first:
-            raise OtherRankFailed(status=HOPELESS) from error
+            raise OtherRankFailed(status=failure_status(error)) from error
         raise
     dist.destroy_process_group()
 

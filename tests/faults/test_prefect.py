@@ -236,7 +236,7 @@ def test_a_paused_run_trains_nothing_until_it_is_resumed(folder: Path) -> None:
 def test_a_second_run_with_one_more_seed_shows_what_the_store_holds_as_cached(
     folder: Path,
 ) -> None:
-    every_seed = {**SHORT, "screening": None}
+    every_seed = {**SHORT, "screening": 0}
     assert Run(folder, **every_seed).ended()
     study = small_study(folder, **every_seed, seeds=[0, 1])
     root, log = folder / "run", folder / "again"
@@ -259,7 +259,8 @@ def test_a_download_that_breaks_off_is_tried_again(folder: Path) -> None:
         root, log = folder / "run", folder / "log"
         command = start(path, root, log, "--until", "prepare", **hub_variables(hub, folder))
         command.wait(PATIENCE_SECONDS)
-    assert command.returncode == 0, log.read_text()
+    # The hub's two rows are too short to be kept, which ends the study after the download.
+    assert log.read_text().count("tried again (1 of 3)") == 1
     (download,) = task_runs(root, "download")
     assert (download["run_count"], download["state_name"]) == (2, "Completed")
 
