@@ -145,10 +145,7 @@ def test_classes_of_a_module_are_variants_and_are_not_run(
     *_, gpt, lstm = written("my.yaml")["models"]["variants"]
     assert (gpt["module"], gpt["match"]) == ("my_models.py:GPT", {"flops": "feed_forward"})
     assert lstm == {"name": "LSTM", "module": "my_models.py:LSTM", "config": {"hidden_size": 96}}
-    assert (
-        "FLOPs and parameters, a class of yours where it says `match`"
-        in Path("my.yaml").read_text()
-    )
+    assert "in FLOPs and parameters; a class of yours by `match`" in Path("my.yaml").read_text()
     assert main(["plan", "my.yaml", "--trust-code"]) == 0
     Path("my_models.py").write_text("raise SystemExit\nclass Other: ...\n")
     assert main(["new", "other.yaml", "--module", "my_models.py"]) == 2
