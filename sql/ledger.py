@@ -1,7 +1,7 @@
 """Know which outputs of a store have all their rows in a results file: the table `ingested`.
 
 An output is a group of rows entered at once: `evaluations/<key>`, `runs/<run_id>`, and of the study
-itself 'study', 'claims', 'tuning' and 'computed_factors'. It is given with study_id, run_id, tokens
+itself 'study', 'claims', 'tuning' and 'computed_ratios'. It is given with study_id, run_id, tokens
 and task, by which its rows in the tables are found, and with its digest in the store.
 """
 
@@ -25,7 +25,7 @@ TABLES = {
     ("study_id", "'study'"): "studies curation sources models",
     ("study_id", "'tuning'"): "tuning",
     ("study_id", "'claims'"): "claims",
-    ("study_id", "'computed_factors'"): "computed_factors",
+    ("study_id", "'computed_ratios'"): "computed_ratios",
     ("study_id, run_id", "''"): "runs",
     ("run_id", "''"): "run_details steps checkpoints",
     ("run_id, tokens", "'introspection'"): "depth_attention expert_usage",

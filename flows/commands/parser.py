@@ -203,7 +203,7 @@ def _add_look(commands: _Commands) -> None:
     sql = commands.add(
         "sql",
         "results.query:sql",
-        "Run an SQL query on a study's results: dreamer sql demo 'FROM mean_factors'",
+        "Run an SQL query on a study's results: dreamer sql demo 'FROM token_ratios'",
     )
     _add_study(sql, RESULTS)
     sql.add_argument(
@@ -350,14 +350,14 @@ def _add_results(commands: _Commands) -> None:
     intervals = commands.add(
         "intervals",
         "results.query:intervals",
-        "Compute mean factors after rows were changed by hand.",
+        "Compute ratios of tokens again after rows were changed by hand.",
     )
     _add_study(intervals, RESULTS)
     factors = commands.add(
         "factors",
         "results.factors:factors",
-        "Compute the factors of curves that were trained elsewhere: a table (.csv, .parquet,"
-        " .jsonl) with columns variant, seed, tokens, task and score or loss (optional: items,"
+        "Compute the ratios of tokens of curves that were trained elsewhere: a table (.csv,"
+        " .parquet, .jsonl) with columns variant, seed, tokens, task and score or loss (optional: items,"
         " chance, stderr), a folder of lm-eval's result files, or `example`.",
     )
     factors.add_argument("curves", metavar="CURVES", help="a table, a folder, or `example`")
@@ -372,6 +372,19 @@ def _add_results(commands: _Commands) -> None:
     )
     factors.add_argument(
         "--baseline", metavar="VARIANT", help="compared with the others (default: the first one)"
+    )
+    factors.add_argument(
+        "--target",
+        action="append",
+        default=[],
+        metavar="[TASK:METRIC=]SCORE",
+        help="a score fixed in advance, at which tokens are compared (repeatable), such as 3.28 or"
+        " gsm8k:accuracy=0.4; default: the best scores that both models reach",
+    )
+    factors.add_argument(
+        "--decayed-at-end",
+        action="store_true",
+        help="the learning rate of each run decays towards the run's end",
     )
     factors.add_argument(
         "--report", type=Path, metavar="FILE", help="also write the report, one HTML file"

@@ -59,7 +59,7 @@ PATIENCE = 5.0
 
 def outputs_of(plan: Plan) -> list[dict[str, Any]]:
     """List the outputs that have rows in the results of a study, as sql/ledger.py knows them."""
-    names = ["study", "claims", "computed_factors"]
+    names = ["study", "claims", "computed_ratios"]
     if plan.study.training.tune:
         names.append("tuning")
     outputs = [{"output": name, "task": name} for name in names]

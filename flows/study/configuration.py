@@ -55,6 +55,20 @@ def benchmark_names(entries: Sequence[str | dict[str, Any]]) -> list[str]:
     return names
 
 
+class Target(Section):
+    """A score of a task, fixed in advance, at which the tokens of the models are compared."""
+
+    task: str = Field(description="a benchmark, 'average' or 'validation'")
+    metric: Literal["accuracy", "loss"] = "accuracy"
+    score: float = Field(gt=0, description="an accuracy below 1, or a loss in bits per byte")
+
+    @model_validator(mode="after")
+    def _accuracy_below_one(self) -> Target:
+        if self.metric == "accuracy" and self.score >= 1:
+            raise ValueError(f"score {self.score:g}: an accuracy lies between 0 and 1")
+        return self
+
+
 class Evaluation(settings_section(EvaluationSettings)):
     """The benchmarks every checkpoint is evaluated on, and the settings of EvaluationSettings."""
 
@@ -67,6 +81,9 @@ class Evaluation(settings_section(EvaluationSettings)):
     )
     bootstrap_replicates: int = Field(
         1000, ge=0, le=100_000, description="of the items, for intervals; 0: none"
+    )
+    target: list[Target] = Field(
+        [], description="scores fixed in advance, at which the ratios of these tasks are"
     )
 
     @field_validator("benchmarks")
@@ -172,6 +189,19 @@ class Study(Section):
                 raise ValueError(
                     f"expect: {expected.task} is none of the benchmarks: {', '.join(tasks)}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _has_the_tasks_of_its_targets(self) -> Study:
+        tasks = [AVERAGE, VALIDATION, *benchmark_names(self.evaluation.benchmarks)]
+        targets = self.evaluation.target
+        for target in targets:
+            if target.task not in tasks:
+                raise ValueError(
+                    f"evaluation.target: {target.task} is none of the benchmarks:"
+                    f" {', '.join(tasks)}"
+                )
+        distinct([f"{target.task} ({target.metric})" for target in targets], "targets")
         return self
 
     @model_validator(mode="after")
@@ -299,6 +329,8 @@ class Study(Section):
         content = self.model_dump(mode="json", exclude=not_decisive)
         if not self.training.seeds_until:
             del content["training"]["seeds_until"]
+        if not self.evaluation.target:
+            del content["evaluation"]["target"]
         files = [name for variant in self.models.variants for name in variant.code_files]
         if files:
             content["code"] = digests(self.place, files)

@@ -1,8 +1,11 @@
-"""Read curves of any kind, and enter them into a results file as a study with its factors."""
+"""Read curves of any kind, and enter them into a results file as a study with its ratios."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -10,13 +13,23 @@ import pyarrow as pa
 
 from dreamer_study.pipeline.errors import InputError, nearest
 from dreamer_study.reports.curves.lm_eval import read_lm_eval
-from dreamer_study.reports.curves.points import Curves, read_curves
+from dreamer_study.reports.curves.points import METRICS, Curves, read_curves
+from dreamer_study.sql.names import AVERAGE
 from dreamer_study.sql.results import connect, ingest, query
 from dreamer_study.sql.statistics.bootstrap import without
 from dreamer_study.sql.statistics.compute import compute_statistics
 
 STUDY = "curves"
 EXAMPLE = Path(__file__).with_name("example.csv")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A score of a task that was fixed in advance, as in the settings of a study."""
+
+    task: str
+    metric: str  # "accuracy" or "loss"
+    score: float
 
 
 def read(path: Path, *, items: Path | None = None, pattern: str | None = None) -> Curves:
@@ -34,13 +47,20 @@ def read(path: Path, *, items: Path | None = None, pattern: str | None = None) -
 
 
 def enter_curves(
-    database: Path, curves: Curves, *, baseline: str | None, replicates: int = 1000
+    database: Path,
+    curves: Curves,
+    *,
+    baseline: str | None,
+    targets: Sequence[Target] = (),
+    decayed_at_end: bool = False,
+    replicates: int = 1000,
 ) -> None:
-    """Enter curves into a new results file as the study `curves`, and compute its mean factors.
+    """Enter curves into a new results file as the study `curves`, and compute its ratios.
 
     The variants keep the order of the rows, and the first one is the baseline unless one is named.
-    Raises InputError for a baseline that is not among the variants, and where no variant has a
-    value in common with the baseline.
+    `targets` are scores fixed in advance; `decayed_at_end` says that learning rates decay towards
+    the end of each run. Raises InputError for a baseline or a target that the curves do not have,
+    and where no variant has a value in common with the baseline.
     """
     variants = list(curves.points["variant"].unique())
     if baseline and baseline not in variants:
@@ -51,9 +71,15 @@ def enter_curves(
     models = pd.DataFrame(
         {"model_id": variants, "variant": variants, "place": range(1, len(variants) + 1)}
     )
+    config = {
+        "study": {"evaluation": {"target": [asdict(target) for target in targets]}},
+        "decayed_at_end": decayed_at_end,
+    }
     runs = curves.points[["variant", "seed"]].drop_duplicates()
     tables = {
-        "studies": pd.DataFrame({"name": [STUDY], "baseline": [baseline]}),
+        "studies": pd.DataFrame(
+            {"name": [STUDY], "baseline": [baseline], "config": [json.dumps(config)]}
+        ),
         "models": models,
         "runs": _of_runs(runs).assign(model_id=runs["variant"], seed=runs["seed"]),
     }
@@ -66,19 +92,64 @@ def enter_curves(
         {name: pa.Table.from_pandas(frame, preserve_index=False) for name, frame in tables.items()},
     )
     with closing(connect(database)) as connection:
-        factors = compute_statistics(connection, STUDY, replicates=replicates)
-    with_bound = factors[
-        (factors["baseline"] == baseline)
-        & (factors["variant"] != baseline)
-        & factors["bound"].notna()
-    ]
+        ratios = compute_statistics(connection, STUDY, replicates=replicates)
+    told = ratios[["ratio", "low", "high", "at_least"]].notna().any(axis=1)
+    answers = ratios[(ratios["baseline"] == baseline) & (ratios["variant"] != baseline) & told]
     # Averages without a family are no answer of their own.
-    if all(task.startswith(without("")) for task in with_bound["task"]):
-        raise InputError(_why_no_factor(database, baseline))
+    if all(task.startswith(without("")) for task in answers["task"]):
+        raise InputError(_why_no_ratio(database, baseline))
 
 
-def _why_no_factor(database: Path, baseline: str) -> str:
-    """Say why no factor could be computed: seeds without common checkpoints, or no common value."""
+def read_targets(texts: Sequence[str], curves: Curves) -> list[Target]:
+    """Read `--target`: `3.28` where the curves have one task and metric, else `TASK:METRIC=3.28`.
+
+    Raises InputError for another form, and for a task and metric that the curves do not have.
+    """
+    measured = _measured(curves)
+    described = ", ".join(f"{task}:{metric}" for task, metric in measured)
+    metrics = [metric for _, metric in measured]
+    targets: dict[tuple[str, str], Target] = {}
+    for text in texts:
+        named, _, number = text.rpartition("=")
+        task, _, metric = named.rpartition(":")
+        if not named:
+            task, metric = measured[0]
+        if not named and len(measured) > 1:
+            raise InputError(
+                f"--target {text}: of which task? TASK:METRIC={text}, one of {described}"
+            )
+        score = _score_of(text, number, metric)
+        is_average = task == AVERAGE and metric in metrics
+        if (task, metric) not in measured and not is_average:
+            raise InputError(
+                f"--target {text}: no curves of {task}:{metric}; there are {described}"
+            )
+        if (task, metric) in targets:
+            raise InputError(f"--target {text}: a second target of {task}:{metric}")
+        targets[task, metric] = Target(task, metric, score)
+    return list(targets.values())
+
+
+def _measured(curves: Curves) -> list[tuple[str, str]]:
+    """List the tasks of curves with their metrics, 'accuracy' or 'loss', in order."""
+    kinds = curves.points["metric"].eq(METRICS["score"]).map({True: "accuracy", False: "loss"})
+    return sorted(set(zip(curves.points["task"], kinds, strict=True)))
+
+
+def _score_of(text: str, number: str, metric: str) -> float:
+    """Read the score of a target, an accuracy below 1 or a loss."""
+    try:
+        score = float(number)
+    except ValueError:
+        raise InputError(f"--target {text}: {number!r} is no number") from None
+    highest = 1 if metric == "accuracy" else float("inf")
+    if not 0 < score < highest:
+        raise InputError(f"--target {text}: an accuracy lies between 0 and 1, a loss above 0")
+    return score
+
+
+def _why_no_ratio(database: Path, baseline: str) -> str:
+    """Say why no ratio could be computed: seeds without common checkpoints, or no common value."""
     without_curve = """
         select variant, task
         from internal.token_scores left join internal.mean_curves using (study_id, variant, task)
@@ -94,7 +165,7 @@ def _why_no_factor(database: Path, baseline: str) -> str:
         )
     return (
         f"no variant has a value in common with {baseline}: on no task does the best of one curve"
-        " reach the first of the other, so that no factor can be told"
+        " reach the first of the other, so that there is no ratio"
     )
 
 

@@ -103,7 +103,7 @@ def averages(
 
 
 def without(family: str) -> str:
-    """Name the average that leaves out a family of tasks, as rows of computed_factors do."""
+    """Name the average that leaves out a family of tasks, as rows of computed_ratios do."""
     return f"{AVERAGE} without {family}"
 
 

@@ -1,8 +1,8 @@
 """Test what changed between two studies beyond noise.
 
-Accuracies are compared by Welch's test, factors by their intervals. The noise of an accuracy is
+Accuracies are compared by Welch's test, ratios of tokens by their intervals. The noise of an accuracy is
 what seeds differ by, on both sides, and the choice of the items, which are the same in both
-studies; with one seed on either side there is no test. Holm's correction is over all tests. Factors
+studies; with one seed on either side there is no test. Holm's correction is over all tests. Ratios
 differ beyond noise where their 95 % intervals do not overlap. Tasks with other items or documents
 are left out (comparability.py).
 """
@@ -46,7 +46,7 @@ class Comparison:
 
     verdict: str
     accuracies: pd.DataFrame
-    factors: pd.DataFrame
+    ratios: pd.DataFrame
     losses: pd.DataFrame
     notes: list[str]
 
@@ -77,18 +77,18 @@ def compare(
             "nothing to compare: "
             + "; ".join(notes or ["no model has scores of the same items in both"])
         )
-    notes += _factor_notes(*(side.factors for side in sides))
+    notes += _ratio_notes(*(side.ratios for side in sides))
     averages_differ = average_notes(asked, left_out)
     losses, losses_differ = _losses(*(side.losses for side in sides))
     if averages_differ:
         left_out.add(AVERAGE)
     if losses_differ:
         left_out.update(losses["task"])
-    factors = _factors(*(side.factors for side in sides), left_out)
+    ratios = _ratios(*(side.ratios for side in sides), left_out)
     return Comparison(
-        verdict=_verdict(accuracies, factors),
+        verdict=_verdict(accuracies, ratios),
         accuracies=accuracies,
-        factors=factors,
+        ratios=ratios,
         losses=losses,
         notes=[*notes, *averages_differ, *losses_differ],
     )
@@ -113,16 +113,16 @@ def study_of(path: Path, name: str | None) -> str:
 
 @dataclass(frozen=True)
 class _Side:
-    """What is compared of one study: rows of the macros compared_scores, _factors and _losses."""
+    """What is compared of one study: rows of the macros compared_scores, _ratios and _losses."""
 
     scores: pd.DataFrame
-    factors: pd.DataFrame
+    ratios: pd.DataFrame
     losses: pd.DataFrame
     asked: Asked
 
 
 def _read(path: Path, study: str) -> _Side:
-    """Read the scores, factors and held-out losses of a study, and what the study asked."""
+    """Read the scores, ratios and held-out losses of a study, and what the study asked."""
     with closing(connect(path, read_only=True)) as connection:
         keep_views(connection, study)
 
@@ -132,38 +132,38 @@ def _read(path: Path, study: str) -> _Side:
 
         return _Side(
             scores=read("compared_scores"),
-            factors=read("compared_factors"),
+            ratios=read("compared_ratios"),
             losses=read("compared_losses"),
             asked=read_asked(connection, study),
         )
 
 
-def _factor_notes(first: pd.DataFrame, second: pd.DataFrame) -> list[str]:
-    """Return a line for factors that are outdated, and for factors against unequal baselines."""
+def _ratio_notes(first: pd.DataFrame, second: pd.DataFrame) -> list[str]:
+    """Return a line for ratios that are outdated, and for ratios against unequal baselines."""
     notes = [
-        f"left out: mean factors of the {side} study: results changed after they were computed;"
+        f"left out: ratios of the {side} study: results changed after they were computed;"
         " `dreamer intervals` computes them again"
-        for side, factors in zip(SIDES, (first, second), strict=True)
-        if factors["outdated"].any()
+        for side, ratios in zip(SIDES, (first, second), strict=True)
+        if ratios["outdated"].any()
     ]
-    baselines = [sorted(set(factors["baseline"])) for factors in (first, second)]
+    baselines = [sorted(set(ratios["baseline"])) for ratios in (first, second)]
     if all(baselines) and baselines[0] != baselines[1]:
         notes.append(
-            f"left out: factors, whose baselines are {baselines[0][0]} and {baselines[1][0]}"
+            f"left out: ratios, whose baselines are {baselines[0][0]} and {baselines[1][0]}"
         )
     return notes
 
 
-def _factors(first: pd.DataFrame, second: pd.DataFrame, left_out: set[str]) -> pd.DataFrame:
-    """Pair the factors that both studies have against one baseline.
+def _ratios(first: pd.DataFrame, second: pd.DataFrame, left_out: set[str]) -> pd.DataFrame:
+    """Pair the ratios that both studies have against one baseline.
 
-    `apart`: the intervals do not overlap. An upper bound is above nothing.
+    `apart`: the intervals do not overlap. An end that a one-sided bound lacks is beyond all.
     """
     keys = [*MODEL, "task", "rule", "baseline"]
     pairs = first.merge(second, on=keys, suffixes=SUFFIXES)
     pairs = pairs[~pairs["task"].isin(left_out)].reset_index(drop=True)
-    above = (pairs["low_first"] > pairs["high_second"]) & (pairs["bound_first"] != "at most")
-    below = (pairs["low_second"] > pairs["high_first"]) & (pairs["bound_second"] != "at most")
+    above = pairs["low_first"] > pairs["high_second"]  # False where either is unknown
+    below = pairs["low_second"] > pairs["high_first"]
     pairs["apart"] = above | below
     return pairs
 
@@ -183,7 +183,7 @@ def _losses(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, li
     documents = "other documents" if all(versions) else "documents that may be others"
     note = (
         f"beware: held-out losses are of {documents} in the two studies, so they say nothing of the"
-        " models, and their factors are left out"
+        " models, and their ratios are left out"
     )
     return pairs, [note]
 
@@ -272,9 +272,9 @@ def welch(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
     }
 
 
-def _verdict(accuracies: pd.DataFrame, factors: pd.DataFrame) -> str:
+def _verdict(accuracies: pd.DataFrame, ratios: pd.DataFrame) -> str:
     """Sum a comparison up in one line."""
-    return f"{_accuracy_verdict(accuracies)}; {_factor_verdict(factors)}"
+    return f"{_accuracy_verdict(accuracies)}; {_ratio_verdict(ratios)}"
 
 
 def _accuracy_verdict(accuracies: pd.DataFrame) -> str:
@@ -293,12 +293,12 @@ def _accuracy_verdict(accuracies: pd.DataFrame) -> str:
     )
 
 
-def _factor_verdict(factors: pd.DataFrame) -> str:
-    with_intervals = int((factors[["low_first", "low_second"]].notna().all(axis=1)).sum())
+def _ratio_verdict(ratios: pd.DataFrame) -> str:
+    with_intervals = int((ratios[["low_first", "low_second"]].notna().all(axis=1)).sum())
     if not with_intervals:
-        return "no factor has an interval in both"
-    moved = int(factors["apart"].sum()) or "none"
-    return f"of {with_intervals} factors {moved} moved beyond their intervals"
+        return "no ratio has an interval in both"
+    moved = int(ratios["apart"].sum()) or "none"
+    return f"of {with_intervals} ratios {moved} moved beyond their intervals"
 
 
 def _model_name(key: tuple | pd.Series) -> str:

@@ -1,22 +1,26 @@
-"""Compute the mean factors of a study with their intervals: the table computed_factors."""
+"""Compute the ratios of a study with their intervals: the table computed_ratios."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import duckdb
+import numpy as np
 import pandas as pd
 
 from dreamer_study.sql.ingest import replace_computed
 from dreamer_study.sql.names import AVERAGE
 from dreamer_study.sql.statistics.bootstrap import read_points, replicate_values
+from dreamer_study.sql.statistics.curves import seed_curves
 from dreamer_study.sql.statistics.errors import SIGNIFICANCE
-from dreamer_study.sql.statistics.mean_factors import factor_rows, seed_curves
+from dreamer_study.sql.statistics.pairs import comparison_rows
 from dreamer_study.sql.statistics.sequential import NOMINAL
 
 
 def compute_statistics(
     connection: duckdb.DuckDBPyConnection, study_id: str, *, replicates: int = 1000, seed: int = 0
 ) -> pd.DataFrame:
-    """Compute the mean factor of every two variants of a depth, in accuracy and in loss.
+    """Compute the ratio of tokens of every two variants of a depth, in accuracy and in loss.
 
     There is one on every task. Returns the rows; a writing connection also stores them, in place of
     the study's earlier rows. One seed gives one result, whatever other tasks the study has. The
@@ -27,33 +31,50 @@ def compute_statistics(
     """
     significance = NOMINAL if _adds_seeds(connection, study_id) else SIGNIFICANCE
     measured = connection.execute(
-        "select metric, depth, variant, task, digest from measured_curves where study_id = ?",
+        "select metric, depth, variant, task, digest, noise_floor from measured_curves"
+        " where study_id = ?",
         [study_id],
     ).fetchall()
+    targets: dict[str, dict[str, float]] = defaultdict(dict)  # by metric and task
+    for metric, task, score in connection.execute(
+        "select metric, task, score from targets where study_id = ?", [study_id]
+    ).fetchall():
+        targets[metric][task] = score
     rows = []
     # accuracy and loss, or the one that there is
     for measure in sorted({metric for metric, *_ in measured}):
         digests = {
             (depth, variant, task): digest
-            for metric, depth, variant, task, digest in measured
+            for metric, depth, variant, task, digest, _ in measured
             if metric == measure
+        }
+        noise_floors = {
+            (depth, variant, task): noise_floor
+            for metric, depth, variant, task, _, noise_floor in measured
+            if metric == "accuracy" and metric == measure and noise_floor is not None
         }
         points = read_points(connection, study_id, measure)
         # An average without a family is made from the points of the average.
         for depth, variant, task in points:
+            average = (depth, variant, AVERAGE)
             if (depth, variant, task) not in digests:
-                digests[depth, variant, task] = digests[depth, variant, AVERAGE]
+                digests[depth, variant, task] = digests[average]
+                if average in noise_floors:
+                    noise_floors[depth, variant, task] = noise_floors[average]
         drawn = replicate_values(connection, study_id, measure, replicates, seed)
         curves = {
-            (depth, variant, task): seed_curves(
-                curve, drawn[task], lower_is_better=measure == "loss"
+            model: seed_curves(
+                curve,
+                drawn[model[2]],
+                lower_is_better=measure == "loss",
+                noise_floor=noise_floors.get(model, -np.inf),
             )
-            for (depth, variant, task), curve in points.items()
+            for model, curve in points.items()
         }
-        rows += factor_rows(measure, curves, digests, significance)
+        rows += comparison_rows(measure, curves, digests, targets[measure], significance)
     frame = pd.DataFrame(rows).assign(study_id=study_id)
-    frame = frame.reindex(columns=connection.table("computed_factors").columns)
-    replace_computed(connection, "computed_factors", study_id, frame)
+    frame = frame.reindex(columns=connection.table("computed_ratios").columns)
+    replace_computed(connection, "computed_ratios", study_id, frame)
     return frame
 
 

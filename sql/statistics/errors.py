@@ -51,7 +51,7 @@ class Errors:
         """Return the smallest number above 0 that four of five such studies distinguish from 0.
 
         (t(1 - significance / 2) + t(POWER)) * standard error, the usual approximation, with the
-        errors as measured. Before a study, `smallest_factor` simulates the degrees of freedom.
+        errors as measured. Before a study, `smallest_ratio` simulates the degrees of freedom.
         """
         return self.half() + stdtrit(self.freedom, POWER) * self.size
 

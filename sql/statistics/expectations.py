@@ -19,40 +19,65 @@ if TYPE_CHECKING:
 
 # Of an interval that is to hold a value: one of 95 % would fail on one machine in twenty.
 CERTAIN = 0.999
-RULES = ("holds", "below", "above", "at_most", "at_least")
 Positive = Annotated[float, Field(gt=0)]
+RULES = ("ratio_holds", "ratio_below", "ratio_above", "ratio_at_most", "ratio_at_least")
+AT_A_SCORE = ("ratio_at_most", "ratio_at_least")
+# Rules of a factor, the baseline's tokens over the variant's, by the rule that says the same of a
+# ratio: one over the value. They are refused, as their direction has turned.
+OF_FACTORS = {
+    "holds": "ratio_holds",
+    "below": "ratio_above",
+    "above": "ratio_below",
+    "at_most": "ratio_at_least",
+    "at_least": "ratio_at_most",
+}
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Expectation:
-    """What a mean factor, or the factor at one accuracy, is expected to be.
+    """What a ratio of tokens, or the ratio at one accuracy, is expected to be.
 
-    A factor is the tokens of `against` over those of `variant`. `holds`: the 99.9 % interval holds
-    this value. `below`, `above`: the 95 % interval lies on that side of this value; that of the
-    bound where the variant never reached much of the other's range: an upper bound is above
-    nothing. `at` with `at_most` or `at_least`: the factor at this accuracy; a variant that never
-    reaches the accuracy counts with all tokens that it was trained on, where the factor is to be
-    low. `against` is a variant, by default the study's baseline; `task` a benchmark or 'average'.
+    A ratio is the tokens of `variant` over those of `against` (view token_ratios). `ratio_holds`:
+    the 99.9 % interval holds this value. `ratio_below`: the 95 % interval lies below this value,
+    and the variant reached the other's best. `ratio_above`: the 95 % interval lies above this
+    value; of the lower bound `at_least` where the variant did not reach the other's best. `at` with
+    `ratio_at_most` or `ratio_at_least`: the ratio at this accuracy; a variant that never reaches
+    the accuracy counts with all tokens that it was trained on, where the ratio is to be high.
+    `against` is a variant, by default the study's baseline; `task` a benchmark or 'average'.
     """
 
     variant: str
     against: str | None = None
     task: str = "average"
     metric: Literal["accuracy", "loss"] = "accuracy"
-    holds: Positive | None = None
-    below: Positive | None = None
-    above: Positive | None = None
+    ratio_holds: Positive | None = None
+    ratio_below: Positive | None = None
+    ratio_above: Positive | None = None
     at: Annotated[float, Field(gt=0, le=1)] | None = None
-    at_most: Positive | None = None
-    at_least: Positive | None = None
+    ratio_at_most: Positive | None = None
+    ratio_at_least: Positive | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _direction_has_turned(cls, given: Any) -> Any:
+        """Refuse the rules of factors: the nearest key would be the reverse."""
+        settings = getattr(given, "kwargs", given)
+        for rule, of_ratio in OF_FACTORS.items():
+            if isinstance(settings, dict) and rule in settings:
+                raise ValueError(
+                    f"{rule!r} was about a factor, and the direction has turned: write"
+                    f" `{of_ratio}: 1/x` in place of `{rule}: x`"
+                )
+        return given
 
     @model_validator(mode="after")
     def _one_rule(self) -> Expectation:
         rules = [name for name in RULES if getattr(self, name) is not None]
         has_accuracy = self.at is not None
-        if len(rules) != 1 or has_accuracy != (rules[0] in ("at_most", "at_least")):
+        if len(rules) != 1 or has_accuracy != (rules[0] in AT_A_SCORE):
             raise ValueError(
-                "give one of holds, below and above, or `at` with one of at_most and at_least"
+                "give one of ratio_holds, ratio_below and ratio_above, or `at` with one of"
+                " ratio_at_most and ratio_at_least"
             )
         if has_accuracy and self.metric != "accuracy":
             raise ValueError("`at` is an accuracy; leave out `metric`")
@@ -86,8 +111,8 @@ def check_expectations(
             "task": expectation.task,
         }
         if expectation.at is None:
-            frame = ask(path, "expected_factor", **asked, metric=expectation.metric)
-            check = _check_mean
+            frame = ask(path, "expected_ratio", **asked, metric=expectation.metric)
+            check = _check_ratio
         else:
             frame = ask(path, "expected_crossing", **asked, goal=expectation.at)
             check = _check_crossing
@@ -110,48 +135,50 @@ def _described(expectation: Expectation) -> str:
     return f"{model}, {where}, {expectation.metric}: {rule.replace('_', ' ')} {value:g}"
 
 
-def _check_mean(expectation: Expectation, row: dict[str, Any]) -> tuple[str, bool]:
-    """Compare a mean factor and its interval with what was expected."""
+def _check_ratio(expectation: Expectation, row: dict[str, Any]) -> tuple[str, bool]:
+    """Compare a ratio and its interval with what was expected."""
+    rule, value = expectation.rule
+    if rule == "ratio_holds":
+        return _check_holds(row, value)
+    # A lower bound may show that a ratio is above a value, never that the ratio is below one.
+    if row["reached"] is False and row["at_least_low"] is not None:
+        text = f"at least {row['at_least']:.2f} (from {row['at_least_low']:.2f})"
+        return text, rule == "ratio_above" and bool(row["at_least_low"] > value)
+    if row["ratio"] is None:
+        return "no ratio", False
+    if row["low"] is None:
+        return f"{row['ratio']:.2f}, no interval", False
+    held = row["high"] < value if rule == "ratio_below" else row["low"] > value
+    return f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f})", bool(held)
+
+
+def _check_holds(row: dict[str, Any], value: float) -> tuple[str, bool]:
+    """Tell whether the 99.9 % interval, ratio * exp(-+ t * standard error), holds a value."""
     from scipy.special import stdtrit
 
-    rule, value = expectation.rule
-    factor = row["factor"]
-    low = row["low"]
-    high = row["high"]
-    # An upper bound may show that a factor is below a value, never that it is above one.
-    if rule != "holds" and row["bounded"] and row["told_high"] is not None:
-        text = f"at most {row['told']:.2f} (to {row['told_high']:.2f})"
-        return text, rule == "below" and bool(row["told_high"] < value)
-    if factor is None:
-        return "no factor", False
-    if low is None:
-        return f"{factor:.2f}, no interval", False
-    if rule == "holds":
-        # The 99.9 % interval: factor * exp(-+ t * standard error of the log factor).
-        half = stdtrit(row["degrees_of_freedom"], (1 + CERTAIN) / 2) * row["error"]
-        low = factor * math.exp(-half)
-        high = factor * math.exp(half)
-        held = low <= value <= high
-    elif rule == "below":
-        held = high < value
-    else:
-        held = low > value
-    return f"{factor:.2f} ({low:.2f} to {high:.2f})", bool(held)
+    if row["ratio"] is None:
+        return "no ratio", False
+    if row["error"] is None:
+        return f"{row['ratio']:.2f}, no interval", False
+    half = stdtrit(row["degrees_of_freedom"], (1 + CERTAIN) / 2) * row["error"]
+    low = row["ratio"] * math.exp(-half)
+    high = row["ratio"] * math.exp(half)
+    return f"{row['ratio']:.2f} ({low:.2f} to {high:.2f})", bool(low <= value <= high)
 
 
 def _check_crossing(expectation: Expectation, row: dict[str, Any]) -> tuple[str, bool]:
-    """Compare the factor at an accuracy with what was expected."""
+    """Compare the ratio at an accuracy with what was expected."""
     rule, value = expectation.rule
     needed = row["tokens"]
     baseline = row["baseline_tokens"]
     if baseline is None:
         return "the other never reached that", False
     is_reached = needed is not None
-    factor = baseline / (needed if is_reached else row["tokens_trained"])
+    ratio = (needed if is_reached else row["tokens_trained"]) / baseline
     # Who has an accuracy at the first checkpoint may have had it much earlier: nobody knows.
-    bound = row["bound"] if rule == "at_most" else row["baseline_bound"]
+    bound = row["bound"] if rule == "ratio_at_least" else row["baseline_bound"]
     if bound == "at most":
-        return f"{factor:.2f}, had by the first checkpoint", False
-    held = factor <= value if rule == "at_most" else is_reached and factor >= value
-    text = f"{factor:.2f}" if is_reached else f"never reached: at most {factor:.2f}"
+        return f"{ratio:.2f}, had by the first checkpoint", False
+    held = ratio >= value if rule == "ratio_at_least" else is_reached and ratio <= value
+    text = f"{ratio:.2f}" if is_reached else f"never reached: at least {ratio:.2f}"
     return text, bool(held)

@@ -1,6 +1,6 @@
-"""Compute the resolution of a study: the smallest factor that it distinguishes from 1.
+"""Compute the resolution of a study: the smallest ratio that it distinguishes from 1.
 
-The noise of a mean factor has two parts, on the log scale: what seeds of one model differ by, which
+The noise of a ratio has two parts, on the log scale: what seeds of one model differ by, which
 more seeds make smaller, and what other items of the same benchmarks would change, which more seeds
 do not make smaller.
 """
@@ -19,10 +19,10 @@ STUDIES = 20_000  # simulated
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise of a mean factor on the log scale, as a study has measured it.
+    """The noise of a ratio on the log scale, as a study has measured it.
 
     `seed_deviation` is the standard deviation between seeds of one model. `item_error` is the
-    standard error of the log factor that comes from the benchmarks' `items` (0: not counted).
+    standard error of the log ratio that comes from the benchmarks' `items` (0: not counted).
     `measured_on` is the study.
     """
 
@@ -43,22 +43,22 @@ class Noise:
         return replace(self, item_error=error, items=items)
 
 
-def smallest_factor(noise: Noise, seeds: int, significance: float = SIGNIFICANCE) -> float:
-    """Compute the smallest factor above 1 whose interval leaves out 1 in four of five studies.
+def smallest_ratio(noise: Noise, seeds: int, significance: float = SIGNIFICANCE) -> float:
+    """Compute the smallest ratio above 1 whose interval leaves out 1 in four of five studies.
 
     Both models have `seeds` seeds, and the interval, by default of 95 %, is Welch's, as in
-    mean_factors.py. Found by simulation, because the degrees of freedom are estimated too. Infinite
+    pairs.py. Found by simulation, because the degrees of freedom are estimated too. Infinite
     with one seed, which tells nothing of the others.
 
     Example: a deviation of 0.15 between 5 seeds and an item error of 0.03 give a standard error of
-    0.10 and a smallest factor of 1.38.
+    0.10 and a smallest ratio of 1.38.
     """
     if seeds < 2:
         return math.inf
     random = np.random.default_rng(0)
     seed_variance = noise.seed_deviation**2 / seeds  # of the mean over the seeds of one model
-    # Twice, as the deviation is of one model and a factor is of two; the item error already is that
-    # of the log factor of both.
+    # Twice, as the deviation is of one model and a ratio is of two; the item error already is that
+    # of the log ratio of both.
     standard_error = math.sqrt(2 * seed_variance + noise.item_error**2)
     errors = random.normal(0, standard_error, STUDIES)
     # What each study estimates the variances of its two models to be: over the true ones, estimates
@@ -66,6 +66,6 @@ def smallest_factor(noise: Noise, seeds: int, significance: float = SIGNIFICANCE
     ratios = random.chisquare(seeds - 1, (2, STUDIES))
     estimates = seed_variance * ratios / (seeds - 1)  # [2, STUDIES]
     half = together(estimates, [seeds, seeds], noise.item_error**2, significance).half()
-    # A study with the true log factor f measures f + error, and decides where f + error > half,
-    # which is f > half - error: four of five do for the 80 % quantile of that.
+    # A study with the true log ratio r measures r + error; its interval leaves out 0 where
+    # r + error > half, which is r > half - error: four of five do for the 80 % quantile of that.
     return math.exp(float(np.quantile(half - errors, POWER)))

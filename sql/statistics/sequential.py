@@ -1,8 +1,8 @@
 """Define the looks of a study that adds seeds until it is decided, and their significance.
 
 The interval of every look leaves out the truth so rarely that the intervals of all looks together
-leave it out in 5 % of studies, however a look decides whether to add more seeds (Pocock). The mean
-factor comes from mean curves by a jackknife, so a confidence sequence for means does not apply.
+leave it out in 5 % of studies, however a look decides whether to add more seeds (Pocock). The ratio
+comes from mean curves by a jackknife, so a confidence sequence for means does not apply.
 """
 
 from __future__ import annotations

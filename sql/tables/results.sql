@@ -185,7 +185,7 @@ create table if not exists sources ( -- One row: a data set of a study (table_4)
 -- were changed are entered again.
 create table if not exists ingested ( -- One row: what of the store has its rows in this file.
     study_id varchar,
-    output varchar, -- evaluations/<key>, runs/<run_id>; and of the study 'study', 'claims', 'tuning', 'computed_factors'
+    output varchar, -- evaluations/<key>, runs/<run_id>; and of the study 'study', 'claims', 'tuning', 'computed_ratios'
     rows bigint, -- number
     digest varchar, -- of the output in the store and of its rows here
     primary key (study_id, output)

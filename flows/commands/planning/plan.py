@@ -33,7 +33,7 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.source import notices
 from dreamer_study.reports.text.numbers import duration
 from dreamer_study.sql.statistics.errors import SIGNIFICANCE
-from dreamer_study.sql.statistics.resolution import Noise, smallest_factor
+from dreamer_study.sql.statistics.resolution import Noise, smallest_ratio
 from dreamer_study.sql.statistics.sequential import NOMINAL
 
 DEMO_NOISE = Noise(0.146, 0.042, measured_on="the demo (average accuracy, 2026-11-26)", items=400)
@@ -253,8 +253,8 @@ def _resolution(study: Study) -> str:
         items = sum(scored.items for scored in scored_by(study))
     noise = DEMO_NOISE.with_items(items)
     significance = NOMINAL if study.training.seeds_until else SIGNIFICANCE
-    detected = smallest_factor(noise, seeds, significance)
-    detected_with_one_more = smallest_factor(noise, seeds + 1, significance)
+    detected = smallest_ratio(noise, seeds, significance)
+    detected_with_one_more = smallest_ratio(noise, seeds + 1, significance)
     basis = f"by the noise of {noise.measured_on}"
     if noise != DEMO_NOISE:
         basis += f", the items' part scaled to {noise.items:,} items"

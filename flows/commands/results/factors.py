@@ -1,4 +1,4 @@
-"""`dreamer factors`: the factors, and the report, of curves that were trained elsewhere."""
+"""`dreamer factors`: the ratios of tokens, and the report, of curves trained elsewhere."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from dreamer_study.reports.curves.entering import (
     STUDY,
     enter_curves,
     read,
+    read_targets,
     within_intervals,
 )
 from dreamer_study.sql.results import ask, connect, query
 
 
 def factors(options: argparse.Namespace) -> None:
-    """Print the factors of curves as at the end of a study.
+    """Print the ratios of curves as at the end of a study.
 
     With `report`, also write the report as one HTML file.
     """
@@ -32,11 +33,18 @@ def factors(options: argparse.Namespace) -> None:
         inputs = [path, options.items] if options.items else [path]
         _check_report(options.report, inputs)
     curves = read(path, items=options.items, pattern=options.pattern)
+    targets = read_targets(options.target, curves)
     with tempfile.TemporaryDirectory(prefix="dreamer-factors-") as folder:
         database = Path(folder) / "results.duckdb"
         # all the time: to open a file again takes as long as a query
         with closing(connect(database)):
-            enter_curves(database, curves, baseline=options.baseline)
+            enter_curves(
+                database,
+                curves,
+                baseline=options.baseline,
+                targets=targets,
+                decayed_at_end=options.decayed_at_end,
+            )
             if options.report:  # before the reader of what is printed may leave
                 # takes a second, which a table alone need not wait for
                 from dreamer_study.reports.page.report import write_report

@@ -19,21 +19,21 @@ MARKS = {"strong": "bold", "best": "bold", "second": "underline"}  # of the kind
 
 
 def print_answer(database: Path, study_id: str, baseline: str) -> None:
-    """Print the sentences of a study's answer, its warnings, and the table of mean factors."""
-    means = ask(database, "outcome_means", study=study_id)
+    """Print the sentences of a study's answer, its warnings, and the table of ratios."""
+    ratios = ask(database, "outcome_ratios", study=study_id)
     sentences, warnings = read_answer(database, study_id)
     print_part("")
     for sentence in sentences:
         print_part(sentence)
     if warnings:
         print_part("\n".join(f"! {warning}" for warning in warnings))
-    print_part(f"A factor is {baseline}’s tokens over the variant’s: one over the ratio.")
-    if means["outdated"].any():
+    print_part(f"A ratio is a variant’s tokens over {baseline}’s: below 1 is better.")
+    if ratios["outdated"].any():
         print_part(
-            "Results changed after mean factors were computed: `dreamer intervals` computes them"
+            "Results changed after the ratios were computed: `dreamer intervals` computes them"
             " again."
         )
-    print_table(means.loc[~means["outdated"], :"bound"])
+    print_table(ratios.loc[~ratios["outdated"], :"factor"])
 
 
 def print_part(part: str | Table) -> None:

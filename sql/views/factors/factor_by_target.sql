@@ -1,6 +1,6 @@
 -- One row: an accuracy or loss that a model and the baseline both reach, with the tokens that each needs to get there.
 -- The targets are the middles of 25 equal parts of the range that both curves cover, so that the geometric mean of their
--- factors is nearly the mean factor. They show where a model is ahead and where not.
+-- ratios is nearly the mean ratio of `mean_factors`. They show where a model is ahead and where not.
 create or replace view factor_by_target as
 with targets as (
     select
@@ -36,9 +36,12 @@ select
     target, -- accuracy between 0 and 1, or loss in bits per byte
     any_value(tokens) filter (curve = baseline) as baseline_tokens, -- training tokens of the baseline to the target
     any_value(tokens) filter (curve = variant) as variant_tokens, -- training tokens of the variant to the target
+    variant_tokens / baseline_tokens as ratio, -- tokens of the variant over tokens of the baseline
+    ratio * exp(-any_value(half)) as ratio_low, -- lower end of the 95 % interval at this part of the range; null with one seed
+    ratio * exp(any_value(half)) as ratio_high, -- upper end
     baseline_tokens / variant_tokens as factor, -- tokens of the baseline over tokens of the variant
-    factor * exp(-any_value(half)) as low, -- lower end of the 95 % interval at this part of the range; null with one seed
-    factor * exp(any_value(half)) as high -- upper end
+    factor * exp(-any_value(half)) as low, -- lower end of the 95 % interval of the factor; null with one seed
+    factor * exp(any_value(half)) as high -- upper end of the 95 % interval of the factor
 from crossings
 join internal.variants using (study_id, variant, baseline)
 group by study_id, depth, variant, place, task, metric, target

@@ -1,0 +1,156 @@
+-- One row: a model and metric (accuracy, loss) of a task, with its ratio of tokens to those of a baseline of its depth.
+--     from token_ratios_against('DR')
+-- A baseline null is the study's own. The columns are those of `token_ratios`. Ratios are computed from all points at once
+-- (sql/statistics/token_ratios.py); `outdated` where both models have a curve and the points, or the score that was fixed
+-- in advance, are not those that a ratio was computed from: the ratio is null until `dreamer intervals` computes it again.
+create or replace macro token_ratios_against(baseline_variant) as table
+with curves as (
+    from internal.measured_curves -- named, so that DuckDB computes the curves once
+),
+
+pairs as (
+    select
+        own.study_id, own.depth, own.variant, own.task,
+        own.metric,
+        baseline.variant as baseline,
+        least(own.seeds, baseline.seeds) as seeds,
+        own.tokens_trained,
+        baseline.tokens_trained as baseline_tokens_trained,
+        own.metric = 'accuracy'
+            and least(own.best, baseline.best) <= greatest(own.noise_floor, baseline.noise_floor) as near_chance,
+        computed.* exclude (study_id, depth, variant, baseline, task, metric, seeds),
+        -- Those that the study is read for, and whose p-values are corrected together, by Holm's method.
+        own.task in ('average', 'validation')
+            or not bool_or(own.task in ('average', 'validation')) over (partition by own.study_id) as headline
+    from curves as own
+    join internal.variants using (study_id, variant)
+    join curves as baseline
+        on baseline.study_id = own.study_id
+        and (baseline.depth, baseline.task, baseline.metric) is not distinct from (own.depth, own.task, own.metric)
+        and baseline.variant = coalesce(baseline_variant, variants.baseline)
+    left join internal.targets as targets
+        on (targets.study_id, targets.task, targets.metric) = (own.study_id, own.task, own.metric)
+    left join internal.computed_ratios as computed
+        on computed.digest = own.digest || baseline.digest
+        and (computed.study_id, computed.depth, computed.variant, computed.baseline, computed.task, computed.metric)
+            is not distinct from (own.study_id, own.depth, own.variant, baseline.variant, own.task, own.metric)
+        and computed.target is not distinct from targets.score
+    where own.variant <> baseline.variant
+),
+
+ranked as (
+    select
+        *,
+        headline and p is not null as tested,
+        count(*) over (partition by study_id, headline and p is not null) as comparisons,
+        row_number() over (
+            partition by study_id, headline and p is not null order by p, depth, variant, task, metric
+        ) as rank
+    from pairs
+),
+
+corrected as (
+    select
+        *,
+        case when tested then
+            least(1, max(p * (comparisons + 1 - rank)) over (partition by study_id, tested order by rank))
+        end as headline_p
+    from ranked
+),
+
+-- The only task of a study is the average.
+tested_rows as (
+    select
+        *,
+        case
+            when headline then headline_p
+            when count(*) filter (not headline) over model = 1 then max(headline_p) filter (task = 'average') over model
+        end as p_adjusted,
+        count(*) filter (task not in ('average', 'validation')) over model as tasks
+    from corrected
+    window model as (partition by study_id, depth, variant, metric)
+),
+
+-- A crossing after the rate has begun to decay and before its end comes later than that of a run that ends there: its
+-- tokens are too many. Both within 3 % of their ends, or both before any decay, are compared as they are.
+decayed as (
+    select
+        tested_rows.*,
+        variant_tokens / tokens_trained as share,
+        baseline_tokens / baseline_tokens_trained as baseline_share,
+        coalesce(variant_tokens > own.decay_from, false) as in_decay,
+        coalesce(baseline_tokens > other.decay_from, false) as baseline_in_decay,
+        own.decay_from is not null or other.decay_from is not null as decays
+    from tested_rows
+    left join internal.decays as own
+        on (own.study_id, own.depth, own.variant)
+            is not distinct from (tested_rows.study_id, tested_rows.depth, tested_rows.variant)
+    left join internal.decays as other
+        on (other.study_id, other.depth, other.variant)
+            is not distinct from (tested_rows.study_id, tested_rows.depth, tested_rows.baseline)
+)
+
+select
+    expected.study_id, expected.depth, expected.variant,
+    coalesce(baseline_variant, expected.baseline) as baseline,
+    expected.task,
+    expected.measure as metric,
+    ratios.score_low,
+    ratios.score_high,
+    ratios.ratio,
+    ratios.low,
+    ratios.high,
+    1 / ratios.ratio as factor,
+    ratios.at_least,
+    ratios.reached,
+    ratios.p_adjusted < 0.05
+        and not coalesce(abs(ln(ratios.ratio)) < ratios.checkpoint_distance, false) as significant,
+    ratios.p_adjusted,
+    case
+        when expected.task = 'average' and ratios.p_adjusted < 0.05 then (
+            select string_agg(others.left_out, ', ' order by others.left_out)
+            from internal.ratios_without as others
+            where (others.study_id, others.depth, others.variant, others.metric, others.baseline)
+                    is not distinct from (ratios.study_id, ratios.depth, ratios.variant, ratios.metric, ratios.baseline)
+                and others.digest = ratios.digest
+                and not (others.significant and (others.ratio > 1) = (coalesce(ratios.ratio, ratios.low) > 1))
+        )
+    end as depends_on,
+    ratios.seeds,
+    ratios.detectable,
+    ratios.target is not null as in_advance,
+    coalesce(ratios.near_chance, false) as near_chance,
+    coalesce(abs(ln(ratios.ratio)) < ratios.checkpoint_distance, false) as within_checkpoint,
+    coalesce(ratios.decays and not (ratios.in_decay or ratios.baseline_in_decay), false) as before_decay,
+    case
+        when not (ratios.in_decay or ratios.baseline_in_decay) then null
+        when least(ratios.share, ratios.baseline_share) >= 0.97 then null
+        when ratios.share < ratios.baseline_share then 'at most'
+        else 'at least'
+    end as decay_bound,
+    coalesce(ratios.tasks <= 1, false) as one_task,
+    exists (
+        from internal.cut_curves as cut
+        where (cut.study_id, cut.depth) is not distinct from (expected.study_id, expected.depth)
+            and cut.variant in (expected.variant, coalesce(baseline_variant, expected.baseline))
+    ) as cut_short,
+    exists (
+        from tuning
+        where (tuning.study_id, tuning.depth, tuning.variant)
+            is not distinct from (expected.study_id, expected.depth, expected.variant)
+    ) as tuned,
+    case when ratios.tested then ratios.comparisons end as comparisons,
+    ratios.seeds is not null and ratios.digest is null as outdated,
+    ratios.at_least_low,
+    ratios.at_least_high,
+    ratios.variant_tokens,
+    ratios.baseline_tokens,
+    expected.place
+from internal.expected_curves as expected
+left join decayed as ratios
+    on (ratios.study_id, ratios.depth, ratios.variant, ratios.task, ratios.metric)
+        is not distinct from (expected.study_id, expected.depth, expected.variant, expected.task, expected.measure)
+where expected.variant <> coalesce(baseline_variant, expected.baseline)
+order by
+    expected.study_id, expected.depth, expected.place, expected.measure,
+    expected.task <> 'average', expected.task <> 'validation', expected.task;
