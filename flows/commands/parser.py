@@ -357,8 +357,8 @@ def _add_results(commands: _Commands) -> None:
         "factors",
         "results.factors:factors",
         "Compute the ratios of tokens of curves that were trained elsewhere: a table (.csv,"
-        " .parquet, .jsonl) with columns variant, seed, tokens, task and score or loss (optional: items,"
-        " chance, stderr), a folder of lm-eval's result files, or `example`.",
+        " .parquet, .jsonl) with columns variant, seed, tokens, task and score or loss (optional:"
+        " items, chance, stderr), a folder of lm-eval's result files, or `example`.",
     )
     factors.add_argument("curves", metavar="CURVES", help="a table, a folder, or `example`")
     factors.add_argument(

@@ -1,10 +1,10 @@
 """Test what changed between two studies beyond noise.
 
-Accuracies are compared by Welch's test, ratios of tokens by their intervals. The noise of an accuracy is
-what seeds differ by, on both sides, and the choice of the items, which are the same in both
-studies; with one seed on either side there is no test. Holm's correction is over all tests. Ratios
-differ beyond noise where their 95 % intervals do not overlap. Tasks with other items or documents
-are left out (comparability.py).
+Accuracies are compared by Welch's test, ratios of tokens by their intervals. The noise of an
+accuracy is what seeds differ by, on both sides, and the choice of the items, which are the same in
+both studies; with one seed on either side there is no test. Holm's correction is over all tests.
+Ratios differ beyond noise where their 95 % intervals do not overlap. Tasks with other items or
+documents are left out (comparability.py).
 """
 
 from __future__ import annotations
