@@ -103,8 +103,10 @@ select
     1 / ratios.ratio as factor,
     ratios.at_least,
     ratios.reached,
-    ratios.p_adjusted < 0.05
-        and not coalesce(abs(ln(ratios.ratio)) < ratios.checkpoint_distance, false) as significant,
+    case
+        when ratios.p_adjusted is null then null
+        else ratios.p_adjusted < 0.05 and not coalesce(abs(ln(ratios.ratio)) < ratios.checkpoint_distance, false)
+    end as significant,
     ratios.p_adjusted,
     case
         when expected.task = 'average' and ratios.p_adjusted < 0.05 then (
