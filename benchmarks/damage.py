@@ -38,7 +38,7 @@ STATEMENTS = (
     "DELETE FROM evaluations WHERE tokens = (SELECT min(tokens) FROM evaluations)",
     "UPDATE evaluations SET value = value + 0.125",
     "UPDATE steps SET loss = loss + 1 WHERE step = 3",
-    "UPDATE computed_ratios SET factor = 2",
+    "UPDATE computed_ratios SET ratio = 2",
     "UPDATE curation SET documents = documents + 1",
     "INSERT INTO models BY NAME SELECT study_id, 'X-2' AS model_id FROM studies",
 )

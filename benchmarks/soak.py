@@ -52,6 +52,7 @@ TABLES = {
     "token_accuracy": "*",
     "data_efficiency": "*",
     "mean_factors": "*",
+    "token_ratios": "*",
     "depth_attention": "*",
     "expert_usage": "*",
     "checkpoints": "* EXCLUDE (seconds)",
