@@ -357,10 +357,43 @@ def _add_results(commands: _Commands) -> None:
         "factors",
         "results.factors:factors",
         "Compute the ratios of tokens of curves that were trained elsewhere: a table (.csv,"
-        " .parquet, .jsonl) with columns variant, seed, tokens, task and score or loss (optional:"
-        " items, chance, stderr), a folder of lm-eval's result files, or `example`.",
+        " .parquet, .jsonl) with variant, seed, tokens, task and score or loss under any names, the"
+        " export of a tracker, a folder of tables, of logs or of results of lm-eval, lighteval or"
+        " Every Eval Ever, what a training framework leaves behind, or `example`."
+        " docs/curves.md has the command for each form.",
     )
     factors.add_argument("curves", metavar="CURVES", help="a table, a folder, or `example`")
+    factors.add_argument(
+        "--column",
+        action="append",
+        default=[],
+        metavar="NAME=SQL",
+        help="what variant, seed, tokens, step, task, score, loss, items, chance or stderr is in the"
+        " columns of a table (repeatable), such as tokens='step*524288' or score=acc",
+    )
+    factors.add_argument(
+        "--tokens-per-step",
+        metavar="N",
+        help="of curves over steps; without it the ratio is in steps",
+    )
+    factors.add_argument(
+        "--pattern",
+        help="of the paths in a folder, such as {variant}/seed{seed}/{tokens}, with the fields"
+        " variant, seed, tokens, step and task, and wildcards; of a table: of the names of runs",
+    )
+    factors.add_argument(
+        "--log",
+        action="append",
+        default=[],
+        metavar="LINE",
+        help="the lines of plain logs that have a point (repeatable), such as"
+        " 'step:{step}/{} val_loss:{loss}', where {} is any text",
+    )
+    factors.add_argument(
+        "--metric",
+        metavar="METRIC[,FILTER]",
+        help="the only one that is taken, such as acc_norm (default: the first of the known ones)",
+    )
     factors.add_argument(
         "--items",
         type=Path,
@@ -368,7 +401,9 @@ def _add_results(commands: _Commands) -> None:
         help="table: variant, seed, tokens, task, item, score or loss",
     )
     factors.add_argument(
-        "--pattern", help="of the paths in a folder of lm-eval: {variant}/seed{seed}/{tokens}"
+        "--all",
+        action="store_true",
+        help="compute the ratios of every two variants, not only of those with the baseline",
     )
     factors.add_argument(
         "--baseline", metavar="VARIANT", help="compared with the others (default: the first one)"

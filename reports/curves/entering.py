@@ -1,4 +1,4 @@
-"""Read curves of any kind, and enter them into a results file as a study with its ratios."""
+"""Enter curves into a results file as a study, and compute its ratios."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ import pandas as pd
 import pyarrow as pa
 
 from dreamer_study.pipeline.errors import InputError, nearest
-from dreamer_study.reports.curves.lm_eval import read_lm_eval
-from dreamer_study.reports.curves.points import METRICS, Curves, read_curves
+from dreamer_study.reports.curves.patterns import listed
+from dreamer_study.reports.curves.points import Curves
+from dreamer_study.reports.curves.scores import kind_of_metric
 from dreamer_study.sql.names import AVERAGE
 from dreamer_study.sql.results import connect, ingest, query
 from dreamer_study.sql.statistics.bootstrap import without
 from dreamer_study.sql.statistics.compute import compute_statistics
 
 STUDY = "curves"
+# The metrics of a table with scores and losses, which need no telling.
+OWN = ("accuracy", "gold_bits_per_byte", "bits_per_byte")
+AFTER_LISTED = 100  # a metric that no results file lists comes after those
 EXAMPLE = Path(__file__).with_name("example.csv")
 
 
@@ -32,20 +36,6 @@ class Target:
     score: float
 
 
-def read(path: Path, *, items: Path | None = None, pattern: str | None = None) -> Curves:
-    """Read a table of points with its table of items, or a folder of lm-eval's result files.
-
-    Of a folder, `pattern` is that of the paths.
-    """
-    if path.is_dir() and items:
-        raise InputError(f"{path}: lm-eval's samples are the items of a folder; leave --items out")
-    if pattern and not path.is_dir():
-        raise InputError(f"{path}: --pattern is of a folder of lm-eval's result files")
-    if path.is_dir():
-        return read_lm_eval(path, pattern)
-    return read_curves(path, items)
-
-
 def enter_curves(
     database: Path,
     curves: Curves,
@@ -53,13 +43,15 @@ def enter_curves(
     baseline: str | None,
     targets: Sequence[Target] = (),
     decayed_at_end: bool = False,
+    every_pair: bool = False,
     replicates: int = 1000,
 ) -> None:
     """Enter curves into a new results file as the study `curves`, and compute its ratios.
 
     The variants keep the order of the rows, and the first one is the baseline unless one is named.
     `targets` are scores fixed in advance; `decayed_at_end` says that learning rates decay towards
-    the end of each run. Raises InputError for a baseline or a target that the curves do not have,
+    the end of each run. Variants are compared with the baseline, with `every_pair` also with each
+    other; the correction for several comparisons is the same. Raises InputError for a baseline or a target that the curves do not have,
     and where no variant has a value in common with the baseline.
     """
     variants = list(curves.points["variant"].unique())
@@ -92,7 +84,17 @@ def enter_curves(
         {name: pa.Table.from_pandas(frame, preserve_index=False) for name, frame in tables.items()},
     )
     with closing(connect(database)) as connection:
-        ratios = compute_statistics(connection, STUDY, replicates=replicates)
+        for metric, kind in curves.kinds.items():
+            connection.execute(
+                "insert into internal.metrics values (?, ?, ?, ?) on conflict do nothing",
+                [metric, kind, AFTER_LISTED, "of curves from elsewhere"],
+            )
+        ratios = compute_statistics(
+            connection,
+            STUDY,
+            replicates=replicates,
+            baselines=None if every_pair else [baseline],
+        )
     told = ratios[["ratio", "low", "high", "at_least"]].notna().any(axis=1)
     answers = ratios[(ratios["baseline"] == baseline) & (ratios["variant"] != baseline) & told]
     # Averages without a family are no answer of their own.
@@ -132,7 +134,9 @@ def read_targets(texts: Sequence[str], curves: Curves) -> list[Target]:
 
 def _measured(curves: Curves) -> list[tuple[str, str]]:
     """List the tasks of curves with their metrics, 'accuracy' or 'loss', in order."""
-    kinds = curves.points["metric"].eq(METRICS["score"]).map({True: "accuracy", False: "loss"})
+    metrics = curves.points["metric"]
+    known = {name: curves.kinds.get(name) or kind_of_metric(name) for name in metrics.unique()}
+    kinds = metrics.map(known)
     return sorted(set(zip(curves.points["task"], kinds, strict=True)))
 
 
@@ -169,10 +173,34 @@ def _why_no_ratio(database: Path, baseline: str) -> str:
     )
 
 
+def metrics_taken(database: Path) -> list[str]:
+    """Say which metric and filter each task's scores and losses are, where a task has several.
+
+    Tasks of one metric are said together.
+    """
+    chosen = query(
+        database,
+        "select kind, metric, filter, list(task order by task) as tasks from chosen_metric"
+        " where kind <> 'perplexity' group by all order by all",
+    )
+    return [
+        f"{row.kind}: {row.metric}{f' ({row.filter})' if row.filter != 'none' else ''} of"
+        f" {listed([*row.tasks], 5)}"
+        for row in chosen.itertuples()
+        if row.metric not in OWN
+    ]
+
+
 def within_intervals(curves: Curves) -> str:
     """Say which errors the intervals of the curves' factors hold."""
-    if curves.points.groupby("variant")["seed"].nunique().min() < 2:
-        return "none for a model with one seed, which cannot show what seeds differ by"
+    seeds = curves.points.groupby("variant", sort=False)["seed"].nunique()
+    single = [*map(str, seeds[seeds < 2].index)]
+    if single:
+        verb = "has" if len(single) == 1 else "have"
+        return (
+            f"none with {listed(single, 3)}, which {verb} one seed, and cannot show what seeds"
+            " differ by"
+        )
     if curves.items is not None:
         return "95 %, over seeds and items (of tasks with scores of items)"
     if {"stderr", "items"} & {*curves.points.dropna(axis=1, how="all")}:

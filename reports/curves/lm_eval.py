@@ -1,108 +1,57 @@
-"""Read curves from a folder of result files that lm-eval's own command has written.
+"""Read a result file of lm-eval of any age, and the samples beside it.
 
-Samples beside the result files are the items. A result file of lm-eval, in the parts that are read:
+Since 0.4 a metric has a filter, and a group stands for the tasks in it:
 
     {"results": {"gsm8k": {"exact_match,flexible-extract": 0.31,
                            "exact_match_stderr,flexible-extract": 0.013}},
      "group_subtasks": {"mmlu": ["mmlu_math"]}, "n-samples": {"gsm8k": {"effective": 1319}}}
+
+Before, `{"results": {"gsm8k": {"acc": 0.31, "acc_stderr": 0.013}}, "versions": {"gsm8k": 0}}`.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.reports.curves.points import Curves, check_curves
+from dreamer_study.reports.curves.scores import (
+    Report,
+    Score,
+    count_or_none,
+    kind_of_metric,
+    number_or_none,
+)
 
-FIELDS = {"variant": r"(?P<variant>[^/]+)", "seed": r"(?P<seed>\d+)", "tokens": r"(?P<tokens>\d+)"}
-EXAMPLE = "'{variant}/seed{seed}/{tokens}'"
-
-
-def read_lm_eval(folder: Path, pattern: str | None) -> Curves:
-    """Read the files `results_*.json` below a folder.
-
-    Of a task that a point has twice, the newest file counts. `pattern` begins the path of a result
-    file below the folder and names its variant, tokens and (else 0) seed, for example
-    `{variant}/seed{seed}/{tokens}`. A group of tasks stands for the tasks in it. Raises InputError
-    for a pattern that does not fit, and where the files hold no curves.
-    """
-    if not pattern or not all(f"{{{name}}}" in pattern for name in ("variant", "tokens")):
-        raise InputError(
-            f"{folder}: a folder of lm-eval's results needs --pattern, such as {EXAMPLE}"
-        )
-    beginning = _beginning_of_path(pattern)
-    points: dict[tuple, dict[str, Any]] = {}
-    items: dict[tuple, list[dict[str, Any]]] = {}
-    # Names have the time, so the newest file comes last.
-    for file in sorted(folder.rglob("results_*.json"), key=lambda file: file.name):
-        match = beginning.match(file.relative_to(folder).as_posix())
-        if not match:
-            raise InputError(f"{file}: --pattern {pattern!r} does not fit its path")
-        point: dict[str, Any] = {"seed": 0}
-        for name, text in match.groupdict().items():
-            point[name] = text if name == "variant" else int(text)
-        key = (point["variant"], point["seed"], point["tokens"])
-        for row in _rows(file):
-            points[(*key, row["task"], row["metric"], row["filter"])] = point | row
-        for task, rows in _samples(file):
-            items[(*key, task)] = [point | row for row in rows]
-    if not points:
-        raise InputError(f"{folder}: holds no file results_*.json with a value of a task")
-    frame = pd.DataFrame(points.values()).sort_values(["variant", "seed", "tokens"], kind="stable")
-    check_curves(frame, str(folder), lambda row: str(folder))
-    samples = [row for rows in items.values() for row in rows]
-    return Curves(frame, pd.DataFrame(samples) if samples else None)
+ERROR = "_stderr"
 
 
-def _beginning_of_path(pattern: str) -> re.Pattern[str]:
-    """Return the expression of a pattern such as `{variant}/seed{seed}/{tokens}`."""
-    parts = re.split(r"\{(variant|seed|tokens)\}", pattern)  # literal texts and names in turn
-    expression = ""
-    for place, part in enumerate(parts):
-        is_name = place % 2 == 1
-        expression += FIELDS[part] if is_name else re.escape(part)
-    return re.compile(rf"{expression}(?![A-Za-z0-9])")
+def read_report(file: Path, content: Mapping[str, Any]) -> Report | None:
+    """Read a file; None where it is none of lm-eval's."""
+    results = content.get("results")
+    if not isinstance(results, Mapping):
+        return None
+    groups = content.get("group_subtasks") or {}
+    scores = {task: [*_scores(task, values, content)] for task, values in results.items()}
+    # A group without a value of its own stands for nothing: its tasks count.
+    parts = {part for group, tasks in groups.items() if scores.get(group) for part in tasks}
+    kept = [score for task, found in scores.items() if task not in parts for score in found]
+    return Report(file, _model(content), {}, kept)
 
 
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield a row for every metric of every task that is not part of a group."""
-    try:
-        report = json.loads(file.read_text())
-        results = report["results"]
-        groups = report.get("group_subtasks", {})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{file}: not a result file of lm-eval: {error!r}") from error
-    parts = {part for subtasks in groups.values() for part in subtasks}
-    for task, values in results.items():
-        for key, value in values.items():
-            metric, _, filter = key.partition(",")
-            is_score = filter and not metric.endswith("_stderr")
-            if task in parts or not is_score or not isinstance(value, int | float):
-                continue
-            error = values.get(f"{metric}_stderr,{filter}")
-            yield {
-                "task": task,
-                "metric": metric,
-                "filter": filter,
-                "value": float(value),
-                "stderr": float(error) if isinstance(error, int | float) else None,
-                "items": report.get("n-samples", {}).get(task, {}).get("effective"),
-            }
-
-
-def _samples(file: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def samples_of(file: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield the scores of the items of each task whose samples stand beside a result file."""
     stamp = file.stem.removeprefix("results_")
     for samples in sorted(file.parent.glob(f"samples_*_{stamp}.jsonl")):
         task = samples.stem.removeprefix("samples_").removesuffix(f"_{stamp}")
+        # Only "\n" ends a line: texts of items may hold other ends of lines, such as U+2028.
+        lines = samples.read_text().split("\n")
         rows = []
-        for number, line in enumerate(samples.read_text().splitlines(), 1):
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
             try:
                 sample = json.loads(line)
                 item = str(sample["doc_id"])
@@ -116,3 +65,39 @@ def _samples(file: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
                 if isinstance(value, int | float):
                     rows.append({**key, "metric": metric, "value": float(value)})
         yield task, rows
+
+
+def _scores(task: str, values: object, content: Mapping[str, Any]) -> Iterator[Score]:
+    """Yield a score for every metric and filter of a task."""
+    if not isinstance(values, Mapping):
+        return
+    counts = (content.get("n-samples") or {}).get(task) or {}
+    for key, value in values.items():
+        metric, comma, filter = key.partition(",")
+        number = number_or_none(value)
+        if number is None or metric.endswith(ERROR):
+            continue
+        if not comma and kind_of_metric(metric) is None and f"{metric}{ERROR}" not in values:
+            continue  # no metric: sample_len
+        error = values.get(f"{metric}{ERROR}{comma}{filter}")
+        yield Score(
+            task=task,
+            metric=metric,
+            filter=filter or "none",
+            value=number,
+            stderr=number_or_none(error),
+            items=count_or_none(counts.get("effective")),
+            kind=kind_of_metric(metric),
+        )
+
+
+def _model(content: Mapping[str, Any]) -> str:
+    """Name the model and its revision: `org/model, revision step1000`."""
+    config = content.get("config") or {}
+    arguments = config.get("model_args") or ""
+    if isinstance(arguments, str):
+        pairs = [part.partition("=") for part in arguments.split(",")]
+        arguments = {name.strip(): value.strip() for name, _, value in pairs}
+    name = content.get("model_name") or arguments.get("pretrained") or ""
+    revision = arguments.get("revision")
+    return f"{name}, revision {revision}" if revision else str(name)

@@ -1,38 +1,29 @@
-"""Read the points of curves, and the scores of items behind them; check every value.
+"""Check every value of curves, and put them in the form of a results file.
 
-A table may be anybody's: CSV, Parquet or JSON lines. One row of points: variant, seed, tokens,
-task, and score (an accuracy between 0 and 1) or loss; optional items (their number), chance and
-stderr. One row of items: variant, seed, tokens, task, item, and score or loss.
+A row of points: variant, seed, tokens, task, and score (an accuracy between 0 and 1) or loss;
+optional items (their number), chance and stderr. A row of items: variant, seed, tokens, task, item,
+and score or loss.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
-from typing import Any
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pandas as pd
-import pyarrow.parquet as pq
 
-from dreamer_study.pipeline.errors import InputError, nearest
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.reports.curves.columns import KEYS, OPTIONAL, VALUES, seeds_by_name
+from dreamer_study.reports.curves.patterns import counted, listed
+from dreamer_study.reports.curves.rows import Rows
 from dreamer_study.sql.names import AVERAGE
 
-POINT = ["variant", "seed", "tokens", "task"]
-VALUES = ("score", "loss")
-OPTIONAL = ("items", "chance", "stderr")
-READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    ".csv": lambda path: _read_csv(path),
-    # an index becomes columns
-    ".parquet": lambda path: pq.read_table(path).to_pandas(ignore_metadata=True),
-    ".jsonl": lambda path: pd.read_json(path, lines=True, dtype=False, precise_float=True),
-}
-HEADS = {".csv": 1, ".jsonl": 0}  # lines before the first row, empty ones aside
+POINT = [*KEYS]
 # The least and the greatest number, and what a number is.
 SHARE = (0, 1, "a share between 0 and 1")
 COUNT = (1, 2**53, "a number of 1 or more")
-NOT_NEGATIVE = (0, float("inf"), "a number of 0 or more")
+NOT_NEGATIVE = (0, sys.float_info.max, "a number of 0 or more")
 LIMITS = {
     "seed": (-(2**53), 2**53, "a whole number"),
     "tokens": COUNT,
@@ -42,10 +33,15 @@ LIMITS = {
     "loss": NOT_NEGATIVE,
     "stderr": NOT_NEGATIVE,
 }
+WHOLE = {
+    "seed": "a whole number",
+    "tokens": "a whole number of tokens",
+    "items": "a whole number of items",
+}
 ROUNDING = 1e-3  # of a score that was written with three digits
-WHOLE = ("seed", "tokens", "items")
 METRICS = {"score": "accuracy", "loss": "gold_bits_per_byte"}
 OF_TEXT = "bits_per_byte"  # the loss on a task that has no score
+MATCHED = 0.05  # checkpoints of two runs so near are one point of the curve
 
 
 @dataclass(frozen=True)
@@ -54,46 +50,125 @@ class Curves:
 
     A row has variant, seed, tokens, task, metric, value, and what else is known of the value.
     `items` has a row for each item, with `item_id`; None where the scores of items are unknown.
-    `ignored` are the columns that nobody read.
+    `ignored` are the columns that nobody read, `notes` are lines to print, `unit` is what `tokens`
+    counts (tokens, or steps), and `kinds` says of metrics that are not listed in a results file
+    whether they are an accuracy or a loss.
     """
 
     points: pd.DataFrame
     items: pd.DataFrame | None = None
     ignored: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    unit: str = "tokens"
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_curves(path: Path, items: Path | None = None) -> Curves:
-    """Read a table of points, and one of the items behind them.
+def curves_of(rows: Rows, items: Rows | None = None) -> Curves:
+    """Check rows with the product's columns, and return their curves.
 
-    Raises InputError, one line with the row, for whatever is wrong in a table, also where the score
-    of a point is not the mean of its items.
+    Raises InputError, one line with the row, for whatever is wrong, also where the score of a point
+    is not the mean of its items.
     """
-    rows = _read(path)
     columns = [*POINT, *VALUES, *OPTIONAL]
-    points = _checked(path, rows, POINT, columns)
-    check_curves(points, str(path), lambda row: f"{path}, {_place(path, row)}")
+    rows = one_of_each(without_step_0(seeds_by_name(rows)))
+    points = _checked(rows, POINT, columns)
+    check_curves(points, str(rows.files[0]), rows.place)
     scored = set(points["task"][points["score"].notna()]) if "score" in points else set()
-    ignored = [name for name in rows if name not in columns]
+    found = _values(points, scored)
+    notes = [*rows.notes, *missing_points(found)]
+    more = {"ignored": rows.ignored, "notes": notes, "unit": rows.unit}
     if items is None:
-        return Curves(_values(points, scored), ignored=ignored)
+        return Curves(found, **more)
     item_key = [*POINT, "item"]
-    item_rows = _checked(items, _read(items), item_key, [*item_key, *VALUES])
+    items = without_step_0(seeds_by_name(items))
+    item_rows = _checked(items, item_key, [*item_key, *VALUES])
     _compare(items, item_rows, points)
     item_values = _values(item_rows.rename(columns={"item": "item_id"}), scored)
-    return Curves(_values(points, scored), item_values, ignored)
+    return Curves(found, item_values, **more)
 
 
-def check_curves(points: pd.DataFrame, where: str, place: Callable[[Any], str]) -> None:
+def without_step_0(rows: Rows) -> Rows:
+    """Leave out the points before training, which have no place on a logarithmic axis."""
+    is_0 = pd.to_numeric(rows.frame["tokens"], errors="coerce") == 0
+    if not is_0.any():
+        return rows
+    noun = counted(int(is_0.sum()), "value")
+    note = f"{noun} before training (step 0) left out: they have no place on a logarithmic axis"
+    return rows.having(rows.frame[~is_0], note)
+
+
+def one_of_each(rows: Rows) -> Rows:
+    """Keep the later of the rows that a log has of one point, and say which differ."""
+    if not rows.is_log:
+        return rows
+    frame = rows.frame
+    values = [name for name in VALUES if name in frame]
+    is_earlier = frame.duplicated(POINT, keep="last")
+    if not is_earlier.any():
+        return rows
+    doubled = frame[frame.duplicated(POINT, keep=False)]
+    differing = doubled.groupby(POINT, sort=False)[values].nunique()
+    twice = differing[(differing > 1).any(axis=1)].index
+    notes = []
+    if len(twice):
+        shown = [
+            f"{task} of {variant} seed {seed} at {tokens:,.0f}"
+            for variant, seed, tokens, task in twice
+        ]
+        notes = [
+            f"{counted(len(twice), 'point')} stood twice with other values, and the later counts:"
+            f" {listed(shown, 3)}"
+        ]
+    return rows.having(frame[~is_earlier], *notes)
+
+
+def missing_points(points: pd.DataFrame) -> list[str]:
+    """Name the tasks that a variant, a seed or the last checkpoint of a run lacks.
+
+    Averages are over the checkpoints that have all tasks, so that a missing one moves them.
+    """
+    notes = []
+    for _, rows in points.groupby("metric", sort=False):
+        tasks = rows["task"].drop_duplicates()
+        for variant, own in rows.groupby("variant", sort=False):
+            absent = [task for task in tasks if task not in set(own["task"])]
+            notes += [f"! {task} is missing for {variant}" for task in absent]
+            notes += _missing_for_seeds(str(variant), own)
+    return list(dict.fromkeys(notes))
+
+
+def _missing_for_seeds(variant: str, own: pd.DataFrame) -> list[str]:
+    notes = []
+    seeds = sorted(own["seed"].unique())
+    last_of_runs = own.groupby("seed")["tokens"].max()
+    for task, of_task in own.groupby("task", sort=False):
+        last = of_task.groupby("seed")["tokens"].max()
+        without = [str(seed) for seed in seeds if seed not in last.index]
+        if without:
+            notes.append(f"! {task} is missing for {variant}, seed {', '.join(without)}")
+        ends = last_of_runs.reindex(last.index)
+        early = last[last < (1 - MATCHED) * ends]
+        for tokens in sorted(ends[early.index].unique()):
+            of_seeds = [str(seed) for seed in early.index if ends[seed] == tokens]
+            notes.append(
+                f"! {task} is missing for {variant} at its last checkpoint, {tokens:,}"
+                f" (seed {', '.join(of_seeds)}): averages end at {early.min():,}"
+            )
+    return notes
+
+
+def check_curves(points: pd.DataFrame, where: str, place: Callable[[int], str]) -> None:
     """Raise InputError where there is one variant alone, and for a curve of one point."""
     if points["variant"].nunique() < 2:
         raise InputError(
-            f"{where}: one variant only, {points['variant'].iloc[0]!r}; a factor compares two"
+            f"{where}: one variant only, {points['variant'].iloc[0]!r}; a ratio compares two"
         )
-    for (variant, task), curve in points.groupby(["variant", "task"], sort=False):
+    positions = points.assign(position=range(len(points)))
+    for (variant, task), curve in positions.groupby(["variant", "task"], sort=False):
         if curve["tokens"].nunique() < 2:
             raise InputError(
-                f"{place(curve.index[0])}: the only point of {variant} on {task}; a curve has two"
-                " or more"
+                f"{place(int(curve['position'].iloc[0]))}: the only point of {variant} on {task}; a"
+                " curve has two or more"
             )
 
 
@@ -116,7 +191,7 @@ def _values(rows: pd.DataFrame, scored: set[str]) -> pd.DataFrame:
     return pd.concat(parts)
 
 
-def _compare(path: Path, items: pd.DataFrame, points: pd.DataFrame) -> None:
+def _compare(rows: Rows, items: pd.DataFrame, points: pd.DataFrame) -> None:
     """Raise InputError for items of no point, and where a point is not the mean of its items."""
     names = [name for name in VALUES if name in items and name in points]
     means = items.groupby(POINT, sort=False)[names].mean().reset_index()
@@ -128,119 +203,65 @@ def _compare(path: Path, items: pd.DataFrame, points: pd.DataFrame) -> None:
         point = ", ".join(f"{name} {means_and_point[name]}" for name in POINT)
         if means_and_point["_merge"] == "left_only":
             raise InputError(
-                f"{path}, {_place(path, row)}: items of a point that the curves do not have:"
-                f" {point}"
+                f"{rows.place(row)}: items of a point that the curves do not have: {point}"
             )
         for name in names:
             mean = means_and_point[name]
             value = means_and_point[f"{name} of the point"]
             if abs(value - mean) > ROUNDING:
                 raise InputError(
-                    f"{path}, {_place(path, row)}: the items have the mean {name}"
-                    f" {mean:.6g}, the point has {value:.6g}: {point}"
+                    f"{rows.place(row)}: the items have the mean {name} {mean:.6g}, the point has"
+                    f" {value:.6g}: {point}"
                 )
 
 
-def _read(path: Path) -> pd.DataFrame:
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
-    if path.suffix not in READERS:
-        raise InputError(f"{path}: a table ends in {', '.join(READERS)}")
-    try:
-        rows = READERS[path.suffix](path)
-    # whatever pandas, pyarrow and the codecs may raise for a damaged file
-    except Exception as error:
-        raise InputError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
-    if rows.empty:
-        raise InputError(f"{path}: holds no rows")
-    return rows.rename(columns=str)
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    """Read a CSV file as texts.
-
-    Between semicolons, as spreadsheets write, a comma in a score or loss is a decimal point.
-    """
-    has_semicolons = "variant" in pd.read_csv(path, sep=";", nrows=0)
-    separator = ";" if has_semicolons else ","
-    rows = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, na_values=[""])
-    if not has_semicolons:
-        return rows
-    numbers = [name for name in rows if name in LIMITS and name not in WHOLE]
-    return rows.assign(**{name: rows[name].str.replace(",", ".") for name in numbers})
-
-
-def _checked(
-    path: Path, rows: pd.DataFrame, keys: Sequence[str], columns: Sequence[str]
-) -> pd.DataFrame:
+def _checked(rows: Rows, keys: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:
     """Check these columns, and return them with numbers in place of texts.
 
     Raises InputError.
     """
-    missing = [name for name in keys if name not in rows]
-    values = [name for name in VALUES if name in rows]
-    if missing or not values:
-        absent = missing[0] if missing else "score"
-        named = repr(absent) if missing else f"{absent!r} or loss"
-        raise InputError(
-            f"{path}: no column {named}{nearest(absent, rows)}; it has {', '.join(rows)}"
-        )
-    frame = pd.DataFrame(index=rows.index)
-    for name in [name for name in rows if name in columns]:
-        values_given = rows[name]
-        is_given = values_given.notna()
+    given = rows.frame
+    if given.empty:
+        raise InputError(f"{rows.files[0]}: no point is left")
+    frame = pd.DataFrame(index=given.index)
+    for name in [name for name in given if name in columns]:
+        is_given = given[name].notna()
         if name not in LIMITS:
-            frame[name] = values_given.astype(str).str.strip()
-            _refuse(path, rows, name, ~is_given | (frame[name] == ""), "empty")
+            frame[name] = given[name].astype(str).str.strip()
+            _refuse(rows, name, ~is_given | (frame[name] == ""), "empty")
             continue
         low, high, description = LIMITS[name]
-        numbers = pd.to_numeric(values_given, errors="coerce").astype(float)
+        numbers = pd.to_numeric(given[name], errors="coerce").astype(float)
         wrong = is_given & ~numbers.between(low, high)
-        if name in WHOLE:
-            wrong |= is_given & (numbers != numbers.round())
         if name in keys:
             wrong |= ~is_given
-        _refuse(path, rows, name, wrong, f"not {description}")
+        _refuse(rows, name, wrong, f"not {description}{_hint(name, numbers[wrong])}")
+        if name in WHOLE:
+            _refuse(rows, name, is_given & (numbers != numbers.round()), f"not {WHOLE[name]}")
         frame[name] = numbers.astype("int64") if name in keys else numbers
-    _refuse(
-        path,
-        rows,
-        "task",
-        frame["task"] == AVERAGE,
-        "the name of the mean over tasks, which is computed",
-    )
+    is_average = frame["task"] == AVERAGE
+    _refuse(rows, "task", is_average, "the name of the mean over tasks, which is computed")
+    others = ", ".join(keys[:-1])
     twice = frame.duplicated(list(keys))
-    _refuse(
-        path,
-        rows,
-        keys[-1],
-        twice,
-        f"there a second time, of {', '.join(keys[:-1])} as in another row",
-    )
-    _refuse(
-        path,
-        rows,
-        values[0],
-        frame[values].isna().all(axis=1),
-        "empty, and no other value is given",
-    )
+    _refuse(rows, keys[-1], twice, f"there a second time, of {others} as in another row")
+    values = [name for name in VALUES if name in frame]
+    is_empty = frame[values].isna().all(axis=1)
+    _refuse(rows, values[0], is_empty, "empty, and no other value is given")
     return frame
 
 
-def _refuse(path: Path, rows: pd.DataFrame, column: str, wrong: pd.Series, fault: str) -> None:
+def _hint(name: str, wrong: pd.Series) -> str:
+    """Say what a wrong number may be."""
+    if name == "score" and len(wrong) and 1 < wrong.iloc[0] <= 100:
+        return "; where scores are percent, --column score='score/100'"
+    if name == "loss" and len(wrong) and wrong.iloc[0] == float("inf"):
+        return "; leave out the points of a run that diverged"
+    return ""
+
+
+def _refuse(rows: Rows, column: str, wrong: pd.Series, fault: str) -> None:
     """Raise InputError for the first row that is wrong."""
     if wrong.any():
-        row = wrong.idxmax()
-        (value,) = rows.loc[[row], column].tolist()  # in Python's types
-        raise InputError(f"{path}, {_place(path, row)}: {column} {value!r} is {fault}")
-
-
-def _place(path: Path, row: int) -> str:
-    """Say where a row stands: the line of a text, else the number of the row from 1."""
-    if path.suffix not in HEADS:
-        return f"row {row + 1}"
-    with path.open("rb") as file:
-        # pandas skips empty lines
-        filled = (number for number, line in enumerate(file, 1) if line.strip())
-        number = next(islice(filled, row + HEADS[path.suffix], None))
-        return f"line {number}"
+        position = int(wrong.to_numpy().argmax())
+        value = rows.frame[column].iloc[[position]].tolist()[0]  # in Python's types
+        raise InputError(f"{rows.place(position)}: {column} {value!r} is {fault}")

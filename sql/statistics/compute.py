@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 
 import duckdb
 import numpy as np
@@ -18,11 +19,16 @@ from dreamer_study.sql.statistics.sequential import NOMINAL
 
 
 def compute_statistics(
-    connection: duckdb.DuckDBPyConnection, study_id: str, *, replicates: int = 1000, seed: int = 0
+    connection: duckdb.DuckDBPyConnection,
+    study_id: str,
+    *,
+    replicates: int = 1000,
+    seed: int = 0,
+    baselines: Collection[str] | None = None,
 ) -> pd.DataFrame:
     """Compute the ratio of tokens of every two variants of a depth, in accuracy and in loss.
 
-    There is one on every task. Returns the rows; a writing connection also stores them, in place of
+    There is one on every task; with `baselines` only of the pairs with one of these. Returns the rows; a writing connection also stores them, in place of
     the study's earlier rows. One seed gives one result, whatever other tasks the study has. The
     items' error is unknown (null) with `replicates` 0, and where a model lacks scores of items at a
     checkpoint: then the interval is over the seeds alone. In a study that adds seeds until its
@@ -71,7 +77,9 @@ def compute_statistics(
             )
             for model, curve in points.items()
         }
-        rows += comparison_rows(measure, curves, digests, targets[measure], significance)
+        rows += comparison_rows(
+            measure, curves, digests, targets[measure], significance, baselines=baselines
+        )
     frame = pd.DataFrame(rows).assign(study_id=study_id)
     frame = frame.reindex(columns=connection.table("computed_ratios").columns)
     replace_computed(connection, "computed_ratios", study_id, frame)

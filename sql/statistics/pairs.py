@@ -10,7 +10,8 @@ Letters of shapes: N seeds, R replicates of the items (or rows that replace them
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -96,18 +97,23 @@ def comparison_rows(
     digests: Mapping[Model, str],
     targets: Mapping[str, float],
     significance: float = SIGNIFICANCE,
+    *,
+    baselines: Collection[str] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Compute rows of table computed_ratios.
 
-    There is one for every two models of a depth and task, and one of each model with itself.
+    There is one for every two models of a depth and task, and one of each model with itself; with
+    `baselines` only where the baseline is one of these variants.
     `targets` has the scores that were fixed in advance by task; losses as losses.
     """
     direction = -1 if metric == "loss" else 1
+    compared: dict[tuple[int | None, str], dict[str, SeedCurves]] = defaultdict(dict)
+    for (depth, variant, task), baseline in curves.items():
+        if baselines is None or variant in baselines:
+            compared[depth, task][variant] = baseline
     for (depth, variant, task), own in curves.items():
         target = direction * targets[task] if task in targets else None
-        for (other_depth, against, other_task), baseline in curves.items():
-            if (other_depth, other_task) != (depth, task):
-                continue
+        for against, baseline in compared[depth, task].items():
             result = compare_models(baseline, own, target=target, significance=significance)
             if metric == "loss":
                 result = _with_losses(result)

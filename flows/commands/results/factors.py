@@ -12,14 +12,17 @@ from dreamer_study.flows.commands.results.printing import print_answer
 from dreamer_study.flows.commands.tables import console, print_table
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import naming, write_text_atomically
+from dreamer_study.reports.curves.asked import Asked
 from dreamer_study.reports.curves.entering import (
     EXAMPLE,
     STUDY,
     enter_curves,
-    read,
+    metrics_taken,
     read_targets,
     within_intervals,
 )
+from dreamer_study.reports.curves.patterns import listed
+from dreamer_study.reports.curves.reading import read
 from dreamer_study.sql.results import ask, connect, query
 
 
@@ -32,7 +35,17 @@ def factors(options: argparse.Namespace) -> None:
     if options.report:
         inputs = [path, options.items] if options.items else [path]
         _check_report(options.report, inputs)
-    curves = read(path, items=options.items, pattern=options.pattern)
+    asked = Asked(
+        items=options.items,
+        pattern=options.pattern,
+        logs=options.log,
+        columns=options.column,
+        tokens_per_step=options.tokens_per_step,
+        metric=options.metric,
+    )
+    curves = read(path, asked)
+    for note in curves.notes:
+        console.print(note)
     targets = read_targets(options.target, curves)
     with tempfile.TemporaryDirectory(prefix="dreamer-factors-") as folder:
         database = Path(folder) / "results.duckdb"
@@ -44,7 +57,10 @@ def factors(options: argparse.Namespace) -> None:
                 baseline=options.baseline,
                 targets=targets,
                 decayed_at_end=options.decayed_at_end,
+                every_pair=options.all,
             )
+            for taken in metrics_taken(database):
+                console.print(taken)
             if options.report:  # before the reader of what is printed may leave
                 # takes a second, which a table alone need not wait for
                 from dreamer_study.reports.page.report import write_report
@@ -62,7 +78,7 @@ def factors(options: argparse.Namespace) -> None:
             if options.report:
                 console.print(f"report:    {options.report}")
             if curves.ignored:
-                console.print(f"not read: {', '.join(curves.ignored)}")
+                console.print(f"not read: {listed(curves.ignored)}")
 
 
 def _check_report(report: Path, inputs: Sequence[Path]) -> None:

@@ -22,7 +22,7 @@ select
     seeds, -- number of seeds: the smaller one of the two models
     detectable, -- smallest ratio above 1 that four of five studies with such errors distinguish from 1; null with one seed
     in_advance, -- whether the score was fixed in advance (evaluation.target)
-    near_chance, -- whether a model never rose above chance by two standard errors: then there is no ratio
+    near_chance, -- whether a model never rose above chance by two standard errors: then there is no ratio; null: chance is unknown
     within_checkpoint, -- whether the models are less than one checkpoint apart: no finding
     before_decay, -- whether the scores were reached before the learning rate decays
     decay_bound, -- where a score was reached while the rate decays: whether the true ratio is 'at most' or 'at least' this one

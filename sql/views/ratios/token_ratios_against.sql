@@ -16,8 +16,12 @@ pairs as (
         least(own.seeds, baseline.seeds) as seeds,
         own.tokens_trained,
         baseline.tokens_trained as baseline_tokens_trained,
-        own.metric = 'accuracy'
-            and least(own.best, baseline.best) <= greatest(own.noise_floor, baseline.noise_floor) as near_chance,
+        -- Null where nobody knows what guessing scores; losses have no chance.
+        case
+            when own.metric = 'accuracy'
+                then least(own.best, baseline.best) <= greatest(own.noise_floor, baseline.noise_floor)
+            else false
+        end as near_chance,
         computed.* exclude (study_id, depth, variant, baseline, task, metric, seeds),
         -- Those that the study is read for, and whose p-values are corrected together, by Holm's method.
         own.task in ('average', 'validation')
@@ -121,7 +125,7 @@ select
     ratios.seeds,
     ratios.detectable,
     ratios.target is not null as in_advance,
-    coalesce(ratios.near_chance, false) as near_chance,
+    ratios.near_chance,
     coalesce(abs(ln(ratios.ratio)) < ratios.checkpoint_distance, false) as within_checkpoint,
     coalesce(ratios.decays and not (ratios.in_decay or ratios.baseline_in_decay), false) as before_decay,
     case
