@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_1samp
 
+from dreamer_study.reports.data import read_study
 from dreamer_study.reports.figures.accuracy import accuracy, accuracy_at_other_depths
 from dreamer_study.reports.figures.answer import answer
 from dreamer_study.reports.figures.balance import balance, concentration
@@ -20,7 +22,9 @@ from dreamer_study.reports.figures.targets import by_target
 from dreamer_study.reports.figures.training import loss, rates
 from dreamer_study.reports.style.theme import styles
 from dreamer_study.reports.tables.results import other_depths
+from dreamer_study.sql.results import connect
 from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, NO_RAW, RUNS, SCORES, curve, data
+from tests.reports.small_results import RIGHT, STUDY, whole_study
 
 CURVES, NO_LOSSES = curve(), curve().iloc[:0].rename(columns={"accuracy": "value"})
 CHOSEN = pd.DataFrame(
@@ -127,7 +131,8 @@ POINTS = pd.DataFrame({"experts": [1, 2], "share": [0.75, 1]})
 BALANCE_CURVES = pd.concat([POINTS.assign(depth=depth) for depth in (1, 2, None)]).assign(
     model_depth=2, tokens=5, baseline="LA"
 )
-GINI = pd.DataFrame({"run_id": ["s", "a"], "tokens": 5, "depth": None, "gini": [0.25, 0.5]})
+GINI = pd.DataFrame({"variant": ["DR", "LA"], "model_depth": 2, "gini": [0.25, 0.5]})
+GINI = GINI.assign(lowest=[0.2, 0.5], highest=[0.3, 0.5])
 
 
 def test_a_panel_has_the_depths_the_whole_model_and_the_baseline() -> None:
@@ -168,15 +173,38 @@ def test_balance_shows_the_whole_model_over_training_and_each_depth_against_the_
     ratios = ratios.assign(
         baseline="LA", model_depth=2, experts_for_90=5.0, baseline_experts_for_90=2.0
     )
-    drawn = balance(gini, ratios, DRAWN)
-    assert drawn.finding == "Gini coefficient of expert selection at depth 2, at the end: DR 0.100."
+    drawn = balance(gini, GINI.iloc[:1], ratios, DRAWN)
+    assert drawn.finding == (
+        "Gini coefficient of expert selection at depth 2, at the end: DR 0.250 (0.200 to 0.300)."
+    )
     assert [one.title for one in drawn.panels] == [
         "Depth 2: Gini coefficient",
         "Depth 2: experts used, against LA",
     ]
-    assert "at the end: DR 0.100" in drawn.panels[0].description
     assert "experts used, against LA’s: DR 2.5 to 11 times" in drawn.panels[1].description
-    assert balance(gini.iloc[2:], ratios.iloc[:1], DRAWN) is None
+    assert balance(gini.iloc[2:], GINI, ratios.iloc[:1], DRAWN) is None
+
+
+def test_figures_side_by_side_give_one_gini_coefficient(tmp_path: Path) -> None:
+    database = whole_study(tmp_path / "results.duckdb", {name: RIGHT[name] for name in DRAWN})
+    with connect(database) as connection:
+        connection.execute(
+            "insert into runs by name select * replace ('other' as run_id, 1 as seed) from runs"
+            " where run_id = 'DR-4-s0'"
+        )
+        connection.execute(
+            "insert into expert_usage by name select * replace ('other' as run_id, 1 as selections)"
+            " from expert_usage where run_id = 'DR-4-s0'"
+        )
+    data = read_study(
+        database, STUDY, ("order", "concentration", "gini", "gini_at_end", "diversity")
+    )
+    lines = concentration(data.concentration, data.gini_at_end, DRAWN)
+    training = balance(data.gini, data.gini_at_end, data.diversity, DRAWN)
+    even, uneven = sorted(data.gini.loc[data.gini["variant"] == "DR", "gini"])
+    assert even == 0
+    assert f"DR {uneven / 2:.3f}" in lines.finding
+    assert f"DR {uneven / 2:.3f} (0.000 to {uneven:.3f})" in training.finding
 
 
 def test_every_row_of_a_depth_attention_map_is_scaled_by_its_strongest() -> None:
