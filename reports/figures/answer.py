@@ -58,11 +58,11 @@ def answer(
         rows = rows.merge(keys)
         name = measure_label(first)
         at_depth = depth_name(depth).lower()
-        description = f"{name} against training tokens at {at_depth}: {_in_words(rows, grid)}"
+        description = f"{name} against training tokens at {at_depth}: {_in_words(rows)}"
         arrows = pd.concat([_answers(rows, grid, curve), _at_scores(grid)], ignore_index=True)
         # The panel's keys name no task and no measure, so that the toolbar's choice of a benchmark
         # does not hide it.
-        drawn = _chart(curve, arrows, _missed(rows, grid, curve), grid, shown, first)
+        drawn = _chart(curve, arrows, _missed(rows, curve), grid, shown, first)
         panels.append(panel(f"{name}, {at_depth}", description, drawn, depth=depth))
     baseline = baseline_of(ratios)
     caption = (
@@ -86,20 +86,16 @@ class Grid:
         """Return the scores by step, the easiest first."""
         return self.rows.drop_duplicates("step").set_index("step")["score"].sort_index()
 
-    @cached_property
-    def bests(self) -> dict[str, float]:
-        """Return the best score of each variant."""
-        return dict(zip(self.rows["variant"], self.rows["best"], strict=True))
-
     def log_tokens(self, variant: str, scores: np.ndarray) -> np.ndarray:
         """Return the log tokens at which a variant first had scores, by the steps on both sides.
 
-        NaN beyond the last step that the variant reached.
+        Scores between the last step that the variant reached and its best count as that step. NaN
+        where the variant reached none.
         """
         own = self._reached(variant)
         if own.empty:
             return np.full(len(scores), math.nan)
-        return np.interp(self._steps(scores), own["step"], np.log(own["tokens"]), right=math.nan)
+        return np.interp(self._steps(scores), own["step"], np.log(own["tokens"]))
 
     def score_at(self, variant: str, count: float) -> float:
         """Return the score that a variant had at a count of tokens; NaN without the variant."""
@@ -117,36 +113,27 @@ class Grid:
         return (scores - first) / (last - first) * self.scores.index[-1]
 
 
-def _in_words(rows: pd.DataFrame, grid: Grid) -> str:
+def _in_words(rows: pd.DataFrame) -> str:
     """Say the ratios, and which variants did not reach the baseline's best."""
     records = rows.to_dict("records")
     text = listed([f"{row['variant']} {label(row)}" for row in records])
-    short = [row["variant"] for row in records if not _is_reached(row)]
-    best = grid.bests.get(grid.baseline)
-    if not short or best is None:
+    short = _short(rows)
+    if short.empty:
         return f"{text}."
-    aim = f"{grid.baseline}’s best, {score(best, records[0]['metric'])},"
-    return f"{text}. {aim} was never reached by {listed(short)}."
+    first = short.iloc[0]
+    best = f"{first['baseline']}’s best, {score(first['baseline_best'], first['metric'])},"
+    return f"{text}. {best} was never reached by {listed(list(short['variant']))}."
 
 
-def _is_reached(row: Mapping[str, Any]) -> bool:
-    return pd.isna(row["reached"]) or bool(row["reached"])
+def _short(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the variants that did not reach the baseline's best."""
+    return rows[~rows["reached"].astype("boolean").fillna(True).astype(bool)]
 
 
-def _missed(rows: pd.DataFrame, grid: Grid, curve: pd.DataFrame) -> pd.DataFrame:
-    """Return from which to which score each variant stayed below the baseline, at its last
-    tokens."""
-    short = rows[[not _is_reached(row) for row in rows.to_dict("records")]]
-    last_tokens = curve.groupby("variant")["tokens"].max()
-    missed = pd.DataFrame(
-        {
-            "variant": short["variant"],
-            "tokens": short["variant"].map(last_tokens),
-            "own_best": short["variant"].map(grid.bests),
-            "missed_best": grid.bests.get(grid.baseline, math.nan),
-        }
-    )
-    return missed.dropna()
+def _missed(rows: pd.DataFrame, curve: pd.DataFrame) -> pd.DataFrame:
+    """Return from which to which score a variant stayed below the baseline, at its last tokens."""
+    last_tokens = curve.groupby("variant")["tokens"].max().reset_index()
+    return _short(rows)[["variant", "best", "baseline_best"]].merge(last_tokens)
 
 
 def _answers(rows: pd.DataFrame, grid: Grid, curve: pd.DataFrame) -> pd.DataFrame:
@@ -259,11 +246,11 @@ def _chart(
     layers += _heading(grid, slider["name"], y, first)
     layers += _arrow_marks(arrows, slider["name"], rows["tokens"], y, styles, loss)
     for place in range(len(missed)):  # apart, though all stop at the same tokens
-        columns = ["variant", "tokens", "own_best", "missed_best"]
+        columns = ["variant", "tokens", "best", "baseline_best"]
         stopped = alt.Chart(chart.records(missed.iloc[[place]], columns))
         dashed = stopped.mark_rule(strokeDash=[4, 3], strokeWidth=1.6, xOffset=-4 * place)
         dashed = dashed.encode(x=x, color=chart.colour(styles))
-        layers.append(dashed.encode(y=alt.Y("own_best:Q", title=None), y2=alt.Y2("missed_best:Q")))
+        layers.append(dashed.encode(y=alt.Y("best:Q", title=None), y2=alt.Y2("baseline_best:Q")))
     layers += [name for _, name in levels]
     return chart.layered(*layers, width=520, height=HEIGHT, params=[slider])
 

@@ -69,6 +69,8 @@ def ratios(**columns: Any) -> pd.DataFrame:
         "ratio": 1.7,
         "low": 1.4,
         "high": 2.0,
+        "best": 0.5,
+        "baseline_best": 0.4,
         "reached": True,
         "significant": True,
         "within_checkpoint": False,

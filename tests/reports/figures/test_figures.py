@@ -101,6 +101,14 @@ def test_an_arrow_leads_from_the_baseline_as_far_as_its_label_says(course: str) 
     assert abs(np.log(float(arrow["tokens"]) / tip)) <= apart.min() + 0.01
 
 
+def test_scores_between_two_steps_of_the_grid_have_an_arrow_too() -> None:
+    grid = at_scores(np.full(101, 1.7), reached=50)
+    between = ratios(score_low=0.3504, score_high=0.3508)
+    (arrow,) = arrows(between, grid)
+    assert span(arrow) == pytest.approx(1.7, rel=1e-4)
+    assert 0.3504 <= float(arrow["value"]) <= 0.3508
+
+
 def test_bounds_are_dashed_arrows_that_say_so() -> None:
     grid = at_scores(np.full(101, 2.0), reached=10)
     last = 16e6  # of either model
@@ -173,14 +181,16 @@ def test_two_arrows_of_nearly_one_height_are_drawn_apart_and_keep_their_spans() 
 
 def test_what_a_variant_never_reached_is_a_dashed_line() -> None:
     grid = at_scores(np.full(101, 1.7), reached=50)
-    lines = drawn_rows(ratios(reached=False), grid, "missed_best")
+    short = ratios(reached=False, best=0.35)
+    lines = drawn_rows(short, grid, "baseline_best")
     last = CURVES[CURVES["variant"] == "DR"]["tokens"].max()
-    assert [(float(row["tokens"]), row["own_best"], row["missed_best"]) for row in lines] == [
+    assert [(float(row["tokens"]), row["best"], row["baseline_best"]) for row in lines] == [
         (last, "0.35", "0.4")
     ]
-    drawn = answer(ratios(reached=False), CURVES, NO_LOSSES, grid, STYLES)
+    drawn = answer(short, CURVES, NO_LOSSES, grid, STYLES)
     assert drawn.panels[0].description.endswith("LA’s best, 40.0%, was never reached by DR.")
-    assert drawn_rows(ratios(reached=True), grid, "missed_best") == []
+    assert drawn_rows(ratios(reached=True), grid, "baseline_best") == []
+    assert drawn_rows(ratios(reached=None), grid, "baseline_best") == []
 
 
 def test_no_ratio_no_figure() -> None:

@@ -351,10 +351,13 @@ def test_the_gini_at_the_end_is_the_mean_over_runs_that_came_to_the_end(sql):
         for expert, count in enumerate(counts)
     ]
     put(sql, "expert_usage", [earlier, {**earlier, "expert": 1, "selections": 9}, *later])
+    experts_for_90 = "select experts_for_90 from expert_diversity"
+    assert sql.execute(experts_for_90).fetchall() == [(1.5,)], "two of one run, one of the other"
     at_end = "select variant, gini, lowest, highest, runs from gini_at_end"
     assert sql.execute(at_end).fetchall() == [("DR", 0.375, 0.25, 0.5, 2)]
     sql.execute("update runs set status = 'screened'")
     assert sql.execute(at_end).fetchall() == [("DR", 0.1875, 0.0, 0.5, 4)], "none came to the end"
+    assert sql.execute(experts_for_90).fetchall() == [(1.75,)]
 
 
 def test_diversity_counts_the_experts_with_nine_tenths_of_the_selections(sql):
