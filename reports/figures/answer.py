@@ -17,7 +17,7 @@ import pandas as pd
 
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
-from dreamer_study.reports.figures.ratios import label, leading, number_of_times, score
+from dreamer_study.reports.figures.ratios import label, leading, score, times
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style, ordered, present
 from dreamer_study.reports.text.names import depth_name, measure_label, measure_name
@@ -30,6 +30,8 @@ PLACES = 41  # within the scores of an answer, of which one is the height of its
 HEADS = ("M0,0L-1.6,-0.9V0.9Z", "M0,0L1.6,-0.9V0.9Z")
 ANSWER = 0  # the left end of the slider; its other places are the scores of the grid
 LINE = 17  # pixels between two labels
+Arrow = tuple[float, float, float, bool]  # height, tail, tip, and whether dashed: a bound
+NO_ARROW: Arrow = (math.nan, math.nan, math.nan, False)
 ARROW = ["variant", "value", "baseline_tokens", "tokens", "dashed"]
 
 
@@ -51,18 +53,17 @@ def answer(
     shown = present(styles, curves)
     panels = []
     for depth, rows in ordered(leading(ratios), styles).groupby("depth"):
-        first = rows.iloc[0]
-        keys = rows[["depth", "task", "metric"]].head(1)  # all of a panel are of one measure
+        first = _most_common_measure(rows)
+        keys = pd.DataFrame([first])[["depth", "task", "metric"]]
         curve = curves.merge(keys)
-        grid = Grid(at_scores.merge(keys), str(first["baseline"]))
-        rows = rows.merge(keys)
+        grid = Grid(at_scores.merge(keys), first["baseline"])
         name = measure_label(first)
         at_depth = depth_name(depth).lower()
-        description = f"{name} against training tokens at {at_depth}: {_in_words(rows)}"
-        arrows = pd.concat([_answers(rows, grid, curve), _at_scores(grid)], ignore_index=True)
+        description = f"{name} against training tokens at {at_depth}: {_in_words(rows, first)}"
+        arrows = pd.concat([_answers(rows, first, grid, curve), _at_scores(grid)])
         # The panel's keys name no task and no measure, so that the toolbar's choice of a benchmark
         # does not hide it.
-        drawn = _chart(curve, arrows, _missed(rows, curve), grid, shown, first)
+        drawn = _chart(curve, arrows, _missed(rows.merge(keys), curve), grid, shown, first)
         panels.append(panel(f"{name}, {at_depth}", description, drawn, depth=depth))
     baseline = baseline_of(ratios)
     caption = (
@@ -113,16 +114,35 @@ class Grid:
         return (scores - first) / (last - first) * self.scores.index[-1]
 
 
-def _in_words(rows: pd.DataFrame) -> str:
+def _most_common_measure(rows: pd.DataFrame) -> dict[str, Any]:
+    """Return the first row of the measure that the answers of most models are of.
+
+    A panel has the curves of one measure; other models are in words beside them.
+    """
+    by_measure = rows.groupby(["metric", "task"], sort=False)["variant"]
+    largest = rows[by_measure.transform("size") == by_measure.size().max()]
+    return largest.iloc[0].to_dict()
+
+
+def _is_of(row: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
+    return (row["metric"], row["task"]) == (first["metric"], first["task"])
+
+
+def _answer_in_words(row: Mapping[str, Any], first: Mapping[str, Any]) -> str:
+    """Say a ratio: `DR 1.67x (1.35 to 2.08)`; of another measure than the panel's with its name."""
+    of_other = "" if _is_of(row, first) else f" in {measure_name(row)}"
+    return f"{row['variant']} {label(row)}{of_other}"
+
+
+def _in_words(rows: pd.DataFrame, first: Mapping[str, Any]) -> str:
     """Say the ratios, and which variants did not reach the baseline's best."""
     records = rows.to_dict("records")
-    text = listed([f"{row['variant']} {label(row)}" for row in records])
-    short = _short(rows)
+    text = f"{listed([_answer_in_words(row, first) for row in records])}."
+    short = _short(rows[[_is_of(row, first) for row in records]])
     if short.empty:
-        return f"{text}."
-    first = short.iloc[0]
+        return text
     best = f"{first['baseline']}’s best, {score(first['baseline_best'], first['metric'])},"
-    return f"{text}. {best} was never reached by {listed(list(short['variant']))}."
+    return f"{text} {best} was never reached by {listed(list(short['variant']))}."
 
 
 def _short(rows: pd.DataFrame) -> pd.DataFrame:
@@ -136,7 +156,9 @@ def _missed(rows: pd.DataFrame, curve: pd.DataFrame) -> pd.DataFrame:
     return _short(rows)[["variant", "best", "baseline_best"]].merge(last_tokens)
 
 
-def _answers(rows: pd.DataFrame, grid: Grid, curve: pd.DataFrame) -> pd.DataFrame:
+def _answers(
+    rows: pd.DataFrame, first: Mapping[str, Any], grid: Grid, curve: pd.DataFrame
+) -> pd.DataFrame:
     """Return an arrow for each variant, as long as the ratio or its bound, and a label.
 
     Heights that are too near each other are moved apart. Without an arrow the label is there.
@@ -144,11 +166,10 @@ def _answers(rows: pd.DataFrame, grid: Grid, curve: pd.DataFrame) -> pd.DataFram
     last_tokens = curve.groupby("variant")["tokens"].max()
     arrows = []
     for row in rows.to_dict("records"):
-        if pd.notna(row["ratio"]):
-            arrow = _arrow(row, grid)
-        else:
-            arrow = _arrow_of_bound(row, grid, last_tokens)
-        arrows.append((row["variant"], *arrow, f"{row['variant']} {label(row)}"))
+        arrow = NO_ARROW
+        if _is_of(row, first):
+            arrow = _arrow(row, grid, last_tokens)
+        arrows.append((row["variant"], *arrow, _answer_in_words(row, first)))
     answers = pd.DataFrame(arrows, columns=[*ARROW, "label"]).assign(place=ANSWER)
     answers["line"] = range(len(answers))
     answers = answers.sort_values("value", ignore_index=True)
@@ -156,35 +177,34 @@ def _answers(rows: pd.DataFrame, grid: Grid, curve: pd.DataFrame) -> pd.DataFram
     return answers.assign(value=(answers["value"] - steps).cummax() + steps)
 
 
-def _arrow(row: Mapping[str, Any], grid: Grid) -> tuple[float, float, float, bool]:
-    """Return height, tail and tip of an arrow, and whether it is dashed.
+def _arrow(row: Mapping[str, Any], grid: Grid, last_tokens: pd.Series) -> Arrow:
+    """Return the arrow of an answer: of its ratio, or of its bound."""
+    if pd.notna(row["ratio"]):
+        return _arrow_of_ratio(row, grid)
+    if pd.notna(row["low"]):  # the variant never had the score, with all its tokens
+        tip = float(last_tokens.get(row["variant"], math.nan))
+        tail = tip / row["low"]
+        return grid.score_at(grid.baseline, tail), tail, tip, True
+    if pd.notna(row["high"]):  # the baseline never had the score
+        tail = float(last_tokens.get(grid.baseline, math.nan))
+        tip = tail * row["high"]
+        return grid.score_at(row["variant"], tip), tail, tip, True
+    return NO_ARROW
 
-    The height is that among the scores of the answer at which the ratio is nearest to their mean.
-    There the arrow begins at the baseline's curve; its length is exactly the ratio.
+
+def _arrow_of_ratio(row: Mapping[str, Any], grid: Grid) -> Arrow:
+    """Return an arrow that begins at the baseline's curve and is exactly as long as the ratio.
+
+    Its height is that among the scores of the answer at which the ratio is nearest to their mean.
     """
     heights = np.linspace(row["score_low"], row["score_high"], PLACES)
     tails = grid.log_tokens(grid.baseline, heights)
     apart = np.abs(grid.log_tokens(row["variant"], heights) - tails - math.log(row["ratio"]))
     if np.isnan(apart).all():
-        return math.nan, math.nan, math.nan, False
+        return NO_ARROW
     nearest = int(np.nanargmin(apart))
     tail = math.exp(tails[nearest])
     return float(heights[nearest]), tail, tail * row["ratio"], bool(row["bound"])
-
-
-def _arrow_of_bound(
-    row: Mapping[str, Any], grid: Grid, last_tokens: pd.Series
-) -> tuple[float, float, float, bool]:
-    """Return the arrow of a bound: one of its ends is all that a model was trained for."""
-    if pd.notna(row["low"]):  # the variant never had the score
-        tip = float(last_tokens.get(row["variant"], math.nan))
-        tail = tip / row["low"]
-        height = grid.score_at(grid.baseline, tail)
-    else:
-        tail = float(last_tokens.get(grid.baseline, math.nan))
-        tip = tail * row["high"]
-        height = grid.score_at(row["variant"], tip)
-    return height, tail, tip, True
 
 
 def _at_scores(grid: Grid) -> pd.DataFrame:
@@ -210,7 +230,7 @@ def _at_scores(grid: Grid) -> pd.DataFrame:
 
 
 def _tokens_in_words(row: Mapping[str, Any], baseline: str) -> str:
-    """Say what a model took to a score: `DR 734K, 1.69× LA’s`, or `DR: never (best 52.8%)`."""
+    """Say what a model took to a score: `DR 734K, 1.69x LA’s`, or `DR: never (best 52.8%)`."""
     if pd.isna(row["tokens"]):
         return f"{row['variant']}: never (best {score(row['best'], row['metric'])})"
     most = "at most " if row["at_first"] else ""
@@ -219,7 +239,7 @@ def _tokens_in_words(row: Mapping[str, Any], baseline: str) -> str:
         return text
     if row["at_first"] or row["baseline_at_first"]:
         return text  # a ratio of bounds says little
-    return f"{text}, {number_of_times(row['tokens'] / row['baseline_tokens'])} {baseline}’s"
+    return f"{text}, {times(row['tokens'] / row['baseline_tokens'])} {baseline}’s"
 
 
 def _chart(
@@ -228,7 +248,7 @@ def _chart(
     missed: pd.DataFrame,
     grid: Grid,
     styles: Mapping[str, Style],
-    first: pd.Series,
+    first: Mapping[str, Any],
 ) -> chart.Specification:
     loss = first["metric"] == "loss"
     x = chart.token_axis(rows["tokens"])
@@ -255,7 +275,7 @@ def _chart(
     return chart.layered(*layers, width=520, height=HEIGHT, params=[slider])
 
 
-def _slider(arrows: pd.DataFrame, first: pd.Series) -> dict[str, Any]:
+def _slider(arrows: pd.DataFrame, first: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameter with the place of the arrows, which begins at the answer."""
     depth = str(first["depth"]).replace("-", "_")
     parameter = {"name": f"place_{depth}", "value": ANSWER}
@@ -271,7 +291,7 @@ def _slider(arrows: pd.DataFrame, first: pd.Series) -> dict[str, Any]:
     return parameter
 
 
-def _heading(grid: Grid, slider: str, y: alt.Y, first: pd.Series) -> list[alt.Chart]:
+def _heading(grid: Grid, slider: str, y: alt.Y, first: Mapping[str, Any]) -> list[alt.Chart]:
     """Draw a line at the score where the slider is, and what the labels below are about."""
     loss = first["metric"] == "loss"
     places = [

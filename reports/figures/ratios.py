@@ -31,47 +31,55 @@ def ratio_axis(low: float, high: float) -> alt.Axis:
     ticks = [tick for tick in TICKS if low <= tick <= high]
     kept = [tick for tick in ticks if len(ticks) < 9 or f"{tick:g}"[-1] in "125"]
     return alt.Axis(
-        values=kept, grid=True, labelExpr="datum.label + '×'", format="~g", labelOverlap=True
+        values=kept, grid=True, labelExpr="datum.label + 'x'", format="~g", labelOverlap=True
     )
 
 
-def number_of_times(value: Any) -> str:
-    """Format a ratio: 0.062×, 0.40×, 1.24×, 12.5×."""
+def times(value: Any) -> str:
+    """Format a ratio: 0.062x, 0.40x, 1.24x, 12.5x."""
     if pd.isna(value):
         return NOTHING
     if value >= 10:
-        return f"{value:.1f}×"
+        return f"{value:.1f}x"
     if value >= 0.1:
-        return f"{value:.2f}×"
-    return f"{value:.2g}×"
+        return f"{value:.2f}x"
+    return f"{value:.2g}x"
 
 
 def known(rows: pd.DataFrame) -> pd.DataFrame:
-    """Keep the rows of variants that have a ratio or a bound; add `shown` and `bound`.
+    """Keep the rows of variants that have a ratio or a bound, with what is to be drawn."""
+    rows = with_bounds(rows)
+    return rows[rows["shown"] > 0]
+
+
+def with_bounds(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep the rows of variants; add `shown` and `bound`.
 
     `shown` is the ratio, or without one the bound. `bound` says that the true ratio is at least, or
     at most, what is shown; it is empty where the ratio is no bound.
     """
     rows = without_baseline(rows)
     shown = rows["ratio"].fillna(rows["low"]).fillna(rows["high"])
-    rows = rows.assign(shown=shown)
-    rows = rows[rows["shown"] > 0]
-    return rows.assign(bound=[_bound(row) for row in rows.to_dict("records")])
+    return rows.assign(shown=shown, bound=[_bound(row) for row in rows.to_dict("records")])
 
 
 def _bound(row: Mapping[str, Any]) -> str:
-    if pd.isna(row["ratio"]):
-        return AT_LEAST if pd.notna(row["low"]) else AT_MOST
-    return row["decay_bound"] if pd.notna(row["decay_bound"]) else ""
+    if pd.notna(row["ratio"]):
+        return row["decay_bound"] if pd.notna(row["decay_bound"]) else ""
+    if pd.notna(row["low"]):
+        return AT_LEAST
+    return AT_MOST if pd.notna(row["high"]) else ""
 
 
 def label(row: Mapping[str, Any]) -> str:
-    """Say the ratio of a row of `known`: `1.67× (1.35 to 2.08)`, or `at least 5.54×`."""
-    text = f"{row['bound']} {number_of_times(row['shown'])}".strip()
+    """Say the ratio of a row of `known`: `1.67x (1.35 to 2.08)`, or `at least 5.54x`."""
+    if pd.isna(row["shown"]):
+        return "has no score in common"
+    text = f"{row['bound']} {times(row['shown'])}".strip()
     if pd.isna(row["ratio"]) or pd.isna(row["low"]):
         return text
-    low, high = number_of_times(row["low"]), number_of_times(row["high"])
-    return f"{text} ({low.removesuffix('×')} to {high.removesuffix('×')})"
+    low, high = times(row["low"]), times(row["high"])
+    return f"{text} ({low.removesuffix('x')} to {high.removesuffix('x')})"
 
 
 def leading(rows: pd.DataFrame) -> pd.DataFrame:

@@ -90,7 +90,7 @@ def test_an_arrow_leads_from_the_baseline_as_far_as_its_label_says(course: str) 
         ratio=mean, low=mean / 1.2, high=mean * 1.2, score_low=0.35, score_high=0.4, reached=True
     )
     (arrow,) = arrows(chosen, grid)
-    assert arrow["label"] == f"DR {mean:.2f}× ({mean / 1.2:.2f} to {mean * 1.2:.2f})"
+    assert arrow["label"] == f"DR {mean:.2f}x ({mean / 1.2:.2f} to {mean * 1.2:.2f})"
     assert span(arrow) == pytest.approx(mean, rel=1e-4)
     assert 0.35 <= float(arrow["value"]) <= 0.4
     assert arrow["dashed"] == "false"
@@ -114,11 +114,11 @@ def test_bounds_are_dashed_arrows_that_say_so() -> None:
     last = 16e6  # of either model
     least = {"ratio": None, "low": 4.0, "high": None, "score_low": None, "score_high": None}
     (arrow,) = arrows(ratios(**least), grid)
-    assert arrow["label"] == "DR at least 4.00×"
+    assert arrow["label"] == "DR at least 4.00x"
     assert (arrow["dashed"], span(arrow), float(arrow["tokens"])) == ("true", 4, last)
     most = least | {"low": None, "high": 0.25}
     (arrow,) = arrows(ratios(**most), grid)
-    assert arrow["label"] == "DR at most 0.25×"
+    assert arrow["label"] == "DR at most 0.25x"
     assert (arrow["dashed"], span(arrow)) == ("true", 0.25)
     assert float(arrow["baseline_tokens"]) == last
 
@@ -126,13 +126,13 @@ def test_bounds_are_dashed_arrows_that_say_so() -> None:
 def test_a_ratio_that_a_decay_makes_a_bound_is_dashed_and_says_so() -> None:
     grid = at_scores(np.full(101, 1.7))
     (arrow,) = arrows(ratios(decay_bound="at least"), grid)
-    assert arrow["label"] == "DR at least 1.70× (1.40 to 2.00)"
+    assert arrow["label"] == "DR at least 1.70x (1.40 to 2.00)"
     assert arrow["dashed"] == "true"
 
 
 def test_a_ratio_without_a_place_on_the_curves_has_a_label_and_no_arrow() -> None:
     (arrow,) = arrows(ratios(), at_scores(np.full(101, 1.7)).iloc[:0])
-    assert (arrow["label"], arrow["tokens"]) == ("DR 1.70× (1.40 to 2.00)", "")
+    assert (arrow["label"], arrow["tokens"]) == ("DR 1.70x (1.40 to 2.00)", "")
 
 
 def test_at_every_place_of_the_slider_each_model_has_one_number_at_one_score() -> None:
@@ -154,7 +154,7 @@ def test_at_every_place_of_the_slider_each_model_has_one_number_at_one_score() -
         assert own["label"].startswith("LA ")
         assert float(own["value"]) == float(other["value"]) == pytest.approx(score)
         if place <= 81:
-            assert other["label"].endswith(f", {course[place - 1]:.2f}× LA’s")
+            assert other["label"].endswith(f", {course[place - 1]:.2f}x LA’s")
             assert span(other) == pytest.approx(course[place - 1], rel=1e-4)
         else:
             assert other["label"] == "DR: never (best 38.0%)"
@@ -191,6 +191,21 @@ def test_what_a_variant_never_reached_is_a_dashed_line() -> None:
     assert drawn.panels[0].description.endswith("LA’s best, 40.0%, was never reached by DR.")
     assert drawn_rows(ratios(reached=True), grid, "baseline_best") == []
     assert drawn_rows(ratios(reached=None), grid, "baseline_best") == []
+
+
+def test_an_answer_in_another_measure_is_said_beside_the_curves() -> None:
+    """Most models have one in average accuracy; the panel has its curves."""
+    grid = pd.concat([at_scores(np.full(101, 1.7)), at_scores(np.full(101, 1.7), "tiny")])
+    near_chance = ratios(variant="DR+DA", metric="loss", ratio=1.2, low=1.1, high=1.3)
+    rows = pd.concat([near_chance, ratios(), ratios(variant="tiny")])
+    labels = {row["variant"]: (row["label"], row["tokens"] != "") for row in arrows(rows, grid)}
+    assert labels == {
+        "DR": ("DR 1.70x (1.40 to 2.00)", True),
+        "DR+DA": ("DR+DA 1.20x (1.10 to 1.30) in average correct-answer bits per byte", False),
+        "tiny": ("tiny 1.70x (1.40 to 2.00)", True),
+    }
+    drawn = answer(rows, CURVES, NO_LOSSES, grid, STYLES)
+    assert drawn.panels[0].title == "Average accuracy, depth 4"
 
 
 def test_no_ratio_no_figure() -> None:
@@ -310,9 +325,9 @@ def test_token_ratios_show_the_averages_first_and_both_measures() -> None:
     )
     rows = next(rows for rows in data(drawn.panels[0].specification) if "label" in rows[0])
     assert [(row["name"], row["label"], row["hollow"]) for row in rows] == [
-        ("Average accuracy", "0.81× (0.71 to 0.91)", "false"),
-        ("Average loss", "0.77× (0.56 to 1.11)", "true"),
-        ("GSM8K", "at least 5.50×", "false"),
+        ("Average accuracy", "0.81x (0.71 to 0.91)", "false"),
+        ("Average loss", "0.77x (0.56 to 1.11)", "true"),
+        ("GSM8K", "at least 5.50x", "false"),
     ]
     assert [(row["shown"], row["least"], row["most"]) for row in rows[:2]] == [
         ("0.81", "0.71", "0.91"),
@@ -328,15 +343,15 @@ def test_token_ratios_show_the_averages_first_and_both_measures() -> None:
 @pytest.mark.parametrize(
     ("columns", "label", "bound", "opens"),
     [
-        ({"ratio": None, "low": 5.5, "high": None}, "at least 5.50×", "at least", "most"),
-        ({"ratio": None, "low": None, "high": 0.2}, "at most 0.20×", "at most", "least"),
+        ({"ratio": None, "low": 5.5, "high": None}, "at least 5.50x", "at least", "most"),
+        ({"ratio": None, "low": None, "high": 0.2}, "at most 0.20x", "at most", "least"),
         (
             {"ratio": 0.9, "low": 0.8, "high": 1.1, "decay_bound": "at most"},
-            "at most 0.90× (0.80 to 1.10)",
+            "at most 0.90x (0.80 to 1.10)",
             "at most",
             "",
         ),
-        ({"ratio": 12.0, "low": None, "high": None}, "12.0×", "", ""),
+        ({"ratio": 12.0, "low": None, "high": None}, "12.0x", "", ""),
     ],
 )
 def test_a_bound_has_a_line_to_the_edge(columns, label, bound, opens) -> None:
@@ -439,7 +454,7 @@ BY_TARGET = pd.concat(
 def test_ratios_by_value_have_a_panel_for_each_measure() -> None:
     drawn = by_target(BY_TARGET, ratios(), DRAWN)
     assert drawn.finding == (
-        "Average accuracy, depth 4, over the marked scores: DR 1.70× (1.40 to 2.00) from 30.0% to"
+        "Average accuracy, depth 4, over the marked scores: DR 1.70x (1.40 to 2.00) from 30.0% to"
         " 40.0%."
     )
     assert [one.title for one in drawn.panels] == [
@@ -461,7 +476,7 @@ def test_the_scores_of_the_answer_are_marked_where_the_ratio_is_by_value() -> No
         for (row,) in marks:
             found = tuple(float(row[name]) for name in ("score_low", "score_high", "ratio"))
             assert found == expected
-    assert "1.20× (1.40 to 2.00) from 1.80 to 1.60 bits per byte" in loss_panel.description
+    assert "1.20x (1.40 to 2.00) from 1.80 to 1.60 bits per byte" in loss_panel.description
     unmarked = by_target(BY_TARGET, ratios(ratio=None), DRAWN)
     assert not [rows for rows in data(unmarked.panels[0].specification) if "score_low" in rows[0]]
 
