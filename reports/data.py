@@ -39,6 +39,10 @@ QUERIES = {
         "from factor_by_target where study_id = ? "
         "qualify task in ('average', 'validation') or count(distinct task) over () = 1"
     ),
+    "at_scores": (
+        "from internal.tokens_at_scores where study_id = ? "
+        "qualify task in ('average', 'validation') or count(distinct task) over () = 1"
+    ),
     "efficiency": (
         "select * rename (baseline_value as baseline_accuracy, own_value as own_best), "
         "max(bound) filter (variant = baseline) over (partition by depth, task) as baseline_bound "
@@ -117,6 +121,7 @@ QUERIES = {
         " using (run_id) where study_id = ? and failure is not null order by run_id"
     ),
     "gini": "from expert_gini where study_id = ? and depth is null",
+    "gini_at_end": "from internal.gini_at_end where study_id = ?",
     "concentration": "from internal.expert_concentration where study_id = ?",
     "selections": (
         "select variant, model_depth, depth, expert, selections from internal.latest_expert_ranks"

@@ -152,8 +152,8 @@ def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     These are of section 4.2 of the paper.
     """
     balance = [
-        drawing_block(data, "concentration gini", "balance.concentration", styles),
-        drawing_block(data, "gini diversity", "balance.balance", styles),
+        drawing_block(data, "concentration gini_at_end", "balance.concentration", styles),
+        drawing_block(data, "gini gini_at_end diversity", "balance.balance", styles),
     ]
     maps = [
         drawing_block(data, "selections", name, styles)
