@@ -81,9 +81,7 @@ def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
     examples = []
     for task, (question, answer) in data.config("examples").items():
         examples.append((task_name(task), *shortened(question, answer)))
-    drawing = drawing_block(
-        data, "mean_factors curve loss_curve factor_by_target", "answer.answer", styles
-    )
+    drawing = drawing_block(data, "ratios curve loss_curve at_scores", "answer.answer", styles)
     answer = _answer(data, styles)
     return FirstScreen(
         sentences=answer.sentences,
@@ -148,10 +146,10 @@ def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     return [
         *doubts,
         Block("prose", text),
-        drawing_block(data, "mean_factors", "efficiency.mean_factors", styles),
+        drawing_block(data, "ratios", "efficiency.token_ratios", styles),
         *tables,
         *details,
-        drawing_block(data, "factor_by_target", "targets.by_target", styles),
+        drawing_block(data, "factor_by_target ratios", "targets.by_target", styles),
         *details_block("The mean over the whole range", means, brief=True),
     ]
 
