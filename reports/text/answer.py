@@ -147,8 +147,8 @@ def _bound(row: Row, only_task: bool) -> str:
         missing = variant if is_lower else baseline
         why = f"{missing} never reached {goal(row, only_task)}"
     elif row["near_chance"]:
-        missing = variant if is_lower else baseline
-        why = f"{missing}’s {measure(row, only_task)} never rose above chance"
+        whose = "its" if is_lower else f"{baseline}’s"
+        why = f"{whose} {measure(row, only_task)} never rose above chance"
     else:
         why = f"the curves have no {measure(row, only_task)} in common"
     if finding(row) == NOT_SIGNIFICANT:
