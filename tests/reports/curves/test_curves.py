@@ -162,7 +162,7 @@ def test_seeds_with_few_checkpoints_in_common_are_told(
         (
             (1, 2),
             0,
-            "! Cut short: A at 2 tokens and B at 2 tokens, where one seed ends; others went on.",
+            "! Cut short: A at 2 tokens and B at 2 tokens, where one seed ends; others continued.",
         ),
     ):
         points = [
