@@ -161,7 +161,7 @@ def _answers(
 ) -> pd.DataFrame:
     """Return an arrow for each variant, as long as the ratio or its bound, and a label.
 
-    Heights that are too near each other are moved apart. Without an arrow the label is there.
+    Without an arrow the label is there.
     """
     last_tokens = curve.groupby("variant")["tokens"].max()
     arrows = []
@@ -170,11 +170,27 @@ def _answers(
         if _is_of(row, first):
             arrow = _arrow(row, grid, last_tokens)
         arrows.append((row["variant"], *arrow, _answer_in_words(row, first)))
-    answers = pd.DataFrame(arrows, columns=[*ARROW, "label"]).assign(place=ANSWER)
-    answers["line"] = range(len(answers))
+    answers = pd.DataFrame(arrows, columns=[*ARROW, "label"])
+    answers = answers.assign(place=ANSWER, line=range(len(answers)))
+    of_first = rows[[_is_of(row, first) for row in rows.to_dict("records")]]
+    return _apart(answers, of_first, curve)
+
+
+def _apart(answers: pd.DataFrame, rows: pd.DataFrame, curve: pd.DataFrame) -> pd.DataFrame:
+    """Move arrows of nearly one height apart, the hardest score first, towards easier ones.
+
+    Both models of an arrow have easier scores too. All arrows stay near the scores of the answers,
+    so that none seems to be where no curve is.
+    """
+    of_all_scores = rows["score_high"].max() - rows["score_low"].min()
+    of_curves = curve["value"].max() - curve["value"].min()
+    step = np.nanmin([APART * of_curves, of_all_scores / len(answers)])
+    easier = 1 if rows["metric"].iloc[0] == "loss" else -1
+    answers = answers.assign(value=easier * answers["value"])
     answers = answers.sort_values("value", ignore_index=True)
-    steps = APART * (curve["value"].max() - curve["value"].min()) * np.arange(len(answers))
-    return answers.assign(value=(answers["value"] - steps).cummax() + steps)
+    steps = step * np.arange(len(answers))
+    moved = (answers["value"] - steps).cummax() + steps
+    return answers.assign(value=easier * moved)
 
 
 def _arrow(row: Mapping[str, Any], grid: Grid, last_tokens: pd.Series) -> Arrow:

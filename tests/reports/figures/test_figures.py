@@ -169,7 +169,7 @@ def test_what_the_first_checkpoint_has_took_at_most_its_tokens_and_has_no_ratio(
     assert (at_first["label"], at_first["dashed"]) == ("DR at most 1M", "true")
 
 
-def test_two_arrows_of_nearly_one_height_are_drawn_apart_and_keep_their_spans() -> None:
+def test_arrows_of_nearly_one_height_are_drawn_apart_and_keep_their_spans() -> None:
     course = np.full(101, 1.2)
     both = pd.concat([ratios(ratio=1.2), ratios(ratio=1.25, variant="DR+DA")])
     grid = pd.concat([at_scores(course), at_scores(course, "DR+DA").iloc[101:]])
@@ -177,6 +177,22 @@ def test_two_arrows_of_nearly_one_height_are_drawn_apart_and_keep_their_spans() 
     assert span(first) == pytest.approx(1.2, rel=1e-4)
     assert span(second) == pytest.approx(1.25, rel=1e-4)
     assert abs(float(first["value"]) - float(second["value"])) > 0.02
+
+
+@pytest.mark.parametrize("variants", [2, 12])
+def test_arrows_stay_near_the_scores_that_both_models_have(variants: int) -> None:
+    """Many arrows at the best score of all: they go down from there, over no more than the scores
+    of the answers."""
+    names = [f"V{number}" for number in range(variants)]
+    course = np.full(101, 1.2)
+    course[-1] = 1.7  # so that the ratio is at the last score
+    grid = pd.concat([at_scores(course, name).iloc[101:] for name in names])
+    grid = pd.concat([at_scores(course).iloc[:101], grid])
+    rows = pd.concat([ratios(variant=name, score_low=0.38) for name in names])
+    heights = [float(row["value"]) for row in arrows(rows, grid)]
+    assert len(set(heights)) == variants
+    assert max(heights) == pytest.approx(0.4)
+    assert min(heights) >= 0.38
 
 
 def test_what_a_variant_never_reached_is_a_dashed_line() -> None:
@@ -454,7 +470,7 @@ BY_TARGET = pd.concat(
 def test_ratios_by_value_have_a_panel_for_each_measure() -> None:
     drawn = by_target(BY_TARGET, ratios(), DRAWN)
     assert drawn.finding == (
-        "Average accuracy, depth 4, over the marked scores: DR 1.70x (1.40 to 2.00) from 30.0% to"
+        "Average accuracy, depth 4, over the marked scores: DR 1.70x (1.40 to 2.00) at 30.0% to"
         " 40.0%."
     )
     assert [one.title for one in drawn.panels] == [
@@ -476,17 +492,20 @@ def test_the_scores_of_the_answer_are_marked_where_the_ratio_is_by_value() -> No
         for (row,) in marks:
             found = tuple(float(row[name]) for name in ("score_low", "score_high", "ratio"))
             assert found == expected
-    assert "1.20x (1.40 to 2.00) from 1.80 to 1.60 bits per byte" in loss_panel.description
+    assert "1.20x (1.40 to 2.00) at 1.80 to 1.60 bits per byte" in loss_panel.description
     unmarked = by_target(BY_TARGET, ratios(ratio=None), DRAWN)
     assert not [rows for rows in data(unmarked.panels[0].specification) if "score_low" in rows[0]]
 
 
 @pytest.mark.parametrize(
-    ("in_advance", "words"), [(False, "the upper fifth of those"), (True, "fixed in advance")]
+    ("in_advance", "fifth", "fixed"),
+    [([False, False], True, False), ([True, True], False, True), ([True, False], True, True)],
 )
-def test_the_caption_says_which_scores_the_answer_is_over(in_advance: bool, words: str) -> None:
-    drawn = by_target(BY_TARGET, ratios(in_advance=in_advance), DRAWN)
-    assert words in drawn.caption
+def test_the_caption_says_which_scores_the_answer_is_over(in_advance, fifth, fixed) -> None:
+    of_both = pd.concat([ratios(), ratios(metric="loss", score_low=1.6, score_high=1.6)])
+    drawn = by_target(BY_TARGET, of_both.assign(in_advance=in_advance), DRAWN)
+    assert ("the upper fifth of those that are compared" in drawn.caption) == fifth
+    assert ("fixed in advance" in drawn.caption) == fixed
 
 
 RUN_CURVES = pd.DataFrame(
