@@ -31,6 +31,7 @@ QUERIES = {
         " where ratios.study_id = ? order by ratios.depth, ratios.place, ratios.metric, ratios.task"
         " <> 'average', ratios.task <> 'validation', ratios.task"
     ),
+    "noise": "from study_noise where study_id = ?",
     "mean_factors": (
         "select * exclude (place) from mean_factors_against(null) where study_id = ? order by all"
     ),

@@ -30,7 +30,7 @@ def export(options: argparse.Namespace) -> None:
 
 
 def intervals(options: argparse.Namespace) -> None:
-    """Compute the mean factors, with intervals, of a study, or of every study of a results file."""
+    """Compute the ratios, with intervals, of a study, or of every study of a results file."""
     database, wanted = find_results(options.study, options.root)
     by_study = ask(database, "replicates").set_index("study_id")["replicates"]
     chosen = {
@@ -44,7 +44,7 @@ def intervals(options: argparse.Namespace) -> None:
     with closing(connect(database)) as connection:
         for study, replicates in chosen.items():
             compute_statistics(connection, study, replicates=replicates)
-    print(f"{database}: computed the mean factors and intervals of {', '.join(chosen)}")
+    print(f"{database}: computed the ratios and intervals of {', '.join(chosen)}")
 
 
 def find_results(name: str, root: Path | None) -> tuple[Path, str | None]:
