@@ -14,12 +14,12 @@ from dreamer_study.reports.figures.ratios import (
     known,
     label,
     ratio_axis,
-    scores,
 )
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style, present
 from dreamer_study.reports.text.names import depth_name, measure_label
 from dreamer_study.reports.text.numbers import listed
+from dreamer_study.reports.text.ratios import scores
 
 
 def by_target(
