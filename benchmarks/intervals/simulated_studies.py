@@ -19,15 +19,19 @@ from scipy.special import ndtri
 Law = Callable[[np.ndarray], np.ndarray]  # accuracy, or loss, at shares of the training
 FORMS = ("normal", "heavy tails", "late skill")  # in which the seeds of a model differ
 # parts of what decides an answer; squares add up to 1
-OF_ITEM, OF_RUN, OF_CHECKPOINT = math.sqrt(0.5), 0.5, 0.5
+OF_ITEM = math.sqrt(0.5)
+OF_RUN = 0.5
+OF_CHECKPOINT = 0.5
 LOSS_SPREAD = 0.6  # standard deviation of the items' log losses
 CHANCE = 0.1
 
 
 @dataclass(frozen=True)
 class Design:
-    """Baseline and variant: their laws, and how far their seeds lie apart, as standard deviations
-    of log tokens."""
+    """Baseline and variant: their laws, and how far their seeds lie apart.
+
+    The distance of seeds is given as standard deviations of log tokens.
+    """
 
     laws: tuple[Law, Law]
     spreads: tuple[float, float]
