@@ -17,11 +17,12 @@ import pandas as pd
 
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
-from dreamer_study.reports.figures.ratios import label, leading, score, times
+from dreamer_study.reports.figures.ratios import label, with_bounds
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style, ordered, present
 from dreamer_study.reports.text.names import depth_name, measure_label, measure_name
-from dreamer_study.reports.text.numbers import listed, tokens
+from dreamer_study.reports.text.numbers import listed, times, tokens
+from dreamer_study.reports.text.ratios import leading, score
 
 HEIGHT = 250
 APART = 0.08  # of the range of the curves, between the heights of two arrows
@@ -52,7 +53,7 @@ def answer(
     curves = pd.concat([accuracies, losses.assign(metric="loss")])
     shown = present(styles, curves)
     panels = []
-    for depth, rows in ordered(leading(ratios), styles).groupby("depth"):
+    for depth, rows in ordered(with_bounds(leading(ratios)), styles).groupby("depth"):
         first = _most_common_measure(rows)
         keys = pd.DataFrame([first])[["depth", "task", "metric"]]
         curve = curves.merge(keys)
@@ -86,6 +87,14 @@ class Grid:
     def scores(self) -> pd.Series:
         """Return the scores by step, the easiest first."""
         return self.rows.drop_duplicates("step").set_index("step")["score"].sort_index()
+
+    def in_words(self, value: float) -> str:
+        """Say a score with as many decimals as tell the scores of two steps apart."""
+        of_accuracy = self.rows["metric"].iloc[0] == "accuracy"
+        scale, fewest, unit = (100, 1, " %") if of_accuracy else (1, 2, "")
+        step = scale * abs(self.scores.iloc[1] - self.scores.iloc[0])
+        decimals = max(fewest, math.ceil(-math.log10(step)))
+        return f"{scale * value:.{decimals}f}{unit}"
 
     def log_tokens(self, variant: str, scores: np.ndarray) -> np.ndarray:
         """Return the log tokens at which a variant first had scores, by the steps on both sides.
@@ -130,6 +139,8 @@ def _is_of(row: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
 
 def _answer_in_words(row: Mapping[str, Any], first: Mapping[str, Any]) -> str:
     """Say a ratio: `DR 1.67x (1.35 to 2.08)`; of another measure than the panel's with its name."""
+    if pd.isna(row["shown"]):
+        return f"{row['variant']}: {label(row)}"
     of_other = "" if _is_of(row, first) else f" in {measure_name(row)}"
     return f"{row['variant']} {label(row)}{of_other}"
 
@@ -161,7 +172,7 @@ def _answers(
 ) -> pd.DataFrame:
     """Return an arrow for each variant, as long as the ratio or its bound, and a label.
 
-    Heights that are too near each other are moved apart. Without an arrow the label is there.
+    Without an arrow the label is there.
     """
     last_tokens = curve.groupby("variant")["tokens"].max()
     arrows = []
@@ -170,11 +181,27 @@ def _answers(
         if _is_of(row, first):
             arrow = _arrow(row, grid, last_tokens)
         arrows.append((row["variant"], *arrow, _answer_in_words(row, first)))
-    answers = pd.DataFrame(arrows, columns=[*ARROW, "label"]).assign(place=ANSWER)
-    answers["line"] = range(len(answers))
+    answers = pd.DataFrame(arrows, columns=[*ARROW, "label"])
+    answers = answers.assign(place=ANSWER, line=range(len(answers)))
+    of_first = rows[[_is_of(row, first) for row in rows.to_dict("records")]]
+    return _apart(answers, of_first, curve)
+
+
+def _apart(answers: pd.DataFrame, rows: pd.DataFrame, curve: pd.DataFrame) -> pd.DataFrame:
+    """Move arrows of nearly one height apart, the hardest score first, towards easier ones.
+
+    Both models of an arrow have easier scores too. All arrows stay near the scores of the answers,
+    so that none seems to be where no curve is.
+    """
+    of_all_scores = rows["score_high"].max() - rows["score_low"].min()
+    of_curves = curve["value"].max() - curve["value"].min()
+    step = np.nanmin([APART * of_curves, of_all_scores / len(answers)])
+    easier = 1 if rows["metric"].iloc[0] == "loss" else -1
+    answers = answers.assign(value=easier * answers["value"])
     answers = answers.sort_values("value", ignore_index=True)
-    steps = APART * (curve["value"].max() - curve["value"].min()) * np.arange(len(answers))
-    return answers.assign(value=(answers["value"] - steps).cummax() + steps)
+    steps = step * np.arange(len(answers))
+    moved = (answers["value"] - steps).cummax() + steps
+    return answers.assign(value=easier * moved)
 
 
 def _arrow(row: Mapping[str, Any], grid: Grid, last_tokens: pd.Series) -> Arrow:
@@ -216,7 +243,7 @@ def _at_scores(grid: Grid) -> pd.DataFrame:
     own = rows.loc[rows["variant"] == grid.baseline, ["step", "tokens", "at_first"]]
     own = own.rename(columns={"tokens": "baseline_tokens", "at_first": "baseline_at_first"})
     arrows = rows.merge(own, how="left", on="step").sort_values("step", kind="stable")
-    labels = [_tokens_in_words(row, grid.baseline) for row in arrows.to_dict("records")]
+    labels = [_tokens_in_words(row, grid) for row in arrows.to_dict("records")]
     arrows = arrows.assign(
         label=labels,
         dashed=arrows["at_first"] | arrows["baseline_at_first"].eq(True),
@@ -229,17 +256,17 @@ def _at_scores(grid: Grid) -> pd.DataFrame:
     return arrows[[*ARROW, "label", "place", "line"]]
 
 
-def _tokens_in_words(row: Mapping[str, Any], baseline: str) -> str:
-    """Say what a model took to a score: `DR 734K, 1.69x LA’s`, or `DR: never (best 52.8%)`."""
+def _tokens_in_words(row: Mapping[str, Any], grid: Grid) -> str:
+    """Say what a model took to a score: `DR 734K, 1.69x LA’s`, or `DR: never (best 52.8 %)`."""
     if pd.isna(row["tokens"]):
-        return f"{row['variant']}: never (best {score(row['best'], row['metric'])})"
+        return f"{row['variant']}: never (best {grid.in_words(row['best'])})"
     most = "at most " if row["at_first"] else ""
     text = f"{row['variant']} {most}{tokens(row['tokens'])}"
-    if row["variant"] == baseline or pd.isna(row["baseline_tokens"]):
+    if row["variant"] == grid.baseline or pd.isna(row["baseline_tokens"]):
         return text
     if row["at_first"] or row["baseline_at_first"]:
         return text  # a ratio of bounds says little
-    return f"{text}, {times(row['tokens'] / row['baseline_tokens'])} {baseline}’s"
+    return f"{text}, {times(row['tokens'] / row['baseline_tokens'])} {grid.baseline}’s"
 
 
 def _chart(
@@ -298,7 +325,7 @@ def _heading(grid: Grid, slider: str, y: alt.Y, first: Mapping[str, Any]) -> lis
         {
             "place": step + ANSWER + 1,
             "value": value,
-            "words": f"Tokens to {score(value, first['metric'])}",
+            "words": f"Tokens to {grid.in_words(value)}",
         }
         for step, value in grid.scores.items()
     ]

@@ -51,8 +51,8 @@ def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
     high = max(1.25, float(limits.max().max()) * EDGE)
     # The line of a bound leads to the edge.
     rows = rows.assign(least=rows["low"].fillna(low), most=rows["high"].fillna(high))
-    one_seed = rows["ratio"].notna() & rows["low"].isna()
-    rows.loc[one_seed, ["least", "most"]] = float("nan")
+    no_ends = rows["low"].isna() & rows["high"].isna()
+    rows.loc[no_ends, ["least", "most"]] = float("nan")
     panels = []
     for depth, part in rows.groupby("depth"):
         ratios = [

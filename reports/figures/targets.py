@@ -14,12 +14,12 @@ from dreamer_study.reports.figures.ratios import (
     known,
     label,
     ratio_axis,
-    scores,
 )
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style, present
 from dreamer_study.reports.text.names import depth_name, measure_label
 from dreamer_study.reports.text.numbers import listed
+from dreamer_study.reports.text.ratios import scores
 
 
 def by_target(
@@ -35,8 +35,6 @@ def by_target(
     shown = present(styles, rows)
     answers = known(ratios)
     answers = answers[answers["ratio"].notna()]
-    in_advance = bool(answers["in_advance"].any())
-    which = "fixed in advance" if in_advance else "the upper fifth of those that are compared"
     panels = []
     findings = []
     for (depth, metric, task), part in rows.groupby(["depth", "metric", "task"]):
@@ -46,7 +44,7 @@ def by_target(
         marked = answers.merge(pd.DataFrame([keys]))
         marked = marked[marked["variant"].isin(part["variant"])]
         means = [
-            f"{row['variant']} {label(row)} from {scores(row)}" for row in marked.to_dict("records")
+            f"{row['variant']} {label(row)} at {scores(row)}" for row in marked.to_dict("records")
         ]
         finding = f"{title}, over the marked scores: {listed(means)}." if means else f"{title}."
         findings.append(finding)
@@ -54,13 +52,26 @@ def by_target(
     return figure(
         "ratio-by-value",
         "Difference from the baseline",
-        "Training tokens to reach each value, over the baseline’s. The answer is the mean over the"
-        f" marked scores, {which}: the thick line. Bands: 95% confidence intervals (CI) at each"
-        " value.",
+        f"Training tokens to reach each value, over the baseline’s. {_of_marks(answers)} Bands: 95%"
+        " confidence intervals (CI) at each value.",
         panels,
         shown,
         finding="".join(findings[:1]),
     )
+
+
+def _of_marks(answers: pd.DataFrame) -> str:
+    """Say what the marked scores are."""
+    in_advance = answers["in_advance"].astype(bool)
+    if len(answers) and in_advance.all():
+        return "A dot marks the answer: the ratio at a score that was fixed in advance."
+    answer = (
+        "The answer is the mean over the marked scores, the upper fifth of those that are compared:"
+        " the thick line."
+    )
+    if in_advance.any():
+        return f"{answer} A dot marks the ratio at a score that was fixed in advance."
+    return answer
 
 
 def _chart(
@@ -81,7 +92,7 @@ def _chart(
     loss = metric == "loss"
     axis = alt.Axis(format="~g" if loss else ".0%", tickCount=5)
     x_scale = alt.Scale(zero=False, nice=False, reverse=loss)  # better is to the right
-    title = "bits per byte" if loss else "accuracy"
+    title = "loss" if loss else "accuracy"
     x = alt.X("target:Q", title=title, axis=axis, scale=x_scale)
     base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(
         x=x, color=chart.colour(styles)

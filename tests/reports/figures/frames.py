@@ -72,6 +72,8 @@ def ratios(**columns: Any) -> pd.DataFrame:
         "best": 0.5,
         "baseline_best": 0.4,
         "reached": True,
+        "seeds": 4.0,
+        "outdated": False,
         "significant": True,
         "within_checkpoint": False,
         "in_advance": False,

@@ -150,14 +150,14 @@ def test_at_every_place_of_the_slider_each_model_has_one_number_at_one_score() -
     for place in range(1, 102):
         own, other = [row for row in found if row["place"] == str(place)]
         score = 0.3 + (place - 1) / 1000
-        assert headings[str(place)] == f"Tokens to {100 * score:.1f}%"
+        assert headings[str(place)] == f"Tokens to {100 * score:.1f} %"
         assert own["label"].startswith("LA ")
         assert float(own["value"]) == float(other["value"]) == pytest.approx(score)
         if place <= 81:
             assert other["label"].endswith(f", {course[place - 1]:.2f}x LA’s")
             assert span(other) == pytest.approx(course[place - 1], rel=1e-4)
         else:
-            assert other["label"] == "DR: never (best 38.0%)"
+            assert other["label"] == "DR: never (best 38.0 %)"
             assert other["tokens"] == ""
 
 
@@ -169,7 +169,7 @@ def test_what_the_first_checkpoint_has_took_at_most_its_tokens_and_has_no_ratio(
     assert (at_first["label"], at_first["dashed"]) == ("DR at most 1M", "true")
 
 
-def test_two_arrows_of_nearly_one_height_are_drawn_apart_and_keep_their_spans() -> None:
+def test_arrows_of_nearly_one_height_are_drawn_apart_and_keep_their_spans() -> None:
     course = np.full(101, 1.2)
     both = pd.concat([ratios(ratio=1.2), ratios(ratio=1.25, variant="DR+DA")])
     grid = pd.concat([at_scores(course), at_scores(course, "DR+DA").iloc[101:]])
@@ -177,6 +177,22 @@ def test_two_arrows_of_nearly_one_height_are_drawn_apart_and_keep_their_spans() 
     assert span(first) == pytest.approx(1.2, rel=1e-4)
     assert span(second) == pytest.approx(1.25, rel=1e-4)
     assert abs(float(first["value"]) - float(second["value"])) > 0.02
+
+
+@pytest.mark.parametrize("variants", [2, 12])
+def test_arrows_stay_near_the_scores_that_both_models_have(variants: int) -> None:
+    """Many arrows at the best score of all: they go down from there, over no more than the scores
+    of the answers."""
+    names = [f"V{number}" for number in range(variants)]
+    course = np.full(101, 1.2)
+    course[-1] = 1.7  # so that the ratio is at the last score
+    grid = pd.concat([at_scores(course, name).iloc[101:] for name in names])
+    grid = pd.concat([at_scores(course).iloc[:101], grid])
+    rows = pd.concat([ratios(variant=name, score_low=0.38) for name in names])
+    heights = [float(row["value"]) for row in arrows(rows, grid)]
+    assert len(set(heights)) == variants
+    assert max(heights) == pytest.approx(0.4)
+    assert min(heights) >= 0.38
 
 
 def test_what_a_variant_never_reached_is_a_dashed_line() -> None:
@@ -188,7 +204,7 @@ def test_what_a_variant_never_reached_is_a_dashed_line() -> None:
         (last, "0.35", "0.4")
     ]
     drawn = answer(short, CURVES, NO_LOSSES, grid, STYLES)
-    assert drawn.panels[0].description.endswith("LA’s best, 40.0%, was never reached by DR.")
+    assert drawn.panels[0].description.endswith("LA’s best, 40.0 %, was never reached by DR.")
     assert drawn_rows(ratios(reached=True), grid, "baseline_best") == []
     assert drawn_rows(ratios(reached=None), grid, "baseline_best") == []
 
@@ -208,11 +224,24 @@ def test_an_answer_in_another_measure_is_said_beside_the_curves() -> None:
     assert drawn.panels[0].title == "Average accuracy, depth 4"
 
 
-def test_no_ratio_no_figure() -> None:
+def test_without_a_ratio_the_curves_are_drawn_and_the_model_is_named() -> None:
     grid = at_scores(np.full(101, 1.7))
+    unknown = ratios(ratio=None, low=None, high=None, score_low=None, score_high=None)
+    (one,) = arrows(unknown, grid)
+    assert (one["label"], one["tokens"], one["value"]) == ("DR: no ratio", "", "")
+    assert answer(ratios(outdated=True), CURVES, NO_LOSSES, grid, STYLES) is None
     assert answer(ratios().iloc[:0], CURVES, NO_LOSSES, grid, STYLES) is None
-    unknown = ratios(ratio=None, low=None, high=None)
-    assert answer(unknown, CURVES, NO_LOSSES, grid, STYLES) is None
+
+
+@pytest.mark.parametrize(
+    ("width", "words"), [(0.5, "35.0 %"), (0.05, "30.50 %"), (0.002, "30.020 %")]
+)
+def test_steps_of_the_slider_have_headings_of_their_own(width: float, words: str) -> None:
+    grid = at_scores(np.full(101, 1.7))
+    grid = grid.assign(score=0.3 + width * grid["step"] / 100)
+    headings = [row["words"] for row in drawn_rows(ratios(), grid, "words") if "place" in row]
+    assert len(set(headings)) == 102
+    assert f"Tokens to {words}" in headings
 
 
 # Two experts: the most selected has three quarters of the selections.
@@ -454,8 +483,7 @@ BY_TARGET = pd.concat(
 def test_ratios_by_value_have_a_panel_for_each_measure() -> None:
     drawn = by_target(BY_TARGET, ratios(), DRAWN)
     assert drawn.finding == (
-        "Average accuracy, depth 4, over the marked scores: DR 1.70x (1.40 to 2.00) from 30.0% to"
-        " 40.0%."
+        "Average accuracy, depth 4, over the marked scores: DR 1.70x (1.40 to 2.00) at 30 to 40 %."
     )
     assert [one.title for one in drawn.panels] == [
         "Average accuracy, depth 4",
@@ -476,17 +504,20 @@ def test_the_scores_of_the_answer_are_marked_where_the_ratio_is_by_value() -> No
         for (row,) in marks:
             found = tuple(float(row[name]) for name in ("score_low", "score_high", "ratio"))
             assert found == expected
-    assert "1.20x (1.40 to 2.00) from 1.80 to 1.60 bits per byte" in loss_panel.description
+    assert "1.20x (1.40 to 2.00) at 1.80 to 1.60" in loss_panel.description
     unmarked = by_target(BY_TARGET, ratios(ratio=None), DRAWN)
     assert not [rows for rows in data(unmarked.panels[0].specification) if "score_low" in rows[0]]
 
 
 @pytest.mark.parametrize(
-    ("in_advance", "words"), [(False, "the upper fifth of those"), (True, "fixed in advance")]
+    ("in_advance", "fifth", "fixed"),
+    [([False, False], True, False), ([True, True], False, True), ([True, False], True, True)],
 )
-def test_the_caption_says_which_scores_the_answer_is_over(in_advance: bool, words: str) -> None:
-    drawn = by_target(BY_TARGET, ratios(in_advance=in_advance), DRAWN)
-    assert words in drawn.caption
+def test_the_caption_says_which_scores_the_answer_is_over(in_advance, fifth, fixed) -> None:
+    of_both = pd.concat([ratios(), ratios(metric="loss", score_low=1.6, score_high=1.6)])
+    drawn = by_target(BY_TARGET, of_both.assign(in_advance=in_advance), DRAWN)
+    assert ("the upper fifth of those that are compared" in drawn.caption) == fifth
+    assert ("fixed in advance" in drawn.caption) == fixed
 
 
 RUN_CURVES = pd.DataFrame(

@@ -209,9 +209,9 @@ def test_at_each_end_of_the_slider_every_model_has_a_line(page: Browser) -> None
     assert all(f"{name} " in easiest for name in ("LA", "DR", "DR+DA"))
     assert "never" not in easiest
     hardest = slide(page, 1)
-    assert "Tokens to 90.0%" in hardest
-    assert "LA: never (best 50.0%)" in hardest
-    assert "DR: never (best 70.0%)" in hardest
+    assert "Tokens to 90.0 %" in hardest
+    assert "LA: never (best 50.0 %)" in hardest
+    assert "DR: never (best 70.0 %)" in hardest
     assert "DR+DA 16M" in hardest
 
 
