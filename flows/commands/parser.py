@@ -368,8 +368,8 @@ def _add_results(commands: _Commands) -> None:
         action="append",
         default=[],
         metavar="NAME=SQL",
-        help="what variant, seed, tokens, step, task, score, loss, items, chance or stderr is in the"
-        " columns of a table (repeatable), such as tokens='step*524288' or score=acc",
+        help="what variant, seed, tokens, step, task, score, loss, items, chance or stderr is in"
+        " the columns of a table (repeatable), such as tokens='step*524288' or score=acc",
     )
     factors.add_argument(
         "--tokens-per-step",

@@ -15,7 +15,7 @@ import pandas as pd
 from dreamer_study.pipeline.errors import InputError, nearest
 from dreamer_study.reports.curves.asked import Asked
 from dreamer_study.reports.curves.kinds import LOSS, SCORE, is_of_training, kind_of
-from dreamer_study.reports.curves.patterns import counted, fields_of_run, listed
+from dreamer_study.reports.curves.patterns import IN_STEPS, counted, fields_of_run, listed
 from dreamer_study.reports.curves.rows import FILE, ROW, Rows
 from dreamer_study.sql.connection import one_line
 
@@ -76,7 +76,7 @@ def name_columns(rows: Rows, asked: Asked, keys: Sequence[str], *, run_pattern: 
     ignored = [
         name for name in rows.names if name not in used | taken and not _is_bound(rows, name)
     ]
-    told = said | {kind: column for kind, column in _kinds_told(taken, frame).items()}
+    told = said | _kinds_told(taken, frame)
     guessed = [", ".join(f"{name}: {column}" for name, column in told.items())] if told else []
     notes = [*(f"read as {text}" for text in guessed), *notes]
     return rows.having(frame, *notes, ignored=[*rows.ignored, *ignored])
@@ -155,6 +155,12 @@ def _with_numbers(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns, index=frame.index)
 
 
+def has_key(rows: Rows, key: str, asked: Asked) -> bool:
+    """Tell whether a table has a column for a key, or an option says what it is."""
+    is_asked = any(text.partition("=")[0].strip() == key for text in asked.columns)
+    return is_asked or _column_of(rows, key) is not None
+
+
 def _column_of(rows: Rows, key: str) -> str | None:
     """Return the column of a key by its name or a usual one."""
     if key in rows.frame:
@@ -206,8 +212,7 @@ def _with_tokens(
     rows = rows.having(rows.frame, is_log=True)  # a run that was resumed has steps twice
     if size is not None:
         return rows
-    note = "the ratio is in steps, not in tokens: --tokens-per-step N says how many a step has"
-    return rows.having(rows.frame, note, unit="steps")
+    return rows.having(rows.frame, IN_STEPS, unit="steps")
 
 
 def _with_runs(

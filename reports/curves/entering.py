@@ -51,8 +51,9 @@ def enter_curves(
     The variants keep the order of the rows, and the first one is the baseline unless one is named.
     `targets` are scores fixed in advance; `decayed_at_end` says that learning rates decay towards
     the end of each run. Variants are compared with the baseline, with `every_pair` also with each
-    other; the correction for several comparisons is the same. Raises InputError for a baseline or a target that the curves do not have,
-    and where no variant has a value in common with the baseline.
+    other; the correction for several comparisons is the same. Raises InputError for a baseline or a
+    target that the curves do not have, and where no variant has a value in common with the
+    baseline.
     """
     variants = list(curves.points["variant"].unique())
     if baseline and baseline not in variants:
@@ -180,7 +181,7 @@ def metrics_taken(database: Path) -> list[str]:
     """
     chosen = query(
         database,
-        "select kind, metric, filter, list(task order by task) as tasks from chosen_metric"
+        "select kind, metric, filter, list(task order by task) as tasks from internal.chosen_metric"
         " where kind <> 'perplexity' group by all order by all",
     )
     return [

@@ -13,6 +13,7 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.curves.asked import Asked
 from dreamer_study.reports.curves.kinds import LOSS, SCORE
 from dreamer_study.reports.curves.patterns import (
+    IN_STEPS,
     LINE_FIELDS,
     counted,
     expression_of,
@@ -20,7 +21,7 @@ from dreamer_study.reports.curves.patterns import (
     lacking,
     number_of_tokens,
 )
-from dreamer_study.reports.curves.rows import Found, Rows
+from dreamer_study.reports.curves.rows import FILE, Found, Rows
 
 EXAMPLE = "'step:{step}/{} val_loss:{loss}'"
 
@@ -31,28 +32,18 @@ def rows_of_logs(folder: Path, asked: Asked) -> Rows:
         raise InputError(f"{folder}: --log is of the files in a folder, which --pattern names")
     if asked.pattern is None or "{variant}" not in asked.pattern:
         raise lacking(folder, asked.pattern, ["variant"])
-    size = asked.step_size()
-    expressions = [_line_expression(pattern) for pattern in asked.logs]
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     if not files:
         raise InputError(f"{folder}: holds no file")
     fitting, notes = fields_of_files(folder, files, asked.pattern)
     found = Found([file for file, _ in fitting])
-    silent = []
+    expressions = [_line_expression(pattern) for pattern in asked.logs]
+    size = asked.step_size()
     missing = 0
-    for number, (file, fields) in enumerate(fitting):
-        before = len(found.records)
-        lines = file.read_bytes().decode(errors="replace").split("\n")
-        for row, line in enumerate(lines):
-            for expression, task in expressions:
-                for match in expression.finditer(line):
-                    point = _point(match, f"{file}, line {row + 1}", task, size)
-                    is_nan = any("nan" in str(point.get(kind, "")) for kind in (LOSS, SCORE))
-                    missing += is_nan
-                    if not is_nan:
-                        found.add(number, row, fields | point)
-        if len(found.records) == before:
-            silent.append(file)
+    for number, (_, fields) in enumerate(fitting):
+        missing += _add_lines(found, number, {"seed": 0, **fields}, expressions, size)
+    with_lines = {record[FILE] for record in found.records}
+    silent = [file for number, (file, _) in enumerate(fitting) if number not in with_lines]
     if silent:
         raise InputError(
             f"{silent[0]}: no line fits --log {asked.logs[0]!r} ({counted(len(silent), 'file')} of"
@@ -60,16 +51,31 @@ def rows_of_logs(folder: Path, asked: Asked) -> Rows:
         )
     if missing:
         notes.append(f"{counted(missing, 'line')} with NaN, which is no point")
-    in_steps = any("step" in expression.groupindex for expression, _ in expressions)
-    if in_steps and size is None:
-        notes.append(
-            "the ratio is in steps, not in tokens: --tokens-per-step N says how many a step has"
-        )
-    unit = "steps" if in_steps and size is None else "tokens"
-    rows = found.rows(*notes, unit=unit)
-    if "seed" not in rows.frame:
-        return rows.having(rows.frame.assign(seed=0))
-    return rows
+    has_steps = any("step" in expression.groupindex for expression, _ in expressions)
+    if not has_steps or size is not None:
+        return found.rows(*notes)
+    return found.rows(*notes, IN_STEPS, unit="steps")
+
+
+def _add_lines(
+    found: Found,
+    number: int,
+    fields: dict[str, Any],
+    expressions: list[tuple[re.Pattern[str], str]],
+    size: int | None,
+) -> int:
+    """Add the points of a log, and return how many lines have NaN for a value."""
+    file = found.files[number]
+    missing = 0
+    for row, line in enumerate(file.read_bytes().decode(errors="replace").split("\n")):
+        for expression, task in expressions:
+            for match in expression.finditer(line):
+                point = _point(match, f"{file}, line {row + 1}", task, size)
+                if "nan" in str(point.get(LOSS, point.get(SCORE))):
+                    missing += 1
+                else:
+                    found.add(number, row, fields | point)
+    return missing
 
 
 def _line_expression(pattern: str) -> tuple[re.Pattern[str], str]:

@@ -30,6 +30,8 @@ UNITS = {"k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 RUN_WITH_SEED = re.compile(
     r"(?P<variant>.+?)[-_ ./]*(?:(?<![a-z])s|seed)[-_= ]*(?P<seed>\d+)", re.I
 )
+# Where nothing says how many tokens a step has.
+IN_STEPS = "the ratio is in steps, not in tokens: --tokens-per-step N says how many a step has"
 EXAMPLE = "'{variant}/seed{seed}/{tokens}'"
 
 

@@ -41,7 +41,7 @@ def read(path: Path, asked: Asked = Asked()) -> Curves:  # noqa: B008, it is fro
         if asked.items is not None:
             items = rows_of_table(asked.items, Asked(), [*KEYS, "item"])
         return curves_of(rows_of_table(path, asked), items)
-    form, files, others = _form_of(path)
+    form, files = _form_of(path)
     if form in ("results", "records"):
         _refuse(asked, path, items=True, columns=True)
         curves = curves_of_results(path, _results(path), asked)
@@ -61,13 +61,13 @@ def read_curves(path: Path, items: Path | None = None) -> Curves:
     return read(path, Asked(items=items))
 
 
-def _form_of(folder: Path) -> tuple[str, list[Path], list[Path]]:
-    """Return the form of a folder, its files, and those of other forms."""
+def _form_of(folder: Path) -> tuple[str, list[Path]]:
+    """Return the form of a folder, and its files of that form."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     for form, is_of in FORMS.items():
         own = [file for file in files if is_of(file)]
         if own:
-            return form, own, [file for file in files if file not in own]
+            return form, own
     raise InputError(
         f"{folder}: none of its {counted(len(files), 'file')} is a table"
         f" ({', '.join(READERS)}), a result file (.json) or an event file; plain logs need --log"

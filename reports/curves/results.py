@@ -21,6 +21,7 @@ from dreamer_study.reports.curves import every_eval_ever, lighteval, lm_eval
 from dreamer_study.reports.curves.asked import Asked
 from dreamer_study.reports.curves.kinds import LOSS, kind_of
 from dreamer_study.reports.curves.patterns import (
+    IN_STEPS,
     counted,
     fields_of_files,
     lacking,
@@ -149,26 +150,29 @@ def _take(reading: _Reading, report: Report, point: dict[str, Any], asked: Asked
                 " name what differs in --pattern"
             )
     for score in report.scores:
-        kind = score.kind
-        if asked.metric is not None:
-            metric, _, filter = asked.metric.partition(",")
-            if score.metric != metric or (filter and score.filter != filter):
-                reading.unknown[f"{score.metric},{score.filter}"] = None
-                continue
-            kind = kind or (LOSS if kind_of(metric) == LOSS else ACCURACY)
+        kind = _kind_if_taken(score, asked)
         if kind is None:
             reading.unknown[f"{score.metric},{score.filter}"] = None
-            continue
-        if math.isnan(score.value):
+        elif math.isnan(score.value):
             reading.missing += 1
-            continue
-        _check(report.file, score, kind)
-        if score.metric not in LISTED:
-            reading.kinds[score.metric] = kind
-        row = {name: value for name, value in asdict(score).items() if name != "kind"}
-        reading.values[(*key, score.task, score.metric, score.filter)] = point | row
+        else:
+            _check(report.file, score, kind)
+            if score.metric not in LISTED:
+                reading.kinds[score.metric] = kind
+            row = {name: value for name, value in asdict(score).items() if name != "kind"}
+            reading.values[(*key, score.task, score.metric, score.filter)] = point | row
     for task, rows in lm_eval.samples_of(report.file):
         reading.items[(*key, task)] = [point | row for row in rows]
+
+
+def _kind_if_taken(score: Score, asked: Asked) -> str | None:
+    """Return the kind of a score; None where it is unknown, or another metric is asked for."""
+    if asked.metric is None:
+        return score.kind
+    metric, _, filter = asked.metric.partition(",")
+    if score.metric != metric or (filter and score.filter != filter):
+        return None
+    return score.kind or (LOSS if kind_of(metric) == LOSS else ACCURACY)
 
 
 def _check(file: Path, score: Score, kind: str) -> None:
@@ -196,13 +200,11 @@ def _curves(
             f"{folder}: holds no result file with a value of a task in a metric that is known;"
             f" there are {listed([*reading.unknown])}; --metric NAME takes one"
         )
-    if reading.in_steps and (reading.in_tokens or size is None):
-        if reading.in_tokens and size is None:
-            raise InputError(f"{folder}: some files have tokens, others only steps")
-        if size is None:
-            notes.append(
-                "the ratio is in steps, not in tokens: --tokens-per-step N says how many a step has"
-            )
+    is_in_steps = reading.in_steps and size is None
+    if is_in_steps and reading.in_tokens:
+        raise InputError(f"{folder}: some files have tokens, others only steps")
+    if is_in_steps:
+        notes.append(IN_STEPS)
     if reading.step_0:
         notes.append(
             f"{counted(reading.step_0, 'value')} before training (step 0) left out: they have no"
@@ -219,6 +221,6 @@ def _curves(
         items=pd.DataFrame(samples) if samples else None,
         ignored=ignored,
         notes=[*notes, *missing_points(frame)],
-        unit="steps" if reading.in_steps and size is None else "tokens",
+        unit="steps" if is_in_steps else "tokens",
         kinds=reading.kinds,
     )

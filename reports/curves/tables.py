@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.curves.asked import Asked
-from dreamer_study.reports.curves.columns import KEYS, name_columns
+from dreamer_study.reports.curves.columns import KEYS, has_key, name_columns
 from dreamer_study.reports.curves.patterns import fields_of_files, lacking
 from dreamer_study.reports.curves.rows import FILE, ROW, Rows
 from dreamer_study.reports.curves.wandb import is_wide, long_rows
@@ -64,13 +64,9 @@ def rows_of_folder(folder: Path, files: Iterable[Path], asked: Asked) -> Rows:
             rows = _of_lightning(rows)
         if is_wide(frame.columns):
             rows = long_rows(rows)
-        try:
-            named = name_columns(rows, asked, KEYS, run_pattern=None)
-        except InputError:
-            if "variant" not in fields and "variant" not in str(asked.columns):
-                if not {"model", "run", "run_name", "variant"} & {*rows.names}:
-                    raise lacking(folder, asked.pattern, ["variant"]) from None
-            raise
+        if not has_key(rows, "variant", asked):
+            raise lacking(folder, asked.pattern, ["variant"])
+        named = name_columns(rows, asked, KEYS, run_pattern=None)
         parts.append(named.having(named.frame.assign(**{FILE: number})))
     return joined(parts, notes)
 

@@ -33,6 +33,7 @@ SAID = (  # the frames of which the answer, and what makes it weak, are said
     "resources",
     "models",
     "runs",
+    "counted",
     "tuning",
     "checkpoints",
     "training_curves",

@@ -257,7 +257,7 @@ def _weak_ratios(data: StudyData, leading: pd.DataFrame) -> list[str]:
             "Checkpoints taken before the learning rate decays: the ratio after the decay may be"
             f" another ({_models(data, before)})."
         )
-    single = list(dict.fromkeys(leading[leading["seeds"] < 2]["variant"]))
+    single = _with_one_seed(data, leading[leading["seeds"] < 2])
     if single:
         texts.append(f"One seed: nothing says what another would give for {listed(single)}.")
     depends = [
@@ -275,6 +275,19 @@ def _weak_ratios(data: StudyData, leading: pd.DataFrame) -> list[str]:
     if len(alone) and len(tasks) == 1:
         texts.append(f"One task: {task_name(tasks.pop())} alone.")
     return texts
+
+
+def _with_one_seed(data: StudyData, pairs: pd.DataFrame) -> list[str]:
+    """Name the models of pairs that have one seed: the variant, the baseline, or both."""
+    runs = data.counted.groupby(["depth", "variant"], dropna=False)["run_id"].nunique()
+    single = {model for model, seeds in runs.items() if seeds < 2}
+    variants = [
+        variant
+        for row in pairs.to_dict("records")
+        for variant in (row["baseline"], row["variant"])
+        if (row["depth"], variant) in single
+    ]
+    return list(dict.fromkeys(variants))
 
 
 def rates_tuned(data: StudyData) -> dict[tuple[int, str], bool]:
@@ -417,7 +430,7 @@ def _benchmarks(data: StudyData) -> list[str]:
     """Name benchmarks near chance, a limit on their items, and few items."""
     texts = []
     near = data.efficiency[
-        (data.efficiency["variant"] == data.baseline) & data.efficiency["near_chance"]
+        (data.efficiency["variant"] == data.baseline) & data.efficiency["near_chance"].eq(True)
     ]
     if len(near):
         tasks = sorted({task_name(task) for task in near["task"]})
@@ -435,7 +448,7 @@ def _benchmarks(data: StudyData) -> list[str]:
 
 def _near_chance(data: StudyData, of_baseline: set[str]) -> list[str]:
     """Name the variants near chance, on benchmarks where the baseline is above chance."""
-    near = data.ratios[data.ratios["near_chance"] & ~data.ratios["task"].isin(of_baseline)]
+    near = data.ratios[data.ratios["near_chance"].eq(True) & ~data.ratios["task"].isin(of_baseline)]
     return [
         f"Near chance: {_models(data, rows)} on {task_name(task)}."
         for task, rows in near.groupby("task")

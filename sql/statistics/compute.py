@@ -28,12 +28,12 @@ def compute_statistics(
 ) -> pd.DataFrame:
     """Compute the ratio of tokens of every two variants of a depth, in accuracy and in loss.
 
-    There is one on every task; with `baselines` only of the pairs with one of these. Returns the rows; a writing connection also stores them, in place of
-    the study's earlier rows. One seed gives one result, whatever other tasks the study has. The
-    items' error is unknown (null) with `replicates` 0, and where a model lacks scores of items at a
-    checkpoint: then the interval is over the seeds alone. In a study that adds seeds until its
-    intervals are narrow, the intervals of all its looks hold together
-    (sql/statistics/sequential.py).
+    There is one on every task; with `baselines` only of the pairs with one of these. Returns the
+    rows; a writing connection also stores them, in place of the study's earlier rows. One seed
+    gives one result, whatever other tasks the study has. The items' error is unknown (null) with
+    `replicates` 0, and where a model lacks scores of items at a checkpoint: then the interval is
+    over the seeds alone. In a study that adds seeds until its intervals are narrow, the intervals
+    of all its looks hold together (sql/statistics/sequential.py).
     """
     significance = NOMINAL if _adds_seeds(connection, study_id) else SIGNIFICANCE
     measured = connection.execute(

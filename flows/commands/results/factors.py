@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from dreamer_study.flows.commands.results.printing import print_answer
+from dreamer_study.flows.commands.results.printing import print_answer, print_part
 from dreamer_study.flows.commands.tables import console, print_table
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import naming, write_text_atomically
@@ -24,6 +24,8 @@ from dreamer_study.reports.curves.entering import (
 from dreamer_study.reports.curves.patterns import listed
 from dreamer_study.reports.curves.reading import read
 from dreamer_study.sql.results import ask, connect, query
+
+WARNING = "! "
 
 
 def factors(options: argparse.Namespace) -> None:
@@ -45,7 +47,8 @@ def factors(options: argparse.Namespace) -> None:
     )
     curves = read(path, asked)
     for note in curves.notes:
-        console.print(note)
+        if not note.startswith(WARNING):
+            console.print(note)
     targets = read_targets(options.target, curves)
     with tempfile.TemporaryDirectory(prefix="dreamer-factors-") as folder:
         database = Path(folder) / "results.duckdb"
@@ -70,6 +73,9 @@ def factors(options: argparse.Namespace) -> None:
                     write_text_atomically(options.report, page.read_text())
             baseline = query(database, "from studies")["baseline"][0]
             print_answer(database, STUDY, baseline)
+            for note in curves.notes:
+                if note.startswith(WARNING):
+                    print_part(note)
             crossings = ask(database, "outcome_crossings", study=STUDY)
             if len(crossings):
                 console.print(f"\nfor {baseline}'s best accuracy, the paper's rule\n")

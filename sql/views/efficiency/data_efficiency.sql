@@ -14,6 +14,6 @@ select
     variant_tokens, -- training tokens at the variant's first checkpoint with at least that; null: never reached
     factor, -- baseline_tokens over variant_tokens, the paper's data efficiency
     bound, -- of the factor: 'exact', 'at least' (at its first checkpoint) or 'at most' (never reached)
-    near_chance -- whether the baseline's best is within two standard errors of chance
+    near_chance -- whether the baseline's best is within two standard errors of chance; null: chance is unknown
 from internal.score_efficiency(null)
 where measure = 'accuracy';

@@ -113,7 +113,7 @@ def test_a_run_without_its_model_is_not_lost(sql):
         ({"chance": 0.25, "items": 101}, True),  # 0.3 is 1.1 standard errors above
         ({"chance": 0.25, "items": 10_001}, False),
         ({"chance": 0.4, "items": 10_001}, True),  # far below chance is not above it
-        ({"chance": None, "items": 101}, False),  # not known
+        ({"chance": None, "items": 101}, None),  # not known
         ({"chance": 0.25, "items": None}, False),  # above by an unknown number of errors
     ],
 )

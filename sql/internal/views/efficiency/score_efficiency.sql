@@ -49,8 +49,8 @@ select
         when variant_tokens = first_tokens then 'at least'
         else 'exact'
     end as bound,
-    -- False for an unknown chance level, so that `where not near_chance` loses no rows, and for losses, which have none.
-    coalesce(bool_or(goal <= noise) filter (variant = baseline) over pair, false) as near_chance,
+    -- Null where nobody knows what guessing scores; losses have no chance.
+    case when measure = 'loss' then false else bool_or(goal <= noise) filter (variant = baseline) over pair end as near_chance,
     baseline,
     place,
     tokens_trained
