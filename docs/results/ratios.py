@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from dreamer_study.reports.curves.entering import enter_curves, read
+from dreamer_study.reports.curves.entering import enter_curves
+from dreamer_study.reports.curves.reading import read
 from dreamer_study.sql.results import query
 
 RESULTS = Path(__file__).parent

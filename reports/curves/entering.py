@@ -43,7 +43,7 @@ def enter_curves(
     baseline: str | None,
     targets: Sequence[Target] = (),
     decayed_at_end: bool = False,
-    every_pair: bool = False,
+    every_pair: bool = True,
     replicates: int = 1000,
 ) -> None:
     """Enter curves into a new results file as the study `curves`, and compute its ratios.

@@ -102,7 +102,8 @@ def fields_of_files(
     files = list(files)
     if pattern is None:
         return [(file, {}) for file in files], []
-    expression = re.compile(rf"{expression_of(pattern, '--pattern')}(?![A-Za-z0-9])")
+    after = "" if pattern.endswith("/") else "(?![A-Za-z0-9])"
+    expression = re.compile(expression_of(pattern, "--pattern") + after)
     fitting = []
     others = []
     for file in files:

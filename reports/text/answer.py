@@ -279,6 +279,8 @@ def _weak_ratios(data: StudyData, leading: pd.DataFrame) -> list[str]:
 
 def _with_one_seed(data: StudyData, pairs: pd.DataFrame) -> list[str]:
     """Name the models of pairs that have one seed: the variant, the baseline, or both."""
+    if pairs.empty:
+        return []
     runs = data.counted.groupby(["depth", "variant"], dropna=False)["run_id"].nunique()
     single = {model for model, seeds in runs.items() if seeds < 2}
     variants = [

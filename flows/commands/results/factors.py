@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import closing
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from dreamer_study.flows.commands.results.printing import print_answer, print_part
@@ -22,10 +24,12 @@ from dreamer_study.reports.curves.entering import (
     within_intervals,
 )
 from dreamer_study.reports.curves.patterns import listed
+from dreamer_study.reports.curves.points import Curves
 from dreamer_study.reports.curves.reading import read
 from dreamer_study.sql.results import ask, connect, query
 
-WARNING = "! "
+WARNING = "! "  # how a note begins that weakens the answer
+PATIENCE = 2.0  # seconds without a line
 
 
 def factors(options: argparse.Namespace) -> None:
@@ -37,31 +41,22 @@ def factors(options: argparse.Namespace) -> None:
     if options.report:
         inputs = [path, options.items] if options.items else [path]
         _check_report(options.report, inputs)
-    asked = Asked(
-        items=options.items,
-        pattern=options.pattern,
-        logs=options.log,
-        columns=options.column,
-        tokens_per_step=options.tokens_per_step,
-        metric=options.metric,
-    )
-    curves = read(path, asked)
-    for note in curves.notes:
-        if not note.startswith(WARNING):
-            console.print(note)
+    curves = read(path, _asked(options))
+    _print_notes(curves, warnings=False)
     targets = read_targets(options.target, curves)
     with tempfile.TemporaryDirectory(prefix="dreamer-factors-") as folder:
         database = Path(folder) / "results.duckdb"
         # all the time: to open a file again takes as long as a query
         with closing(connect(database)):
-            enter_curves(
-                database,
-                curves,
-                baseline=options.baseline,
-                targets=targets,
-                decayed_at_end=options.decayed_at_end,
-                every_pair=options.all,
-            )
+            with saying_after(PATIENCE, _work(curves)):
+                enter_curves(
+                    database,
+                    curves,
+                    baseline=options.baseline,
+                    targets=targets,
+                    decayed_at_end=options.decayed_at_end,
+                    every_pair=options.all,
+                )
             for taken in metrics_taken(database):
                 console.print(taken)
             if options.report:  # before the reader of what is printed may leave
@@ -73,18 +68,60 @@ def factors(options: argparse.Namespace) -> None:
                     write_text_atomically(options.report, page.read_text())
             baseline = query(database, "from studies")["baseline"][0]
             print_answer(database, STUDY, baseline)
-            for note in curves.notes:
-                if note.startswith(WARNING):
-                    print_part(note)
-            crossings = ask(database, "outcome_crossings", study=STUDY)
-            if len(crossings):
-                console.print(f"\nfor {baseline}'s best accuracy, the paper's rule\n")
-                print_table(crossings)
+            _print_notes(curves, warnings=True)
+            _print_crossings(database, baseline)
             console.print(f"\nintervals: {within_intervals(curves)}")
             if options.report:
                 console.print(f"report:    {options.report}")
             if curves.ignored:
                 console.print(f"not read: {listed(curves.ignored)}")
+
+
+@contextmanager
+def saying_after(seconds: float, text: str) -> Iterator[None]:
+    """Print a line to the standard error where the block takes longer than some seconds."""
+    timer = threading.Timer(seconds, lambda: print(text, file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _asked(options: argparse.Namespace) -> Asked:
+    return Asked(
+        items=options.items,
+        pattern=options.pattern,
+        logs=options.log,
+        columns=options.column,
+        tokens_per_step=options.tokens_per_step,
+        metric=options.metric,
+    )
+
+
+def _work(curves: Curves) -> str:
+    """Say what takes long."""
+    points = curves.points
+    return (
+        f"computing the ratios of {points['variant'].nunique()} variants on"
+        f" {points['task'].nunique()} tasks from {len(points):,} values ..."
+    )
+
+
+def _print_notes(curves: Curves, *, warnings: bool) -> None:
+    for note in curves.notes:
+        if note.startswith(WARNING) and warnings:
+            print_part(note)
+        elif not note.startswith(WARNING) and not warnings:
+            console.print(note)
+
+
+def _print_crossings(database: Path, baseline: str) -> None:
+    crossings = ask(database, "outcome_crossings", study=STUDY)
+    if len(crossings):
+        console.print(f"\nfor {baseline}'s best accuracy, the paper's rule\n")
+        print_table(crossings)
 
 
 def _check_report(report: Path, inputs: Sequence[Path]) -> None:

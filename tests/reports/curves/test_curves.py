@@ -15,9 +15,10 @@ import pytest
 
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.reports.curves.asked import Asked
 from dreamer_study.reports.curves.entering import EXAMPLE, enter_curves
-from dreamer_study.reports.curves.lm_eval import read_lm_eval
-from dreamer_study.reports.curves.points import Curves, read_curves
+from dreamer_study.reports.curves.points import Curves
+from dreamer_study.reports.curves.reading import read, read_curves
 from dreamer_study.sql.results import connect, query
 from dreamer_study.sql.statistics.compute import compute_statistics
 from tests.reports.small_results import STUDY, whole_study
@@ -30,14 +31,24 @@ WRONG = {
         ROWS,
         "no column 'tokens'; did you mean 'token'",
     ),
-    "no value": ("variant,seed,tokens,task,accuracy", ROWS, "no column 'score' or loss"),
+    "no value": ("variant,seed,tokens,task,points", ROWS, "no column 'score' or loss"),
+    "an endless loss": (
+        HEAD.replace("score", "loss"),
+        (*ROWS[:3], "B,0,20,t,inf"),
+        "line 5: loss 'inf' is not a number of 0 or more; leave out the points",
+    ),
+    "half a token": (
+        HEAD,
+        ("A,0,1.5,t,0.1", *ROWS[1:]),
+        "line 2: tokens '1.5' is not a whole number of tokens",
+    ),
     "no rows": (HEAD, (), "holds no rows"),
     "a word": (HEAD, (*ROWS[:3], "B,0,20,t,high"), "line 5: score 'high' is not a share"),
     "per cent": (HEAD, (*ROWS[:2], "B,0,10,t,30", ROWS[3]), "line 4: score '30' is not a share"),
-    "no tokens": (
+    "fewer tokens than none": (
         HEAD,
-        ("A,0,0,t,0.1", *ROWS[1:]),
-        "line 2: tokens '0' is not a number of 1 or more",
+        ("A,0,-1,t,0.1", *ROWS[1:]),
+        "line 2: tokens '-1' is not a number of 1 or more",
     ),
     "half a seed": (
         HEAD,
@@ -128,15 +139,15 @@ def test_scores_and_losses_are_values_of_their_own_in_every_format(
         "jsonl": {"orient": "records", "lines": True},
     }
     write(path, **{"index": False, **options.get(kind, {})})
-    read = read_curves(path)
-    assert read.ignored == ["note"]
-    found = read.points[["metric", "tokens", "value", "stderr"]].to_numpy().tolist()
+    curves = read_curves(path)
+    assert curves.ignored == ["note"]
+    found = curves.points[["metric", "tokens", "value", "stderr"]].to_numpy().tolist()
     assert found[:3] == [
         ["accuracy", 10, 0.1, 0.05],
         ["accuracy", 20, 0.2, 0.05],
         ["accuracy", 10, 0.3, 0.05],
     ]
-    losses = read.points[read.points["metric"] == "gold_bits_per_byte"]
+    losses = curves.points[curves.points["metric"] == "gold_bits_per_byte"]
     assert losses["value"].tolist() == [3.0, 2.0, 2.5, 1.5]
     assert losses["stderr"].isna().tolist() == [True, True, True, False], (
         "of the score, where there is one"
@@ -368,29 +379,29 @@ def lm_eval_folder(folder: Path) -> Path:
 
 def test_a_folder_of_lm_eval_is_read_by_the_pattern_of_its_paths(tmp_path: Path) -> None:
     folder = lm_eval_folder(tmp_path / "results")
-    read = read_lm_eval(folder, "{variant}/step-{tokens}")
-    assert sorted(read.points["task"].unique()) == ["group", "t"]
-    assert read.points.query("task == 't'")[
+    curves = read(folder, Asked(pattern="{variant}/step-{tokens}"))
+    assert sorted(curves.points["task"].unique()) == ["group", "t"]
+    assert curves.points.query("task == 't'")[
         ["variant", "tokens", "value", "items"]
     ].to_numpy().tolist() == [
         *(["A", 1000, 0.25, 4], ["A", 2000, 0.5, 4], ["B", 1000, 0.25, 4], ["B", 2000, 0.75, 4])
     ]
-    assert len(read.items) == 16
-    enter_curves(tmp_path / "results.duckdb", read, baseline=None)
+    assert len(curves.items) == 16
+    enter_curves(tmp_path / "results.duckdb", curves, baseline=None)
     for pattern, said in (
         ("{variant}-{tokens}", "does not fit its path"),
-        ("{variant}", "needs --pattern"),
+        ("{variant}", "--pattern '{variant}' lacks {tokens}"),
     ):
         with pytest.raises(InputError, match=said):
-            read_lm_eval(folder, pattern)
+            read(folder, Asked(pattern=pattern))
     samples = folder / "B" / "step-1000" / "model" / "samples_t_2026.jsonl"
     samples.write_text("no JSON")
     with pytest.raises(InputError, match="line 1: not a sample of lm-eval"):
-        read_lm_eval(folder, "{variant}/step-{tokens}")
+        read(folder, Asked(pattern="{variant}/step-{tokens}"))
     samples.unlink()
     (folder / "A" / "step-1000" / "model" / "results_2026.json").write_text("{}")
     with pytest.raises(InputError, match="not a result file of lm-eval"):
-        read_lm_eval(folder, "{variant}/step-{tokens}")
+        read(folder, Asked(pattern="{variant}/step-{tokens}"))
 
 
 @pytest.mark.slow

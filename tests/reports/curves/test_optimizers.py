@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from dreamer_study.reports.curves.entering import Target, enter_curves
-from dreamer_study.reports.curves.points import Curves, read_curves
+from dreamer_study.reports.curves.points import Curves
+from dreamer_study.reports.curves.reading import read_curves
 from dreamer_study.sql.results import query
 
 CURVES = Path(__file__).parents[3] / "docs" / "results" / "optimizers" / "curves.csv"

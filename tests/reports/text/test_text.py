@@ -339,6 +339,13 @@ def data_of(ratios: pd.DataFrame, **frames: pd.DataFrame) -> StudyData:
         "tuning": pd.DataFrame({"depth": [4, 4], "variant": ["LA", "DR"]}),
         "mismatches": pd.DataFrame(),
         "cut_short": pd.DataFrame({"depth": [], "variant": [], "ends": []}),
+        "counted": pd.DataFrame(
+            {
+                "depth": [4, 4, 4],
+                "variant": ["LA", "LA", "DR"],
+                "run_id": ["LA-s0", "LA-s1", "DR-s0"],
+            }
+        ),
         "resources": pd.DataFrame({"depth": [4], "variant": "LA"} | dict.fromkeys(COSTS, 1.0)),
         "models": pd.DataFrame({"depth": [4], "variant": "LA", "remarks": None, "expert_size": 1}),
         "training_curves": pd.DataFrame({"losses_not_finite": []}),
