@@ -101,7 +101,11 @@ class Curves:
         # The first point at or above each goal, which is the number of points below the goal, as a
         # curve never falls; a sum over columns needs no array [R, G, C]. By the clip a goal at the
         # start belongs to the first segment, and one beyond the end to the last.
-        points_below = sum(scores[:, None] < goals for scores in rows.T)  # [R, G]
+        if len(self.best) == 1:  # of thousands of points, as dense losses have
+            found = np.searchsorted(self.best[0], goals)
+            points_below = np.where(np.isnan(goals), 0, found)
+        else:
+            points_below = sum(scores[:, None] < goals for scores in rows.T)  # [R, G]
         after = np.asarray(points_below).clip(1, rows.shape[1] - 1)
         low = np.take_along_axis(rows, after - 1, axis=1)
         high = np.take_along_axis(rows, after, axis=1)
