@@ -84,7 +84,8 @@ def _curves(data: StudyData) -> list[str]:
         cells = [
             [tokens(count), *row] for count, row in zip(grid.index, grid.to_numpy(), strict=True)
         ]
-        parts.append(f"Accuracy at {depth_name(depth).lower()}, {_plain(task_name(task))}:")
+        at_depth = f" at {depth_name(depth).lower()}" if len(data.depths) > 1 else ""
+        parts.append(f"Accuracy{at_depth}, {_plain(task_name(task))}:")
         parts.append(_table(["Tokens", *grid], cells))
     return parts
 

@@ -24,6 +24,7 @@ from dreamer_study.reports.text.ratios import (
     Row,
     best_estimate,
     finding,
+    p_value,
     score,
     scores,
     short_interval,
@@ -161,7 +162,9 @@ def _reached(row: Row) -> str:
 def _significant(row: Row) -> str:
     if pd.isna(row["significant"]):
         return ""
-    return f"{yes_or_no(row['significant'])}, p {row['p_adjusted']:.1g}"
+    if row["within_checkpoint"]:
+        return "no, < 1 checkpoint"
+    return f"{yes_or_no(row['significant'])}, {p_value(row['p_adjusted'])}"
 
 
 def ranked(leading: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:

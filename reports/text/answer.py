@@ -27,6 +27,7 @@ from dreamer_study.reports.text.ratios import (
     finding,
     goal,
     measure,
+    p_value,
     read_for,
     score,
     short_ratio,
@@ -85,20 +86,21 @@ def _sentence(row: Row, only_task: bool, is_first: bool = True) -> str:
         return _nothing_in_common(row, only_task)
     if pd.isna(row["ratio"]):
         return _bound(row, only_task)
-    ratio = f"{as_many(row['ratio'])}{_in_decay(row)}"
+    noun = " training tokens" if is_first else ""
+    ratio = f"{as_many(row['ratio'])}{noun}"
     if kind == ONE_CHECKPOINT:
         return (
-            f"{variant} and {baseline} are less than one checkpoint apart, no finding: {ratio}"
-            f" {reach} ({_interval(row)})."
+            f"{variant} and {baseline} are less than one checkpoint apart, no finding:"
+            f" {ratio}{_in_decay(row)} {reach} ({_interval(row)})."
         )
     if kind == NOT_SIGNIFICANT:
         return (
-            f"{variant} cannot be distinguished from {baseline}: {ratio} {reach}"
+            f"{variant} cannot be distinguished from {baseline}: {ratio}{_in_decay(row)} {reach}"
             f" ({_interval(row)}{_p(row)}){_not_reached(row, 'but it')}."
         )
-    compared = f" training tokens as {baseline}" if is_first else ""
+    compared = f"{ratio} as {baseline}" if is_first else ratio
     return (
-        f"{variant} took {as_many(row['ratio'])}{compared}{_in_decay(row)} {reach}"
+        f"{variant} took {compared}{_in_decay(row)} {reach}"
         f" ({_interval(row)}){_not_reached(row, 'and')}."
     )
 
@@ -107,7 +109,7 @@ def _in_decay(row: Row) -> str:
     """Say to which side a ratio errs whose score was reached while the learning rate decays."""
     if pd.isna(row["decay_bound"]):
         return ""
-    return " or fewer" if row["decay_bound"] == "at most" else " or more"
+    return ", or fewer," if row["decay_bound"] == "at most" else ", or more,"
 
 
 def _interval(row: Row) -> str:
@@ -124,7 +126,7 @@ def _p(row: Row) -> str:
     if holds_one or pd.isna(row["p_adjusted"]):
         return ""
     comparisons = counted(int(row["comparisons"]), "comparison")
-    return f"; p {row['p_adjusted']:.2g} after correction for {comparisons}"
+    return f"; {p_value(row['p_adjusted'])} after correction for {comparisons}"
 
 
 def _not_reached(row: Row, and_or_but: str) -> str:
@@ -145,8 +147,8 @@ def _bound(row: Row, only_task: bool) -> str:
         missing = variant if is_lower else baseline
         why = f"{missing} never reached {goal(row, only_task)}"
     elif row["near_chance"]:
-        missing = variant if is_lower else baseline
-        why = f"{missing}’s {measure(row, only_task)} never rose above chance"
+        whose = "its" if is_lower else f"{baseline}’s"
+        why = f"{whose} {measure(row, only_task)} never rose above chance"
     else:
         why = f"the curves have no {measure(row, only_task)} in common"
     if finding(row) == NOT_SIGNIFICANT:
@@ -191,22 +193,19 @@ def second(data: StudyData, leading: pd.DataFrame, *, only_task: bool = False) -
     """
     if leading.empty:
         return []
-    leads = set(zip(leading["depth"], leading["metric"], leading["task"], strict=True))
     rows = read_for(data.ratios)
+    rows = rows[~rows.index.isin(leading.index)]
     rows = rows[rows[["ratio", "low", "high"]].notna().any(axis=1)]
     several_depths = leading["depth"].nunique() > 1
     texts = []
     for depth, of_depth in rows.groupby("depth"):
         of_measures = []
-        for (metric, _), part in of_depth.groupby(["metric", "task"], sort=False):
-            if (depth, metric, part["task"].iloc[0]) in leads:
-                continue
+        for _, part in of_depth.groupby(["metric", "task"], sort=False):
             name = measure(part.iloc[0], only_task)
             ratios = [_short(row) for row in part.to_dict("records")]
             of_measures.append(f"{name[0].upper()}{name[1:]}: {listed(ratios)}.")
-        if of_measures:
-            start = f"{depth_name(depth)}: " if several_depths else ""
-            texts.append(start + " ".join(of_measures))
+        start = f"{depth_name(depth)}: " if several_depths else ""
+        texts.append(start + " ".join(of_measures))
     return texts
 
 
@@ -249,7 +248,7 @@ def _weak_ratios(data: StudyData, leading: pd.DataFrame) -> list[str]:
     texts = []
     for bound, rows in leading[leading["decay_bound"].notna()].groupby("decay_bound"):
         texts.append(
-            f"The true ratio is {bound} this one: {_models(data, rows)}, as the score was reached"
+            f"{_models(data, rows)}: the true ratio is {bound} this one, as the score was reached"
             " while the learning rate decays."
         )
     before = leading[leading["before_decay"]]
@@ -264,10 +263,11 @@ def _weak_ratios(data: StudyData, leading: pd.DataFrame) -> list[str]:
     depends = [
         f"{_model(data, row)} on {row['depends_on'].replace(', ', ' and on ')}"
         for row in leading[leading["depends_on"].notna()].to_dict("records")
+        if finding(row) == SIGNIFICANT
     ]
     if depends:
         texts.append(
-            f"Depends on one benchmark, without which the average would not be significant or"
+            "Depends on one benchmark, without which the average would not be significant or"
             f" would say the reverse: {listed(depends)}."
         )
     alone = leading[leading["one_task"] & (leading["task"] == AVERAGE)]

@@ -90,6 +90,11 @@ def short_interval(row: Row) -> str:
     return interval(row) or "none"
 
 
+def p_value(value: float) -> str:
+    """Format a p-value: `p 0.04`, `p < 0.001`."""
+    return "p < 0.001" if value < 0.001 else f"p {value:.1g}"
+
+
 def yes_or_no(value: Any) -> str:
     """Say a truth value; empty where that is unknown."""
     if pd.isna(value):
@@ -155,7 +160,7 @@ def weaknesses(row: Row, *, rates_tuned: bool | None) -> list[str]:
         f"the true ratio is {row['decay_bound']} this one": pd.notna(row["decay_bound"]),
         "checkpoints taken before the learning rate decays": row["before_decay"],
         "one task": row["one_task"] and row["task"] == AVERAGE,
-        f"depends on {row['depends_on']}": pd.notna(row["depends_on"]),
+        f"depends on {row['depends_on']}": kind == SIGNIFICANT and pd.notna(row["depends_on"]),
         "cut short": row["cut_short"],
         "rate not tuned": rates_tuned is False,
     }

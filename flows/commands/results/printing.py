@@ -15,6 +15,7 @@ from dreamer_study.reports.tables.cells import Cell, Table
 from dreamer_study.reports.text.answer import direction
 from dreamer_study.sql.results import ask
 
+NO_BREAK = "\N{NO-BREAK SPACE}"
 WIDTH = 100  # columns, at most
 MARKS = {"strong": "bold", "best": "bold", "second": "underline"}  # of the kinds of cells
 
@@ -56,13 +57,13 @@ def _print_text(text: str) -> None:
     for line in printable(text).split("\n"):
         is_point = line.startswith(("- ", "! "))
         folded = wrap(
-            line,
+            line.replace(" %", f"{NO_BREAK}%"),
             _width(),
             subsequent_indent="  " if is_point else "",
             break_long_words=False,
             break_on_hyphens=False,
         )
-        console.print("\n".join(folded))
+        console.print("\n".join(folded).replace(NO_BREAK, " "))
     console.print()
 
 
