@@ -1,4 +1,4 @@
-"""Write the table of studies in README.md from their mean factors.
+"""Write the table of studies in README.md from their ratios of tokens (`ratios.csv`).
 
 python docs/results/readme_table.py
 """
@@ -14,33 +14,30 @@ README = RESULTS.parents[1] / "README.md"
 BEGIN, END = "<!-- by docs/results/readme_table.py -->\n", "<!-- end of the table -->\n"
 
 ACCURACY = "average", "accuracy", "average accuracy"
-ANSWERS = "average", "loss", "correct-answer bits per byte"
+ANSWERS = "average", "loss", "loss of the right answers"
 DOCUMENTS = "validation", "loss", "loss on held-out documents"
-# folder, depth or world, description, measures; of the former demos what was printed, to two digits
+# Folder, which of its studies, description, measures.
 STUDIES = [
     (
-        "demo-repetitions",
+        "demo",
         "4",
-        "ten demos: expressions and recall, depth 4, four seeds of 800,000 tokens each",
+        "the demo: expressions and recall, depth 4, four seeds of 800,000 tokens each",
         [ACCURACY, ANSWERS, DOCUMENTS],
     ),
-    ("demo", "4", "the demo, the first of the ten", [ACCURACY]),
     (
         "depth",
         "expressions of up to 4",
-        "[expressions](docs/results/depth/README.md) alone, depth 4, eight seeds of 1.2M tokens,"
-        " protocol beforehand",
+        "[expressions](docs/results/depth/README.md) alone, depth 4, eight seeds of 1.2M tokens",
         [ACCURACY],
     ),
-    ("depth", "expressions of up to 6", "of up to six operations, 2.4M tokens", [ACCURACY]),
-    ("depth", "chain of two tables", "chains through two tables, 1.2M tokens", [ACCURACY]),
-    ("depth", "chain of three tables", "through three, 1.6M tokens", [ACCURACY]),
     (
-        "former-demos",
-        "4",
-        "[ten former demos](docs/log.md): stories, relations, swaps, one rate, ten seeds each",
+        "depth",
+        "expressions of up to 6",
+        "expressions of up to six operations, 2.4M tokens",
         [ACCURACY],
     ),
+    ("depth", "chain of two tables", "chains through two tables, 1.2M tokens", [ACCURACY]),
+    ("depth", "chain of three tables", "chains through three tables, 1.6M tokens", [ACCURACY]),
     (
         "recurrence",
         "8",
@@ -67,12 +64,6 @@ STUDIES = [
         "the repeated stories, hidden size 64, depth 4, six seeds",
         [ACCURACY],
     ),
-    (
-        "real",
-        "4",
-        "[public rows](docs/results/real/README.md), depth 4, five seeds of 1M tokens",
-        [DOCUMENTS],
-    ),
 ]
 VARIANTS = "DR", "DR+DA"
 
@@ -87,47 +78,31 @@ def with_table(text: str) -> str:
     return before + BEGIN + "".join(table()) + END + rest.split(END)[1]
 
 
-def rows_of(folder: Path) -> Iterator[dict[str, str]]:
-    """Read the factors of a study, or of repetitions of a study as the summary of their bounds."""
-    names = ("summary.csv", "factors.csv", "mean_factors.csv")
-    path = next(folder / name for name in names if (folder / name).exists())
-    with path.open(newline="") as lines:
-        for row in csv.DictReader(lines):
-            if "mean" in row:  # repetitions
-                row["factor"] = ""
-                row["bound"] = row["mean"]
-                row["bound_low"] = row["mean_low"]
-                row["bound_high"] = row["mean_high"]
-            yield row
-
-
 def table() -> Iterator[str]:
     """Yield the lines of the table: a row for each study and measure, a column for each variant."""
     yield f"| study | for equal | {' | '.join(VARIANTS)} |\n|---|---|{'---|' * len(VARIANTS)}\n"
-    for folder, depth_or_world, description, measures in STUDIES:
-        rows = {
-            (row.get("world") or row["depth"], row["task"], row["metric"], row["variant"]): row
-            for row in rows_of(RESULTS / folder)
-        }
+    for folder, study, description, measures in STUDIES:
+        with (RESULTS / folder / "ratios.csv").open(newline="") as lines:
+            rows = {
+                (row["study"], row["task"], row["metric"], row["variant"]): row
+                for row in csv.DictReader(lines)
+            }
         for task, metric, words in measures:
-            cells = [cell(rows[depth_or_world, task, metric, variant]) for variant in VARIANTS]
+            cells = [cell(rows[study, task, metric, variant]) for variant in VARIANTS]
             yield f"| {description} | {words} | {' | '.join(cells)} |\n"
             description = ""  # which the rows of further measures do not repeat
 
 
 def cell(row: dict[str, str]) -> str:
-    """Format a factor and its interval.
+    """Format a ratio and its interval: bold where significant, with a mark where it says less.
 
-    A row that has no factor, or whose factor covers less than 0.9 of the range, gives its bound.
+    The mark is on variants that did not reach the baseline's best.
     """
-    if not row["factor"] or float(row.get("covered") or 1) < 0.9:
-        return f"at most {interval(row, 'bound', 'bound_low', 'bound_high')}"
-    return interval(row, "factor", "low", "high")
-
-
-def interval(row: dict[str, str], *names: str) -> str:
-    value, low, high = (float(row[name]) for name in names)
-    return f"{value:.2f} ({low:.2f} to {high:.2f})"
+    ratio, low, high = (float(row[name]) for name in ("ratio", "low", "high"))
+    text = f"{ratio:.2f}x ({low:.2f} to {high:.2f})"
+    if row["reached"] == "False":
+        text += " †"
+    return f"**{text}**" if row["significant"] == "True" else text
 
 
 if __name__ == "__main__":

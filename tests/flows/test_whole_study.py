@@ -77,7 +77,7 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
             tmp_path / "killed.log"
         ).read_text()
     assert "Nothing to do" in (tmp_path / "killed.log").read_text()
-    missed = run_race(tmp_path / "killed", expect=[{"variant": "DR+DA", "above": 1000}])
+    missed = run_race(tmp_path / "killed", expect=[{"variant": "DR+DA", "ratio_above": 1000}])
     assert missed.wait(PATIENCE_SECONDS) == 1, (
         "an effect that is missed is the status, and changes no result"
     )

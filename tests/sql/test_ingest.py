@@ -152,13 +152,13 @@ def test_computed_rows_stay_where_the_disk_is_full(path):
         "digest": "",
     }
     with results.connect(path) as connection:
-        replace_computed(connection, "computed_factors", "s", pd.DataFrame([place]))
+        replace_computed(connection, "computed_ratios", "s", pd.DataFrame([place]))
         with (
             no_space(),
             pytest.raises(InputError, match=r"results\.duckdb: rows could not be written"),
         ):
-            replace_computed(connection, "computed_factors", "s", pd.DataFrame([place]))
-    assert count(path, "internal.computed_factors") == 1
+            replace_computed(connection, "computed_ratios", "s", pd.DataFrame([place]))
+    assert count(path, "internal.computed_ratios") == 1
 
 
 ITEMS = 2000
@@ -318,7 +318,7 @@ def test_every_table_with_rows_of_studies_and_runs_is_covered(output: Path) -> N
     of_outputs = "select distinct table_name from duckdb_columns() where column_name in ('study_id', 'run_id')"
     asked = f"{of_outputs} and table_name in (select table_name from duckdb_tables()) and table_name <> 'ingested'"
     tables = set(query(output, asked)["table_name"])
-    assert tables == {*ROWS, "claims", "computed_factors", "tuning"}
+    assert tables == {*ROWS, "claims", "computed_ratios", "tuning"}
     assert sorted(tables) == sorted(table for listed in TABLES.values() for table in listed.split())
 
 

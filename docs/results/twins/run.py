@@ -3,7 +3,7 @@
     python docs/results/twins/run.py docs/results/twins/slow.yaml FOLDER
 
 Every B is A's twin, the model of the same number with other seeds, and every S is A at a quarter of
-the learning rate. A part has the models of four numbers: else the factors of every two of ninety
+the learning rate. A part has the models of four numbers: else the ratios of every two of ninety
 models would be computed.
 """
 
@@ -24,23 +24,11 @@ MEASURES = {
     ("loss", "average"): "right answers",
     ("accuracy", "average"): "accuracy",
 }
-COLUMNS = [
-    "kind",
-    "variant",
-    "metric",
-    "task",
-    "factor",
-    "low",
-    "high",
-    "covered",
-    "bound",
-    "bound_low",
-    "bound_high",
-]
+COLUMNS = ["kind", "variant", "metric", "task", "ratio", "low", "high", "at_least", "reached"]
 
 
-def factors(study: dict, models: dict[str, dict], place: Path, store: Path) -> pd.DataFrame:
-    """Run the study with these models alone; return each model's factor against its A."""
+def ratios(study: dict, models: dict[str, dict], place: Path, store: Path) -> pd.DataFrame:
+    """Run the study with these models alone; return each model's ratio against its A."""
     part = {**study, "name": place.name, "root": str(place), "store": str(store)}
     part["models"] = {**study["models"], "variants": list(models.values())}
     file = place.with_suffix(".yaml")
@@ -60,7 +48,7 @@ def factors(study: dict, models: dict[str, dict], place: Path, store: Path) -> p
     return pd.concat(
         query(
             place / "results.duckdb",
-            f"from mean_factors_against('A{name[1:]}') where variant = '{name}'",
+            f"from token_ratios_against('A{name[1:]}') where variant = '{name}'",
         )
         for name in models
         if name[0] in KINDS
@@ -68,7 +56,7 @@ def factors(study: dict, models: dict[str, dict], place: Path, store: Path) -> p
 
 
 def main(file: Path, folder: Path) -> None:
-    """Run the parts of a study, write the factors beside its file, and print the counts."""
+    """Run the parts of a study, write the ratios beside its file, and print the counts."""
     study = yaml.safe_load(file.read_text())
     models = {variant["name"]: variant for variant in study["models"]["variants"]}
     numbers = sorted({int(name[1:]) for name in models})
@@ -76,12 +64,13 @@ def main(file: Path, folder: Path) -> None:
     for first in numbers[::4]:
         of_part = range(first, first + 4)
         part = {name: model for name, model in models.items() if int(name[1:]) in of_part}
-        parts.append(factors(study, part, folder / f"{study['name']}-{first}", folder / "store"))
+        parts.append(ratios(study, part, folder / f"{study['name']}-{first}", folder / "store"))
     rows = pd.concat(parts)
     rows = rows.assign(kind=rows["variant"].str[0].map(KINDS))[COLUMNS]
     rows.to_csv(file.with_suffix(".csv"), index=False, float_format="%.4g")
     for (metric, task), measure in MEASURES.items():
-        own = rows[(rows["metric"] == metric) & (rows["task"] == task)]
+        is_measured = rows["low"].notna() & rows["high"].notna()
+        own = rows[(rows["metric"] == metric) & (rows["task"] == task) & is_measured]
         holds = (own["low"] <= 1) & (own["high"] >= 1)
         for kind, held in holds.groupby(own["kind"]):
             print(f"{measure}: {held.sum()} of {len(held)} intervals of {kind} models hold 1")

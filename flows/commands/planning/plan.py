@@ -36,7 +36,7 @@ from dreamer_study.sql.statistics.errors import SIGNIFICANCE
 from dreamer_study.sql.statistics.resolution import Noise, smallest_ratio
 from dreamer_study.sql.statistics.sequential import NOMINAL
 
-DEMO_NOISE = Noise(0.146, 0.042, measured_on="the demo (average accuracy, 2026-11-26)", items=400)
+DEMO_NOISE = Noise(0.090, 0.050, measured_on="the demo (average accuracy, 2026-11-28)", items=400)
 SIZES = {
     "expert size": "expert_size",
     "experts": "experts",
@@ -242,9 +242,9 @@ def _disk(study: Study, planned: list[PlannedModel], data_bytes: float) -> str:
 
 
 def _resolution(study: Study) -> str:
-    """Say the minimum detectable effect, and the one with one more seed.
+    """Say the smallest ratio that the study can detect, and the one with one more seed.
 
-    That is the smallest mean factor which the study would distinguish from 1.
+    That is the smallest ratio above 1 that four of five such studies distinguish from 1.
     """
     usual = len(study.training.seeds)  # a variant with seeds of its own is a control, or a twin
     seeds = 1 if study.training.stop_at(usual) else usual
@@ -260,12 +260,12 @@ def _resolution(study: Study) -> str:
         basis += f", the items' part scaled to {noise.items:,} items"
     if seeds == 1:
         return (
-            "no effect: one seed of each model shows no spread; two would detect a mean factor of"
-            f" {detected_with_one_more:.2f}, {basis}"
+            "no ratio: one seed of each model shows no spread; two seeds can detect"
+            f" {detected_with_one_more:.2f}x, {basis}"
         )
     return (
-        f"a mean factor of {detected:.2f} from 1 in four of five such studies, with {seeds} seeds;"
-        f" one more seed would detect {detected_with_one_more:.2f}; {basis}"
+        f"can detect {detected:.2f}x, or 1/{detected:.2f}, in four of five such studies with"
+        f" {seeds} seeds; one more seed can detect {detected_with_one_more:.2f}x; {basis}"
     )
 
 

@@ -109,7 +109,7 @@ select
     end as significant,
     ratios.p_adjusted,
     case
-        when expected.task = 'average' and ratios.p_adjusted < 0.05 then (
+        when expected.task = 'average' and significant then (
             select string_agg(others.left_out, ', ' order by others.left_out)
             from internal.ratios_without as others
             where (others.study_id, others.depth, others.variant, others.metric, others.baseline)

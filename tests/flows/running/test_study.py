@@ -97,7 +97,7 @@ DAMAGES: dict[str, Callable[[Study], object]] = {
     "a row added": lambda study: change(
         study, "insert into models by name select study_id, 'X' as model_id from studies"
     ),
-    "a factor changed": lambda study: change(study, "update computed_factors set factor = 2"),
+    "a factor changed": lambda study: change(study, "update computed_ratios set ratio = 2"),
     "an older file": lambda study: shutil.copy(study.folder / "older.duckdb", study.database),
     "report cut": lambda study: study.report.write_bytes(study.report.read_bytes()[:-100]),
     "figure removed": lambda study: next((study.report.parent / "figures").glob("*.svg")).unlink(),
@@ -409,7 +409,7 @@ def test_seeds_are_added_until_the_intervals_are_narrow(
     )
     ((low, high, freedom, error),) = query(
         plan.study.database,
-        "select low, high, degrees_of_freedom, seed_error from internal.computed_factors where variant = 'DR'"
+        "select low, high, degrees_of_freedom, seed_error from internal.computed_ratios where variant = 'DR'"
         "and baseline = 'LA' and task = 'average' and metric = 'accuracy'",
     ).to_numpy()
     assert math.log(high / low) == pytest.approx(2 * error * t.ppf(1 - NOMINAL / 2, freedom))

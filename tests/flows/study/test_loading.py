@@ -118,15 +118,15 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
             "models.variants.0: X: vocabulary_size is said by data.tokenizer; leave it out of overrides",
         ),
         (
-            ("name: tiny", "name: tiny\nexpect: [{variant: DR, belw: 1}]"),
-            "unknown key 'belw'; did you mean 'below'?",
+            ("name: tiny", "name: tiny\nexpect: [{variant: DR, ratio_belw: 1}]"),
+            "unknown key 'ratio_belw'; did you mean 'ratio_below'?",
         ),
         (
-            ("name: tiny", "name: tiny\nexpect: [{variant: LA, below: 1}]"),
+            ("name: tiny", "name: tiny\nexpect: [{variant: LA, ratio_below: 1}]"),
             "expect: LA is compared with itself",
         ),
         (
-            ("name: tiny", "name: tiny\nexpect: [{variant: DR, below: 1, task: gsm8k}]"),
+            ("name: tiny", "name: tiny\nexpect: [{variant: DR, ratio_below: 1, task: gsm8k}]"),
             "gsm8k is none of the benchm",
         ),
         (

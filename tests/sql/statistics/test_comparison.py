@@ -55,10 +55,9 @@ def asked(path, **columns):
 
 
 def noted(found):
-    """What was left out or doubted, without the reasons and the mean factors, which none
-    computed."""
+    """What was left out or doubted, without the reasons and the ratios, which none computed."""
     notes = [note.split(": ")[:2] for note in found.notes]
-    return [(kind, what) for kind, what in notes if not what.startswith("mean factors")]
+    return [(kind, what) for kind, what in notes if not what.startswith("ratios of the")]
 
 
 def test_the_same_results_have_not_changed(paths):
@@ -99,7 +98,7 @@ def test_held_out_losses_are_compared_and_other_documents_said(paths, digests, n
             compute_statistics(connection, "s", replicates=0)
         asked(path, task="validation", data_version=digest)
     found = compare(*paths)
-    assert ("validation" in set(found.factors["task"])) == (notes == 0), (
+    assert ("validation" in set(found.ratios["task"])) == (notes == 0), (
         "of the same documents alone"
     )
     assert found.losses["variant"].tolist() == ["DR", "LA"]
@@ -211,7 +210,7 @@ def test_the_test_is_the_same_the_other_way_round_and_finds_what_is_large(one, o
 
 
 @pytest.mark.slow
-def test_mean_factors_are_compared_by_their_intervals_once_they_are_computed(paths):
+def test_ratios_are_compared_by_their_intervals_once_they_are_computed(paths):
     # DR is as good as LA, at 16 or at 10 of LA's 20 tokens
     for path, tokens in zip(paths, (16, 10), strict=True):
         dr = {5: CURVES[10], tokens: CURVES[20]}
@@ -221,51 +220,46 @@ def test_mean_factors_are_compared_by_their_intervals_once_they_are_computed(pat
             )
     before = compare(*paths)
     assert [note.split(":")[1] for note in before.notes] == [
-        " mean factors of the first study",
-        " mean factors of the second study",
+        " ratios of the first study",
+        " ratios of the second study",
     ]
-    assert not before.factors["apart"].any()
+    assert not before.ratios["apart"].any()
     for path in paths:
         with results.connect(path) as connection:
             compute_statistics(connection, "s", replicates=20)
     found = compare(*paths)
     assert found.notes == []
-    apart = found.factors[found.factors["apart"]]
-    assert set(apart["rule"]) == {"mean accuracy"}
+    apart = found.ratios[found.ratios["apart"]]
+    assert set(apart["rule"]) == {"top accuracy"}
     assert set(apart["task"]) == {"t", "u", "average"}
-    assert (apart["factor_second"] > apart["factor_first"]).all()
+    assert (apart["ratio_second"] < apart["ratio_first"]).all()
 
 
 @pytest.mark.slow
-def test_factors_against_other_baselines_are_not_compared(paths):
+def test_ratios_against_other_baselines_are_not_compared(paths):
     for path, baseline in zip(paths, ("LA", "DR"), strict=True):
         row = {"study_id": "s", "name": "s", "baseline": baseline}
         results.ingest(path, {"studies": pa.Table.from_pylist([row])})
         study(path)
     found = compare(*paths)
-    assert found.factors.empty
-    assert "left out: factors, whose baselines are LA and DR" in found.notes
+    assert found.ratios.empty
+    assert "left out: ratios, whose baselines are LA and DR" in found.notes
 
 
 @pytest.mark.slow
-def test_where_a_variant_stops_its_bounds_are_compared(paths):
+def test_where_a_variant_never_rises_its_bounds_are_compared(paths):
     for path in paths:
-        for seed in (0, 1):  # DR never goes beyond .3, and LA goes from .2 to .5
-            enter_scores(
-                path,
-                {"LA": {"t": CURVES}, "DR": {"t": {10: scores(0.25), 20: scores(0.3)}}},
-                seed=seed,
-            )
+        for seed in (0, 1):  # DR never rises to LA's first score
+            low = {10: scores(0.05), 20: scores(0.1)}
+            enter_scores(path, {"LA": {"t": CURVES}, "DR": {"t": low}}, seed=seed)
         with results.connect(path) as connection:
             compute_statistics(connection, "s", replicates=20)
-    mean = compare(*paths).factors.set_index("rule").loc["mean accuracy"]
-    assert set(mean["bound_first"]) == {"at most"}
+    ratios = compare(*paths).ratios.set_index("rule").loc["top accuracy"]
+    assert set(ratios["bound_first"]) == {"at least"}
     with results.connect(paths[0], read_only=True) as connection:
-        bound = connection.execute(
-            "select bound from mean_factors where variant = 'DR' and task = 't'"
-        ).fetchone()
-    assert mean[mean["task"] == "t"]["factor_first"].item() == bound[0]
-    assert not mean["apart"].any()
+        bound = connection.execute("select low from token_ratios where task = 't'").fetchone()
+    assert ratios[ratios["task"] == "t"]["ratio_first"].item() == bound[0]
+    assert not ratios["apart"].any()
 
 
 def test_two_studies_of_one_file(paths):
@@ -332,7 +326,7 @@ def test_other_items_are_left_out_and_why_is_said(paths, digests, harnesses, not
     assert noted(found) == notes
     assert reason in "".join(found.notes)
     assert ("u" in set(found.accuracies["task"])) == (not notes)
-    assert set(found.factors["task"]) == ({"t"} if notes else {"t", "u", "average"})
+    assert set(found.ratios["task"]) == ({"t"} if notes else {"t", "u", "average"})
 
 
 def test_raw_weights_beside_averaged_ones_are_said(paths):
@@ -350,7 +344,7 @@ def test_an_average_of_other_tasks_is_left_out_and_said(paths):
     enter_scores(paths[1], {variant: dict.fromkeys("tuv", CURVES) for variant in ("LA", "DR")})
     found = compare(*paths)
     assert noted(found) == [("left out", "v"), ("left out", "average")]
-    assert set(found.factors["task"]) == {"t", "u"}
+    assert set(found.ratios["task"]) == {"t", "u"}
 
 
 def test_holm_is_the_textbooks():

@@ -1,4 +1,4 @@
-"""Statistics are computed, and say what so many seeds can tell."""
+"""Statistics are computed, and say what the number of seeds can tell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.stats import t
 
 from dreamer_study.sql import results
 from dreamer_study.sql.statistics.compute import compute_statistics
-from dreamer_study.sql.statistics.resolution import Noise, smallest_factor
+from dreamer_study.sql.statistics.resolution import Noise, smallest_ratio
 from dreamer_study.sql.statistics.sequential import NOMINAL
 from tests.sql.by_hand import enter_scores, put
 
@@ -33,7 +33,7 @@ def scored(path):
 
 
 def stored(connection):
-    return connection.execute("from computed_factors order by all").df()
+    return connection.execute("from computed_ratios order by all").df()
 
 
 def one(frame, **place):
@@ -74,13 +74,13 @@ def test_other_studies_keep_their_rows(scored):
         assert stored(connection).groupby("study_id").size().to_dict() == {"other": 2, "s": 20}
 
 
-def test_factor_and_interval_of_a_pair_are_turned_around_for_the_other_baseline(scored):
+def test_ratio_and_interval_of_a_pair_are_turned_around_for_the_other_baseline(scored):
     with results.connect(scored) as connection:
         found = compute_statistics(connection, "s", replicates=20)
     there, back = one(found), one(found, variant="LA", baseline="DR")
-    assert there["low"] < there["factor"] < there["high"]
-    assert [back[end] for end in ("low", "factor", "high")] == pytest.approx(
-        [1 / there[end] for end in ("high", "factor", "low")]
+    assert there["low"] < there["ratio"] < there["high"]
+    assert [back[end] for end in ("low", "ratio", "high")] == pytest.approx(
+        [1 / there[end] for end in ("high", "ratio", "low")]
     )
 
 
@@ -109,7 +109,7 @@ def test_an_average_without_a_family_is_the_average_of_the_others(path):
         enter_scores(path, curves, seed=seed)
     with results.connect(path) as connection:
         found = compute_statistics(connection, "s", replicates=50)
-    numbers = ["factor", "low", "high", "item_error", "covered", "p"]
+    numbers = ["ratio", "low", "high", "item_error", "mean_factor", "p"]
     without, alone = one(found, task="average without sums"), one(found, task="other")
     assert [without[name] for name in numbers] == pytest.approx([alone[name] for name in numbers])
     assert "average without other" in set(found["task"])
@@ -131,11 +131,11 @@ def test_an_average_without_a_family_is_the_average_of_the_others(path):
         ({"one": 1.0, "other": 0.0, "third": 0.0}, 0.15, 100, (True, "one")),
         ({"one": 1.0, "other": 1.0, "third": 0.0}, 0.15, 100, (True, None)),
         ({"one": 0.0, "other": 0.0, "third": 0.0}, 0.15, 100, (False, None)),
-        # without it the decision turns round
+        # without that task the direction turns round
         ({"one": 1.2, "other": -0.4}, 0.02, 1000, (True, "one")),
     ],
 )
-def test_a_decision_that_hangs_on_one_task_is_said(path, ahead, spread, items, found):
+def test_significance_that_depends_on_one_task_is_said(path, ahead, spread, items, found):
     random = np.random.default_rng(0)
     for seed in range(4):
         curves = {"LA": {}, "DR": {}}
@@ -143,16 +143,19 @@ def test_a_decision_that_hangs_on_one_task_is_said(path, ahead, spread, items, f
             for variant, tasks in curves.items():
                 start = random.normal(ahead[task] * (variant == "DR"), spread)
                 tasks[task] = {
-                    1000 * 2**n: np.arange(items) < items / 10 * (n + start + 1) for n in range(6)
+                    round(1000 * 2 ** (n / 4)): np.arange(items) < items / 10 * (n / 4 + start + 1)
+                    for n in range(24)
                 }
         enter_scores(path, curves, seed=seed)
     with results.connect(path) as connection:
         compute_statistics(connection, "s", replicates=0)
-        rows = "select decided and factor > 1, hangs_on from mean_factors where variant = 'DR' and task = 'average'"
+        rows = (
+            "select significant and ratio < 1, depends_on from token_ratios where task = 'average'"
+        )
         assert connection.execute(rows).fetchall() == [found]
 
 
-def test_the_widest_interval_may_be_that_of_a_bound(path):
+def test_the_widest_interval_may_be_that_of_a_lower_bound(path):
     place = {
         "study_id": "s",
         "depth": 4,
@@ -162,9 +165,9 @@ def test_the_widest_interval_may_be_that_of_a_bound(path):
         "digest": "",
     }
     rows = [
-        {"variant": "DR", "low": 1.0, "high": 1.2, "bounded": False},
+        {"variant": "DR", "low": 1.0, "high": 1.2},
         # whose curve has no part in common
-        {"variant": "X", "bound_low": 0.3, "bound_high": 0.39, "bounded": True},
+        {"variant": "X", "low": 2.0, "at_least_low": 3.0, "at_least_high": 3.9},
     ]
     with results.connect(path) as connection:
         put(
@@ -173,7 +176,7 @@ def test_the_widest_interval_may_be_that_of_a_bound(path):
             [{"study_id": "s", "model_id": name, "variant": name} for name in ("LA", "DR", "X")],
         )
         put(connection, "studies", [{"study_id": "s", "baseline": "LA"}])
-        put(connection, "computed_factors", [{**place, **row} for row in rows])
+        put(connection, "computed_ratios", [{**place, **row} for row in rows])
     found = results.ask(path, "widest_interval", study="s", variants=["LA", "DR", "X"])
     assert found["high_over_low"].item() == pytest.approx(1.3)
 
@@ -185,14 +188,14 @@ def test_without_replicates_the_interval_is_over_the_seeds(scored):
     assert pd.isna(found["item_error"])
 
 
-def test_a_loss_has_the_factor_of_its_mirrored_accuracy(scored):
+def test_a_loss_has_the_ratio_of_its_mirrored_accuracy(scored):
     with results.connect(scored) as connection:
         for table in ("evaluations", "items"):
             mirrored = "select * replace ('gold_bits_per_byte' as metric, 1 - value as value)"
             connection.execute(f"insert into {table} by name {mirrored} from {table}")
         found = compute_statistics(connection, "s", replicates=50)
     accuracy, loss = one(found), one(found, metric="loss")
-    for name in ("factor", "low", "high", "item_error"):
+    for name in ("ratio", "low", "high", "item_error", "mean_factor"):
         assert loss[name] == pytest.approx(accuracy[name])
     assert (loss["range_low"], loss["range_high"]) == pytest.approx(
         (1 - accuracy["range_high"], 1 - accuracy["range_low"])
@@ -200,23 +203,23 @@ def test_a_loss_has_the_factor_of_its_mirrored_accuracy(scored):
 
 
 def test_the_example() -> None:
-    assert smallest_factor(Noise(0.15, 0.03, "a study"), 5) == pytest.approx(1.375, abs=0.01)
+    assert smallest_ratio(Noise(0.15, 0.03, "a study"), 5) == pytest.approx(1.375, abs=0.01)
 
 
 def test_one_seed_tells_nothing_and_no_noise_tells_everything() -> None:
-    assert smallest_factor(Noise(0.15, 0.03, "a study"), 1) == math.inf
-    assert smallest_factor(Noise(0.0, 0.0, "a study"), 3) == 1.0
+    assert smallest_ratio(Noise(0.15, 0.03, "a study"), 1) == math.inf
+    assert smallest_ratio(Noise(0.0, 0.0, "a study"), 3) == 1.0
 
 
 def test_intervals_of_all_looks_together_tell_less() -> None:
     noise = Noise(0.15, 0.03, "a study")
-    assert smallest_factor(noise, 5, NOMINAL) > 1.03 * smallest_factor(noise, 5)
+    assert smallest_ratio(noise, 5, NOMINAL) > 1.03 * smallest_ratio(noise, 5)
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
-def test_four_of_five_studies_tell_the_smallest_factor_from_one(seeds: int) -> None:
+def test_four_of_five_studies_tell_the_smallest_ratio_from_one(seeds: int) -> None:
     noise, random, studies = Noise(0.2, 0.05, "a study"), np.random.default_rng(0), 4000
-    truth = math.log(smallest_factor(noise, seeds))
+    truth = math.log(smallest_ratio(noise, seeds))
     baseline = random.normal(truth, noise.seed_deviation, (studies, seeds))
     variant = random.normal(0, noise.seed_deviation, (studies, seeds))
     found = (

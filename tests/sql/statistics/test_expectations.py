@@ -43,23 +43,24 @@ def known(tmp_path_factory):
 @pytest.mark.parametrize(
     ("rule", "held"),
     [
-        ({"variant": "DR", "holds": 1}, True),
-        ({"variant": "DR", "holds": 2}, False),
-        ({"variant": "DR", "below": 1}, False),
-        ({"variant": "DR+DA", "below": 1}, True),
-        ({"variant": "DR+DA", "holds": 1}, False),
-        ({"variant": "DR+DA", "below": 0.45}, False),
-        ({"variant": "X", "below": 0.6}, True),  # by the bound
-        ({"variant": "X", "above": 0.1}, False),
-        ({"variant": "DR", "against": "DR+DA", "above": 1.5}, True),
-        ({"variant": "DR+DA", "task": "t", "at": 0.4, "at_most": 0.6}, True),
-        ({"variant": "DR+DA", "task": "t", "at": 0.4, "at_most": 0.4}, False),
+        ({"variant": "DR", "ratio_holds": 1}, True),
+        ({"variant": "DR", "ratio_holds": 0.5}, False),
+        ({"variant": "DR", "ratio_above": 1}, False),
+        ({"variant": "DR+DA", "ratio_above": 1}, True),
+        ({"variant": "DR+DA", "ratio_holds": 1}, False),
+        ({"variant": "DR+DA", "ratio_above": 2.2}, False),
+        ({"variant": "X", "ratio_above": 1.1}, True),  # by the lower bound
+        ({"variant": "X", "ratio_below": 10}, False),  # a lower bound is below nothing
+        ({"variant": "DR", "against": "DR+DA", "ratio_below": 0.7}, True),
+        ({"variant": "DR+DA", "task": "t", "at": 0.4, "ratio_at_least": 1.7}, True),
+        ({"variant": "DR+DA", "task": "t", "at": 0.4, "ratio_at_least": 2.5}, False),
         # never reached: 1600 tokens count
-        ({"variant": "DR+DA", "task": "t", "at": 0.57, "at_most": 0.95}, True),
-        ({"variant": "DR+DA", "task": "t", "at": 0.57, "at_least": 0.1}, False),
-        ({"variant": "DR", "task": "t", "at": 0.4, "at_least": 0.9}, True),
-        ({"variant": "DR", "task": "t", "at": 0.9, "at_most": 1}, False),  # nobody reached it
-        ({"variant": "DR", "task": "u", "holds": 1}, False),
+        ({"variant": "DR+DA", "task": "t", "at": 0.57, "ratio_at_least": 1.05}, True),
+        ({"variant": "DR+DA", "task": "t", "at": 0.57, "ratio_at_most": 10}, False),
+        ({"variant": "DR", "task": "t", "at": 0.4, "ratio_at_most": 1.1}, True),
+        # nobody reached it
+        ({"variant": "DR", "task": "t", "at": 0.9, "ratio_at_least": 1}, False),
+        ({"variant": "DR", "task": "u", "ratio_holds": 1}, False),
     ],
     ids=str,
 )
@@ -68,7 +69,7 @@ def test_known_effects_are_held_and_others_missed(known, rule, held):
     assert row["held"] is held, row
 
 
-FACTOR = {
+RATIO = {
     "study_id": "s",
     "variant": "DR",
     "baseline": "LA",
@@ -76,12 +77,12 @@ FACTOR = {
     "metric": "accuracy",
     "digest": "",
 }
-BETTER = {"factor": 1.3, "low": 1.2, "high": 1.4}
-STOPPED = {**BETTER, "bounded": True, "bound": 0.7, "bound_low": 0.65, "bound_high": 0.75}
+BETTER = {"ratio": 0.77, "low": 0.71, "high": 0.83, "reached": True}
+STOPPED = {**BETTER, "reached": False, "at_least": 1.4, "at_least_low": 1.3, "at_least_high": 1.5}
 
 
 @pytest.mark.parametrize(
-    ("depths", "below", "above"),
+    ("depths", "above", "below"),
     [
         ([BETTER], False, True),
         ([STOPPED], True, False),
@@ -89,7 +90,7 @@ STOPPED = {**BETTER, "bounded": True, "bound": 0.7, "bound_low": 0.65, "bound_hi
         ([STOPPED] * 2, True, False),
     ],
 )
-def test_an_upper_bound_is_above_nothing_and_every_depth_counts(path, depths, below, above):
+def test_a_lower_bound_is_below_nothing_and_every_depth_counts(path, depths, above, below):
     with results.connect(path) as connection:
         put(
             connection,
@@ -97,12 +98,13 @@ def test_an_upper_bound_is_above_nothing_and_every_depth_counts(path, depths, be
             [{"study_id": "s", "model_id": name, "variant": name} for name in ("LA", "DR")],
         )
         rows = [
-            {**FACTOR, "depth": 4 * place, "seed_error": 0.1, **row}
+            {**RATIO, "depth": 4 * place, "seed_error": 0.1, **row}
             for place, row in enumerate(depths, start=1)
         ]
-        put(connection, "computed_factors", rows)
-    asked = [Expectation(variant="DR", against="LA", **{rule: 1}) for rule in ("below", "above")]
-    assert check_expectations(path, "s", asked)["held"].tolist() == [below, above]
+        put(connection, "computed_ratios", rows)
+    rules = ("ratio_above", "ratio_below")
+    asked = [Expectation(variant="DR", against="LA", **{rule: 1}) for rule in rules]
+    assert check_expectations(path, "s", asked)["held"].tolist() == [above, below]
 
 
 def test_what_the_first_checkpoint_had_is_no_measured_crossing(path):
@@ -112,17 +114,43 @@ def test_what_the_first_checkpoint_had_is_no_measured_crossing(path):
         for name, curve in curves.items()
     }
     enter_scores(path, right)
-    rules = [{"at": 0.5, "at_most": 1}, {"at": 0.85, "at_least": 0.1}, {"at": 0.5, "at_least": 0.5}]
+    rules = [
+        {"at": 0.5, "ratio_at_least": 1},
+        {"at": 0.85, "ratio_at_most": 10},
+        {"at": 0.5, "ratio_at_most": 2},
+    ]
     asked = [Expectation(variant="DR", against="LA", task="t", **rule) for rule in rules]
     assert check_expectations(path, "s", asked)["held"].tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize(
     "rule",
-    [{}, {"holds": 1, "below": 1}, {"at": 0.5}, {"at_most": 1}, {"at": 0.5, "holds": 1}, {"holds": 0},
-     {"at": 0.5, "at_most": 1, "metric": "loss"}],
+    [
+        {},
+        {"ratio_holds": 1, "ratio_below": 1},
+        {"at": 0.5},
+        {"ratio_at_most": 1},
+        {"at": 0.5, "ratio_holds": 1},
+        {"ratio_holds": 0},
+        {"at": 0.5, "ratio_at_most": 1, "metric": "loss"},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_an_expectation_has_one_rule(rule):
     with pytest.raises(ValueError, match=r"one of|greater than|leave out"):
         Expectation(variant="DR", **rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "turned"),
+    [
+        ("holds", "ratio_holds"),
+        ("below", "ratio_above"),
+        ("above", "ratio_below"),
+        ("at_most", "ratio_at_least"),
+        ("at_least", "ratio_at_most"),
+    ],
+)
+def test_a_rule_of_factors_is_refused_with_the_rule_that_says_the_same(rule, turned):
+    with pytest.raises(ValueError, match=f"direction has turned: write `{turned}: 1/x`"):
+        Expectation(variant="DR", **{rule: 0.5})

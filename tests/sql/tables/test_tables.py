@@ -20,9 +20,12 @@ AGREED = {
     "depth_attention": "run_id, tokens, query_depth, key_depth, score",
     "expert_usage": "run_id, tokens, depth, expert, selections",
     "data_efficiency": f"{MODEL}, baseline_accuracy, baseline_tokens, variant_tokens, factor, bound, near_chance",
-    "mean_factors": f"{MODEL}, metric, factor, low, high, seeds, covered, bound, bound_low, bound_high, p, decided, "
-    "decided_adjusted, comparisons, hangs_on, detectable",
-    "factor_by_target": f"{MODEL}, metric, target, baseline_tokens, variant_tokens, factor, low, high",
+    "token_ratios": "study_id, depth, variant, baseline, task, metric, score_low, score_high, ratio, low, high, "
+    "factor, at_least, reached, significant, p_adjusted, depends_on, seeds, detectable, in_advance, near_chance, "
+    "within_checkpoint, before_decay, decay_bound, one_task, cut_short, tuned, comparisons, outdated",
+    "mean_factors": f"{MODEL}, metric, ratio, ratio_low, ratio_high, factor, low, high, range_low, range_high, seeds",
+    "factor_by_target": f"{MODEL}, metric, target, baseline_tokens, variant_tokens, ratio, ratio_low, ratio_high, "
+    "factor, low, high",
 }
 AGREED["data_efficiency_interpolated"] = AGREED["data_efficiency"]
 
