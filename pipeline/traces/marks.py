@@ -210,8 +210,14 @@ _MARK = re.compile(
     ),
     _FLAGS,
 )
-_BRACKET = re.compile(
-    r"[<＜◁⟨‹〈][|｜/\\／\s]{0,9}[^\W\d_]|\[[/\\\s]{0,9}think|(?:```|~~~) ?[tsr]", re.IGNORECASE
+# Where a mark may begin; searching for one character of a few is fast.
+_CANDIDATE = re.compile(
+    r"[<＜◁⟨‹〈\[`~](?:"
+    r"(?<=<)[|｜/\\／\s]{0,9}[^\W\d_]"
+    r"|(?<=[＜◁⟨‹〈])[|｜/\\／\s]{0,9}[^\W\d_]"
+    r"|(?<=\[)[/\\\s]{0,9}(?:think|end )"
+    r"|(?<=[`~])(?:``|~~))",
+    re.IGNORECASE,
 )
 _FIRST_WORDS = re.compile(
     r"[\s#*]*(?:assistant|analysis|commentary|here|think|thought|reasoning|my|\[\{)", re.IGNORECASE
@@ -233,10 +239,12 @@ _PROSE = frozenset(THOUGHTS) - {"think"}
 
 def may_have_marks(text: str, own: Own = ()) -> bool:
     """Test quickly whether a text may have marks: most texts have none."""
-    if _BRACKET.search(text) or _FIRST_WORDS.match(text):
+    if _CANDIDATE.search(text) or _FIRST_WORDS.match(text):
         return True
-    if "assistantfinal" in text or "&" in text or "u003" in text:
+    if "lt;" in text or "assistantfinal" in text or "&#" in text or "u003" in text:
         return True
+    if not own:
+        return False
     return any(pattern.search(text) for pattern, _ in _own_patterns(own))
 
 
@@ -254,21 +262,52 @@ def unescape(text: str, own: Own = ()) -> str:
 
 def find_marks(text: str, own: Own = ()) -> list[Mark]:
     """List the marks of a text by their places, but for those between quotation marks."""
-    marks = [mark for mark in map(_read, _MARK.finditer(text)) if mark is not None]
+    marks: list[Mark] = []
+    end = 0
+    for candidate in _CANDIDATE.finditer(text):
+        start = candidate.start()
+        if start < end:
+            continue
+        tag = text[start : text.find(">", start, start + 40) + 1]
+        read = _read_common(tag)
+        if read is not None:
+            mark = Mark(start, start + len(tag), *read)
+        else:
+            found = _MARK.match(text, start)
+            mark = None if found is None else _read(found)
+        if mark is not None:
+            escaped = text.startswith("\\", start - 1) and text.startswith("\\", mark.end - 2)
+            marks.append(mark._replace(start=start - 1) if escaped and start else mark)
+            end = mark.end
+    number = len(marks)
     for pattern, side in _own_patterns(own):
         marks += [Mark(*found.span(), side, "", True) for found in pattern.finditer(text)]
     if _FIRST_WORDS.match(text) or "assistantfinal" in text:
         marks += _read_phrases(text)
-    switch = _SWITCH.match(text)
+    switch = _SWITCH.match(text) if text[:1] == "/" else None
     if switch is not None:
         marks.append(Mark(*switch.span(), TURN, "", True))
-    marks.sort()
+    if own or len(marks) != number:
+        marks.sort()
     return [mark for mark in marks if not is_quoted(text, mark.start, mark.end)]
 
 
 def is_quoted(text: str, start: int, end: int) -> bool:
     """Test whether quotation marks or backticks enclose a part of a text."""
-    return 0 < start and end < len(text) and text[start - 1] in QUOTES and text[end] in QUOTES
+    return 0 < start and text[start - 1] in QUOTES and end < len(text) and text[end] in QUOTES
+
+
+@lru_cache(maxsize=1024)
+def _read_common(tag: str) -> tuple[int, str, bool] | None:
+    """Read a tag that means the same wherever it stands; None for other marks and no marks.
+
+    It is remembered, which makes reading of most responses fast.
+    """
+    found = _MARK.fullmatch(tag)
+    if found is None or found.lastgroup != "tag":
+        return None
+    mark = _read(found)
+    return None if mark is None or mark.side == UNKNOWN else mark[2:]
 
 
 def _read(found: re.Match[str]) -> Mark | None:
@@ -280,8 +319,7 @@ def _read(found: re.Match[str]) -> Mark | None:
         read = _read_tag(found["name"].lower(), found["slash"] != "", special)
         if read is None:
             return None
-        escaped = found.string[start - 1 : start] == "\\"
-        return Mark(start - escaped, end, *read)
+        return Mark(start, end, *read)
     if kind == "square":
         side = CLOSING if found["closes"] else OPENING
         return Mark(start, end, side, "", True)

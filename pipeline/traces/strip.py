@@ -135,11 +135,12 @@ class _Walk:
         self._begin = 0  # of that part
         self._read = 0  # up to here the text is in `_pieces`, or dropped
         self._unwrapped: set[str] = set()  # names of solutions whose opening mark was removed
-        self._fences = [found.start() for found in _FENCE.finditer(text)] if _coded(text) else []
+        self._next_closing: dict[str, int] = {}  # by form, so that no mark is looked at twice
+        self._has_code = "`" in text or "~~~" in text
+        self._fences = [found.start() for found in _FENCE.finditer(text)] if self._has_code else []
         self._walk()
 
     def _walk(self) -> None:
-        ends = _ends(self.marks)
         opening: Mark | None = None
         depth = 0  # of traces of one form inside each other
         passed = 0  # marks of a mention that end before are passed over
@@ -154,8 +155,7 @@ class _Walk:
                     self._close(opening.end, mark)
                     opening = None
                 continue
-            end = ends[number]
-            closing = None if end is None else self.marks[end]
+            closing = self._closing(number) if mark.side == OPENING else None
             if self._stays(mark, closing):
                 self.left = self.left or self.text[mark.start : mark.end]
                 if mark.side == OPENING and closing is not None:
@@ -176,6 +176,18 @@ class _Walk:
         else:
             self.is_open = True
             self.traces.append((opening.end, len(self.text)))
+
+    def _closing(self, number: int) -> Mark | None:
+        """Find the closing mark that ends the trace of an opening mark."""
+        form = self.marks[number].form
+        place = max(self._next_closing.get(form, 0), number + 1)
+        while place < len(self.marks):
+            mark = self.marks[place]
+            if mark.side == CLOSING and mark.form in ("", form):
+                break
+            place += 1
+        self._next_closing[form] = place
+        return self.marks[place] if place < len(self.marks) else None
 
     def _close(self, begin: int, closing: Mark) -> None:
         """End a trace that began at `begin`."""
@@ -203,7 +215,7 @@ class _Walk:
         """Test whether a mark outside of traces stays in the text, as a mention does."""
         if mark.side == UNKNOWN or (mark.side == CLOSING and mark.form in ("details", "fence")):
             return True
-        if mark.form != "fence" and self._in_code(mark):
+        if self._has_code and mark.form != "fence" and self._in_code(mark):
             return True
         if mark.side == OPENING:
             return not mark.form.startswith("phrase") and self._mentions(mark, closing)
@@ -267,8 +279,6 @@ class _Walk:
         total = len(self._fences) - first
         if before % 2 == 1 and total % 2 == 0:
             return True
-        if "`" not in self.text:
-            return False
         line_start = self.text.rfind("\n", 0, mark.start) + 1
         line_end = self.text.find("\n", mark.end)
         behind = self.text[mark.end : line_end if line_end >= 0 else len(self.text)]
@@ -326,27 +336,9 @@ class _Walk:
         return "".join(pieces).strip()
 
 
-def _coded(text: str) -> bool:
-    return "```" in text or "~~~" in text
-
-
-def _ends(marks: list[Mark]) -> list[int | None]:
-    """Find for each mark the next closing mark that ends a trace of its form."""
-    following: dict[str, int] = {}
-    ends: list[int | None] = []
-    for number in range(len(marks) - 1, -1, -1):
-        mark = marks[number]
-        nearest = [following[form] for form in {"", mark.form} if form in following]
-        ends.append(min(nearest, default=None))
-        if mark.side == CLOSING:
-            following[mark.form] = number
-    ends.reverse()
-    return ends
-
-
 def _is_complete(text: str) -> bool:
-    """Test whether a text ends as a sentence or a formula does."""
-    return text[-1:] != "" and text[-1] in ".!?。！？)}]$*"
+    """Test whether a text ends as a sentence does, or in a formula."""
+    return text.endswith((".", "!", "?", "。", "！", "？", ".)", "$", "\\)", "\\]", "**", ".*"))
 
 
 def _unknown_tag(text: str) -> str:
