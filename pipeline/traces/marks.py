@@ -72,7 +72,8 @@ SOLUTIONS = (
 # What begins or ends a turn of a chat is removed wherever it stands.
 _TURNS = r"""
     <\|(?:return|call|im_end|eot_id|eom_id|endoftext|end_of_text|end_of_turn|eos|turn)\|>
-  | <\|(?:start|im_start|start_header_id|turn)\|?>\s{0,3}(?:assistant|model)\b(?:<\|end_header_id\|>)?
+  | <\|(?:start|im_start|start_header_id|turn)\|?>\s{0,3}(?:assistant|model)\b
+    (?:<\|end_header_id\|>)?
   | <turn\|>
   | <\|(?:begin|end)_of_box\|>
   | <(?:think|thinking|thought|reasoning)\s{0,9}/>
@@ -92,7 +93,8 @@ _OPENINGS = {
     "unused": r"<unused94>(?:\s{0,3}thought)?",
     "turn": r"<\|im_start\|>\s{0,3}(?:think|thinking|thought)\b",
     "details": r"""<details\s{1,3}type=["']?(?:reasoning|thinking)\b[^<>]{0,200}>
-        | <details[^<>]{0,200}>\s{0,9}<summary>[^<\w]{0,9}(?:thinking|thought|reasoning|chain\ of\ thought)\b""",
+        | <details[^<>]{0,200}>\s{0,9}<summary>[^<\w]{0,9}
+          (?:thinking|thought|reasoning|chain\ of\ thought)\b""",
     "fence": r"(?:```|~~~)[ ]?(?:think|thinking|thoughts?|reasoning|scratchpad)[ ]*\n",
 }
 _CLOSINGS_OF_THEIR_OWN = {
@@ -294,7 +296,7 @@ def find_marks(text: str, own: Own = ()) -> list[Mark]:
 
 def is_quoted(text: str, start: int, end: int) -> bool:
     """Test whether quotation marks or backticks enclose a part of a text."""
-    return 0 < start and text[start - 1] in QUOTES and end < len(text) and text[end] in QUOTES
+    return start > 0 and text[start - 1] in QUOTES and end < len(text) and text[end] in QUOTES
 
 
 @lru_cache(maxsize=1024)

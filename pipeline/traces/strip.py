@@ -31,7 +31,6 @@ from typing import NamedTuple
 from dreamer_study.pipeline.traces.marks import (
     CLOSING,
     OPENING,
-    QUOTES,
     SOLUTION,
     SOLUTION_END,
     TURN,
@@ -39,6 +38,7 @@ from dreamer_study.pipeline.traces.marks import (
     Mark,
     Own,
     find_marks,
+    is_quoted,
     may_have_marks,
     unescape,
 )
@@ -55,11 +55,12 @@ _ALOUD = re.compile(
     r"\b(?:okay|ok|wait|hmm+|hold on|alternatively|maybe|let me|let's|i(?:'m|'ll| \w+))\b",
     re.IGNORECASE,
 )
-_HTML = frozenset(
-    "a abbr article b big blockquote body br center code dd div dl dt em figure font footer form"
-    " h1 h2 h3 h4 h5 h6 head header hr html i img ins kbd li main math nav ol p pre s script"
-    " section small span strong style sub summary sup svg table tbody td th thead tr tt u ul var"
-    " details".split()
+# Names of tags with which a text begins that is a page.
+_HTML = re.compile(
+    r"a|article|b|blockquote|body|center|code|details|div|dl|em|figure|font|form|h[1-6]|head|header"
+    r"|hr|html|i|img|kbd|li|main|math|nav|ol|p|pre|s|script|section|small|span|strong|style|sub"
+    r"|sup|svg|table|u|ul|xml",
+    re.IGNORECASE,
 )
 
 
@@ -118,7 +119,8 @@ def examine(response: str, marking: str = "none", own: Own = ()) -> Examined:
 class _Walk:
     """Walks from mark to mark: `kept` are the parts outside of traces, `traces` the spans inside.
 
-    `left` is the first mention that stays.
+    `left` is the first mention that stays. `is_open` says whether the last trace has no end,
+    `is_unmarked` whether nothing was found to remove.
     """
 
     def __init__(self, text: str, marks: list[Mark], marking: str) -> None:
@@ -128,12 +130,14 @@ class _Walk:
         self.kept: list[str] = []
         self.traces: list[tuple[int, int]] = []
         self.left = ""
-        self.is_unmarked = True
         self.is_open = False
+        self.is_unmarked = True
         self._opened = False
+        self._depth = 0  # of traces of one form inside each other
         self._pieces: list[str] = []  # of the part that is read now
         self._begin = 0  # of that part
         self._read = 0  # up to here the text is in `_pieces`, or dropped
+        self._passed = 0  # up to here marks are those of a mention
         self._unwrapped: set[str] = set()  # names of solutions whose opening mark was removed
         self._next_closing: dict[str, int] = {}  # by form, so that no mark is looked at twice
         self._has_code = "`" in text or "~~~" in text
@@ -142,40 +146,50 @@ class _Walk:
 
     def _walk(self) -> None:
         opening: Mark | None = None
-        depth = 0  # of traces of one form inside each other
-        passed = 0  # marks of a mention that end before are passed over
         for number, mark in enumerate(self.marks):
-            if mark.start < max(self._read, passed):
+            if mark.start < self._read or mark.start < self._passed:
                 continue
-            if opening is not None:
-                if mark.form == opening.form != "":
-                    depth += 1 if mark.side == OPENING else -1
-                ends_trace = mark.side == CLOSING and mark.form in ("", opening.form)
-                if ends_trace and (mark.form == "" or depth == 0):
-                    self._close(opening.end, mark)
-                    opening = None
-                continue
-            closing = self._closing(number) if mark.side == OPENING else None
-            if self._stays(mark, closing):
-                self.left = self.left or self.text[mark.start : mark.end]
-                if mark.side == OPENING and closing is not None:
-                    passed = closing.end if self._is_short(mark, closing) else mark.end
-            elif mark.side == OPENING:
-                self._end_part(mark.start)
-                self._opened = True
-                opening = mark
-                depth = 1
-                self._read = mark.end
-            elif mark.side == CLOSING and not mark.form:
-                self._pieces.clear()
-                self._close(self._begin, mark)
-            else:
-                self._cut(mark)
+            if opening is None:
+                opening = self._pass_outside(number)
+            elif self._ends_trace(opening, mark):
+                self._close(opening.end, mark)
+                opening = None
         if opening is None:
             self._end_part(len(self.text))
         else:
             self.is_open = True
             self.traces.append((opening.end, len(self.text)))
+
+    def _pass_outside(self, number: int) -> Mark | None:
+        """Treat a mark outside of traces; return it if it opens one."""
+        mark = self.marks[number]
+        closing = self._closing(number) if mark.side == OPENING else None
+        if self._stays(mark, closing):
+            self.left = self.left or self.text[mark.start : mark.end]
+            if closing is not None and self._is_short(mark, closing):
+                self._passed = closing.end
+            return None
+        self.is_unmarked = False
+        if mark.side == OPENING:
+            self._end_part(mark.start)
+            self._opened = True
+            self._depth = 1
+            self._read = mark.end
+            return mark
+        if mark.side == CLOSING and not mark.form:
+            self._pieces.clear()
+            self._close(self._begin, mark)
+        else:
+            self._cut(mark)
+        return None
+
+    def _ends_trace(self, opening: Mark, mark: Mark) -> bool:
+        """Test whether a mark ends the trace that was opened; forms of their own may be nested."""
+        if mark.form == opening.form != "":
+            self._depth += 1 if mark.side == OPENING else -1
+        if mark.side != CLOSING:
+            return False
+        return mark.form == "" or (mark.form == opening.form and self._depth == 0)
 
     def _closing(self, number: int) -> Mark | None:
         """Find the closing mark that ends the trace of an opening mark."""
@@ -191,25 +205,21 @@ class _Walk:
 
     def _close(self, begin: int, closing: Mark) -> None:
         """End a trace that began at `begin`."""
-        self.is_unmarked = False
         self.traces.append((begin, closing.start))
         self._begin = closing.end
         self._read = closing.end
 
     def _cut(self, mark: Mark) -> None:
         """Remove a mark alone."""
-        self.is_unmarked = False
         self._pieces.append(self.text[self._read : mark.start])
         self._read = mark.end
         if mark.side == SOLUTION:
             self._unwrapped.add(mark.form)
 
     def _end_part(self, end: int) -> None:
-        if end > self._begin or self._pieces:
-            self._pieces.append(self.text[self._read : end])
-            self.kept.append("".join(self._pieces).strip())
-            self._pieces.clear()
-        self.is_unmarked = self.is_unmarked and end == len(self.text)
+        self._pieces.append(self.text[self._read : end])
+        self.kept.append("".join(self._pieces).strip())
+        self._pieces.clear()
 
     def _stays(self, mark: Mark, closing: Mark | None) -> bool:
         """Test whether a mark outside of traces stays in the text, as a mention does."""
@@ -236,8 +246,7 @@ class _Walk:
             return before == ":"
         if not self._is_short(opening, closing):
             return False
-        around = self.text[opening.start - 1 : opening.start], self.text[closing.end : closing.end + 1]
-        if opening.start and all(side and side in QUOTES for side in around):
+        if is_quoted(self.text, opening.start, closing.end):
             return True
         if self._in_sentence(opening):
             return not sure or self._runs_on(closing)
@@ -344,7 +353,7 @@ def _is_complete(text: str) -> bool:
 def _unknown_tag(text: str) -> str:
     """Return the tag with which a text begins, if it is no HTML and is closed before some text."""
     first = _FIRST_TAG.match(text)
-    if first is None or first[1].lower() in _HTML:
+    if first is None or _HTML.fullmatch(first[1]):
         return ""
     _, closed, behind = text.partition(f"</{first[1]}>")
     return f"<{first[1]}>" if closed and behind.strip() else ""
