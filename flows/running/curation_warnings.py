@@ -12,7 +12,6 @@ from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.storage.documents import KEPT
 from dreamer_study.pipeline.storage.store import Output
 from dreamer_study.pipeline.traces.strip import DECLARED, NONE
-from dreamer_study.pipeline.traces.strip_source import LEFT
 from dreamer_study.reports.text.token_stream import MOST_EPOCHS
 
 
@@ -128,10 +127,8 @@ def left_warnings(stripped: Output) -> list[str]:
     The line names the mark that stays in most responses.
     """
     counts: dict[str, Counter[str]] = {}
-    for row in stripped.results["traces"]:
-        if row["kind"].startswith(LEFT):
-            mark = row["kind"].removeprefix(LEFT)
-            counts.setdefault(row["source"], Counter())[mark] += row["documents"]
+    for row in stripped.results.get("marks", ()):
+        counts.setdefault(row["source"], Counter())[row["mark"]] += row["documents"]
     lines = []
     for name, marks in counts.items():
         ((mark, most),) = marks.most_common(1)

@@ -79,6 +79,7 @@ _TURNS = r"""
   | <(?:think|thinking|thought|reasoning)\s{0,9}/>
   | \[END\ FINAL\ RESPONSE\]
   | <end_of_turn>
+  | </s>\s{0,9}\Z
   | <start_of_turn>(?:model\b)?
   | <[|｜](?:Assistant|end▁of▁sentence)[|｜]>
 """
@@ -92,9 +93,10 @@ _OPENINGS = {
     "gemma": r"<\|channel>\s{0,3}(?:thought|thinking|analysis)\n?",
     "unused": r"<unused94>(?:\s{0,3}thought)?",
     "turn": r"<\|im_start\|>\s{0,3}(?:think|thinking|thought)\b",
-    "details": r"""<details\s{1,3}type=["']?(?:reasoning|thinking)\b[^<>]{0,200}>
-        | <details[^<>]{0,200}>\s{0,9}<summary>[^<\w]{0,9}
-          (?:thinking|thought|reasoning|chain\ of\ thought)\b""",
+    "details": r"""<details\b[^<>]{0,200}\b(?:type|class|id)=["']?[\w-]{0,20}
+          (?:reasoning|thinking|thought)[^<>]{0,200}>
+        | <details[^<>]{0,200}>\s{0,9}<summary>(?:<\w{1,9}>)?
+          (?:[^\w<\n]{0,9}reasoning|[^<\n]{0,60}?\b(?:thinking|thought))\b""",
     "fence": r"(?:```|~~~)[ ]?(?:think|thinking|thoughts?|reasoning|scratchpad)[ ]*\n",
 }
 _CLOSINGS_OF_THEIR_OWN = {
@@ -103,6 +105,7 @@ _CLOSINGS_OF_THEIR_OWN = {
     "details": r"</details\s{0,3}>",
     "fence": r"(?:```|~~~)[ ]*(?=\n|\Z)",
 }
+_NESTED = {"details": r"<details\b[^<>]{0,200}>"}  # opens what a closing mark of its own form ends
 _CLOSINGS = {
     "channel_final": rf"{_START}<\|channel\|>\s{{0,3}}final{_HEAD}",
     "gemma_final": r"<channel\|>",
@@ -125,7 +128,7 @@ class Phrase(NamedTuple):
     """
 
     begins: re.Pattern[str]
-    ends: re.Pattern[str]
+    ends: tuple[re.Pattern[str], ...]  # in the order in which they are tried
     again: re.Pattern[str]
     cut_off: bool
 
@@ -145,19 +148,21 @@ _MY_WORDS = r"""[ \t]*(?:\*\*)?Here(?:[ ](?:is|are)|['’]s)[ ](?:my|the|a)[ ]
     (?:thinking|thought|reasoning)[ ](?:process|steps)[^:\n]{0,80}:(?:\*\*)?"""
 _MY_SOLUTION = r"""[ \t]*(?:(?:\*\*)?Here(?:[ ]is|['’]s)[ ]my[ ](?:final[ ])?
     (?:response|answer|solution):(?:\*\*)?|\[BEGIN[ ]FINAL[ ]RESPONSE\])"""
-_SOLUTION_LABELS = r"final[ ](?:answer|response|solution|output)|answer|response|solution"
+_SOLUTION_LABELS = r"(?:my[ ])?(?:final[ ])?(?:answer|response|solution)|final[ ]output"
 # A label alone on its line is removed; one before the answer stays, as in "Final answer: 4".
 _SOLUTION = re.compile(
     rf"^(?:{_MY_SOLUTION}|{_label(_SOLUTION_LABELS, alone=True)}"
     rf"|(?={_label(_SOLUTION_LABELS, alone=False)}))",
     _FLAGS | re.MULTILINE,
 )
+# Where no line begins with a solution, these words within a line begin it.
+_SOLUTION_INLINE = re.compile(rf"(?<=\s){_MY_SOLUTION}|(?<=\s)(?=final[ ]answer:)", _FLAGS)
+_MY_SOLUTION_ANYWHERE = re.compile(rf"(?:^|(?<=\s)){_MY_SOLUTION}", _FLAGS | re.MULTILINE)
 
 
-def _phrase(begins: str, *, cut_off: bool) -> Phrase:
-    """Make a phrase that ends where a label or a sentence says that the solution begins."""
+def _phrase(begins: str, *ends: re.Pattern[str], cut_off: bool) -> Phrase:
     again = re.compile(rf"^{begins}", _FLAGS | re.MULTILINE)
-    return Phrase(re.compile(begins, _FLAGS), _SOLUTION, again, cut_off)
+    return Phrase(re.compile(begins, _FLAGS), ends, again, cut_off)
 
 
 _CHANNEL = r"(?:analysis|commentary)(?=[^\W_]|[\"“‘'$\\*]|[ \t]*(?:\n|\Z))"
@@ -165,13 +170,20 @@ PHRASES = (
     # lower-case words, glued to the text or alone on a line: what is left of gpt-oss's channels
     Phrase(
         begins=re.compile(rf"(?:assistant)?{_CHANNEL}"),
-        ends=re.compile(r"assistant\s{0,3}final(?: ?json(?=[\s{\[]))?"),
+        ends=(re.compile(r"assistant\s{0,3}final(?: ?json(?=[\s{\[]))?"),),
         again=re.compile(rf"assistant{_CHANNEL}"),
         cut_off=True,
     ),
-    _phrase(_MY_WORDS, cut_off=True),
-    _phrase(_label(_PROCESS, alone=True), cut_off=True),
-    _phrase(_label(rf"{_PROCESS}|thinking|thoughts?", alone=False), cut_off=False),
+    _phrase(_MY_WORDS, _SOLUTION, _SOLUTION_INLINE, cut_off=True),
+    _phrase(_label(_PROCESS, alone=True), _SOLUTION, _SOLUTION_INLINE, cut_off=True),
+    _phrase(_label(_PROCESS, alone=False), _SOLUTION, _SOLUTION_INLINE, cut_off=False),
+    _phrase(_label("thinking|thoughts?", alone=False), _SOLUTION, cut_off=False),
+    # a reasoning may be the worked solution: only such words behind it tell that it is not
+    _phrase(
+        r"(?:\*\*)?Here(?:[ ]is|['’]s)[ ]my[ ](?:thinking|reasoning|thoughts?):(?:\*\*)?",
+        _MY_SOLUTION_ANYWHERE,
+        cut_off=False,
+    ),
 )
 
 # --- reading marks ---
@@ -203,6 +215,7 @@ _MARK = re.compile(
     "|".join(
         [
             *_groups(_OPENINGS, "opening"),
+            *_groups(_NESTED, "nested"),
             *_groups(_CLOSINGS, "closing"),
             *_groups(_CLOSINGS_OF_THEIR_OWN, "own"),
             f"(?P<turn>{_TURNS})",
@@ -228,9 +241,9 @@ _FIRST_WORDS = re.compile(
 _GLUED = re.compile(r"assistantfinal(?: ?json(?=[\s{\[]))?(?=[^\s.,;:!?'\")\]]|\s*\n)")
 _SWITCH = re.compile(r"\s*/(?:no_?)?think\s*(?=<)")  # a setting of Qwen's prompts
 _ESCAPED = re.compile(
-    r"(?:&(?:amp;)*(?:lt|#60|#x3c);|\\+u003c)"
+    r"(?:&(?:amp;){0,9}(?:lt|#60|#x3c);|\\{1,9}u003c)"
     r"([^<>&]{1,80}?)"
-    r"(?:&(?:amp;)*(?:gt|#62|#x3e);|\\+u003e)",
+    r"(?:&(?:amp;){0,9}(?:gt|#62|#x3e);|\\{1,9}u003e)",
     re.IGNORECASE,
 )
 _WORD_BREAK = re.compile(r"[_▁:.-]+")
@@ -282,8 +295,8 @@ def find_marks(text: str, own: Own = ()) -> list[Mark]:
             marks.append(mark._replace(start=start - 1) if escaped and start else mark)
             end = mark.end
     number = len(marks)
-    for pattern, side in _own_patterns(own):
-        marks += [Mark(*found.span(), side, "", True) for found in pattern.finditer(text)]
+    if own:
+        marks = _with_own(text, marks, own)
     if _FIRST_WORDS.match(text) or "assistantfinal" in text:
         marks += _read_phrases(text)
     switch = _SWITCH.match(text) if text[:1] == "/" else None
@@ -292,6 +305,15 @@ def find_marks(text: str, own: Own = ()) -> list[Mark]:
     if own or len(marks) != number:
         marks.sort()
     return [mark for mark in marks if not is_quoted(text, mark.start, mark.end)]
+
+
+def _with_own(text: str, marks: list[Mark], own: Own) -> list[Mark]:
+    """Add the marks that a study names; a mark of the table within one of them is none."""
+    added = []
+    for pattern, side in _own_patterns(own):
+        added += [Mark(*found.span(), side, "", True) for found in pattern.finditer(text)]
+    places = {place for mark in added for place in range(mark.start, mark.end)}
+    return [*(mark for mark in marks if mark.start not in places), *added]
 
 
 def is_quoted(text: str, start: int, end: int) -> bool:
@@ -329,6 +351,8 @@ def _read(found: re.Match[str]) -> Mark | None:
         return Mark(start, end, TURN, "", True)
     if kind == "opening":
         return Mark(start, end, OPENING, form, True)
+    if kind == "nested":
+        return Mark(start, end, UNKNOWN, form, True)
     return Mark(start, end, CLOSING, form if kind == "own" else "", True)
 
 
@@ -379,7 +403,8 @@ def _read_phrases(text: str) -> list[Mark]:
         form = f"phrase {number}"
         begins = phrase.begins.match(text, first)
         while begins is not None:
-            ends = phrase.ends.search(text, begins.end())
+            found = (end.search(text, begins.end()) for end in phrase.ends)
+            ends = next(filter(None, found), None)
             if ends is None and not phrase.cut_off:
                 break
             marks.append(Mark(*begins.span(), OPENING, form, True))

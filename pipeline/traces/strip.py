@@ -50,6 +50,10 @@ LONGEST_MENTION = 80  # characters between two marks that a sentence mentions
 
 _FENCE = re.compile(r"^[ \t>]*(?:```|~~~)", re.MULTILINE)
 _FIRST_TAG = re.compile(r"\s*<([a-z][\w:.-]*)>", re.IGNORECASE)
+_OF_PAGES = ("details", "fence")  # forms whose closing marks mean something else outside of traces
+# Kinds of a message's parts.
+_SPOKEN = ("text", "output_text")
+_THOUGHT = ("thinking", "redacted_thinking", "reasoning", "thought")
 # Words of thinking aloud. A text with none of them is a solution, though a closing mark ends it.
 _ALOUD = re.compile(
     r"\b(?:okay|ok|wait|hmm+|hold on|alternatively|maybe|let me|let's|i(?:'m|'ll| \w+))\b",
@@ -135,6 +139,7 @@ class _Walk:
         self._opened = False
         self._depth = 0  # of traces of one form inside each other
         self._pieces: list[str] = []  # of the part that is read now
+        self._mention = ""  # the first in that part
         self._begin = 0  # of that part
         self._read = 0  # up to here the text is in `_pieces`, or dropped
         self._passed = 0  # up to here marks are those of a mention
@@ -165,7 +170,8 @@ class _Walk:
         mark = self.marks[number]
         closing = self._closing(number) if mark.side == OPENING else None
         if self._stays(mark, closing):
-            self.left = self.left or self.text[mark.start : mark.end]
+            if mark.form not in _OF_PAGES:
+                self._mention = self._mention or self.text[mark.start : mark.end]
             if closing is not None and self._is_short(mark, closing):
                 self._passed = closing.end
             return None
@@ -178,6 +184,7 @@ class _Walk:
             return mark
         if mark.side == CLOSING and not mark.form:
             self._pieces.clear()
+            self._mention = ""
             self._close(self._begin, mark)
         else:
             self._cut(mark)
@@ -186,7 +193,7 @@ class _Walk:
     def _ends_trace(self, opening: Mark, mark: Mark) -> bool:
         """Test whether a mark ends the trace that was opened; forms of their own may be nested."""
         if mark.form == opening.form != "":
-            self._depth += 1 if mark.side == OPENING else -1
+            self._depth += -1 if mark.side == CLOSING else 1
         if mark.side != CLOSING:
             return False
         return mark.form == "" or (mark.form == opening.form and self._depth == 0)
@@ -220,10 +227,12 @@ class _Walk:
         self._pieces.append(self.text[self._read : end])
         self.kept.append("".join(self._pieces).strip())
         self._pieces.clear()
+        self.left = self.left or self._mention
+        self._mention = ""
 
     def _stays(self, mark: Mark, closing: Mark | None) -> bool:
         """Test whether a mark outside of traces stays in the text, as a mention does."""
-        if mark.side == UNKNOWN or (mark.side == CLOSING and mark.form in ("details", "fence")):
+        if mark.side == UNKNOWN or (mark.side == CLOSING and mark.form in _OF_PAGES):
             return True
         if self._has_code and mark.form != "fence" and self._in_code(mark):
             return True
@@ -263,7 +272,7 @@ class _Walk:
         """Test whether the line before a mark stops within a sentence."""
         line = self.text[max(0, mark.start - 40) : mark.start].rpartition("\n")[2]
         last = line.rstrip()[-1:]
-        return last.isalnum() or (last != "" and last in ",'’(")
+        return last.isalnum() or (last != "" and last in ",'’({")
 
     def _runs_on(self, mark: Mark) -> bool:
         """Test whether a sentence continues on the line behind a mark."""
@@ -271,7 +280,7 @@ class _Walk:
         word = behind.lstrip(" \t")
         if not word:
             return False
-        return word[0] in ",.;:!?)" or (word != behind and word[0].islower())
+        return word[0] in ",.;:!?)}" or (word != behind and word[0].islower())
 
     def _is_word_of_a_sentence(self, mark: Mark) -> bool:
         """Test whether a mark stands among the words of a sentence, as a word would."""
@@ -317,9 +326,8 @@ class _Walk:
         """
         opened: dict[str, Mark] = {}
         found = ""
-        for mark in self.marks:
-            if mark.start < begin or mark.end > end:
-                continue
+        first = bisect_left(self.marks, (begin,))
+        for mark in self.marks[first : bisect_left(self.marks, (end,))]:
             if mark.side == SOLUTION:
                 opened[mark.form] = mark
             elif mark.side == SOLUTION_END and mark.form in opened:
@@ -336,9 +344,9 @@ class _Walk:
         """Return the text between two places without marks of solutions and turns."""
         pieces = []
         read = begin
-        for mark in self.marks:
-            inside = mark.start >= read and mark.end <= end
-            if inside and mark.side in (SOLUTION, SOLUTION_END, TURN):
+        first = bisect_left(self.marks, (begin,))
+        for mark in self.marks[first : bisect_left(self.marks, (end,))]:
+            if mark.start >= read and mark.side in (SOLUTION, SOLUTION_END, TURN):
                 pieces.append(self.text[read : mark.start])
                 read = mark.end
         pieces.append(self.text[read:end])
@@ -378,9 +386,9 @@ def _read_parts(response: str) -> Examined | None:
         return None
     texts = []
     for part in parts:
-        if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+        if not isinstance(part, dict) or part.get("type") not in (*_SPOKEN, *_THOUGHT):
             return None
         said = part.get("text")
-        if part["type"] in ("text", "output_text") and isinstance(said, str):
+        if part["type"] in _SPOKEN and isinstance(said, str):
             texts.append(said.strip())
     return Examined("\n\n".join(filter(None, texts)), STRIPPED, "")

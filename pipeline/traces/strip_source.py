@@ -29,7 +29,7 @@ BATCH_ROWS = 1024  # traces are long
 DROP_UNCLOSED = "trace never closed"
 DROP_EMPTY = "nothing after the trace"
 DROP_UNMARKED = "unmarked trace"
-LEFT = "left: "  # the kind of kept documents in which this mark stays, beside their other kind
+_LEFT = "left: "  # the kind under which kept documents with a mark are counted, beside their own
 LONGEST_LEFT = 30  # characters of a mark that stays
 NO_CLOSING = "traces of this source end with a closing mark, and this response has none"
 
@@ -51,16 +51,26 @@ def strip_traces(
     `marks` are pairs of opening and closing marks beside those of the table.
     Drops documents whose trace is not closed, those without a solution, and responses of more than
     `longest_unmarked` characters without a mark in a source that declares traces. Returns `counts`,
-    and `traces`: documents by source and kind, and again those with a mark that stays by `LEFT` and
-    that mark. Finished shards survive a kill.
+    `traces`: documents by source and kind, and `marks`: kept documents by source and the first mark
+    or mention that stays in them. Finished shards survive a kill.
     """
     own = tuple((opening, closing) for opening, closing in marks)
     work = partial(_strip_shard, marking, longest_unmarked, own)
     settings = {"marking": marking, "longest_unmarked": longest_unmarked, "marks": own}
-    counts, traces = shard_by_shard(
+    counts, tallied = shard_by_shard(
         source, output, settings, work, kind="kind", run=run, progress=progress
     )
-    return {"counts": counts, "traces": traces}
+    marks = [
+        {
+            "source": row["source"],
+            "mark": row["kind"].removeprefix(_LEFT),
+            "documents": row["documents"],
+        }
+        for row in tallied
+        if row["kind"].startswith(_LEFT)
+    ]
+    traces = [row for row in tallied if not row["kind"].startswith(_LEFT)]
+    return {"counts": counts, "traces": traces, "marks": marks}
 
 
 def _strip_shard(
@@ -89,7 +99,7 @@ def _strip_shard(
         kept = pc.invert(pc.or_(pc.or_(unclosed, empty), unmarked))
         writer.keep(documents.filter(kept))
         kinds.update(
-            (name, LEFT + " ".join(each.left.lower().split())[:LONGEST_LEFT])
+            (name, _LEFT + " ".join(each.left.lower().split())[:LONGEST_LEFT])
             for name, each, stays in zip(
                 batch["source"].to_pylist(), examined, kept.to_pylist(), strict=True
             )
