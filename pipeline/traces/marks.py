@@ -285,11 +285,11 @@ def find_marks(text: str, own: Own = ()) -> list[Mark]:
             continue
         tag = text[start : text.find(">", start, start + 40) + 1]
         read = _read_common(tag)
+        mark: Mark | None = None
         if read is not None:
             mark = Mark(start, start + len(tag), *read)
-        else:
-            found = _MARK.match(text, start)
-            mark = None if found is None else _read(found)
+        elif (found := _MARK.match(text, start)) is not None:
+            mark = _read(found)
         if mark is not None:
             escaped = text.startswith("\\", start - 1) and text.startswith("\\", mark.end - 2)
             marks.append(mark._replace(start=start - 1) if escaped and start else mark)

@@ -60,7 +60,7 @@ def strip_traces(
     counts, tallied = shard_by_shard(
         source, output, settings, work, kind="kind", run=run, progress=progress
     )
-    marks = [
+    left = [
         {
             "source": row["source"],
             "mark": row["kind"].removeprefix(_LEFT),
@@ -70,7 +70,7 @@ def strip_traces(
         if row["kind"].startswith(_LEFT)
     ]
     traces = [row for row in tallied if not row["kind"].startswith(_LEFT)]
-    return {"counts": counts, "traces": traces, "marks": marks}
+    return {"counts": counts, "traces": traces, "marks": left}
 
 
 def _strip_shard(
