@@ -171,7 +171,7 @@ PHRASES = (
     Phrase(
         begins=re.compile(rf"(?:assistant)?{_CHANNEL}"),
         ends=(re.compile(r"assistant\s{0,3}final(?: ?json(?=[\s{\[]))?"),),
-        again=re.compile(rf"assistant{_CHANNEL}"),
+        again=re.compile(rf"(?:assistant|^){_CHANNEL}", re.MULTILINE),
         cut_off=True,
     ),
     _phrase(_MY_WORDS, _SOLUTION, _SOLUTION_INLINE, cut_off=True),
@@ -256,7 +256,9 @@ def may_have_marks(text: str, own: Own = ()) -> bool:
     """Test quickly whether a text may have marks: most texts have none."""
     if _CANDIDATE.search(text) or _FIRST_WORDS.match(text):
         return True
-    if "lt;" in text or "assistantfinal" in text or "&#" in text or "u003" in text:
+    if ("&" in text or "u003" in text) and _ESCAPED.search(text):
+        return True
+    if "assistantfinal" in text:
         return True
     if not own:
         return False
@@ -285,11 +287,11 @@ def find_marks(text: str, own: Own = ()) -> list[Mark]:
             continue
         tag = text[start : text.find(">", start, start + 40) + 1]
         read = _read_common(tag)
-        mark: Mark | None = None
+        mark: Mark | None
         if read is not None:
             mark = Mark(start, start + len(tag), *read)
-        elif (found := _MARK.match(text, start)) is not None:
-            mark = _read(found)
+        else:
+            mark = _read(_MARK.match(text, start))
         if mark is not None:
             escaped = text.startswith("\\", start - 1) and text.startswith("\\", mark.end - 2)
             marks.append(mark._replace(start=start - 1) if escaped and start else mark)
@@ -334,8 +336,10 @@ def _read_common(tag: str) -> tuple[int, str, bool] | None:
     return None if mark is None or mark.side == UNKNOWN else mark[2:]
 
 
-def _read(found: re.Match[str]) -> Mark | None:
-    """Read a match of `_MARK`; None for a tag that marks nothing."""
+def _read(found: re.Match[str] | None) -> Mark | None:
+    """Read a match of `_MARK`; None for no match, and for a tag that marks nothing."""
+    if found is None:
+        return None
     kind, _, form = str(found.lastgroup).partition("_")
     start, end = found.span()
     if kind == "tag":
