@@ -101,7 +101,9 @@ def _answer(data: StudyData, styles: Mapping[str, Style]) -> Answer:
     """
     chosen = leading(data.ratios)
     if chosen.empty:
-        return Answer([_why_no_answer(data)], [], [], answer_text.gaps(data))
+        has_results = data.ratios["outdated"].any()
+        weak = answer_text.warnings(data, chosen) if has_results else answer_text.gaps(data)
+        return Answer([_why_no_answer(data)], [], [], weak)
     only_task = len(set(data.ratios["task"]) - {AVERAGE}) == 1
     ranked = []
     for depth, rows in chosen.groupby("depth"):

@@ -42,7 +42,7 @@ def runs(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     if (rows["status"] == "screened").any():
         caption += (
             " A screened run was trained for the first part only: another seed of its model had the"
-            " lower loss and went on."
+            " lower loss and continued."
         )
     columns = [
         left("Model"),

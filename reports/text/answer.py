@@ -193,22 +193,19 @@ def second(data: StudyData, leading: pd.DataFrame, *, only_task: bool = False) -
     """
     if leading.empty:
         return []
-    leads = set(zip(leading["depth"], leading["metric"], leading["task"], strict=True))
     rows = read_for(data.ratios)
+    rows = rows[~rows.index.isin(leading.index)]
     rows = rows[rows[["ratio", "low", "high"]].notna().any(axis=1)]
     several_depths = leading["depth"].nunique() > 1
     texts = []
     for depth, of_depth in rows.groupby("depth"):
         of_measures = []
-        for (metric, _), part in of_depth.groupby(["metric", "task"], sort=False):
-            if (depth, metric, part["task"].iloc[0]) in leads:
-                continue
+        for _, part in of_depth.groupby(["metric", "task"], sort=False):
             name = measure(part.iloc[0], only_task)
             ratios = [_short(row) for row in part.to_dict("records")]
             of_measures.append(f"{name[0].upper()}{name[1:]}: {listed(ratios)}.")
-        if of_measures:
-            start = f"{depth_name(depth)}: " if several_depths else ""
-            texts.append(start + " ".join(of_measures))
+        start = f"{depth_name(depth)}: " if several_depths else ""
+        texts.append(start + " ".join(of_measures))
     return texts
 
 

@@ -95,6 +95,8 @@ class Curves:
         A goal at or below the start has the first checkpoint's tokens. The curves reach their
         goals: what lies beyond is extrapolated, and means nothing. NaN for a goal of NaN.
         """
+        if len(self.log_tokens) == 1:  # which has no segment
+            return np.where(np.isnan(goals), np.nan, self.log_tokens[0])
         rows = np.broadcast_to(self.best, (len(goals), self.best.shape[1]))
         # The first point at or above each goal, which is the number of points below the goal, as a
         # curve never falls; a sum over columns needs no array [R, G, C]. By the clip a goal at the
@@ -109,6 +111,8 @@ class Curves:
 
     def scores_at(self, log_tokens: np.ndarray) -> np.ndarray:
         """Read the score of each curve at log tokens [R]: [R]; the start before the first point."""
+        if len(self.log_tokens) == 1:
+            return np.broadcast_to(self.start, len(log_tokens))
         after = np.searchsorted(self.log_tokens, log_tokens).clip(1, len(self.log_tokens) - 1)
         rows = np.arange(len(log_tokens))
         best = np.broadcast_to(self.best, (len(log_tokens), self.best.shape[1]))

@@ -132,6 +132,8 @@ def _median_distance(curves: Curves, scores: Range) -> float:
     ends = np.column_stack([scores.low, scores.high])
     first, last = curves.crossings(ends)[0]
     distances = np.diff(curves.log_tokens)
+    if not len(distances):  # one checkpoint is apart from nothing
+        return np.inf
     within = (curves.log_tokens[1:] > first) & (curves.log_tokens[:-1] < last)
     return float(np.median(distances[within])) if within.any() else float(distances[-1])
 

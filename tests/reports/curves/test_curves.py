@@ -162,7 +162,7 @@ def test_seeds_with_few_checkpoints_in_common_are_told(
         (
             (1, 2),
             0,
-            "! Cut short: A at 2 tokens and B at 2 tokens, where one seed ends; others went on.",
+            "! Cut short: A at 2 tokens and B at 2 tokens, where one seed ends; others continued.",
         ),
     ):
         points = [
@@ -324,8 +324,17 @@ def test_without_items_the_interval_has_the_standard_errors(tmp_path: Path) -> N
     assert widths[3] / 2 / 1.96 == pytest.approx(2**0.5 * 0.02 / 0.1 * math.log(2), rel=0.1)
 
 
-def test_no_common_range_and_an_unknown_baseline_are_one_line(tmp_path: Path) -> None:
+def test_a_curve_that_begins_above_the_other_has_a_bound(tmp_path: Path) -> None:
     curves = Curves(TWO.assign(metric="accuracy", filter="none", value=[0.1, 0.2, 0.3, 0.4]))
+    enter_curves(tmp_path / "results.duckdb", curves, baseline=None)
+    row = query(tmp_path / "results.duckdb", "from token_ratios where task = 't'").iloc[0]
+    assert pd.isna(row["ratio"])
+    assert pd.isna(row["low"])
+    assert row["high"] == pytest.approx(1 / 2), "B had it at its first checkpoint, A never"
+
+
+def test_no_common_range_and_an_unknown_baseline_are_one_line(tmp_path: Path) -> None:
+    curves = Curves(TWO.assign(metric="accuracy", filter="none", value=[0.1, 0.1, 0.1, 0.1]))
     with pytest.raises(InputError, match="no variant has a value in common with A"):
         enter_curves(tmp_path / "a.duckdb", curves, baseline=None)
     with pytest.raises(InputError, match="no variant 'a'; they are A, B"):

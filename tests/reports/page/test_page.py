@@ -62,16 +62,17 @@ def test_seeds_and_raw_weights_are_offered_where_they_are_drawn() -> None:
     assert "weights" in [menu.name for menu in made.menus]
 
 
-def test_the_answer_the_factors_and_the_curves(tmp_path: Path) -> None:
+def test_the_answer_the_ratios_and_the_curves(tmp_path: Path) -> None:
     text = summary(read_study(whole_study(tmp_path / "results.duckdb"), STUDY))
     lines = text.splitlines()
     assert lines[0] == f"# {STUDY}"
-    assert "needed" in lines[2]
-    factors = [line for line in lines if line.startswith("| 4 |")]
-    # DR+DA is better everywhere: no accuracy that both curves cover, so no mean factor, and a
-    # sentence instead.
-    assert [line.split(" | ")[1] for line in factors if "Average" in line] == ["DR", "tiny"]
-    start = lines.index("Accuracy at depth 4, Average:")
+    assert "took" in lines[2]
+    rows = [line.split(" | ") for line in lines if line.startswith("| 4 |")]
+    averages = {row[1]: row[4] for row in rows if row[2:4] == ["Average", "accuracy"]}
+    assert list(averages) == ["DR", "DR+DA", "tiny"]
+    # DR+DA is better everywhere: it has no accuracy in common with LA, and so a bound.
+    assert [value[0] in "≥≤" for value in averages.values()] == [False, True, False]
+    start = lines.index("Accuracy, Average:")
     models = lines[start + 2].strip("| ").split(" | ")[1:]
     assert set(models) == set(RIGHT)
     first = [f"{RIGHT[model][0] / ITEMS:.3g}" for model in models]

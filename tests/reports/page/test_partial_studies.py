@@ -52,7 +52,8 @@ class Told(NamedTuple):
 def told(database: Path) -> Told:
     data = read_study(database, STUDY)
     first = first_screen(data, styles(data.variants))
-    assert read_answer(database, STUDY) == (first.sentences, first.warnings)
+    answer = read_answer(database, STUDY)
+    assert (answer.sentences, answer.warnings) == (first.sentences, first.warnings)
     text = "\n".join(part for part in plain_report(database, STUDY) if isinstance(part, str))
     return Told(" ".join(first.sentences), first.warnings, text, data)
 
@@ -78,7 +79,7 @@ def test_a_study_without_an_answer_says_why(
     assert said in found.answer
 
 
-def test_several_seeds_have_an_interval_around_the_factor_which_goes_after_a_change(
+def test_several_seeds_have_an_interval_around_the_ratio_which_goes_after_a_change(
     tmp_path: Path,
 ) -> None:
     found = report(
@@ -86,20 +87,21 @@ def test_several_seeds_have_an_interval_around_the_factor_which_goes_after_a_cha
         trained({"LA": (4, 8, 12, 16, 20), "DR": (8, 13, 16, 22, 24)}, seeds=3),
         replicates=50,
     )
-    rows = found.data.mean_factors
+    rows = found.data.ratios
     (row,) = rows[
         (rows["variant"] == "DR") & (rows["task"] == "average") & (rows["metric"] == "accuracy")
     ].itertuples()
-    assert row.low < row.factor < row.high
-    for number in (row.factor, row.low, row.high):
-        assert f"{1 / number:.2f}" in found.answer
+    assert row.low < row.ratio < row.high
+    for number in (row.ratio, row.low, row.high):
+        assert f"{number:.2f}" in found.answer
     assert not found.warned("One seed")
     assert not found.warned("dreamer intervals")
     with connect(tmp_path / "results.duckdb") as connection:
         connection.execute("delete from runs where seed = 2")
     changed = told(tmp_path / "results.duckdb")
-    assert changed.data.mean_factors["factor"].isna().all()
-    assert changed.warned("Not computed", "DR at depth 4", "`dreamer intervals")
+    assert changed.data.ratios["ratio"].isna().all()
+    assert changed.answer.startswith("There is no answer yet: results changed")
+    assert changed.warned("Not computed", "ratios of DR", "`dreamer intervals")
 
 
 @pytest.mark.parametrize("status", ["failed", "training"])
@@ -120,7 +122,7 @@ def test_runs_that_are_in_no_curve_are_no_seeds_of_one(tmp_path: Path, status: s
 
 
 @pytest.mark.parametrize("status", ["complete", "training"])
-def test_a_curve_that_its_shortest_seed_ends_is_named_once_no_seed_goes_on(
+def test_a_curve_that_its_shortest_seed_ends_is_named_once_no_seed_continues(
     tmp_path: Path, status: str
 ) -> None:
     tables = trained(BOTH, seeds=2)
@@ -130,7 +132,7 @@ def test_a_curve_that_its_shortest_seed_ends_is_named_once_no_seed_goes_on(
             row for row in tables[name] if row["run_id"] != "DR-s1" or row["tokens"] < last
         ]
     tables["runs"] = [{**run, "status": status} for run in tables["runs"]]
-    assert report(tmp_path, tables).warned("Cut short: DR at depth 4 at ", "others went on") == (
+    assert report(tmp_path, tables).warned("Cut short: DR at ", "others continued") == (
         status == "complete"
     )
 
@@ -160,7 +162,7 @@ def test_runs_that_lack_something_are_named_beside_the_answer_of_the_others(tmp_
     assert found.warned("Not evaluated", "1 run of 7")
     assert "in no curve: DR-s1" in found.text
     assert found.warned("Not evaluated", "tiny", "MMLU (math)", "without an average")
-    assert "DR needed" in found.answer, "the answer of the others"
+    assert "DR took" in found.answer, "the answer of the others"
 
 
 def test_a_loss_that_is_not_a_number_is_said_at_once(tmp_path: Path) -> None:
@@ -178,18 +180,17 @@ def test_a_study_at_chance_tells_nothing_and_says_so(tmp_path: Path) -> None:
     for row in tables["evaluations"]:
         row["chance"] = 0.25
     found = report(tmp_path, tables, replicates=20)
-    assert found.answer.startswith("The study cannot tell")
+    assert "neither accuracy rose above chance" in found.answer
     assert found.warned("Near chance", "MMLU (math)")
 
 
-def test_one_checkpoint_gives_a_factor_by_the_papers_rule_only(tmp_path: Path) -> None:
+def test_one_checkpoint_gives_a_bound_by_the_papers_rule_only(tmp_path: Path) -> None:
     tables = models_and_runs("LA", "DR", "mine")
     for variant, right in (("LA", 10), ("DR", 12), ("mine", 8)):
         tables["evaluations"] += evaluations(variant, [right], points=[1_000_000])["evaluations"]
     found = report(tmp_path, tables, replicates=2)
-    others = found.data.mean_factors[found.data.mean_factors["variant"] != "LA"]
-    assert others["factor"].isna().all()
-    assert "mine" in found.answer
+    assert found.data.ratios["ratio"].isna().all()
+    assert "mine cannot be compared with LA" in found.answer
     assert "There is one checkpoint only" in found.text
 
 
@@ -266,6 +267,8 @@ def test_results_from_elsewhere_may_lack_almost_everything(tmp_path: Path) -> No
         for run, values in (("LA", (0.2, 0.4)), ("other", (0.4, None)))
         for tokens, value in zip(POINTS, values, strict=False)
     ]
-    found = report(tmp_path, {"studies": [{"study_id": STUDY}], "runs": bare, "evaluations": rows})
-    assert "riddles" in found.answer
+    tables = {"studies": [{"study_id": STUDY}], "runs": bare, "evaluations": rows}
+    found = report(tmp_path, tables, replicates=1)
+    assert "other" in found.answer
+    assert "riddles" in found.text
     assert "neither the configuration nor the code version" in found.text

@@ -1,10 +1,11 @@
-"""The answer in words: factors, losses, numbers, names and what makes them weak."""
+"""The answer in words: ratios, losses, numbers, names and what makes them weak."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,245 +15,443 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dreamer_study.reports.data import StudyData, read_study
-from dreamer_study.reports.text.answer import answers, warnings
-from dreamer_study.reports.text.crossings import crossing
+from dreamer_study.reports.text.answer import COSTS, answers, second, warnings
 from dreamer_study.reports.text.limitations import data_doubts, rate_doubts
-from dreamer_study.reports.text.mean_factors import bounded_ratio, headline, never_reached
 from dreamer_study.reports.text.names import architecture_in_words, layers_of, shortened
-from dreamer_study.reports.text.numbers import duration, interval, percent, ratio, tokens
-from dreamer_study.reports.text.standing import both_ends, standing
+from dreamer_study.reports.text.numbers import (
+    duration,
+    interval,
+    percent,
+    ratio,
+    span,
+    times,
+    tokens,
+)
+from dreamer_study.reports.text.ratios import leading, weaknesses
 from dreamer_study.reports.text.token_stream import epochs, repetition, streams
 from tests.reports.small_results import STUDY, entered, model_row, study
 
-ANSWER_ROW = {
-    "metric": "accuracy",
-    "task": "average",
+ROW = {
+    "study_id": STUDY,
     "depth": 4,
-    "seeds": 5,
-    "within_noise": False,
+    "variant": "DR",
     "baseline": "LA",
+    "task": "average",
+    "metric": "accuracy",
+    "score_low": 0.46,
+    "score_high": 0.531,
+    "ratio": 1.672,
+    "low": 1.35,
+    "high": 2.08,
+    "factor": 0.598,
+    "at_least": 1.23,
+    "reached": True,
+    "significant": True,
+    "p_adjusted": 0.007,
+    "depends_on": None,
+    "seeds": 4,
+    "detectable": 1.32,
+    "in_advance": False,
+    "near_chance": False,
+    "within_checkpoint": False,
+    "before_decay": False,
+    "decay_bound": None,
+    "one_task": False,
+    "cut_short": False,
+    "tuned": False,
+    "comparisons": 9,
+    "outdated": False,
+    "variant_tokens": 8e5,
+    "baseline_tokens": 4.5e5,
+    "best": 0.531,
+    "baseline_best": 0.747,
 }
-ANSWER_ROW |= {"bounded": False}
-BOUNDED = {
-    "bounded": True,
-    "missed_low": 0.56,
-    "missed_high": 0.77,
-    "bound": 2 / 3,
-    "bound_low": 0.5,
-    "bound_high": 0.8,
+NONE = {"ratio": None, "low": None, "high": None, "factor": None, "detectable": None}
+NO_RATIO = {**NONE, "significant": None, "p_adjusted": None, "reached": False}
+NO_SCORES = {"score_low": None, "score_high": None}
+BELOW = {"reached": False}
+ONE_SEED = {"low": None, "high": None, "significant": None, "p_adjusted": None, "seeds": 1}
+OPEN = {"ratio": 1.05, "low": 0.9, "high": 1.21, "significant": False, "p_adjusted": 0.4}
+LOSS = {"metric": "loss", "score_low": 1.62, "score_high": 1.834}
+TARGET = {
+    "metric": "loss",
+    "score_low": 3.28,
+    "score_high": 3.28,
+    "in_advance": True,
+    "task": "fineweb",
 }
-NO_OTHERS = pd.DataFrame({"depth": []})
-OPEN = "The study cannot tell whether "
 
 
-def sentences(*rows: dict[str, Any]) -> list[str]:
-    return answers(
-        pd.DataFrame([{**ANSWER_ROW, "low": None, "high": None, **row} for row in rows]), NO_OTHERS
-    )
+def table_of(*rows: Mapping[str, Any]) -> pd.DataFrame:
+    """Rows of `StudyData.ratios`, each with these changes."""
+    frame = pd.DataFrame([{**ROW, **row} for row in rows])
+    numbers = ["ratio", "low", "high", "factor", "score_low", "score_high", "p_adjusted"]
+    return frame.astype(dict.fromkeys(numbers, float) | {"significant": "boolean"})
 
 
-def test_what_is_decided_comes_before_what_is_not_in_one_text_for_each_depth() -> None:
-    mixed, single = sentences(
-        {"variant": "DR+DA", "factor": 0.8, "low": 0.5, "high": 1.25},
-        {"variant": "DR", "factor": 2.5, "low": 1.9, "high": 3.4},
-        {"variant": "DR", "factor": 1.1, "depth": 8, "metric": "loss"},
-    )
-    assert mixed == (
-        "At depth 4, for equal average accuracy, DR needed 0.40 times as many training tokens as LA (95% interval 0.29 "
-        "to 0.53). The study cannot tell whether DR+DA needed fewer or more: 1.25 times as many (0.80 to 2.00)."
-    )
-    assert single.startswith(
-        "At depth 8, for equal average correct-answer bits per byte, DR needed 0.91 times as many"
-    )
-    assert single.endswith("(no interval).")
-
-
-def test_models_that_are_not_decided_share_a_sentence() -> None:
-    (text,) = sentences(
-        {"variant": "DR", "factor": 1.05, "low": 0.9, "high": 1.2},
-        {"variant": "DR+DA", "factor": 0.8, "low": 0.5, "high": 1.25},
-    )
-    assert text.startswith(f"{OPEN}DR or DR+DA ")
-    assert text.count("cannot tell") == 1
-
-
-def test_a_factor_of_noise_decides_nothing() -> None:
-    assert sentences({"variant": "DR", "factor": 0.5, "within_noise": True})[0].startswith(OPEN)
-
-
-def test_where_a_model_stops_the_bound_is_said_in_place_of_the_factor() -> None:
-    (text,) = sentences(
-        {"variant": "DR", "factor": 1.5, "low": 1.2, "high": 1.9},
-        {"variant": "LA-1", **BOUNDED, "factor": 2 / 3, "low": 0.5, "high": 0.8},
-    )
-    assert text.startswith("At depth 4, for equal average accuracy, DR needed 0.67 times as many")
-    assert text.endswith(
-        "LA-1 needs at least 1.50 times as many training tokens over LA’s whole range (95% interval 1.25 to 2.00): in "
-        "average accuracy LA reached 77.0%, LA-1 56.0%."
-    )
-
-
-def test_the_best_of_a_model_that_never_reaches_the_start_is_not_known_better() -> None:
-    row = {
-        "variant": "X",
-        "baseline": "LA",
-        "metric": "accuracy",
-        "task": "average",
-        **BOUNDED,
-        "covered": 0.0,
-    }
-    assert never_reached(row).endswith("LA reached 77.0%, X no more than 56.0%")
+def said(*rows: Mapping[str, Any], only_task: bool = False) -> list[str]:
+    return answers(table_of(*rows), only_task=only_task)
 
 
 @pytest.mark.parametrize(
-    ("bound", "high", "decided"), [(0.8, 0.95, True), (0.8, 1.1, False), (1.3, 1.6, False)]
+    ("changed", "text"),
+    [
+        pytest.param(
+            BELOW,
+            "DR took 1.67 times as many training tokens as LA to reach accuracies of 46 to 53 %"
+            " (95 % CI 1.35 to 2.08), and did not reach LA’s best, 74.7 %.",
+            id="more tokens, and below the best",
+        ),
+        pytest.param(
+            {"ratio": 0.4, "low": 0.29, "high": 0.53},
+            "DR took 0.40 times as many training tokens as LA to reach accuracies of 46 to 53 %"
+            " (95 % CI 0.29 to 0.53).",
+            id="fewer tokens",
+        ),
+        pytest.param(
+            OPEN,
+            "DR cannot be distinguished from LA: 1.05 times as many training tokens to reach"
+            " accuracies of 46 to 53 % (95 % CI 0.90 to 1.21).",
+            id="not significant",
+        ),
+        pytest.param(
+            OPEN | BELOW | {"low": 1.01, "p_adjusted": 0.09},
+            "DR cannot be distinguished from LA: 1.05 times as many training tokens to reach"
+            " accuracies of 46 to 53 % (95 % CI 1.01 to 1.21; p 0.09 after correction for 9"
+            " comparisons), but it did not reach LA’s best, 74.7 %.",
+            id="not significant after correction",
+        ),
+        pytest.param(
+            OPEN | {"within_checkpoint": True},
+            "DR and LA are less than one checkpoint apart, no finding: 1.05 times as many training"
+            " tokens to reach accuracies of 46 to 53 % (95 % CI 0.90 to 1.21).",
+            id="less than a checkpoint apart",
+        ),
+        pytest.param(
+            ONE_SEED,
+            "DR took 1.67 times as many training tokens as LA to reach accuracies of 46 to 53 %"
+            " (no CI: one seed).",
+            id="one seed",
+        ),
+        pytest.param(
+            LOSS,
+            "DR took 1.67 times as many training tokens as LA to reach losses of 1.83 to 1.62"
+            " (95 % CI 1.35 to 2.08).",
+            id="a loss, from the easier end",
+        ),
+        pytest.param(
+            LOSS | {"task": "validation"},
+            "DR took 1.67 times as many training tokens as LA to reach losses on held-out documents"
+            " of 1.83 to 1.62 (95 % CI 1.35 to 2.08).",
+            id="held-out documents",
+        ),
+        pytest.param(
+            {"task": "gsm8k"},
+            "DR took 1.67 times as many training tokens as LA to reach accuracies on GSM8K of 46 to"
+            " 53 % (95 % CI 1.35 to 2.08).",
+            id="one of several tasks",
+        ),
+        pytest.param(
+            {"decay_bound": "at most", "ratio": 0.91, "low": 0.85, "high": 0.97},
+            "DR took 0.91 times as many training tokens as LA, or fewer, to reach accuracies of 46"
+            " to 53 % (95 % CI 0.85 to 0.97).",
+            id="at most, within the decay",
+        ),
+        pytest.param(
+            {"decay_bound": "at least"},
+            "DR took 1.67 times as many training tokens as LA, or more, to reach accuracies of 46"
+            " to 53 % (95 % CI 1.35 to 2.08).",
+            id="at least, within the decay",
+        ),
+        pytest.param(
+            NO_RATIO | NO_SCORES | {"low": 5.5, "near_chance": True},
+            "DR took at least 5.50 times as many training tokens as LA: its average accuracy never"
+            " rose above chance.",
+            id="a lower bound, near chance",
+        ),
+        pytest.param(
+            NO_RATIO | NO_SCORES | {"high": 0.2, "near_chance": True, "reached": True},
+            "DR took at most 0.20 times as many training tokens as LA: LA’s average accuracy never"
+            " rose above chance.",
+            id="an upper bound, the baseline near chance",
+        ),
+        pytest.param(
+            NO_RATIO | NO_SCORES | LOSS | {"low": 5.5},
+            "DR took at least 5.50 times as many training tokens as LA: the curves have no average"
+            " loss in common.",
+            id="a lower bound of a loss",
+        ),
+        pytest.param(
+            NO_RATIO | NO_SCORES | {"near_chance": True},
+            "DR cannot be compared with LA: neither average accuracy rose above chance.",
+            id="both near chance",
+        ),
+        pytest.param(
+            NO_RATIO | NO_SCORES,
+            "DR cannot be compared with LA: the curves have no average accuracy in common.",
+            id="nothing in common",
+        ),
+    ],
 )
-def test_a_bound_decides_only_below_one(bound: float, high: float, decided: bool) -> None:
-    changed = {"bound": bound, "bound_low": bound / 1.1, "bound_high": high}
-    said = {"factor": bound, "low": bound / 1.1, "high": high}
-    (text,) = sentences({"variant": "LA-1", **BOUNDED, **changed, **said})
-    assert text.startswith(
-        "At depth 4, LA-1 needs at least"
-        if decided
-        else "At depth 4, whether LA-1 needed fewer or more is"
+def test_a_sentence_for_each_finding(changed: Mapping[str, Any], text: str) -> None:
+    assert said(changed) == [text]
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        pytest.param(
+            {},
+            "DR took 1.67 times as many training tokens as LA to reach a loss of 3.28, fixed in"
+            " advance (95 % CI 1.35 to 2.08).",
+            id="both reached it",
+        ),
+        pytest.param(
+            {"high": None, "ratio": None, "factor": None, "reached": False},
+            "DR took at least 1.35 times as many training tokens as LA: DR never reached a loss of"
+            " 3.28, fixed in advance.",
+            id="the variant never did",
+        ),
+        pytest.param(
+            {"low": None, "high": 0.8, "ratio": None, "factor": None},
+            "DR took at most 0.80 times as many training tokens as LA: LA never reached a loss of"
+            " 3.28, fixed in advance.",
+            id="the baseline never did",
+        ),
+        pytest.param(
+            {"high": None},
+            "DR took 1.67 times as many training tokens as LA to reach a loss of 3.28, fixed in"
+            " advance (95 % CI at least 1.35).",
+            id="a curve of one seed fewer never did",
+        ),
+        pytest.param(
+            {"high": None, "ratio": None, "low": 0.9, "significant": False, "reached": False},
+            "DR cannot be distinguished from LA: at least 0.90 times as many, as DR never reached a"
+            " loss of 3.28, fixed in advance.",
+            id="a bound below 1",
+        ),
+        pytest.param(
+            NO_RATIO,
+            "Neither DR nor LA reached a loss of 3.28, fixed in advance.",
+            id="neither did",
+        ),
+    ],
+)
+def test_a_sentence_at_a_score_fixed_in_advance(changed: Mapping[str, Any], text: str) -> None:
+    assert said(TARGET | changed, only_task=True) == [text]
+
+
+# What makes sentences long: of each kind of finding the longest one.
+LONG = [
+    BELOW,
+    BELOW | {"decay_bound": "at least"},
+    OPEN | BELOW,
+    OPEN | {"within_checkpoint": True},
+    ONE_SEED | BELOW,
+    NO_RATIO | NO_SCORES | {"low": 5.5, "near_chance": True},
+    NO_RATIO | NO_SCORES | {"near_chance": True},
+]
+
+
+@pytest.mark.parametrize("first", LONG)
+@pytest.mark.parametrize("second", LONG)
+def test_two_variants_are_in_one_text_of_at_most_70_words(
+    first: Mapping[str, Any], second: Mapping[str, Any]
+) -> None:
+    (text,) = said(first, second | {"variant": "DR+DA"})
+    assert len(text.split()) <= 70
+    assert text.count("training tokens") <= 2
+
+
+def test_what_is_not_significant_never_leads_beside_what_is() -> None:
+    kinds = {
+        "none": NO_RATIO | NO_SCORES,
+        "checkpoint": OPEN | {"within_checkpoint": True},
+        "open": OPEN,
+        "bound": NO_RATIO | NO_SCORES | {"low": 5.5},
+        "seed": ONE_SEED,
+        "significant": {},
+    }
+    names = list(kinds)
+    lines = said(*(kinds[name] | {"variant": name} for name in names[:5]))
+    assert [line.split()[0] for line in lines] == ["seed", "bound", "open", "checkpoint", "none"]
+    lines = said(*(kinds[name] | {"variant": name} for name in names[1:]))
+    assert lines[0].startswith("significant took")
+
+
+def test_a_line_for_each_variant_from_three_on_and_a_count_from_six_on() -> None:
+    def variants(count: int) -> list[dict[str, Any]]:
+        return [{"variant": f"V{number}"} for number in range(count)]
+
+    assert [len(said(*variants(count))) for count in range(1, 8)] == [1, 1, 3, 4, 5, 1, 1]
+    fewer = [{"variant": "A", "ratio": 0.7}, {"variant": "B", "ratio": 0.5}]
+    (text,) = said(*variants(3), *fewer, OPEN | {"variant": "C"})
+    assert text == (
+        "Of 6 variants 2 took significantly fewer training tokens than LA (fewest: B, 0.50 times as"
+        " many), 3 significantly more and 1 cannot be distinguished from LA."
     )
-    assert ("at least 0.77 times as many" in text) == (bound > 1)
+
+
+def test_depths_are_named_where_there_are_several() -> None:
+    assert [text[:9] for text in said({}, {"depth": 8})] == ["Depth 4: ", "Depth 8: "]
+    assert "epth" not in " ".join(said({}, {"variant": "DR+DA"}))
 
 
 @given(st.floats(0.05, 20), st.floats(1, 3), st.floats(1, 3))
 def test_the_interval_holds_the_figure_of_its_sentence(
     value: float, below: float, above: float
 ) -> None:
-    (sentence,) = sentences(
-        {"variant": "DR", "factor": value, "low": value / below, "high": value * above}
-    )
+    (sentence,) = said({"ratio": value, "low": value / below, "high": value * above})
     figure = float(re.search(r"([\d.]+) times as many", sentence)[1])
-    low, high = map(float, re.search(r"95% interval ([\d.]+) to ([\d.]+)", sentence).groups())
+    low, high = map(float, re.search(r"95 % CI ([\d.]+) to ([\d.]+)", sentence).groups())
     assert low <= figure <= high
-    assert sentence.startswith(OPEN) == (value / below < 1 < value * above)
 
 
-CROSSING_ROW = {
-    "variant": "DR",
-    "baseline": "LA",
-    "depth": 16,
-    "task": "average",
-    "baseline_accuracy": 0.323,
-    "baseline_tokens": 100e9,
-    "variant_tokens": 25e9,
-    "factor": 4.0,
-    "bound": "exact",
-    "near_chance": False,
-    "own_best": 0.457,
-    "tokens_trained": 100e9,
-    "baseline_bound": "exact",
-}
-NEVER = {"bound": "at most", "variant_tokens": None}
+def test_the_first_measure_with_something_to_say_leads() -> None:
+    loss = LOSS | {"ratio": 1.2}
+    validation = loss | {"task": "validation"}
+    nothing = NO_RATIO | NO_SCORES
+    task = {"task": "gsm8k", "ratio": 3.0}
+
+    def leads(*rows: Mapping[str, Any]) -> list[tuple[str, str]]:
+        chosen = leading(table_of(*rows))
+        return list(zip(chosen["metric"], chosen["task"], strict=True))
+
+    assert leads({}, task, loss, validation) == [("accuracy", "average")]
+    assert leads(nothing, task, loss, validation) == [("loss", "average")]
+    assert leads(nothing, task, LOSS | nothing, validation) == [("loss", "validation")]
+    assert leads(nothing | {"low": 5.5}, loss) == [("accuracy", "average")], (
+        "a bound says something"
+    )
+    assert leads(nothing, LOSS | nothing) == [("accuracy", "average")], "that nothing is in common"
+    assert leads(task | {"in_advance": True} | nothing) == [("accuracy", "gsm8k")]
+    assert leads({"outdated": True} | nothing) == []
+    assert leads({"seeds": math.nan} | nothing) == [], "no curve"
+
+
+def data_of(ratios: pd.DataFrame, **frames: pd.DataFrame) -> StudyData:
+    """A study with these ratios, whose runs are complete, and nothing else."""
+    runs = pd.DataFrame({"depth": 4, "variant": ["LA", "DR"], "status": "complete"})
+    given = {
+        "ratios": ratios,
+        "order": pd.DataFrame({"variant": ["LA", "DR"], "baseline": "LA"}),
+        "runs": runs.assign(learning_rate=1e-3, run_id=["a", "b"], tokens=800),
+        "tuning": pd.DataFrame({"depth": [4, 4], "variant": ["LA", "DR"]}),
+        "mismatches": pd.DataFrame(),
+        "cut_short": pd.DataFrame({"depth": [], "variant": [], "ends": []}),
+        "resources": pd.DataFrame({"depth": [4], "variant": "LA"} | dict.fromkeys(COSTS, 1.0)),
+        "models": pd.DataFrame({"depth": [4], "variant": "LA", "remarks": None, "expert_size": 1}),
+        "training_curves": pd.DataFrame({"losses_not_finite": []}),
+        "accuracy": pd.DataFrame({"task": [], "items": [], "run_id": []}),
+        "efficiency": pd.DataFrame(
+            {"depth": [], "variant": [], "task": [], "own_best": [], "near_chance": []},
+            dtype=object,
+        ),
+        "checkpoints": pd.DataFrame({"epoch": [1.0]}),
+    }
+    return StudyData({}, given | frames)
+
+
+def warned(*rows: Mapping[str, Any], **frames: pd.DataFrame) -> list[str]:
+    ratios = table_of(*rows)
+    return warnings(data_of(ratios, **frames), leading(ratios))
+
+
+def test_an_answer_without_weaknesses_has_no_warning() -> None:
+    assert warned({}) == []
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "text"),
     [
-        pytest.param(
-            {},
-            "(32.3%) with 0.25 times as many training tokens: 25B instead of 100B",
-            id="fewer tokens",
+        (
+            {"decay_bound": "at most"},
+            "DR: the true ratio is at most this one, as the score was reached while the learning"
+            " rate decays.",
         ),
-        pytest.param(
-            {"factor": 0.5, "variant_tokens": 200e9}, "with 2.00 times as many", id="more tokens"
+        (
+            {"before_decay": True},
+            "Checkpoints taken before the learning rate decays: the ratio after the decay may be"
+            " another (DR).",
         ),
-        pytest.param(
-            {"bound": "at least"}, "at most 0.25 times as many", id="at the first checkpoint"
+        (ONE_SEED, "One seed: nothing says what another would give for DR."),
+        (
+            {"depends_on": "swaps, sums"},
+            "Depends on one benchmark, without which the average would not be significant or would"
+            " say the reverse: DR on swaps and on sums.",
         ),
-        pytest.param({"bound": "at least", "factor": 0.9}, "too far apart", id="LA even earlier"),
-        pytest.param(NEVER | {"factor": 0.8}, "more than 1.25 times as many", id="never reached"),
-        pytest.param(NEVER | {"factor": 1.0}, "more tokens than LA", id="never, with as many"),
-        pytest.param(NEVER | {"factor": 3.0}, "too few tokens to say", id="ended too early"),
-        pytest.param(
-            {"baseline_bound": "at least"}, "the ratio may be too low", id="LA best at once"
-        ),
+        ({"near_chance": True}, "Near chance: DR on Average."),
     ],
 )
-def test_the_sentence_says_the_bound(changed: dict[str, Any], said: str) -> None:
-    assert said in crossing(CROSSING_ROW | changed)
+def test_what_makes_the_answer_weak_is_named(changed: Mapping[str, Any], text: str) -> None:
+    assert warned(changed) == [text]
 
 
-def test_near_chance_nothing_is_told() -> None:
-    assert crossing(CROSSING_ROW | {"near_chance": True}).startswith("The study cannot tell")
+def test_an_average_of_one_task_is_said_to_be_one() -> None:
+    assert warned({"one_task": True}, {"task": "gsm8k"}) == ["One task: GSM8K alone."]
 
 
-MEAN_ROW = {
-    "variant": "DR",
-    "baseline": "LA",
-    "depth": 4,
-    "task": "average",
-    "metric": "accuracy",
-    "factor": 1.24,
-    "low": 1.05,
-    "high": 1.46,
-    "seeds": 5,
-    "range_low": 0.31,
-    "range_high": 0.88,
-    "within_noise": False,
-    "bounded": False,
-}
+def test_rates_that_were_not_tuned_are_named_where_they_are_known() -> None:
+    tuning = pd.DataFrame({"depth": [4], "variant": ["LA"]})
+    assert warned({}, tuning=tuning) == ["Learning rate not tuned in this study: DR."]
+    assert warned({}, tuning=tuning[:0]) == ["Learning rates not tuned in this study."]
+    ratios = table_of({})
+    elsewhere = data_of(ratios)
+    runs = elsewhere.runs.assign(learning_rate=math.nan)
+    assert warned({}, tuning=tuning[:0], runs=runs) == []
 
 
-def test_a_bound_is_marked() -> None:
-    assert [bounded_ratio({"factor": 2 / 3, "bounded": bounded}) for bounded in (False, True)] == [
-        "1.50",
-        "≥\u202f1.50",
-    ]
-
-
-def test_each_headline_comparison_says_its_ends_and_whether_it_is_decided_together_with_the_others() -> (
-    None
-):
-    place = {name: MEAN_ROW[name] for name in ("variant", "depth", "task", "metric")}
-    targets = [(0.32, 0.6, 0.5, 0.72), (0.6, 1.0, 0.8, 1.25), (0.87, 1.5, 1.2, 1.8)]
-    columns = ("target", "factor", "low", "high")
-    by_target = pd.DataFrame([{**place, **dict(zip(columns, one, strict=True))} for one in targets])
-    tested = {
-        "p": 0.02,
-        "decided_adjusted": False,
-        "comparisons": 4,
-        "hangs_on": "swaps",
-        "detectable": 1.3,
-    }
-    loss = {**MEAN_ROW, "metric": "loss", "p": math.nan, "hangs_on": None, "detectable": None}
-    means = pd.DataFrame([loss, {**MEAN_ROW, **tested}, {**MEAN_ROW, "task": "gsm8k", **tested}])
-    others = [("sums", 1.3, True), ("swaps", 1.04, False)]
-    without = [
-        {
-            **MEAN_ROW,
-            "left_out": name,
-            "factor": value,
-            "low": value - 0.1,
-            "high": value + 0.1,
-            "decided": decided,
-        }
-        for name, value, decided in others
-    ]
-    frames = {
-        "mean_factors": means,
-        "factor_by_target": by_target,
-        "without_one": pd.DataFrame(without),
-    }
-    assert standing(StudyData({}, frames)) == [
-        "Average accuracy, the primary measure: decided after correction for 4 comparisons: none; the decision on DR "
-        "of depth 4 hangs on one task: without swaps 0.96 times as many (0.88 to 1.06); minimum detectable effect: "
-        "1.30 times as many."
-    ]
-    stands_in = {**tested, "metric": "loss", "task": "validation", "hangs_on": None}
-    (text,) = standing(
-        StudyData({}, {**frames, "mean_factors": pd.DataFrame([{**MEAN_ROW, **stands_in}])})
+def test_what_other_measures_say_is_second() -> None:
+    rows = table_of(
+        {},
+        {"task": "gsm8k"},
+        LOSS | {"ratio": 1.5},
+        OPEN | LOSS | {"task": "validation"},
+        LOSS | {"variant": "led by it", "task": "validation", "ratio": 2.0},
     )
-    assert text.startswith(
-        "Loss on held-out documents, in place of average accuracy, the primary one: decided after"
-    )
-    assert both_ends(means.iloc[1:2], by_target) == [
-        "Depth 4, from the easiest value that both reached to the hardest: DR 1.67× at 32.0% to 0.67× at 87.0%."
+    assert second(data_of(rows), leading(rows)) == [
+        "Average loss: DR 1.50x. Loss on held-out documents: DR 1.05x (not significant)."
     ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "texts"),
+    [
+        ({}, []),
+        (OPEN, ["not significant"]),
+        (OPEN | {"within_checkpoint": True}, ["less than one checkpoint apart, no finding"]),
+        (ONE_SEED, ["one seed"]),
+        ({"near_chance": True}, ["near chance"]),
+        ({"one_task": True}, ["one task"]),
+        ({"cut_short": True}, ["cut short"]),
+        ({"before_decay": True}, ["checkpoints taken before the learning rate decays"]),
+        ({"decay_bound": "at most"}, ["the true ratio is at most this one"]),
+        ({"depends_on": "swaps"}, ["depends on swaps"]),
+    ],
+)
+def test_weaknesses_stand_in_the_row(changed: Mapping[str, Any], texts: list[str]) -> None:
+    (row,) = table_of(changed).to_dict("records")
+    assert weaknesses(row, rates_tuned=True) == texts
+    assert weaknesses(row, rates_tuned=None) == texts
+    assert weaknesses(row, rates_tuned=False) == [*texts, "rate not tuned"]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "metric", "text"),
+    [
+        (0.46, 0.53, "accuracy", "46 to 53 %"),
+        (0.461, 0.464, "accuracy", "46.1 to 46.4 %"),
+        (0.5, 0.5, "accuracy", "50 %"),
+        (0.7475, 0.7475, "accuracy", "74.8 %"),
+        (1.834, 1.62, "loss", "1.83 to 1.62"),
+        (3.2801, 3.2786, "loss", "3.280 to 3.279"),
+        (3.28, 3.28, "loss", "3.28"),
+    ],
+)
+def test_scores_have_the_decimals_that_tell_them_apart(
+    first: float, last: float, metric: str, text: str
+) -> None:
+    assert span(first, last, metric) == text
 
 
 def test_what_matching_takes_of_the_experts_is_said_above_a_tenth(tmp_path: Path) -> None:
@@ -264,28 +463,10 @@ def test_what_matching_takes_of_the_experts_is_said_above_a_tenth(tmp_path: Path
     data = read_study(
         entered(tmp_path / "results.duckdb", {"studies": [study()], "models": rows}), STUDY
     )
-    means = pd.DataFrame([{**ANSWER_ROW, "variant": "DR", "factor": 1.0}])
-    taxes = [text for text in warnings(data, means, pd.DataFrame({"bound": []})) if "tax" in text]
-    assert taxes == [
-        "Matching tax: experts smaller than LA’s, DR+DA at depth 4 by 33%; larger models lose less."
+    costs = [text for text in warnings(data, leading(data.ratios)) if "cost:" in text]
+    assert costs == [
+        "Matching cost: experts smaller than LA’s, DR+DA by 33%; larger models lose less."
     ]
-
-
-def test_the_headline_is_a_loss_where_accuracy_is_within_noise() -> None:
-    loss = {**MEAN_ROW, "metric": "loss", "task": "validation", "factor": 1.1}
-    other = {**MEAN_ROW, "task": "gsm8k"}
-    rows = [loss, MEAN_ROW, other, {**MEAN_ROW, "variant": "LA", "factor": 1.0}]
-    assert headline(pd.DataFrame(rows))[["variant", "metric", "task"]].to_numpy().tolist() == [
-        ["DR", "accuracy", "average"]
-    ]
-    weak = [loss, {**MEAN_ROW, "within_noise": True}, other]
-    assert headline(pd.DataFrame(weak))["task"].tolist() == ["validation"]
-    nothing = [{**MEAN_ROW, "within_noise": True}, {**loss, "factor": math.nan}]
-    assert headline(pd.DataFrame(nothing))["metric"].tolist() == ["accuracy"]
-    noisy = [{**MEAN_ROW, "factor": math.nan}, {**loss, "within_noise": True}]
-    assert headline(pd.DataFrame(noisy))["metric"].tolist() == ["loss"], (
-        "a noisy factor is better than none"
-    )
 
 
 def nearly_emptied(dropped: int, unmarked: int = 0) -> StudyData:
@@ -329,7 +510,7 @@ def test_a_learning_rate_at_the_edge_of_those_tried_is_a_doubt() -> None:
 
     assert doubts(LA=2e-3) == []
     (text,) = doubts(LA=2e-3, DR=4e-3, SSM=1e-3)
-    assert text.endswith("may lie beyond: DR of depth 4 (0.004) and SSM of depth 4 (0.001).")
+    assert text.endswith("may lie beyond: DR (0.004) and SSM (0.001).")
 
 
 def test_a_source_without_marks_of_reasoning_is_named() -> None:
@@ -397,17 +578,16 @@ def test_token_counts_keep_three_digits(count: int) -> None:
 
 
 def test_nothing_is_a_dash() -> None:
-    assert [show(None) for show in (tokens, percent, ratio, duration)] == ["–"] * 4
+    assert [show(None) for show in (tokens, percent, ratio, times, duration)] == ["–"] * 5
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(2.5, "0.40"), (1, "1.00"), (16, "0.062"), (0.05, "20.0"), (math.inf, "0"), (0, "∞")],
+    [(0.4, "0.40"), (1, "1.00"), (0.0625, "0.062"), (20, "20.0"), (0, "0"), (math.inf, "∞")],
 )
-def test_a_ratio_is_one_over_the_factor_with_the_decimals_that_matter(
-    value: float, text: str
-) -> None:
+def test_a_ratio_has_the_decimals_that_matter(value: float, text: str) -> None:
     assert ratio(value) == text
+    assert times(value) == f"{text}x"
 
 
 @pytest.mark.parametrize(
@@ -424,9 +604,11 @@ def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_the_interval_of_a_ratio_is_that_of_the_factor_with_its_ends_changed() -> None:
-    assert interval({"low": 0.5, "high": 1.25}) == "0.80 to 2.00"
-    assert interval({"low": None, "high": 3}) == ""
+def test_an_interval_may_lack_an_end() -> None:
+    assert interval({"low": 0.8, "high": 2}) == "0.80 to 2.00"
+    assert interval({"low": None, "high": 3}) == "at most 3.00"
+    assert interval({"low": 0.5, "high": math.nan}) == "at least 0.50"
+    assert interval({"low": None, "high": None}) == ""
 
 
 def test_runs_of_one_seed_have_read_the_same_tokens() -> None:
