@@ -151,7 +151,7 @@ def test_intervals_take_the_resamples_that_the_study_asks_for(tmp_path: Path) ->
     config = json.dumps({"study": {"evaluation": {"bootstrap_replicates": 7}}})
     ingest(path, {"studies": pa.table({"study_id": ["s"], "name": ["s"], "config": [config]})})
     assert main(["intervals", str(path)]) == 0
-    assert set(query(path, "from internal.computed_factors")["replicates"]) == {7}
+    assert set(query(path, "from internal.computed_ratios")["replicates"]) == {7}
 
 
 def test_a_file_without_models_has_no_intervals(
