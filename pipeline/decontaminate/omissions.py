@@ -6,6 +6,8 @@ That is figures, calculator annotations, and closing sentences on the format of 
 'Find AB.   It is 3+4= 7.\n '
 >>> without_closing(["What is 2/7 in decimals? Round your answer to the nearest tenth."])
 ['What is 2/7 in decimals? ']
+>>> without_instruction("Find x\n\nPlease think step by step, and put the answer within \\boxed{}.")
+'Find x'
 """
 
 from __future__ import annotations
@@ -54,6 +56,27 @@ _ASKS_FOR_FORM = re.compile(
     r"|use|submit|list|specify|separate|your|the)\b.*\banswers?\b|round (it |off )?to\b"
     r"|answers? (as|in|to|with|should|must)\b)",
     re.IGNORECASE | re.DOTALL,
+)
+# Sentences that a collection of prompts sets behind any question.
+_INSTRUCTS = re.compile(
+    r"(?:please|and|now|then|only|just|let'?s|let us|you (?:should|must|can|may|need to|will)|first"
+    r"|remember to|try to|(?:make sure|be sure|ensure)(?: to| that)?(?: you)?|do not forget to"
+    r"|don't forget to|[,\s*#>-])*"
+    r"(?:(?:reason|think)\b.{0,40}$|(?:reason|think|work|solve|explain|show|justify|box|put|enclose|wrap"
+    r"|write|place|present|provide|return|output|respond|reply|answer|give|end|finish|conclude|include"
+    r"|use|mark|highlight|state)\b[^?]*?(?:step[- ]by[- ]step|\bsteps?\b|reasoning|chain of thought"
+    r"|\bbox(?:ed)?\b|\banswers?\b|your (?:work|thinking|thoughts|solution)|final (?:number|result)"
+    r"|(?:detailed|full|complete|clear|worked) solution)"
+    r"|(?:your |the )?(?:final )?(?:answer|solution|response)"
+    r"(?::?\s*$|s? (?:should|must|has to|have to|is to|needs? to|is boxed)\b)|/(?:no_)?think\s*$)",
+    re.IGNORECASE | re.DOTALL,
+)
+# What only a problem holds: an instruction has none but in its example of a form.
+_OF_A_PROBLEM = re.compile(r"[?=\d]|\$[^$]*[a-z0-9]|\\\(.*[a-z0-9]", re.DOTALL)
+_FORM = re.compile(r"\\?boxed\{[^{}]*\}|\\boxed|\"[^\"]{0,40}\"|`[^`]{0,40}`|\$\\boxed[^$]*\$|####")
+_MAY_INSTRUCT = (
+    r"(?i)\banswer|step.by.step|\bsteps?\b|\bround\b|\bbox|\breason|\bthink\b|\byour (?:work|thou)"
+    r"|\bsolution\b|\bresponse\b|\bfinal (?:number|result)"
 )
 _FREQUENT = 5  # different texts with one closing sentence: a phrase of the set
 
@@ -106,10 +129,46 @@ def without_closing(texts: Sequence[str]) -> list[str]:
     return [shortened[text] for text in texts]
 
 
+def without_instruction(text: str) -> str:
+    """Remove closing sentences and lines that instruct how to answer, not what to find.
+
+    The first sentence always stays.
+    """
+    shortened = text
+    while True:
+        last = _last_part(shortened)
+        before = shortened[: len(shortened) - len(last)]
+        if not before.strip() or not _is_instruction(last):
+            return shortened
+        shortened = before.rstrip()
+
+
+def column_without_instructions(texts: pa.Array) -> pa.Array:
+    """Apply `without_instruction` to a column, in which few texts may have any."""
+    marked = pc.fill_null(pc.match_substring_regex(texts, _MAY_INSTRUCT), False)
+    if not pc.any(marked).as_py():
+        return texts
+    plain = [without_instruction(text) for text in pc.filter(texts, marked).to_pylist()]
+    return pc.replace_with_mask(texts, marked, pa.array(plain, texts.type))
+
+
+def _last_part(text: str) -> str:
+    """Return the last sentence, or of it the last line."""
+    parts = sentences(text)
+    last = parts[-1] if parts else ""
+    return last[last.rstrip().rfind("\n") + 1 :]
+
+
+def _is_instruction(sentence: str) -> bool:
+    if _ASKS_FOR_FORM.match(sentence) and not _ASKS.search(sentence):
+        return True
+    plain = _FORM.sub("", sentence)
+    return bool(_INSTRUCTS.match(sentence.strip())) and not _OF_A_PROBLEM.search(plain)
+
+
 def _is_format(sentence: str, closing: Counter[str]) -> bool:
-    formal = _ASKS_FOR_FORM.match(sentence)
     frequent = closing[_pattern(sentence)] >= _FREQUENT and not _TELLS.search(sentence)
-    return bool(formal or frequent) and not _ASKS.search(sentence)
+    return _is_instruction(sentence) or (frequent and not _ASKS.search(sentence))
 
 
 def _pattern(sentence: str) -> str:

@@ -47,15 +47,20 @@ _MAY_FOLD = (
 )
 _MINUS = np.uint64(word_id("-"))
 # Runs of letters that are no words though they are long enough: a hyphen beside them is a minus.
+_FUNCTIONS = """
+sin cos tan cot sec csc sinh cosh tanh arcsin arccos arctan log ln lg exp max min gcd lcm mod
+"""
+_ALPHABET = string.ascii_lowercase
 _NO_WORDS = [
-    *"sin cos tan cot sec csc sinh cosh tanh arcsin arccos arctan log ln lg exp max min gcd lcm mod".split(),
-    *(string.ascii_lowercase[at : at + size] for size in (3, 4, 5, 6) for at in range(27 - size)),
+    *_FUNCTIONS.split(),
+    *(_ALPHABET[at : at + size] for size in (3, 4, 5, 6) for at in range(27 - size)),
 ]
 # Two letters that are a word, a prefix, an ending or a unit; two others are a product of variables.
-_TWO_LETTERS = """
+_OF_TWO_LETTERS = """
 ad am an as at be bi by co de do ex go he hi ho id if in is it me my no of oh ok on or ox re so to
 uh un up us we st nd rd th tv pc ph iq km cm mm kg mg ml kl dl ft yd mi lb oz pt qt hr mb gb kb
-""".split()
+"""
+_TWO_LETTERS = _OF_TWO_LETTERS.split()
 # What may stand between a hyphen and the words beside it: the marks around mathematics or bold.
 _CLOSING = ["", "$", "$$", "\\)", "`", "**", "}", "}$", "}\\)", "$**"]
 _OPENING = ["", "$", "$$", "\\(", "`", "**", "**$"]

@@ -51,6 +51,13 @@ PIECES += [
     " ",
     "\n",
     "$",
+    "`",
+    "\\(",
+    "\\)",
+    "sin",
+    "km",
+    "\\rm ",
+    "\\frac{1}",
     "'",
     "^",
     "%",
@@ -90,7 +97,7 @@ def words_of(text: str) -> list[str]:
         is_command, letters, number, sign = match.groups()
         if sign == "-" and _joins(text, found, place):
             continue
-        word = (letters or number or sign)
+        word = letters or number or sign
         words.append(COMMANDS.get(word, word) if is_command else word)
     return [word for word in words if word is not None]
 
