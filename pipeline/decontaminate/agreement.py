@@ -243,7 +243,26 @@ class Target:
                 return True
             if self._varies(gap, ids[there], has_number, asked) or asks_otherwise(ours, ids[there]):
                 return True
+        gained |= self._touches_a_number(blocks, words, stretch)
         return (lost and gained) or self._changes_a_sign(blocks, ids)
+
+    def _touches_a_number(self, blocks: list[Equal], words: Words, stretch: slice) -> bool:
+        """Test whether a number in digits stands at the copy, within its sentence.
+
+        Of "(9, 4)" and "(4, 4)" the last 4 of the passage is equal to the first 4 there.
+        """
+        first = stretch.start + blocks[0].there
+        last = stretch.start + blocks[-1].there + blocks[-1].size - 1
+        neighbours = [(first - 1, first), (last, last + 1)]
+        for before, after in neighbours:
+            beside = before if after == first else after
+            if not stretch.start <= beside < stretch.stop:
+                continue
+            between = words.text[words.ends[before] : words.starts[after]]
+            is_digit = _DIGIT[words.text[words.starts[beside]]]
+            if is_digit and not _SENTENCE_ENDS[between].any():
+                return True
+        return False
 
     def _varies(self, gap: Gap, theirs: list[int], has_number: bool, asked: int) -> bool:
         """Test whether another variable is asked for.
