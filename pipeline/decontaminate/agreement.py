@@ -44,6 +44,8 @@ _NUMBER_WORDS = frozenset([*map(word_id, NUMBER_WORDS), ONE])
 VARIABLES = frozenset(map(word_id, "bcdefghjklmnopqruvwxyz"))
 _MINUS = word_id("-")
 _SENTENCE_ENDS = np.isin(np.arange(256), list(b".?!:;\n"))
+_LINE_BREAK = ord("\n")
+_BLANK = ord(" ")
 _DIGIT = np.isin(np.arange(256), list(b"0123456789"))
 
 # docs/decontamination.md has these shares. The ninth is measured (benchmarks.truth.lookalikes):
@@ -296,9 +298,15 @@ def stands_alone(words: Words, start: int, stop: int, inside: slice) -> bool:
 
 
 def _parts_sentences(words: Words, at: int, inside: slice) -> bool:
-    """Test whether a sentence ends before the word `at`: a mark lies between the words."""
+    """Test whether a sentence ends before the word `at`: a mark lies between the words.
+
+    A bullet or quotation mark at the beginning of a line, "- " or "> ", is no word of a sentence.
+    """
     if at in (inside.start, inside.stop):
         return True
+    start = words.starts[at - 1]
+    if words.kinds[at - 1] == SIGN and words.text[start - 1] == _LINE_BREAK:
+        return bool(words.text[start + 1] == _BLANK)
     between = words.text[words.ends[at - 1] : words.starts[at]]
     return bool(_SENTENCE_ENDS[between].any())
 

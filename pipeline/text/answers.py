@@ -26,9 +26,10 @@ _WORD = re.compile(r"(\\?)([a-z]+)|\d+(?:\.\d+)?|[-+*/^<=>()\[\]]")
 _DIVISION = re.compile(r"\s*\\[dtc]?frac\s*(?:\{([^{}]*)\}\s*/?\s*(?:\{([^{}]*)\}|(?=\d))|(?=\d))")
 _THOUSANDS = re.compile(r"(?<=\d)(?:,|\{,\}|,\\!|\\,)(?=\d{3}(?!\d))")
 _STYLE = "|".join(STYLES.split())
-_STYLED_UNIT = re.compile(
-    rf"(?<=\S)\s*\\(?:{_STYLE}|{'|'.join(SWITCHES.split())})\s*\{{[^{{}}\d]*\}}"
-    r"(?:\s*\^\s*\{?[23]\}?)?(?=[^a-z\d]*$)"
+_STYLED_UNIT = re.compile(  # behind a number, a bracket or pi
+    r"(?:(?<=[\d})!])|(?<=\\pi))(?:\s|\\[,;: ]|~)*"
+    rf"\\(?:{_STYLE}|{'|'.join(SWITCHES.split())})\s*"
+    r"\{[^{}\d]*\}(?:\s*\^\s*\{?[23]\}?)?(?=[^a-z\d]*$)"
 )
 _SWITCH = re.compile(rf"\\(?:{'|'.join(SWITCHES.split())}|left|right)\b")
 _AROUND = re.compile(  # what stands around a value: the left side of an equation, a unit
@@ -38,12 +39,14 @@ _AROUND = re.compile(  # what stands around a value: the left side of an equatio
 _PUNCTUATION = " .,;:"
 _LETTER = re.compile(r"[({\[]?([a-z])[)}\]]?[.:]?")
 # An option's letter before its value, as in "(B) 4" or "B. 4".
-_OPTION = re.compile(r"(?:\(([a-e])\)|([a-e])[.):])\s+(?=\S)")
+_OPTION = re.compile(r"^(?:\(([a-e])\)|([a-e])[.):])\s+(?=\S)")
 # An integer, a decimal or a fraction; or a mixed number.
 _VALUE = re.compile(r"-?(?:\d*\.)?\d+(?:/[1-9]\d*)?|\d+ \d+/[1-9]\d*")
 _POWER = r"(?:\d*\.)?\d+(?:\^\s*-?\d{1,2})?"
 _TIMES = r"\s*(?:\*|\\times(?![a-z])|\\cdot(?![a-z]))\s*"
 _PRODUCT = re.compile(rf"-?{_POWER}(?:{_TIMES}{_POWER})*")
+_SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
+_SCALED = re.compile(rf"(\d+(?:\.\d+)?) ({'|'.join(_SCALES)})\b")  # "2.5 million"
 _CARDINAL = rf"(?:{'|'.join(CARDINALS)})(?![a-z])"
 # No unit, but more of a number, or a choice.
 _NO_UNIT = rf"(?!(?:of|or|and|to|by|hal(?:f|ves)|thirds?|quarters?|dozen|\w+ths?)\b|{_CARDINAL})"
@@ -62,15 +65,16 @@ def answer_key(answer: str) -> str:
 
 @lru_cache(1 << 16)
 def _key(answer: str) -> str:
-    plain = _THOUSANDS.sub("", fold(answer).lower())
+    plain = _OPTION.sub("", _THOUSANDS.sub("", fold(answer).lower().strip()))
     plain = MARKS.sub(" ", _STYLED_UNIT.sub(" ", plain))
     plain = " ".join(_SWITCH.sub(" ", without_styles(plain)).split())
     plain = plain.rstrip(_PUNCTUATION).lstrip(",;: ")
     letter = _LETTER.fullmatch(plain)
     if letter:
         return letter[1]
-    plain = _OPTION.sub("", plain, count=1) if _OPTION.match(plain) else plain
-    value = _AROUND.sub("", _DIVISION.sub(_as_division, _in_digits(plain)))
+    plain = _OPTION.sub("", plain)
+    digits = _SCALED.sub(_scaled, _in_digits(plain))
+    value = _AROUND.sub("", _DIVISION.sub(_as_division, digits))
     value = ONE_IN_BRACES.sub(r"\1", value).replace("- ", "-")
     value = value.rstrip(_PUNCTUATION).lstrip("+,;: ")
     if _VALUE.fullmatch(value):
@@ -107,6 +111,10 @@ def _in_digits(plain: str) -> str:
             value = joined(value, CARDINALS[word]) or value + CARDINALS[word]
     sign = "-" if plain.startswith(("minus", "negative")) else ""
     return f"{sign}{value}"
+
+
+def _scaled(number: re.Match[str]) -> str:
+    return str(Fraction(number[1]) * _SCALES[number[2]])
 
 
 def _product(value: str) -> Fraction:

@@ -17,8 +17,11 @@ from dreamer_study.pipeline.text.normal_form import COMMANDS, STYLES, SWITCHES, 
 # `$`, `\(`, `\]`, backticks, bold, thin and hard blanks
 MARKS = re.compile(r"\\[()\[\]]|[$`~]|\*\*|\\[,;:!>\s]|\\\\")
 _THOUSANDS = re.compile(r"(?<=\d)(?:,\\!|\{,\}|\\?,)(?=\d{3}(?!\d))")
-_STYLED = re.compile(rf"\\(?:{'|'.join(STYLES.split())})\s*\{{([^{{}}]*)\}}")
-_SWITCHED = re.compile(rf"\{{\s*\\(?:{'|'.join(SWITCHES.split())})(?![a-zA-Z])\s*([^{{}}]*)\}}")
+# What stands in braces may hold braces itself.
+_INNER = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
+_NAMED = "|".join([*STYLES.split(), *SWITCHES.split()])
+_STYLED = re.compile(rf"\\(?:{_NAMED})\s*\{{({_INNER})\}}")
+_SWITCHED = re.compile(rf"\{{\s*\\(?:{'|'.join(SWITCHES.split())})(?![a-zA-Z])\s*({_INNER})\}}")
 _COMMAND = re.compile(r"\\([a-zA-Z]+)")
 ONE_IN_BRACES = re.compile(r"\{(-?[\w.]*)\}")
 _PUNCTUATION = re.compile(

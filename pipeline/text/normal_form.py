@@ -121,6 +121,8 @@ _DIVIDED = r"\\[dtc]?(?:frac|binom)"
 # A numerator without braces, of one sign; and one in braces before a blank or a single denominator.
 _BARE_NUMERATOR = re.compile(rf"({_DIVIDED})(?:\s*([0-9])|\s+([a-zA-Z]))\s*(?=[0-9a-zA-Z{{\\])")
 _NUMERATOR = re.compile(rf"({_DIVIDED}\s*\{{[^{{}}]*\}})(?:\s+(?=\{{)|\s*(?=[0-9a-zA-Z\\]))")
+# "$n$th" and "nth" are two words.
+_ORDINAL = re.compile(r"(?<![a-zA-Z])([i-npqrI-NPQR])(?=th(?![a-zA-Z]))")
 _ENVIRONMENT = re.compile(
     r"\\(?:begin|end)\s*\{(?:equation|align|gather|multline|flalign|displaymath|math|split)\*?\}"
 )
@@ -147,6 +149,7 @@ def fold(text: str) -> str:
     """
     text = _BACKSLASH.sub(r"\\", text)
     text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
+    text = _ORDINAL.sub(r"\1 ", text)
     if "\\" in text:
         text = _LOGARITHM.sub(r"\g<0> ", text)
         text = _BARE_NUMERATOR.sub(r"\1 \2\3/", text)

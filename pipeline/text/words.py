@@ -43,7 +43,7 @@ for _number, _byte in enumerate(SIGNS.encode()):
 # What `fold` may change.
 _MAY_FOLD = (
     r"[\x80-\xff]|&[a-zA-Z#]|\\(?:textback|log_[0-9]|begin|end"
-    r"|[dtc]?(?:frac|binom)(?:[0-9\s]|\s*\{[^{}]*\}[^{}]))"
+    r"|[dtc]?(?:frac|binom)(?:[0-9\s]|\s*\{[^{}]*\}[^{}]))|\b[i-npqrI-NPQR]th\b"
 )
 _MINUS = np.uint64(word_id("-"))
 # Runs of letters that are no words though they are long enough: a hyphen beside them is a minus.
