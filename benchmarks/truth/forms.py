@@ -26,6 +26,7 @@ from benchmarks.tables import print_table
 from benchmarks.truth.documents import read_dropped, write_documents
 from dreamer_study.pipeline.decontaminate.decontaminate import decontaminate
 from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
+from dreamer_study.pipeline.text.number_words import CARDINALS
 
 # Question and answer; N is drawn anew at each place, as `{0}`, `{1}`, ...
 TEMPLATES = (
@@ -54,19 +55,21 @@ TEMPLATES = (
     (r"If $\left( u + \frac{{{0}}}{{u}} \right)^2 = {1}$, find $\left\lfloor u^2 + \frac{{{2}}}{{u^2}} \right\rfloor$.", r"{1}"),
     (r"Express $\begin{{pmatrix}} {0} & {1} \\ {2} & {3} \end{{pmatrix}}^2$ by its trace and determinant.", r"{3}"),
 )  # fmt: skip
-NAMES = "Anna Bruno Clara David Edgar Fiona Georg Helen Ivan Julia Karl Laura Mika Nadia Oscar Petra".split()
+NAMES = """
+Anna Bruno Clara David Edgar Fiona Georg Helen Ivan Julia Karl Laura Mika Nadia Oscar Petra
+"""
 # Words alone: two names and two solids of each item.
 WORDED = (
     "Which solid has more edges, the one of {0}, a {2} pyramid, or the one of {1}, a {3} prism?"
 )
-SOLIDS = "triangular square pentagonal hexagonal heptagonal octagonal nonagonal decagonal".split()
+SOLIDS = """
+triangular square pentagonal hexagonal heptagonal octagonal nonagonal decagonal
+"""
 MATHEMATICS = re.compile(r"(?<!\\)\$((?:[^$\\]|\\.)+)\$")
 FIGURE = re.compile(r"(\[asy\].*?\[/asy\])")
 SIGN = re.compile(r" ?(?<![\\({])([-+=<>]) ?")
 NUMBER = re.compile(r"\d+")
-SPELLED = dict(
-    enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())
-)
+SPELLED = {value: word for word, value in CARDINALS.items()}
 
 
 class Item(NamedTuple):
@@ -161,7 +164,8 @@ def items_of(draw: Random, each: int) -> list[Item]:
     wanted = len(items) + each
     while len(items) < wanted:
         made = Item(
-            WORDED.format(*draw.sample(NAMES, 2), *draw.sample(SOLIDS, 2)), draw.choice(NAMES)
+            WORDED.format(*draw.sample(NAMES.split(), 2), *draw.sample(SOLIDS.split(), 2)),
+            draw.choice(NAMES.split()),
         )
         items.setdefault(made.question, made)
     return list(items.values())

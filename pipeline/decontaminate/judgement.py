@@ -21,7 +21,11 @@ from functools import cached_property
 import numpy as np
 
 from dreamer_study.pipeline.decontaminate.agreement import VARIABLES
-from dreamer_study.pipeline.decontaminate.omissions import figures, without_figures
+from dreamer_study.pipeline.decontaminate.omissions import (
+    figures,
+    without_figures,
+    without_instruction,
+)
 from dreamer_study.pipeline.decontaminate.settings import (
     EXACT,
     FORMULA,
@@ -57,7 +61,7 @@ _HALF = 0.5
 _STORY_WORDS = 10  # of letters: the least of a word problem
 # Content words that a rephrased problem to be removed shares with the item: problems of one
 # template share fewer. From fewer words on it is listed; and removed, if these are most of a short
-# problem's and three numbers agree.
+# problem's and three numbers or more are in the same order.
 _LEAST_SHARED = 8
 _LEAST_LISTED = 5
 _MOST_OF_SHORT = 2 / 3
@@ -139,11 +143,18 @@ class Problem:
         """The signs of the whole text, without figures and of the figures."""
         return plain_signs(without_figures(self.whole)), plain_signs(figures(self.whole))
 
-    def holds(self, item: Problem) -> bool:
-        """Test whether this document holds an item sign for sign, its figures included."""
+    def holds(self, item: Problem, *, wholly: bool) -> bool:
+        """Test whether this document holds an item sign for sign, its figures included.
+
+        An item held `wholly` has its closing sentences too, or nothing is asked behind it.
+        """
         signs, figure_signs = self._signs
         item_signs, _ = item._signs
-        return item_signs in signs and plain_signs(figures(item.text)) in figure_signs
+        if item_signs not in signs or plain_signs(figures(item.text)) not in figure_signs:
+            return False
+        if not wholly or item._question in signs:
+            return True
+        return plain_signs(without_instruction(without_figures(self.text))).endswith(item_signs)
 
     def brackets_differ(self, other: Problem) -> bool:
         """Test whether an expression in brackets of one is without brackets in the other."""
@@ -178,19 +189,20 @@ def judge(item: Problem, asked: Problem, grade: str | None) -> str | None:
         return OVERLAP
     if item.numbers != asked.numbers or item.numbers.total() < _LEAST_NUMBERS:
         return grade
-    return _grade_of_rephrased(item, shared) or grade
+    return _grade_of_rephrased(item, asked, shared) or grade
 
 
-def _grade_of_rephrased(item: Problem, shared: int) -> str | None:
+def _grade_of_rephrased(item: Problem, asked: Problem, shared: int) -> str | None:
     """Return the grade of a problem with the numbers, the answer and so many words of an item."""
-    most_of_short = (
-        shared >= _MOST_OF_SHORT * len(item.content) and item.numbers.total() >= _ENOUGH_NUMBERS
-    )
+    many_words = shared >= _MOST_OF_SHORT * len(item.content)
+    many_numbers = item.numbers.total() >= _ENOUGH_NUMBERS and item.sequence == asked.sequence
     if shared < _LEAST_LISTED:
         return None
     if not item.is_story:
         return FORMULA if shared >= _LEAST_SHARED else None
-    return REPHRASED if shared >= _LEAST_SHARED or most_of_short else LOOSELY
+    if shared >= _LEAST_SHARED or (many_words and many_numbers):
+        return REPHRASED
+    return LOOSELY
 
 
 def have_same_answer(item: Problem, asked: Problem) -> bool:
@@ -210,7 +222,7 @@ def _is_another_problem(item: Problem, asked: Problem) -> bool:
     if not (answers_differ or in_figure or item.brackets_differ(asked)):
         return False
     # A copy sign for sign, blanks aside, is one whatever its answer (docs/decisions.md).
-    return not asked.holds(item)
+    return not asked.holds(item, wholly=answers_differ)
 
 
 def _differ(ours: str, theirs: str) -> bool:
