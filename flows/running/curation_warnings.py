@@ -84,8 +84,8 @@ def warnings(outputs: Sequence[Output]) -> list[str]:
         lines += [
             f"{output.stage} dropped {cluster['dropped']:,} of the {cluster['of']:,} documents of a"
             f" source as near duplicates of {cluster['because']!r} alone, one of them"
-            f" {cluster['example']!r}: `dreamer dropped STUDY --id {cluster['example']}` shows both;"
-            " if they only share a long text, set data.deduplicate.threshold higher, or near to false"
+            f" {cluster['example']!r} (`dreamer dropped STUDY --id {cluster['example']}` shows"
+            " both); if they only share a long text, set data.deduplicate.threshold higher"
             for cluster in output.results.get("large_clusters", ())
         ]
     return lines
