@@ -35,6 +35,7 @@ from dreamer_study.pipeline.decontaminate.settings import (
     TEMPLATE,
 )
 from dreamer_study.pipeline.text.answers import answer_key
+from dreamer_study.pipeline.text.deciding_words import asks_otherwise
 from dreamer_study.pipeline.text.layout import plain_signs
 from dreamer_study.pipeline.text.ngrams import word_id
 from dreamer_study.pipeline.text.number_words import ONE
@@ -185,8 +186,11 @@ def judge(item: Problem, asked: Problem, grade: str | None) -> str | None:
     if not have_same_answer(item, asked) or not item.numbers or not item.numbers <= asked.numbers:
         return grade
     shared = len(item.content & asked.content)
-    if _has_same_steps(item, asked, shared) and shared >= _MOST * len(item.content):
-        return OVERLAP
+    if shared >= _MOST * len(item.content):
+        if asks_otherwise(item.content - asked.content, asked.content - item.content):
+            return grade
+        if _has_same_steps(item, asked, shared):
+            return OVERLAP
     if item.numbers != asked.numbers or item.numbers.total() < _LEAST_NUMBERS:
         return grade
     return _grade_of_rephrased(item, asked, shared) or grade

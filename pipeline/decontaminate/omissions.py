@@ -75,7 +75,7 @@ _INSTRUCTS = re.compile(
 _OF_A_PROBLEM = re.compile(r"[?=\d]|\$[^$]*[a-z0-9]|\\\(.*[a-z0-9]", re.DOTALL)
 _FORM = re.compile(r"\\?boxed\{[^{}]*\}|\\boxed|\"[^\"]{0,40}\"|`[^`]{0,40}`|\$\\boxed[^$]*\$|####")
 _MAY_INSTRUCT = (
-    r"(?i)\banswer|step.by.step|\bsteps?\b|\bround\b|\bbox|\breason|\bthink\b|\byour (?:work|thou)"
+    r"(?i)\banswer|step.by.step|\bsteps?\b|\bround\b|\bbox|\breason|think\b|\byour (?:work|thou)"
     r"|\bsolution\b|\bresponse\b|\bfinal (?:number|result)"
 )
 _FREQUENT = 5  # different texts with one closing sentence: a phrase of the set
