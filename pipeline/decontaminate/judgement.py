@@ -21,11 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from dreamer_study.pipeline.decontaminate.agreement import VARIABLES
-from dreamer_study.pipeline.decontaminate.omissions import (
-    figures,
-    without_figures,
-    without_instruction,
-)
+from dreamer_study.pipeline.decontaminate.omissions import figures, without_figures
 from dreamer_study.pipeline.decontaminate.settings import (
     EXACT,
     FORMULA,
@@ -36,6 +32,7 @@ from dreamer_study.pipeline.decontaminate.settings import (
 )
 from dreamer_study.pipeline.text.answers import answer_key
 from dreamer_study.pipeline.text.deciding_words import asks_otherwise
+from dreamer_study.pipeline.text.instructions import without_instruction
 from dreamer_study.pipeline.text.layout import plain_signs
 from dreamer_study.pipeline.text.ngrams import word_id
 from dreamer_study.pipeline.text.number_words import ONE

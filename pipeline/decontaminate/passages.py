@@ -17,13 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dreamer_study.pipeline.decontaminate.omissions import (
-    column_without_figures,
-    sentences,
-    without_closing,
-)
+from dreamer_study.pipeline.decontaminate.omissions import column_without_figures, without_closing
 from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
 from dreamer_study.pipeline.text.arrays import bounds, ranges
+from dreamer_study.pipeline.text.instructions import sentences
 from dreamer_study.pipeline.text.ngrams import sequence_ids
 from dreamer_study.pipeline.text.number_words import read_numbers
 from dreamer_study.pipeline.text.words import NUMBER, text_column, word_blocks

@@ -33,13 +33,11 @@ import pyarrow.compute as pc
 from dreamer_study.pipeline.decontaminate.agreement import stands_alone
 from dreamer_study.pipeline.decontaminate.item_index import ItemIndex
 from dreamer_study.pipeline.decontaminate.judgement import Problem, have_same_answer, judge
-from dreamer_study.pipeline.decontaminate.omissions import (
-    column_without_figures,
-    column_without_instructions,
-)
+from dreamer_study.pipeline.decontaminate.omissions import column_without_figures
 from dreamer_study.pipeline.decontaminate.passages import QUESTION, SOLUTION
 from dreamer_study.pipeline.decontaminate.settings import EXACT, OVERLAP, TEMPLATE
 from dreamer_study.pipeline.decontaminate.settings import SOLUTION as GRADE_OF_SOLUTIONS
+from dreamer_study.pipeline.text.instructions import column_without_instructions
 from dreamer_study.pipeline.text.ngrams import gathered_ids
 from dreamer_study.pipeline.text.number_words import read_numbers
 from dreamer_study.pipeline.text.words import Words, number_sums, text_column, word_blocks

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.truth.forms import ANSWERS, FORMS, items_of, with_another_number
-from dreamer_study.pipeline.decontaminate.omissions import without_instruction
 from dreamer_study.pipeline.text.answers import answer_key
+from dreamer_study.pipeline.text.instructions import without_instruction
 from dreamer_study.pipeline.text.layout import plain_signs
 from tests.pipeline.decontaminate.items import item_table
 from tests.pipeline.decontaminate.test_decontaminate import grades, run

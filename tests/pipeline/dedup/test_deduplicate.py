@@ -281,6 +281,22 @@ def test_a_hot_bucket_grows_linearly(tmp_path: Path) -> None:
     assert cluster["example"] in dropped
 
 
+def test_labels_and_usual_instructions_keep_no_copy(tmp_path: Path) -> None:
+    question = "Mia has 3 apples and buys 4 more at the market. How many apples does Mia have now?"
+    forms = [
+        "{}",
+        "**{}**",
+        "Question: {}",
+        "1. {}",
+        "<p>{}</p>",
+        "{} Please reason step by step, and put your final answer within \\boxed{{}}.",
+        "{}\n\nLet's think step by step.",
+    ]
+    rows = [(form.format(question), "She has 7.", "") for form in forms]
+    rows.append((question.replace("apples", "plums"), "She has 7.", ""))
+    assert run(tmp_path, rows)[0] in ([f"s/{at}", "s/7"] for at in range(7))
+
+
 def vocabulary(draw: random.Random, size: int) -> list[str]:
     return ["".join(draw.choice("bcdfgaeiou") for _ in range(6)) for _ in range(size)]
 
