@@ -69,7 +69,11 @@ def trace_warnings(stripped: Output) -> list[str]:
 
 
 def warnings(outputs: Sequence[Output]) -> list[str]:
-    """List, a line each, the reasons for which a stage dropped more than half of a source."""
+    """List, a line each, what took much of a source.
+
+    That is a reason for which a stage dropped more than half of a source, and a document for which
+    deduplication dropped a tenth of a source, or more than a hundred documents.
+    """
     lines = []
     for output in outputs:
         counts = document_counts(output)
@@ -81,6 +85,13 @@ def warnings(outputs: Sequence[Output]) -> list[str]:
             f" of source {row['source']!r} as {row['reason']!r}"
             for row in counts
             if row["reason"] != KEPT and 2 * row["documents"] > read[row["source"]]
+        ]
+        lines += [
+            f"{output.stage} dropped {cluster['dropped']:,} of the {cluster['of']:,} documents of a"
+            f" source as near duplicates of {cluster['because']!r} alone, one of them"
+            f" {cluster['example']!r} (`dreamer dropped STUDY --id {cluster['example']}` shows"
+            " both); if they only share a long text, set data.deduplicate.threshold higher"
+            for cluster in output.results.get("large_clusters", ())
         ]
     return lines
 
