@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from dreamer_study.pipeline.errors import InputError
@@ -23,6 +23,29 @@ from dreamer_study.pipeline.sources.entries import (
 from dreamer_study.pipeline.sources.files.text_files import LONGEST
 
 Trace = Literal["none", "paired", "thought", "closing", "unmarked"]
+
+
+def _pairs(value: Any) -> Any:
+    """Write one pair of marks as a list of pairs."""
+    is_pair = isinstance(value, (list, tuple)) and all(isinstance(mark, str) for mark in value)
+    return [value] if is_pair and value else value
+
+
+def _checked_marks(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    for opening, closing in pairs:
+        if not opening.strip() or not closing.strip():
+            raise InputError(f"of the marks {opening!r} and {closing!r} one is blank")
+        if opening.lower() == closing.lower():
+            raise InputError(f"{opening!r} cannot be both the opening and the closing mark")
+    return pairs
+
+
+Marks = Annotated[
+    tuple[tuple[str, str], ...],
+    BeforeValidator(_pairs, json_schema_input_type=tuple[str, str] | tuple[tuple[str, str], ...]),
+    AfterValidator(_checked_marks),
+    Field(description="a pair of texts, such as ['<plan>', '</plan>'], or a list of such pairs"),
+]
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -56,7 +79,9 @@ class Source:
     the most bytes of a row. `revision` pins a commit and becomes part of every document's id.
     `trace` says how reasoning is marked: marks are found whatever it says, but with "closing" a
     response without a mark is dropped as cut off, and with "paired" or "thought" one of more than
-    `longest_unmarked` characters as a trace whose marks are lost. `limit` reads that many rows.
+    `longest_unmarked` characters as a trace whose marks are lost. `trace_marks` are opening and
+    closing marks that the table of marks lacks, as ["<plan>", "</plan>"]; upper and lower case are
+    alike, and what such marks enclose is removed. `limit` reads that many rows.
     `weight` mixes sources: 2 packs every curated document twice, 0.5 half of the documents, chosen
     at random.
     """
@@ -83,6 +108,7 @@ class Source:
     remove_question: Patterns = ()
     remove_response: Patterns = ()
     trace: Trace = "none"
+    trace_marks: Marks = ()
     longest_unmarked: Annotated[
         int, Field(strict=True, ge=1, description="a number of characters above 0")
     ] = 20_000
