@@ -56,7 +56,8 @@ def factors(options: argparse.Namespace) -> None:
             print_answer(database, STUDY, baseline)
             crossings = ask(database, "outcome_crossings", study=STUDY)
             if len(crossings):
-                console.print(f"\nto {baseline}'s best accuracy, by the paper's rule (its factor is 1 over the ratio)\n")
+                rule = "by the paper's rule (its factor is 1 over the ratio)"
+                console.print(f"\nto {baseline}'s best accuracy, {rule}\n")
                 print_table(crossings)
             console.print(f"\nintervals: {within_intervals(curves)}")
             if options.report:
