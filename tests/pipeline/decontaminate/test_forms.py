@@ -117,6 +117,8 @@ def test_an_instruction_behind_hides_nothing(tmp_path: Path, item: str, suffix: 
         "Show that the solution of $x=2$ is real.",
         "Give the number of steps of a frog that jumps 5 meters.",
         "How many steps?",
+        "Give the number of steps of a frog that jumps over the wall.",
+        "Put every ball in a box.",
     ],
 )
 def test_what_asks_is_no_instruction(sentence: str) -> None:
