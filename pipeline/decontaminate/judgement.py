@@ -132,9 +132,14 @@ class Problem:
         return plain_signs(without_figures(self.text))
 
     @cached_property
+    def _asked(self) -> str:
+        """The signs of the question, without figures and instructions behind."""
+        return plain_signs(without_instruction(without_figures(self.text)))
+
+    @cached_property
     def asks_for_sum(self) -> bool:
         """Whether the question ends as one of a contest that has only whole numbers as answers."""
-        return bool(_SUM_OF_LETTERS.search(self._question))
+        return bool(_SUM_OF_LETTERS.search(self._asked))
 
     @cached_property
     def _signs(self) -> tuple[str, str]:
@@ -152,7 +157,7 @@ class Problem:
             return False
         if not wholly or item._question in signs:
             return True
-        return plain_signs(without_instruction(without_figures(self.text))).endswith(item_signs)
+        return self._asked.endswith(item_signs)
 
     def brackets_differ(self, other: Problem) -> bool:
         """Test whether an expression in brackets of one is without brackets in the other."""
