@@ -220,9 +220,9 @@ def _is_another_problem(item: Problem, asked: Problem) -> bool:
     """Test whether a question with nearly the words of an item is another problem."""
     if have_same_answer(item, asked):
         return False
+    answers_differ = _differ(item.answer, asked.answer)
     # The answer to a contest's form of an item ("Find m + n.") is another one.
-    comparable = item.asks_for_sum == asked.asks_for_sum
-    answers_differ = comparable and _differ(item.answer, asked.answer)
+    answers_differ = answers_differ and item.asks_for_sum == asked.asks_for_sum
     # The item's numbers are in its figure, which the words leave out.
     in_figure = item.numbers.total() < 2 and any(map(str.isdigit, figures(item.text)))
     if not (answers_differ or in_figure or item.brackets_differ(asked)):
