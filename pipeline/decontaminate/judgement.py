@@ -132,9 +132,14 @@ class Problem:
         return plain_signs(without_figures(self.text))
 
     @cached_property
+    def _asked(self) -> str:
+        """The signs of the question, without figures and instructions behind."""
+        return plain_signs(without_instruction(without_figures(self.text)))
+
+    @cached_property
     def asks_for_sum(self) -> bool:
         """Whether the question ends as one of a contest that has only whole numbers as answers."""
-        return bool(_SUM_OF_LETTERS.search(self._question))
+        return bool(_SUM_OF_LETTERS.search(self._asked))
 
     @cached_property
     def _signs(self) -> tuple[str, str]:
@@ -152,7 +157,7 @@ class Problem:
             return False
         if not wholly or item._question in signs:
             return True
-        return plain_signs(without_instruction(without_figures(self.text))).endswith(item_signs)
+        return self._asked.endswith(item_signs)
 
     def brackets_differ(self, other: Problem) -> bool:
         """Test whether an expression in brackets of one is without brackets in the other."""
@@ -215,9 +220,9 @@ def _is_another_problem(item: Problem, asked: Problem) -> bool:
     """Test whether a question with nearly the words of an item is another problem."""
     if have_same_answer(item, asked):
         return False
+    answers_differ = _differ(item.answer, asked.answer)
     # The answer to a contest's form of an item ("Find m + n.") is another one.
-    comparable = item.asks_for_sum == asked.asks_for_sum
-    answers_differ = comparable and _differ(item.answer, asked.answer)
+    answers_differ = answers_differ and item.asks_for_sum == asked.asks_for_sum
     # The item's numbers are in its figure, which the words leave out.
     in_figure = item.numbers.total() < 2 and any(map(str.isdigit, figures(item.text)))
     if not (answers_differ or in_figure or item.brackets_differ(asked)):

@@ -41,8 +41,9 @@ _INSTRUCTS = re.compile(
     r"|don't forget to|[,\s*#>-])*"
     r"(?:(?:reason|think)\b.{0,40}$|(?:reason|think|work|solve|explain|show|justify|box|put|enclose|wrap"
     r"|write|place|present|provide|return|output|respond|reply|answer|give|end|finish|conclude|include"
-    r"|use|mark|highlight|state)\b[^?]*?(?:step[- ]by[- ]step|\bsteps?\b|reasoning|chain of thought"
-    r"|\bbox(?:ed)?\b|\banswers?\b|your (?:work|thinking|thoughts|solution)|final (?:number|result)"
+    r"|use|mark|highlight|state)\b[^?]*?(?:step[- ]by[- ]step|reasoning|chain of thought"
+    r"|\b(?:your|all|each|every|the|necessary|intermediate|detailed|clear) steps?\b"
+    r"|\bboxed\b|\banswers?\b|your (?:work|thinking|thoughts|solution)|final (?:number|result)"
     r"|(?:detailed|full|complete|clear|worked) solution)"
     r"|(?:your |the )?(?:final )?(?:answer|solution|response)"
     r"(?::?\s*$|s? (?:should|must|has to|have to|is to|needs? to|is boxed)\b)|/(?:no_)?think\s*$)",

@@ -72,6 +72,7 @@ def test_items_are_found_in_every_form_and_no_other_numbers(tmp_path: Path, form
         (BOTH, "8", *BOTH.split(" Compute "), "", "template"),
         (BOTH, "8", BOTH[:70], BOTH[70:], "", "exact"),
         (CONTEST, "-375 + 500i", SUMMED, "Some.", "125", "overlap"),
+        (CONTEST, "-375 + 500i", f"{SUMMED} Think step by step.", "Some.", "125", "overlap"),
         (JARS, "260", TOLD, "Some.", "260", "rephrased"),
         (JARS, "260", TOLD.replace("14", "90", 1).replace("After 90", "After 14"), "", "260", None),
         (WALK.format("Mark", "east"), "yes", WALK.format("Mark", "west"), "So.", "yes", "template"),
@@ -117,6 +118,8 @@ def test_an_instruction_behind_hides_nothing(tmp_path: Path, item: str, suffix: 
         "Show that the solution of $x=2$ is real.",
         "Give the number of steps of a frog that jumps 5 meters.",
         "How many steps?",
+        "Give the number of steps of a frog that jumps over the wall.",
+        "Put every ball in a box.",
     ],
 )
 def test_what_asks_is_no_instruction(sentence: str) -> None:
