@@ -3,7 +3,8 @@
 Each file says what it decides.
 
 training_cpu                 training speed on one CPU thread
-gpu, gpu.memory              steps and kernels on a GPU; memory and waits of presets, counted on a CPU
+gpu                          steps and kernels on a GPU
+gpu.memory                   memory and waits of presets, counted on a CPU
 curation.deduplication       cost and merged pairs of deduplication
 curation.whole               cost of a study's whole curation, by stage, here or on a cluster
 truth, truth.lookalikes      planted duplicates and leaks that curation finds; real problems

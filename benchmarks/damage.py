@@ -4,7 +4,7 @@ numbers in silence.
     python -m benchmarks.damage folder [--seed 0]
 
 A small study is run stage by stage. After each stage one file of every kind gets a flipped bit,
-with its size and time kept, in a copy of the study, and `dreamer run` goes on to the end. It must
+with its size and time kept, in a copy of the study, and `dreamer run` continues to the end. It must
 end with the tables of the calm study, or with one line and another status; then what the line says
 and `dreamer run` must give those tables. Results are thinned, edited and replaced by older ones as
 well.

@@ -210,9 +210,8 @@ def main() -> int:
     temporary = sum(path.stat().st_size for path in (folder / "tmp").rglob("*") if path.is_file())
     kinds = sum((outcome.kills for outcome in outcomes), Counter[str]())
     wrong = sum(bool(outcome.wrong) for outcome in [calm, *outcomes])
-    print(
-        f"temporary folder: {temporary / 1e6:.1f} MB; kills: {dict(kinds)}; {wrong} studies went wrong"
-    )
+    print(f"temporary folder: {temporary / 1e6:.1f} MB; kills: {dict(kinds)}")
+    print(f"{wrong} studies went wrong")
     return 1 if wrong else 0
 
 

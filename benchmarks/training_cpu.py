@@ -189,9 +189,8 @@ def main() -> None:
     os.environ["TRANSFORMERS_VERBOSITY"] = "error"
     peer = importlib.util.find_spec("transformers") is not None
 
-    print(
-        f"torch {torch.__version__}, {platform.machine()}, one thread; real tokens per second of CPU time (median);"
-    )
+    print(f"torch {torch.__version__}, {platform.machine()}, one thread")
+    print("rates: real tokens per second of CPU time (median)")
     print("ratios: median (quartiles) over rounds")
     if not peer:
         print("transformers is not installed (pip install '.[bench]'): no comparison with it")

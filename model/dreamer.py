@@ -475,7 +475,7 @@ class Block(nn.Module):
     def prepare(
         self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int
     ) -> Iterator[dict[str, Weights]]:
-        """Prepare what each attention needs at each depth, for any batch of so many tokens.
+        """Prepare what each attention needs at each depth, for any batch of `tokens` tokens.
 
         Without a code there is one entry. The entry of a depth is made only when that depth runs.
         Autograd goes through newer nodes first, so what was made for some depths alone (the taps of

@@ -238,7 +238,7 @@ class _Progress:
         self.begin(0)
 
     def begin(self, requests: int) -> None:
-        """Begin a checkpoint that is asked so many requests."""
+        """Begin a checkpoint that is asked `requests` requests."""
         self._total = requests
         self.done = 0.0
         self._began = time.monotonic()

@@ -58,7 +58,7 @@ def bound_command(
 class Child:
     """A process `python -m module arguments` in a session of its own.
 
-    Its output is appended to the file `log`. With `ranks` above 1 there are so many processes,
+    Its output is appended to the file `log`. With `ranks` above 1 there are `ranks` processes,
     started by torchrun's agent. With `asked` the process reads lines from its standard input and
     answers on its standard output (`ask`).
     """

@@ -1,7 +1,7 @@
 """Train one run, or resume it: `python -m dreamer_study.model.train <folder> [--stop-at TOKENS]`.
 
 The process reads and writes files only; `training/config.py` shows `run.json`. `--profile STEPS`
-traces so many steps instead.
+traces that many steps instead.
 
 Training tokens are counted exactly: real tokens, no padding, by the optimiser step that consumed
 them. A run that is stopped or killed at any moment resumes from its newest saved state, on a CPU by
@@ -108,7 +108,7 @@ def _tell_at_start(trainer: Trainer, notice: Callable[[str], object]) -> None:
     if change:
         record_code_change(run.folder, change)
         notice(
-            f"{run.run_id}: goes on from {change['tokens']:,} tokens; code {change['before']} is"
+            f"{run.run_id}: continues from {change['tokens']:,} tokens; code {change['before']} is"
             f" now {change['after']}"
         )
     if on_gpu(trainer.device):
@@ -175,7 +175,7 @@ def _alone(folder: Path, ranks: Ranks, wait: bool, stopped: Callable[[], bool]) 
 
 
 def write_trace(trainer: Trainer, steps: int) -> Path:
-    """Take so many steps, and write their trace to `trace.json` in the run's folder.
+    """Take `steps` steps, and write their trace to `trace.json` in the run's folder.
 
     By torch's own profiler, for chrome://tracing or ui.perfetto.dev. No state is saved: the run
     stays where it was.
@@ -206,7 +206,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("folder", type=Path, help="a folder with run.json")
     parser.add_argument(
-        "--stop-at", type=int, metavar="TOKENS", help="stop at the first step with so many tokens"
+        "--stop-at",
+        type=int,
+        metavar="TOKENS",
+        help="stop at the first step that reaches them",
     )
     parser.add_argument(
         "--accept-code-change",
@@ -223,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--verbose", action="store_true", help="print progress also where there is no terminal"
     )
     parser.add_argument(
-        "--profile", type=int, metavar="STEPS", help="save nothing: trace so many steps (1 or more)"
+        "--profile", type=int, metavar="STEPS", help="save nothing: trace STEPS steps (1 or more)"
     )
     options = parser.parse_args(arguments)
 

@@ -42,7 +42,8 @@ LINE_ENDS = r"\r\n?|[\x0b\x0c]"  # page breaks end lines, too
 MOJIBAKE = (  # a letter for the first byte, then a sign for the next one
     r"[\x{c2}\x{c3}\x{ce}\x{cf}\x{e2}\x{f0}]"
     r"[\x{80}-\x{bf}\x{152}\x{153}\x{160}\x{161}\x{178}\x{17d}\x{17e}\x{192}\x{2c6}\x{2dc}"
-    r"\x{2013}\x{2014}\x{2018}-\x{201e}\x{2020}-\x{2022}\x{2026}\x{2030}\x{2039}\x{203a}\x{20ac}\x{2122}]"
+    r"\x{2013}\x{2014}\x{2018}-\x{201e}\x{2020}-\x{2022}\x{2026}\x{2030}\x{2039}\x{203a}\x{20ac}"
+    r"\x{2122}]"
 )
 SHORT = 40  # characters; a shorter text may be all symbols
 LEAST_LOOP = 1_000  # bytes of the shortest response that may loop

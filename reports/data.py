@@ -22,19 +22,25 @@ UNKNOWN_DEPTH = -1
 # Queries by the name of an attribute of `StudyData`; the study's id is the only parameter.
 QUERIES = {
     "order": "select variant, baseline from internal.variants where study_id = ? order by place",
-    # `bounded`: where a variant missed a tenth or more of the baseline's range, `factor` is the
-    # bound.
-    "mean_factors": (
-        "select * exclude (place) replace (case when bounded then bound else factor end as factor,"
-        " case when bounded then bound_low else low end as low, case when bounded then bound_high"
-        " else high end as high) from mean_factors_against(null) where study_id = ? order by all"
+    # In the order of the view, which decides what is said first.
+    "ratios": (
+        "select ratios.*, bests.own_value as best, bests.baseline_value as baseline_best from"
+        " token_ratios_against(null) as ratios left join internal.score_efficiency(null) as bests"
+        " on (bests.study_id, bests.depth, bests.variant, bests.task, bests.measure) is not"
+        " distinct from (ratios.study_id, ratios.depth, ratios.variant, ratios.task, ratios.metric)"
+        " where ratios.study_id = ? order by ratios.depth, ratios.place, ratios.metric, ratios.task"
+        " <> 'average', ratios.task <> 'validation', ratios.task"
     ),
-    "without_one": (
-        "select w.* from internal.factors_without w "
-        "join internal.variants using (study_id, variant, baseline) where study_id = ?"
+    "noise": "from study_noise where study_id = ?",
+    "mean_factors": (
+        "select * exclude (place) from mean_factors_against(null) where study_id = ? order by all"
     ),
     "factor_by_target": (
         "from factor_by_target where study_id = ? "
+        "qualify task in ('average', 'validation') or count(distinct task) over () = 1"
+    ),
+    "at_scores": (
+        "from internal.tokens_at_scores where study_id = ? "
         "qualify task in ('average', 'validation') or count(distinct task) over () = 1"
     ),
     "efficiency": (
@@ -58,12 +64,7 @@ QUERIES = {
         "and measure in ('accuracy', 'loss', 'perplexity')"
     ),
     "cut_short": (
-        "select depth, variant, min(ends) as ends from (select s.depth, s.variant, max(s.tokens) as"
-        " last, max(c.tokens) as ends from internal.counted_scores s left join"
-        " internal.curve_points c on (c.study_id, c.run_id, c.measure, c.task, c.run_tokens) ="
-        " (s.study_id, s.run_id, s.measure, s.task, s.tokens) where s.study_id = ? and s.measure in"
-        " ('accuracy', 'loss') group by s.depth, s.variant, s.measure, s.task) where ends < 0.95 *"
-        " last group by all order by all"
+        "select depth, variant, ends from internal.cut_curves where study_id = ? order by all"
     ),
     "raw_accuracy": (
         "select r.depth, r.variant, r.task, c.tokens, avg(r.accuracy) as accuracy from"
@@ -120,6 +121,7 @@ QUERIES = {
         " using (run_id) where study_id = ? and failure is not null order by run_id"
     ),
     "gini": "from expert_gini where study_id = ? and depth is null",
+    "gini_at_end": "from internal.gini_at_end where study_id = ?",
     "concentration": "from internal.expert_concentration where study_id = ?",
     "selections": (
         "select variant, model_depth, depth, expert, selections from internal.latest_expert_ranks"

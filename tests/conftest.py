@@ -1,5 +1,6 @@
 """Settings of all tests."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -14,6 +15,16 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # a slow machine is no failure of what is tested
 settings.register_profile("shared-machines", deadline=None)
 settings.load_profile("shared-machines")
+
+# 800,000 objects are made while tests are collected, and all of them stay: the collector of cycles
+# would look through them again and again.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect cycles among what the tests make, but not among what was there before them."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="module")

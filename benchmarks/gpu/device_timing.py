@@ -89,10 +89,10 @@ def milliseconds(call: Callable[[], Any], sizes: Sizes, repeats: int = 10) -> fl
 def both_passes(
     call: Callable[..., Tensor], leaves: list[Tensor], sizes: Sizes
 ) -> dict[str, float | None]:
-    """Measure milliseconds of the forward pass and of both, and the gigabytes held at most; times
-    are None beyond them.
+    """Measure milliseconds of the forward pass and of both, and the gigabytes held at most.
 
-    The output's gradient is random and made beforehand.
+    Times are None where the memory does not suffice. The output's gradient is random and made in
+    advance.
     """
     forget_peak(sizes)
 

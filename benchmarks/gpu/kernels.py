@@ -198,15 +198,15 @@ def loss_head(sizes: Sizes, say: Say) -> None:
 
 
 def sequence_attention(sizes: Sizes, say: Say) -> None:
-    """Measure attention along the sequence: whole rows, and documents by mask or as ragged
-    sequences."""
+    """Measure attention along the sequence.
+
+    Over whole rows, and over documents that are distinguished by a mask or lie as ragged sequences.
+    """
     config = sizes.configs()["LA"]
-    N, M, K, S = (
-        config.query_heads,
-        config.key_value_heads,
-        config.head_size,
-        config.sequence_length,
-    )
+    N = config.query_heads
+    M = config.key_value_heads
+    K = config.head_size
+    S = config.sequence_length
     B = max(1, sizes.tokens // S)
     parts = [random_tensor(B * S, heads, K, sizes=sizes) for heads in (N, M, M)]
     labels = (torch.arange(S, device=sizes.device) // (S // 4)).expand(B, S)
@@ -235,7 +235,9 @@ def sequence_attention(sizes: Sizes, say: Say) -> None:
 def depth_attention(sizes: Sizes, say: Say) -> None:
     """Measure attention along the depth, at half-filled and full histories of 16 and 32 depths."""
     config = sizes.configs()["DR+DA"]
-    N, M, K = config.depth_heads, config.depth_key_value_heads, config.depth_head_size
+    N = config.depth_heads
+    M = config.depth_key_value_heads
+    K = config.depth_head_size
     histories = (2, 4) if sizes.tiny else (8, 16, 32)
     for depths in histories:
         query = random_tensor(sizes.tokens, N, K, sizes=sizes)
@@ -262,20 +264,20 @@ def depth_attention(sizes: Sizes, say: Say) -> None:
 
 
 def weight_gradient(sizes: Sizes, say: Say) -> None:
-    """Measure gradients of the experts' weights over several depths: added up, or made at once as
-    in training."""
+    """Measure gradients of the experts' weights over several depths.
+
+    Added up depth by depth, or made at once as in training.
+    """
     config = sizes.configs()["DR+DA"]
-    E, A, H, F_, depths = (
-        config.experts,
-        config.active_experts,
-        config.hidden_size,
-        config.expert_size,
-        4,
-    )
+    E = config.experts
+    A = config.active_experts
+    H = config.hidden_size
+    F_ = config.expert_size
     T = sizes.micro_batches[0]
+    depths = 4
     to = dispatch(routed(config, T, sizes), E)
-    shapes = (T, H), (T, H), (T * A, F_), (T * A, 2 * F_)
-    numbers = to.tokens.double(), to.ends.double()
+    shapes = [(T, H), (T, H), (T * A, F_), (T * A, 2 * F_)]
+    numbers = [to.tokens.double(), to.ends.double()]
     uses = [
         Factors(*(random_tensor(*shape, sizes=sizes).detach() for shape in shapes), *numbers)
         for _ in range(depths)

@@ -22,12 +22,19 @@ FORMS = ("normal", "heavy tails", "late skill")  # in which the seeds of a model
 OF_ITEM, OF_RUN, OF_CHECKPOINT = math.sqrt(0.5), 0.5, 0.5
 LOSS_SPREAD = 0.6  # standard deviation of the items' log losses
 CHANCE = 0.1
+DECAY_FROM = 0.8  # the share of a run after which its learning rate decays, where it does
+MANY = 20_000  # seeds of an expected curve
 
 
 @dataclass(frozen=True)
 class Design:
-    """Baseline and variant: their laws, and how far their seeds lie apart, as standard deviations
-    of log tokens."""
+    """Baseline and variant: their laws, and how far their seeds lie apart.
+
+    `spreads` are standard deviations of log tokens. `lengths` are the tokens of the models' runs.
+    Where `decay` is more than 0, the learning rate decays over the last fifth of each run: there
+    every token counts for more, so that a run that has ended is as good as an undecayed one with
+    exp(decay) times the tokens.
+    """
 
     laws: tuple[Law, Law]
     spreads: tuple[float, float]
@@ -36,34 +43,63 @@ class Design:
     seeds: int
     items: int
     loss: bool = False
+    lengths: tuple[float, float] = (1.0, 1.0)
+    decay: float = 0.0
 
     @property
     def share(self) -> np.ndarray:
-        """Return the shares of the training at which checkpoints stand [C]."""
+        """Return the shares of a run at which its checkpoints stand [C]."""
         return np.arange(1, self.checkpoints + 1) / self.checkpoints
+
+    def tokens(self, model: int) -> np.ndarray:
+        """Return the tokens of a model's checkpoints [C]."""
+        return self.share * self.lengths[model]
 
     def levels(self, model: int, seeds: int, random: np.random.Generator) -> np.ndarray:
         """Draw the true values of seeds of a model at every checkpoint [N, C]."""
-        law, spread, form = self.laws[model], self.spreads[model], self.forms[model]
+        decayed = np.clip((self.share - DECAY_FROM) / (1 - DECAY_FROM), 0, 1)
+        return self.levels_at(
+            model, self.tokens(model) * np.exp(self.decay * decayed), seeds, random
+        )
+
+    def levels_at(
+        self, model: int, tokens: np.ndarray, seeds: int, random: np.random.Generator
+    ) -> np.ndarray:
+        """Draw the true values of seeds of a model after tokens without a decay [N, C]."""
+        law = self.laws[model]
+        spread = self.spreads[model]
+        form = self.forms[model]
         if form == "late skill":
             delays = 2 * spread * random.exponential(size=(seeds, 1))
-            return (law(self.share) + law(self.share * np.exp(-delays))) / 2
-        heavy = form == "heavy tails"
-        shifts = (
-            random.standard_t(3, (seeds, 1)) / math.sqrt(3)
-            if heavy
-            else random.standard_normal((seeds, 1))
-        )
-        return law(self.share * np.exp(-spread * shifts))
+            return (law(tokens) + law(tokens * np.exp(-delays))) / 2
+        if form == "heavy tails":
+            shifts = random.standard_t(3, (seeds, 1)) / math.sqrt(3)
+        else:
+            shifts = random.standard_normal((seeds, 1))
+        return law(tokens * np.exp(-spread * shifts))
 
     def expected(self, model: int) -> np.ndarray:
         """Average the true scores over many seeds [C]; more is better."""
-        return self.sign * self.levels(model, 20_000, np.random.default_rng(model)).mean(axis=0)
+        # Both models with the same numbers: equal models have equal curves, to the last digit.
+        return self.sign * self.levels(model, MANY, np.random.default_rng(0)).mean(axis=0)
+
+    def expected_when_decayed(self, model: int) -> np.ndarray:
+        """Average the true scores at the ends of runs as long as each checkpoint's tokens [C]."""
+        tokens = self.tokens(model) * math.exp(self.decay)
+        ends = self.levels_at(model, tokens, MANY, np.random.default_rng(0))
+        return self.sign * ends.mean(axis=0)
 
     @property
     def sign(self) -> int:
         """Return what makes a value a score of which more is better."""
         return -1 if self.loss else 1
+
+    @property
+    def noise_floor(self) -> float:
+        """Return the score that guessing may reach: chance and two standard errors."""
+        if self.loss:
+            return -math.inf
+        return CHANCE + 2 * math.sqrt(CHANCE * (1 - CHANCE) / self.items)
 
 
 def rising(ceiling: float, half: float, exponent: float, speed: float = 1.0) -> Law:
@@ -98,22 +134,28 @@ def population(random: np.random.Generator, seeds: int) -> Design:
     three forms.
     """
 
-    def between(low: float, high: float) -> float:
-        return math.exp(random.uniform(math.log(low), math.log(high)))
-
-    speed, half = between(0.5, 3), between(0.2, 0.8)
+    speed = between(random, 0.5, 3)
+    half = between(random, 0.2, 0.8)
     ceiling, exponent = random.uniform(0.5, 0.95), random.uniform(1, 2.5)
     other, loss = min(0.98, ceiling + random.normal(0, 0.03)), bool(random.random() < 0.25)
     form = (rising, stretched, bent)[random.integers(3)]
     laws = form(ceiling, half, exponent), form(other, half, exponent, speed)
     if loss:
         laws = falling(1 - ceiling, half, exponent), falling(1 - other, half, exponent, speed)
-    spreads, forms = zip(
-        *((between(0.1, 0.3), FORMS[random.integers(3)]) for _ in laws), strict=True
-    )
-    return Design(
-        laws, spreads, forms, int(random.integers(8, 21)), seeds, round(between(200, 1600)), loss
-    )
+    spreads, forms = zip(*(spread_and_form(random) for _ in laws), strict=True)
+    checkpoints = int(random.integers(8, 21))
+    items = round(between(random, 200, 1600))
+    return Design(laws, spreads, forms, checkpoints, seeds, items, loss)
+
+
+def between(random: np.random.Generator, low: float, high: float) -> float:
+    """Draw a number whose logarithm is uniform."""
+    return math.exp(random.uniform(math.log(low), math.log(high)))
+
+
+def spread_and_form(random: np.random.Generator) -> tuple[float, str]:
+    """Draw how far the seeds of a model lie apart, and the form in which they do."""
+    return between(random, 0.1, 0.3), FORMS[random.integers(3)]
 
 
 def scores(of: Design, random: np.random.Generator) -> np.ndarray:

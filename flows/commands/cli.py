@@ -26,7 +26,7 @@ BAD_PATHS = (
     PermissionError,
 )
 
-STOPPED = "dreamer: stopped; run the same command again to go on from here"
+STOPPED = "dreamer: stopped; run the same command again to continue from here"
 # seconds to end in after a signal
 GRACE = 3.0
 LONG_GRACE = 40.0  # of a run, which waits for its trainers to save their states

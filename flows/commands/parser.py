@@ -294,7 +294,7 @@ def _add_data(commands: _Commands) -> None:
     )
     dropped.add_argument("--id", help="only the document of this id")
     dropped.add_argument(
-        "--sample", type=int, metavar="N", help="so many at random (default: one of each reason)"
+        "--sample", type=int, metavar="N", help="N at random (default: one of each reason)"
     )
     dropped.add_argument("--seed", type=int, default=0, help="of the random choice (default 0)")
     dropped.add_argument(

@@ -230,7 +230,7 @@ def _call(
         again = "run the same command again to continue"
         raise Failed(f"the run was suspended in Prefect; {again}") from None
     if isinstance(returned, State):
-        raise Failed("the run was cancelled in Prefect; run the same command again to go on")
+        raise Failed("the run was cancelled in Prefect; run the same command again to continue")
     return not heard.done()
 
 

@@ -20,7 +20,9 @@ from dreamer_study.flows.running.result_rows import COMPLETE, FAILED, SCREENED
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.pipeline.errors import InputError
 
-WAITING, RUNNING, STOPPED = "waiting", "running", "stopped"
+WAITING = "waiting"
+RUNNING = "running"
+STOPPED = "stopped"
 DATA_STAGES = [stage for stage in VERSIONS if stage not in ("runs", "evaluations", "decisions")]
 OF_EACH_SOURCE = ("documents", "traces", "clean", "signatures")
 

@@ -55,7 +55,9 @@ def concurrency(study: Study) -> int:
 
 
 def share_ranks(study: Study, runs: int, machines: Sequence[int]) -> list[int]:
-    """Divide the GPUs of machines, so many on each, among `runs` runs: the ranks of each run.
+    """Divide the GPUs of machines among `runs` runs: the ranks of each run.
+
+    `machines` holds the number of GPUs of each machine.
 
     A run gets `training.ranks`, else an equal share, and the last runs get one of the remainder: 8
     GPUs and 3 runs give [2, 3, 3]. Runs come in the order of the study file, in which slow variants

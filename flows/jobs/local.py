@@ -234,7 +234,7 @@ class LocalJobs(Jobs):
             self._living.discard(process)
 
     def _wait(self, job: Job, seconds: float) -> None:
-        """Wait so many seconds. Raises Stopped or Paused when jobs are being stopped or paused."""
+        """Wait for `seconds`. Raises Stopped or Paused when jobs are being stopped or paused."""
         self._stopping.wait(seconds)
         self._check_not_stopped(job)
 

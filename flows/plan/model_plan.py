@@ -83,7 +83,7 @@ class PlannedModel:
     reads_documents: bool = True  # whether the model distinguishes the documents of a row by itself
 
     def training_flops(self, length: int) -> float:
-        """Count FLOPs per token of a training step on rows of so many tokens."""
+        """Count FLOPs per token of a training step on rows of `length` tokens."""
         return training_flops(self.config, length, 1.0) or 3 * self.flops_per_token
 
 

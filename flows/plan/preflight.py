@@ -182,9 +182,9 @@ def _task_files(study: Study, benchmark: Benchmark) -> list[Path]:
 
 @dataclass(frozen=True)
 class Training:
-    """A training that a study wants: a model, from and to so many tokens.
+    """A training that a study wants: a model, from `start` tokens to `end` tokens.
 
-    `checkpoints` counts those that are written on the way.
+    `checkpoints` counts the checkpoints that are written on the way.
     """
 
     model: PlannedModel

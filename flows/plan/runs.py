@@ -5,7 +5,7 @@ The folder of a run is `store/runs/<run_id>/`, here of DR+DA at depth 4 with see
     DR+DA-4-s0-1f0c82aa/
       run.json                      what decides the run: model, recipe, seed, data
       state/000000000800123/        to resume from: the newest state alone
-      checkpoints/000000000080011/  written once, at the first step with at least so many tokens
+      checkpoints/000000000080011/  written once, at the first step that has reached 80,000
       steps.csv, progress.json      the log of steps, and how far the training is
       failure.txt                   why the newest attempt has failed, where one has
 """

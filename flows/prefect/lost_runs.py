@@ -21,7 +21,7 @@ def say_lost_runs(*, every: bool = False) -> None:
     try:
         for name in end_lost_runs(every=every):
             print(
-                f"{name}: its process has ended meanwhile; start the study again to go on",
+                f"{name}: its process has ended meanwhile; start the study again to continue",
                 flush=True,
             )
     # of Prefect, its client or its database: what is shown as running harms nobody

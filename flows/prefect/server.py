@@ -238,11 +238,11 @@ def kept_alive(address: str) -> Iterator[None]:
                 end = f"was killed by signal {-status}"
             else:
                 end = f"ended with status {status}"
-            say(f"Prefect's server {end}; another one starts; studies go on")
+            say(f"Prefect's server {end}; another one starts; studies continue")
             try:
                 servers.append(await_server(start_server(address), address))
             except NoServer as error:
-                say(f"{error}. Studies under way go on; start `make up` again")
+                say(f"{error}. Studies under way continue; start `make up` again")
                 os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -81,7 +81,7 @@ def warnings(outputs: Sequence[Output]) -> list[str]:
 
 
 def repetition(tokens: int, packed: float) -> list[str]:
-    """Say, if so, that a training of so many tokens reads its packed data too often."""
+    """Say, if so, that a training of `tokens` tokens reads its packed data too often."""
     times = tokens / max(packed, 1)
     if times <= MOST_EPOCHS:
         return []

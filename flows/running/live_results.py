@@ -1,7 +1,7 @@
 """Show results while models are trained, at little cost: enter rows, and write the report again.
 
-Where another program holds the results file, rows wait in the store and the study goes on; only the
-end of the study waits for the file. A mark in the study's folder says that the report is final.
+Where another program holds the results file, rows wait in the store and the study continues; only
+the end of the study waits for the file. A mark in the study's folder says that the report is final.
 """
 
 from __future__ import annotations

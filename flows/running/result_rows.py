@@ -52,8 +52,10 @@ PACKAGES = (
     "pyarrow",
 )
 WAITING, TRAINING, EVALUATING = UNDER_WAY
-COMPLETE, SCREENED, FAILED = "complete", "screened", "failed"
-# seconds that a writer waits for the results file before the rows wait and the study goes on
+COMPLETE = "complete"
+SCREENED = "screened"
+FAILED = "failed"
+# seconds that a writer waits for the results file before the rows wait and the study continues
 PATIENCE = 5.0
 
 

@@ -66,7 +66,7 @@ class Tracker:
         except Exception as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             reports.write_line(
-                f"{self._kind} has failed and gets nothing more, the study goes on: {reason}"
+                f"{self._kind} has failed and gets nothing more, the study continues: {reason}"
             )
             self._kind = None
 

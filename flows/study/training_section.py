@@ -152,7 +152,7 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
         return {**kept, "seed": seed, "checkpoints": list(self.points)}
 
     def stop_at(self, seeds: int) -> int | None:
-        """Return the tokens at which the race of so many seeds of a model ends.
+        """Return the tokens at which the race of a model with `seeds` seeds ends.
 
         None: all are trained to the end.
         """

@@ -168,7 +168,7 @@ def newest_state(folder: Path, *names: str) -> TrainingState | None:
         return TrainingState(_load_tensors(states[-1] / "tensors.safetensors"), values)
     except (OSError, InputError) as error:
         if len(states) > 1:
-            advice = f"remove {states[-1]} to go on from {states[-2].name}"
+            advice = f"remove {states[-1]} to continue from {states[-2].name}"
         else:
             advice = "remove the run to start over"
         raise InputError(f"{error}; {advice}") from error

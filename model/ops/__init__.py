@@ -99,7 +99,7 @@ def _tensors(operands: tuple[Any, ...]) -> Iterator[Tensor]:
 
 
 def packs(x: Tensor, length: int) -> bool:
-    """Tell whether rows like x of so many tokens are computed faster without padding.
+    """Tell whether rows like x of `length` tokens are computed faster without padding.
 
     Packed, they lie one behind the other.
     """

@@ -129,8 +129,8 @@ def find_code_change(
     way = ""
     if only_code:
         way = (
-            f"go on with --accept-code-change ({run.run_id} was started with code {old_code}, this"
-            f" is {new_code}), "
+            f"continue with --accept-code-change ({run.run_id} was started with code {old_code},"
+            f" this is {new_code}), "
         )
     more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
     raise InputError(

@@ -110,7 +110,7 @@ class Ranks:
             collective(*arguments)
         except RuntimeError as error:
             raise RankLost(
-                "another rank has ended; training stopped, start it again to go on"
+                "another rank has ended; training stopped, start it again to continue"
             ) from error
 
     @contextmanager

@@ -26,7 +26,7 @@ from dreamer_study.model.processes import bound_command
 
 
 def main() -> int:
-    """Run the command by so many ranks, and return the exit status."""
+    """Run the command by `count` ranks, and return the exit status."""
     count, module, *arguments = sys.argv[1:]
     # ranks say themselves why they fail, and their word is to be the log's last
     logging.disable(logging.ERROR)

@@ -111,7 +111,7 @@ class Trainer:
             self.code_change = find_code_change(run, state.values, self.origin, accept_code_change)
         elif any((run.folder / "checkpoints").glob("[0-9]*")):
             raise InputError(
-                f"{run.folder} holds checkpoints, but no state to go on from; remove it to start"
+                f"{run.folder} holds checkpoints, but no state to continue from; remove it to start"
                 " over"
             )
         # for the initial weights, and for what a user's model draws; the stream draws by itself

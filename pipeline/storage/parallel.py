@@ -27,7 +27,7 @@ Workers = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
 Progress = Callable[[float, str], None]
 
 CONNECT_SECONDS = 10
-LOST = "Dask's scheduler is lost; when it runs again, the same command goes on from here"
+LOST = "Dask's scheduler is lost; when it runs again, the same command continues from here"
 
 
 def quiet(fraction: float, words: str) -> None:
@@ -72,7 +72,7 @@ def workers(processes: int, cluster: str | None = None) -> Iterator[Workers]:
 
 
 def at_once(work: Callable[[Any], Any], things: Sequence[Any], threads: int) -> list[Any]:
-    """Do `work` for each thing in so many threads, for work that itself waits for `Workers`.
+    """Do `work` for each thing in `threads` threads, for work that itself waits for `Workers`.
 
     After an error in one thread no other work starts; those that run end when the workers do.
     """

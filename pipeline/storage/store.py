@@ -84,7 +84,8 @@ class Output:
         return self.manifest["results"]
 
 
-# Digests of files of so many bytes are kept for other processes: 73 GB of sources take minutes.
+# Digests of files from this size on, in bytes, are kept for other processes: 73 GB of sources take
+# minutes.
 LARGE = 2**26
 
 

@@ -44,7 +44,7 @@ class Crowd:
         return True
 
     def draw(self, random: Random, steps: range, nouns: int | None = None) -> Story:
-        """Draw and add a story of so many steps.
+        """Draw and add a story; its number of steps is drawn from `steps`.
 
         Raises InputError when there is no room for more.
         """

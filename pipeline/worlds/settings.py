@@ -32,7 +32,7 @@ class WorldSettings:
     all training rows, also those that curation should drop. `items` is the size of each benchmark
     and of the text split. `families` are the kinds of problems, in equal shares: `sums` are stories
     of `shortest` to `longest` steps, told of `nouns` names and as many things (none: all); the
-    others are sheets (`sheets.py`) of so many `questions`: expressions of up to
+    others are sheets (`sheets.py`) of `questions` questions: expressions of up to
     `operations` operations and tracking of up to `moves` numbers before a question, both modulo
     `modulus`, recall of `recall_pairs` pairs, chain of `chain_tables` of `chain_pairs`. Benchmarks
     depend only on `seed`, `items`, `families` and what the families are made of. Duplicates repeat

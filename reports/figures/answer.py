@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import altair as alt
@@ -15,145 +17,265 @@ import pandas as pd
 
 from dreamer_study.reports.data import baseline_of
 from dreamer_study.reports.figures import chart
+from dreamer_study.reports.figures.ratios import label, with_bounds
 from dreamer_study.reports.figures.rendering import Figure, figure, panel
 from dreamer_study.reports.style.theme import LIGHT, Style, ordered, present
-from dreamer_study.reports.text.mean_factors import headline, never_reached
 from dreamer_study.reports.text.names import depth_name, measure_label, measure_name
-from dreamer_study.reports.text.numbers import as_many, interval, listed, ratio, tokens
+from dreamer_study.reports.text.numbers import listed, times, tokens
+from dreamer_study.reports.text.ratios import leading, score
 
 HEIGHT = 250
 APART = 0.08  # of the range of the curves, between the heights of two arrows
-# An arrow's length, as a ratio, is at most this far from what its label says.
-EXACT = math.log(1.03)
+PLACES = 41  # within the scores of an answer, of which one is the height of its arrow
 # Arrow heads to more tokens, and to fewer: the tip is the end of the arrow.
 HEADS = ("M0,0L-1.6,-0.9V0.9Z", "M0,0L1.6,-0.9V0.9Z")
-STEPS = 100  # of the slider
+ANSWER = 0  # the left end of the slider; its other places are the scores of the grid
 LINE = 17  # pixels between two labels
+Arrow = tuple[float, float, float, bool]  # height, tail, tip, and whether dashed: a bound
+NO_ARROW: Arrow = (math.nan, math.nan, math.nan, False)
+ARROW = ["variant", "value", "baseline_tokens", "tokens", "dashed"]
 
 
 def answer(
-    factors: pd.DataFrame,
+    ratios: pd.DataFrame,
     accuracies: pd.DataFrame,
     losses: pd.DataFrame,
-    by_target: pd.DataFrame,
+    at_scores: pd.DataFrame,
     styles: Mapping[str, Style],
 ) -> Figure | None:
-    """Draw the curve of the headline's measure (y) against training tokens (x).
+    """Draw the curve of the answer's measure (y) against training tokens (x).
 
-    A panel for each depth. `factors` has the rows of `StudyData.mean_factors`, `accuracies` and
-    `losses` those of the mean curves, `by_target` those of `factor_by_target`. A slider moves the
-    arrows from their mean to one height. None without a headline.
+    A panel for each depth. `ratios` has the rows of `StudyData.ratios`, `accuracies` and `losses`
+    those of the mean curves, `at_scores` those of the view `tokens_at_scores`. A slider moves the
+    arrows from the answer to one score of all models. None without an answer.
     """
     accuracies = accuracies.rename(columns={"accuracy": "value"}).assign(metric="accuracy")
     curves = pd.concat([accuracies, losses.assign(metric="loss")])
     shown = present(styles, curves)
     panels = []
-    for depth, rows in ordered(headline(factors), styles).groupby("depth"):
-        first = rows.iloc[0]
-        keys = rows[["depth", "task", "metric"]].head(1)  # all of a panel are of one measure
+    for depth, rows in ordered(with_bounds(leading(ratios)), styles).groupby("depth"):
+        first = _most_common_measure(rows)
+        keys = pd.DataFrame([first])[["depth", "task", "metric"]]
         curve = curves.merge(keys)
-        targets = by_target.merge(keys)
-        rows = rows.merge(keys)
-        last_tokens = curve.groupby("variant")["tokens"].max().reset_index()
-        stops = rows[rows["bounded"]].merge(last_tokens)
+        grid = Grid(at_scores.merge(keys), first["baseline"])
         name = measure_label(first)
-        ratios = [
-            never_reached(row) if row["bounded"] else _label(row) for row in rows.to_dict("records")
-        ]
-        description = (
-            f"{name} against training tokens at {depth_name(depth).lower()}: {listed(ratios)}."
-        )
-        targets = targets[targets["variant"].isin(rows["variant"])]
-        arrows = pd.concat([_means(rows, targets, curve), _at_targets(targets, first["baseline"])])
+        at_depth = depth_name(depth).lower()
+        description = f"{name} against training tokens at {at_depth}: {_in_words(rows, first)}"
+        arrows = pd.concat([_answers(rows, first, grid, curve), _at_scores(grid)])
         # The panel's keys name no task and no measure, so that the toolbar's choice of a benchmark
         # does not hide it.
-        drawn = _chart(curve, arrows, stops, shown, first)
-        panels.append(
-            panel(f"{name}, {depth_name(depth).lower()}", description, drawn, depth=depth)
-        )
+        drawn = _chart(curve, arrows, _missed(rows.merge(keys), curve), grid, shown, first)
+        panels.append(panel(f"{name}, {at_depth}", description, drawn, depth=depth))
+    baseline = baseline_of(ratios)
     caption = (
         "Each marker is a checkpoint, the mean over its seeds. Arrows lead from"
-        f" {baseline_of(factors)}, the baseline, to a variant at equal height. Dashed: what a"
-        " variant never reached. In brackets 95% intervals."
+        f" {baseline}, the baseline, to a variant at equal height, and are as long as the ratio;"
+        f" dashed ones are bounds. Dashed upright: what {baseline} reached and a variant did not."
+        " In brackets 95% confidence intervals."
     )
     return figure("answer", "The answer", caption, panels, shown)
 
 
-def _label(row: Mapping[str, Any]) -> str:
-    least = "at least " if row.get("bounded") else ""
-    text = f"{row['variant']} {least}{as_many(row['factor'])}"
-    span = interval(row)
-    return f"{text} ({span})" if span else text
+@dataclass(frozen=True)
+class Grid:
+    """The tokens of all models of a depth at the same scores: rows of `tokens_at_scores`."""
+
+    rows: pd.DataFrame
+    baseline: str
+
+    @cached_property
+    def scores(self) -> pd.Series:
+        """Return the scores by step, the easiest first."""
+        return self.rows.drop_duplicates("step").set_index("step")["score"].sort_index()
+
+    def in_words(self, value: float) -> str:
+        """Say a score with as many decimals as tell the scores of two steps apart."""
+        of_accuracy = self.rows["metric"].iloc[0] == "accuracy"
+        scale, fewest, unit = (100, 1, " %") if of_accuracy else (1, 2, "")
+        step = scale * abs(self.scores.iloc[1] - self.scores.iloc[0])
+        decimals = max(fewest, math.ceil(-math.log10(step)))
+        return f"{scale * value:.{decimals}f}{unit}"
+
+    def log_tokens(self, variant: str, scores: np.ndarray) -> np.ndarray:
+        """Return the log tokens at which a variant first had scores, by the steps on both sides.
+
+        Scores between the last step that the variant reached and its best count as that step. NaN
+        where the variant reached none.
+        """
+        own = self._reached(variant)
+        if own.empty:
+            return np.full(len(scores), math.nan)
+        return np.interp(self._steps(scores), own["step"], np.log(own["tokens"]))
+
+    def score_at(self, variant: str, count: float) -> float:
+        """Return the score that a variant had at a count of tokens; NaN without the variant."""
+        own = self._reached(variant)
+        if own.empty:
+            return math.nan
+        return float(np.interp(math.log(count), np.log(own["tokens"]), own["score"]))
+
+    def _reached(self, variant: str) -> pd.DataFrame:
+        own = self.rows[(self.rows["variant"] == variant) & self.rows["tokens"].notna()]
+        return own.sort_values("step")
+
+    def _steps(self, scores: np.ndarray) -> np.ndarray:
+        first, last = self.scores.iloc[[0, -1]]
+        return (scores - first) / (last - first) * self.scores.index[-1]
 
 
-def _means(rows: pd.DataFrame, by_target: pd.DataFrame, curve: pd.DataFrame) -> pd.DataFrame:
-    """Find for each variant the height at which its ratio equals its mean ratio.
+def _most_common_measure(rows: pd.DataFrame) -> dict[str, Any]:
+    """Return the first row of the measure that the answers of most models are of.
 
-    Heights that are too near each other are moved apart.
+    A panel has the curves of one measure; other models are in words beside them.
     """
+    by_measure = rows.groupby(["metric", "task"], sort=False)["variant"]
+    largest = rows[by_measure.transform("size") == by_measure.size().max()]
+    return largest.iloc[0].to_dict()
+
+
+def _is_of(row: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
+    return (row["metric"], row["task"]) == (first["metric"], first["task"])
+
+
+def _answer_in_words(row: Mapping[str, Any], first: Mapping[str, Any]) -> str:
+    """Say a ratio: `DR 1.67x (1.35 to 2.08)`; of another measure than the panel's with its name."""
+    if pd.isna(row["shown"]):
+        return f"{row['variant']}: {label(row)}"
+    of_other = "" if _is_of(row, first) else f" in {measure_name(row)}"
+    return f"{row['variant']} {label(row)}{of_other}"
+
+
+def _in_words(rows: pd.DataFrame, first: Mapping[str, Any]) -> str:
+    """Say the ratios, and which variants did not reach the baseline's best."""
+    records = rows.to_dict("records")
+    text = f"{listed([_answer_in_words(row, first) for row in records])}."
+    short = _short(rows[[_is_of(row, first) for row in records]])
+    if short.empty:
+        return text
+    best = f"{first['baseline']}’s best, {score(first['baseline_best'], first['metric'])},"
+    return f"{text} {best} was never reached by {listed(list(short['variant']))}."
+
+
+def _short(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the variants that did not reach the baseline's best."""
+    return rows[~rows["reached"].astype("boolean").fillna(True).astype(bool)]
+
+
+def _missed(rows: pd.DataFrame, curve: pd.DataFrame) -> pd.DataFrame:
+    """Return from which to which score a variant stayed below the baseline, at its last tokens."""
+    last_tokens = curve.groupby("variant")["tokens"].max().reset_index()
+    return _short(rows)[["variant", "best", "baseline_best"]].merge(last_tokens)
+
+
+def _answers(
+    rows: pd.DataFrame, first: Mapping[str, Any], grid: Grid, curve: pd.DataFrame
+) -> pd.DataFrame:
+    """Return an arrow for each variant, as long as the ratio or its bound, and a label.
+
+    Without an arrow the label is there.
+    """
+    last_tokens = curve.groupby("variant")["tokens"].max()
     arrows = []
     for row in rows.to_dict("records"):
-        own = by_target[by_target["variant"] == row["variant"]].sort_values("target")
-        place = None if row["bounded"] else _place_of(own["factor"].to_numpy(), row["factor"])
-        height = tail = tip = math.nan  # without an arrow the label is there
-        if place is not None:
-            targets = np.arange(len(own))
-            tails, tips = np.log(own[["baseline_tokens", "variant_tokens"]]).to_numpy().T
-            height = float(np.interp(place, targets, own["target"]))
-            tail = math.exp(float(np.interp(place, targets, tails)))
-            tip = math.exp(float(np.interp(place, targets, tips)))
-        arrows.append((row["variant"], height, tail, tip, _label(row)))
-    means = pd.DataFrame(arrows, columns=["variant", "value", "baseline_tokens", "tokens", "label"])
-    means = means.sort_values("value", ignore_index=True)
-    steps = APART * (curve["value"].max() - curve["value"].min()) * np.arange(len(means))
-    return means.assign(
-        value=(means["value"] - steps).cummax() + steps, start=math.nan, end=math.nan
-    )
+        arrow = NO_ARROW
+        if _is_of(row, first):
+            arrow = _arrow(row, grid, last_tokens)
+        arrows.append((row["variant"], *arrow, _answer_in_words(row, first)))
+    answers = pd.DataFrame(arrows, columns=[*ARROW, "label"])
+    answers = answers.assign(place=ANSWER, line=range(len(answers)))
+    of_first = rows[[_is_of(row, first) for row in rows.to_dict("records")]]
+    return _apart(answers, of_first, curve)
 
 
-def _at_targets(by_target: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Return an arrow for each variant and value to be reached.
+def _apart(answers: pd.DataFrame, rows: pd.DataFrame, curve: pd.DataFrame) -> pd.DataFrame:
+    """Move arrows of nearly one height apart, the hardest score first, towards easier ones.
 
-    It is shown where the slider is from `start` to `end`, which the value represents.
+    Both models of an arrow have easier scores too. All arrows stay near the scores of the answers,
+    so that none seems to be where no curve is.
     """
-    half = by_target.groupby("variant")["target"].transform(
-        lambda values: values.sort_values().diff().median() / 2
-    )
-    arrows = by_target.rename(columns={"variant_tokens": "tokens", "target": "value"})
-    labels = []
-    for row in by_target.to_dict("records"):
-        own = tokens(row["variant_tokens"])
-        others = tokens(row["baseline_tokens"])
-        label = f"{row['variant']} {own}, {ratio(row['factor'])}× the {others} of {baseline}"
-        span = interval(row)
-        labels.append(f"{label} ({span})" if span else label)
-    arrows = arrows.assign(label=labels, start=arrows["value"] - half, end=arrows["value"] + half)
-    return arrows[["variant", "value", "baseline_tokens", "tokens", "label", "start", "end"]]
+    of_all_scores = rows["score_high"].max() - rows["score_low"].min()
+    of_curves = curve["value"].max() - curve["value"].min()
+    step = np.nanmin([APART * of_curves, of_all_scores / len(answers)])
+    easier = 1 if rows["metric"].iloc[0] == "loss" else -1
+    answers = answers.assign(value=easier * answers["value"])
+    answers = answers.sort_values("value", ignore_index=True)
+    steps = step * np.arange(len(answers))
+    moved = (answers["value"] - steps).cummax() + steps
+    return answers.assign(value=easier * moved)
 
 
-def _place_of(factors: np.ndarray, mean: float) -> float | None:
-    """Return between which two targets the factor is the mean, as a place among the targets.
+def _arrow(row: Mapping[str, Any], grid: Grid, last_tokens: pd.Series) -> Arrow:
+    """Return the arrow of an answer: of its ratio, or of its bound."""
+    if pd.notna(row["ratio"]):
+        return _arrow_of_ratio(row, grid)
+    if pd.notna(row["low"]):  # the variant never had the score, with all its tokens
+        tip = float(last_tokens.get(row["variant"], math.nan))
+        tail = tip / row["low"]
+        return grid.score_at(grid.baseline, tail), tail, tip, True
+    if pd.notna(row["high"]):  # the baseline never had the score
+        tail = float(last_tokens.get(grid.baseline, math.nan))
+        tip = tail * row["high"]
+        return grid.score_at(row["variant"], tip), tail, tip, True
+    return NO_ARROW
 
-    Of several such places that nearest to the middle; None where there is none.
+
+def _arrow_of_ratio(row: Mapping[str, Any], grid: Grid) -> Arrow:
+    """Return an arrow that begins at the baseline's curve and is exactly as long as the ratio.
+
+    Its height is that among the scores of the answer at which the ratio is nearest to their mean.
     """
-    above = np.log(factors) - math.log(mean)
-    crossed = np.flatnonzero(np.sign(above[:-1]) != np.sign(above[1:]))
-    if len(crossed):
-        before = crossed[np.abs(crossed - len(factors) / 2).argmin()]
-        return before + above[before] / (above[before] - above[before + 1])
-    if not len(above):
-        return None
-    # Factors that are all nearly the mean may all be on one side of it.
-    nearest = int(np.abs(above).argmin())
-    return float(nearest) if abs(above[nearest]) <= EXACT else None
+    heights = np.linspace(row["score_low"], row["score_high"], PLACES)
+    tails = grid.log_tokens(grid.baseline, heights)
+    apart = np.abs(grid.log_tokens(row["variant"], heights) - tails - math.log(row["ratio"]))
+    if np.isnan(apart).all():
+        return NO_ARROW
+    nearest = int(np.nanargmin(apart))
+    tail = math.exp(tails[nearest])
+    return float(heights[nearest]), tail, tail * row["ratio"], bool(row["bound"])
+
+
+def _at_scores(grid: Grid) -> pd.DataFrame:
+    """Return an arrow and a label for each model and score of the grid.
+
+    Without an arrow the label is there: of the baseline, and of what was never reached.
+    """
+    rows = grid.rows
+    own = rows.loc[rows["variant"] == grid.baseline, ["step", "tokens", "at_first"]]
+    own = own.rename(columns={"tokens": "baseline_tokens", "at_first": "baseline_at_first"})
+    arrows = rows.merge(own, how="left", on="step").sort_values("step", kind="stable")
+    labels = [_tokens_in_words(row, grid) for row in arrows.to_dict("records")]
+    arrows = arrows.assign(
+        label=labels,
+        dashed=arrows["at_first"] | arrows["baseline_at_first"].eq(True),
+        value=arrows["score"],
+        place=arrows["step"] + ANSWER + 1,
+        line=arrows.groupby("step").cumcount(),
+    )
+    # An arrow needs two ends: nobody draws one that lacks an end, or from a model to itself.
+    arrows.loc[arrows["variant"] == grid.baseline, "baseline_tokens"] = math.nan
+    return arrows[[*ARROW, "label", "place", "line"]]
+
+
+def _tokens_in_words(row: Mapping[str, Any], grid: Grid) -> str:
+    """Say what a model took to a score: `DR 734K, 1.69x LA’s`, or `DR: never (best 52.8 %)`."""
+    if pd.isna(row["tokens"]):
+        return f"{row['variant']}: never (best {grid.in_words(row['best'])})"
+    most = "at most " if row["at_first"] else ""
+    text = f"{row['variant']} {most}{tokens(row['tokens'])}"
+    if row["variant"] == grid.baseline or pd.isna(row["baseline_tokens"]):
+        return text
+    if row["at_first"] or row["baseline_at_first"]:
+        return text  # a ratio of bounds says little
+    return f"{text}, {times(row['tokens'] / row['baseline_tokens'])} {grid.baseline}’s"
 
 
 def _chart(
     rows: pd.DataFrame,
     arrows: pd.DataFrame,
-    stops: pd.DataFrame,
+    missed: pd.DataFrame,
+    grid: Grid,
     styles: Mapping[str, Style],
-    first: pd.Series,
+    first: Mapping[str, Any],
 ) -> chart.Specification:
     loss = first["metric"] == "loss"
     x = chart.token_axis(rows["tokens"])
@@ -168,92 +290,100 @@ def _chart(
     slider = _slider(arrows, first)
     layers = [line for line, _ in levels]
     layers += chart.line_and_markers(base, styles, tooltip, size=26)
-    layers += _arrow_marks(arrows, slider, rows["tokens"], y, styles, loss)
-    for place in range(len(stops)):  # apart, though all stop at the same tokens
-        missed = alt.Chart(
-            chart.records(stops.iloc[[place]], ["variant", "tokens", "missed_low", "missed_high"])
-        )
-        dashed = missed.mark_rule(strokeDash=[4, 3], strokeWidth=1.6, xOffset=-4 * place)
+    layers += _heading(grid, slider["name"], y, first)
+    layers += _arrow_marks(arrows, slider["name"], rows["tokens"], y, styles, loss)
+    for place in range(len(missed)):  # apart, though all stop at the same tokens
+        columns = ["variant", "tokens", "best", "baseline_best"]
+        stopped = alt.Chart(chart.records(missed.iloc[[place]], columns))
+        dashed = stopped.mark_rule(strokeDash=[4, 3], strokeWidth=1.6, xOffset=-4 * place)
         dashed = dashed.encode(x=x, color=chart.colour(styles))
-        layers.append(
-            dashed.encode(y=alt.Y("missed_low:Q", title=None), y2=alt.Y2("missed_high:Q"))
-        )
+        layers.append(dashed.encode(y=alt.Y("best:Q", title=None), y2=alt.Y2("baseline_best:Q")))
     layers += [name for _, name in levels]
     return chart.layered(*layers, width=520, height=HEIGHT, params=[slider])
 
 
-def _slider(arrows: pd.DataFrame, first: pd.Series) -> dict[str, Any]:
-    """Return the parameter with the height of the arrows.
-
-    At its least, where the slider begins, the arrows are at their means.
-    """
-    low = _rounded(arrows["start"].min())
-    high = _rounded(arrows["end"].max())
-    step = (high - low) / STEPS
+def _slider(arrows: pd.DataFrame, first: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameter with the place of the arrows, which begins at the answer."""
     depth = str(first["depth"]).replace("-", "_")
-    parameter = {"name": f"reached_{depth}", "value": low - step}
-    if step:
+    parameter = {"name": f"place_{depth}", "value": ANSWER}
+    last = int(arrows["place"].max())
+    if last > ANSWER:
         parameter["bind"] = {
             "input": "range",
-            "min": low - step,
-            "max": high,
-            "step": step,
-            "name": f"Drag for the ratio at one {measure_name(first)}; left end: the mean",
+            "min": ANSWER,
+            "max": last,
+            "step": 1,
+            "name": f"Drag for the tokens to one {measure_name(first)}; left end: the answer",
         }
     return parameter
 
 
-def _rounded(value: float) -> float:
-    """Round to the digits that the data of a chart have; 0 where there are no targets (NaN)."""
-    return 0.0 if math.isnan(value) else float(f"{value:.6g}")
+def _heading(grid: Grid, slider: str, y: alt.Y, first: Mapping[str, Any]) -> list[alt.Chart]:
+    """Draw a line at the score where the slider is, and what the labels below are about."""
+    loss = first["metric"] == "loss"
+    places = [
+        {
+            "place": step + ANSWER + 1,
+            "value": value,
+            "words": f"Tokens to {grid.in_words(value)}",
+        }
+        for step, value in grid.scores.items()
+    ]
+    words = f"Training tokens over {grid.baseline}’s"
+    frame = pd.DataFrame([{"place": ANSWER, "value": math.nan, "words": words}, *places])
+    base = alt.Chart(chart.records(frame, ["place", "value", "words"])).transform_filter(
+        f"datum.place === {slider}"
+    )
+    line = base.transform_filter("isValid(datum.value)").mark_rule(
+        color=LIGHT["rule"], strokeDash=[2, 3]
+    )
+    heading = base.mark_text(**_corner(loss), color=LIGHT["muted"])
+    return [
+        line.encode(y=y),
+        heading.encode(x=_corner_x(loss), y=alt.YValue(0), text=alt.Text("words:N")),
+    ]
+
+
+def _corner(loss: bool) -> dict[str, Any]:
+    """Return the looks of text in the upper corner that the curves leave free."""
+    side = "right" if loss else "left"
+    return {"align": side, "baseline": "top", "fontSize": 13, "fontWeight": 600}
+
+
+def _corner_x(loss: bool) -> alt.XValue:
+    return alt.XValue("width" if loss else 6)
 
 
 def _arrow_marks(
     arrows: pd.DataFrame,
-    slider: Mapping[str, Any],
+    slider: str,
     counts: pd.Series,
     y: alt.Y,
     styles: Mapping[str, Style],
     loss: bool,
 ) -> list[alt.Chart]:
-    """Draw arrows where the slider is, and a line of text for each.
-
-    The lines are in a corner that the curves leave free.
-    """
-    reached = slider["name"]
-    least = slider["value"]
-    variants = [name for name in styles if name in set(arrows["variant"])]
-    lines_of_text = {name: line for line, name in enumerate(variants)}
-    with_lines = arrows.assign(line=arrows["variant"].map(lines_of_text))
-    data = chart.records(with_lines, [*arrows, "line"])
-    at_slider = (
-        f"isValid(datum.start) ? datum.start <= {reached} && {reached} < datum.end : {reached} <="
-        f" {least}"
+    """Draw arrows where the slider is, and a line of text for each model."""
+    data = chart.records(arrows, [*ARROW, "label", "place", "line"])
+    base = (
+        alt.Chart(data)
+        .transform_filter(f"datum.place === {slider}")
+        .encode(color=chart.colour(styles))
     )
-    base = alt.Chart(data).transform_filter(at_slider).encode(color=chart.colour(styles))
+    both_ends = base.transform_filter("isValid(datum.tokens) && isValid(datum.baseline_tokens)")
     tail = chart.token_axis(counts, "baseline_tokens")
     x = chart.token_axis(counts, "tokens")
     more, fewer = HEADS
     head = alt.condition("datum.tokens > datum.baseline_tokens", alt.value(more), alt.value(fewer))
-    corner = {
-        "align": "right" if loss else "left",
-        "baseline": "top",
-        "fontSize": 13,
-        "fontWeight": 600,
-    }
-    place = alt.XValue("width" if loss else 6)
+    dash = alt.condition("datum.dashed", alt.value([5, 3]), alt.value([1, 0]))
     lines = base.encode(
-        x=place, y=alt.YValue({"expr": f"{LINE} * (datum.line + 1)"}), text=alt.Text("label:N")
+        x=_corner_x(loss),
+        y=alt.YValue({"expr": f"{LINE} * (datum.line + 1)"}),
+        text=alt.Text("label:N"),
     )
-    shown = "format({}, '.3~g') + ' bits per byte'" if loss else "format({}, '.1%')"
-    title = f"{reached} <= {least} ? 'Tokens, on average' : 'Tokens at ' + {shown.format(reached)}"
-    heading = alt.Chart(alt.InlineData(values=[{}])).mark_text(
-        **corner, text={"expr": title}, color=LIGHT["muted"]
-    )
+    shaft = both_ends.mark_rule(strokeWidth=2.4).encode(x=tail, x2=alt.X2("tokens:Q"), y=y)
     return [
-        base.mark_rule(strokeWidth=2.4).encode(x=tail, x2=alt.X2("tokens:Q"), y=y),
-        base.mark_point(filled=True, size=60, opacity=1).encode(x=x, y=y, shape=head),
-        heading.encode(x=place, y=alt.YValue(0)),
-        lines.mark_text(**corner, stroke=LIGHT["paper"], strokeWidth=4),
-        lines.mark_text(**corner),
+        shaft.encode(strokeDash=dash),
+        both_ends.mark_point(filled=True, size=60, opacity=1).encode(x=x, y=y, shape=head),
+        lines.mark_text(**_corner(loss), stroke=LIGHT["paper"], strokeWidth=4),
+        lines.mark_text(**_corner(loss)),
     ]

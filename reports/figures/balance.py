@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 from dreamer_study.reports.data import baseline_of, without_baseline
 from dreamer_study.reports.figures import chart
 from dreamer_study.reports.figures.rendering import Figure, Panel, figure, panel
-from dreamer_study.reports.style.theme import LIGHT, RAMP, Style, present
+from dreamer_study.reports.style.theme import LIGHT, RAMP, Style, ordered, present
 from dreamer_study.reports.text.names import depth_name
 from dreamer_study.reports.text.numbers import listed, number
 
@@ -19,13 +20,13 @@ HEIGHT = 250
 
 
 def concentration(
-    curves: pd.DataFrame, gini: pd.DataFrame, styles: Mapping[str, Style]
+    curves: pd.DataFrame, gini_at_end: pd.DataFrame, styles: Mapping[str, Style]
 ) -> Figure | None:
     """Draw the number of experts (y, logarithmic) that have a share of the selections (x).
 
     A panel for each model. It has the curves of the single depths, of the whole model, and of the
-    baseline of that depth. `curves` has the rows of `expert_concentration`, `gini` of
-    `expert_gini`. None without curves.
+    baseline of that depth. `curves` has the rows of `expert_concentration`, `gini_at_end` those of
+    the view of that name. None without curves.
     """
     panels = []
     findings = []
@@ -41,10 +42,8 @@ def concentration(
         if style.variant == baseline and len(models) > len(baselines):
             continue  # the baseline is in the panels of the others
         against = baselines.get(depth) if style.variant != baseline else None
-        coefficients = [f"{style.variant} {number(_gini_of(gini, rows), 3)}"]
-        if against is not None:
-            coefficients.append(f"{baseline} {number(_gini_of(gini, against), 3)}")
-        text = f"Gini coefficient {listed(coefficients)}"
+        compared = [style.variant] if against is None else [style.variant, baseline]
+        text = f"Gini coefficient {_coefficients(gini_at_end, depth, compared)}"
         description = f"Experts against their share of the selections in {title}. {text}."
         findings.append(f"{title}: {text}.")
         drawn = _concentration_chart(rows, against, style, text)
@@ -55,16 +54,18 @@ def concentration(
         "The most selected experts, counted on a logarithmic axis, that together have a share of"
         " all selections, at the last checkpoint of one run of each model; as in the paper’s"
         f" Figure 6. Coloured lines are single depths, dotted is the whole model, dashed {baseline}"
-        " (the mean of its depths). The Gini coefficient is of the whole model, 0 is even use.",
+        " (the mean of its depths). The Gini coefficient is of the whole model at its last"
+        " checkpoint, the mean over its runs; 0 is even use.",
         panels,
         finding=" ".join(findings),
     )
 
 
-def _gini_of(gini: pd.DataFrame, rows: pd.DataFrame) -> float:
-    run, tokens = rows[["run_id", "tokens"]].iloc[0]
-    whole = gini[(gini["run_id"] == run) & (gini["tokens"] == tokens) & gini["depth"].isna()]
-    return whole["gini"].iloc[0] if len(whole) else float("nan")
+def _coefficients(gini_at_end: pd.DataFrame, depth: int, variants: Iterable[str]) -> str:
+    """List the Gini coefficients of a depth's models; a dash where experts were not observed."""
+    of_depth = gini_at_end[gini_at_end["model_depth"] == depth]
+    known = dict(zip(of_depth["variant"], of_depth["gini"], strict=True))
+    return listed([f"{name} {number(known.get(name), 3)}" for name in variants])
 
 
 def _concentration_chart(
@@ -119,28 +120,36 @@ def _concentration_chart(
 
 
 def balance(
-    gini: pd.DataFrame, diversity: pd.DataFrame, styles: Mapping[str, Style]
+    gini: pd.DataFrame,
+    gini_at_end: pd.DataFrame,
+    diversity: pd.DataFrame,
+    styles: Mapping[str, Style],
 ) -> Figure | None:
     """Draw balance over training, and the experts that each depth draws on.
 
     Two panels for each depth of models. Left the Gini coefficient (y) against tokens (x), right the
     experts with 90 % of a depth's selections as a multiple of the baseline's (y) against depth (x),
-    both coloured by variant. `gini` has the rows of `expert_gini`, `diversity` of
-    `expert_diversity`. None without rows.
+    both coloured by variant. `gini` has the rows of `expert_gini`, `gini_at_end` and `diversity`
+    those of `gini_at_end` and `expert_diversity`. None without rows.
     """
     whole = gini[gini["depth"].isna()]
     compared = without_baseline(diversity[diversity["ratio"].notna()])
     panels = []
     for depth in sorted({*whole["model_depth"], *compared["model_depth"]}):
-        for rows, draw in ((whole, _gini_panel), (compared, _diversity_panel)):
-            part = rows[rows["model_depth"] == depth]
-            if len(part):
-                panels.append(draw(part, present(styles, part), depth))
+        over_training = whole[whole["model_depth"] == depth]
+        by_depth = compared[compared["model_depth"] == depth]
+        if len(over_training):
+            at_end = gini_at_end[gini_at_end["model_depth"] == depth]
+            shown = present(styles, over_training)
+            panels.append(_gini_panel(over_training, at_end, shown, depth))
+        if len(by_depth):
+            panels.append(_diversity_panel(by_depth, present(styles, by_depth), depth))
     return figure(
         "expert-use",
         "Experts used over training and by depth",
         "Gini coefficient of the experts’ selections over the whole model at each checkpoint, a"
-        " line for each run: 0 is even use; in brackets the lowest and the highest of the runs."
+        " line for each run: 0 is even use. At the end the mean over the runs, in brackets the"
+        " lowest and the highest."
         " Experts at a depth: those that together have 90% of its selections, over"
         f" {baseline_of(diversity)}’s there, at the end (in the paper 2 to 11 times).",
         panels,
@@ -149,10 +158,13 @@ def balance(
     )
 
 
-def _gini_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Panel:
-    newest = rows.sort_values("tokens").groupby(["variant", "run_id"], as_index=False).last()
-    ends = newest.groupby("variant")["gini"].agg(["mean", "min", "max"])
-    coefficients = [f"{name} {ends['mean'][name]:.3f}{_span(ends.loc[name])}" for name in styles]
+def _gini_panel(
+    rows: pd.DataFrame, at_end: pd.DataFrame, styles: Mapping[str, Style], depth: int
+) -> Panel:
+    coefficients = [
+        f"{row['variant']} {number(row['gini'], 3)}{_span(row)}"
+        for row in ordered(at_end, styles).to_dict("records")
+    ]
     description = (
         f"Gini coefficient of expert selection at {depth_name(depth).lower()}, at the end:"
         f" {listed(coefficients)}."
@@ -161,9 +173,11 @@ def _gini_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> 
     return panel(f"{depth_name(depth)}: Gini coefficient", description, drawn, depth=depth)
 
 
-def _span(row: pd.Series) -> str:
-    """Say from where to where the runs of a model go; nothing of one run."""
-    return f" ({row['min']:.3f} to {row['max']:.3f})" if row["min"] < row["max"] else ""
+def _span(row: Mapping[str, Any]) -> str:
+    """Say from where to where the runs of a model lie; nothing of one run."""
+    if row["lowest"] == row["highest"]:
+        return ""
+    return f" ({number(row['lowest'], 3)} to {number(row['highest'], 3)})"
 
 
 def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Panel:

@@ -7,29 +7,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
-
 from dreamer_study.reports.data import StudyData, read_study, without_baseline
-from dreamer_study.reports.page.blocks import Block, details_block, drawing_block, table_block
-from dreamer_study.reports.style.theme import Style, ordered, styles
-from dreamer_study.reports.tables import efficiency as factor_tables
+from dreamer_study.reports.page.blocks import (
+    Block,
+    details_block,
+    drawing_block,
+    queries,
+    table_block,
+)
+from dreamer_study.reports.style.theme import Style, styles
+from dreamer_study.reports.tables import ratios as ratio_tables
 from dreamer_study.reports.tables.compared import compared as compared_table
 from dreamer_study.reports.text import answer as answer_text
-from dreamer_study.reports.text.mean_factors import headline
 from dreamer_study.reports.text.names import shortened, task_name
-from dreamer_study.reports.text.standing import both_ends, standing
+from dreamer_study.reports.text.ratios import leading
 from dreamer_study.reports.text.token_stream import mismatch
 from dreamer_study.sql.names import AVERAGE
 
 MOST_EXAMPLES = 4
 SAID = (  # the frames of which the answer, and what makes it weak, are said
     "order",
-    "mean_factors",
+    "ratios",
     "efficiency",
     "accuracy",
     "resources",
     "models",
     "runs",
+    "tuning",
     "checkpoints",
     "training_curves",
     "mismatches",
@@ -38,25 +42,34 @@ SAID = (  # the frames of which the answer, and what makes it weak, are said
 
 
 @dataclass(frozen=True)
-class FirstScreen:
-    """Hold what a reader sees before scrolling: the answer, what makes it weak, the curves, what
-    was compared.
+class Answer:
+    """What a study says: its answer in sentences, and what makes the answer weak.
+
+    Many variants are ranked in tables. `second` is what other measures than the answer's say.
+    """
+
+    sentences: list[str]
+    ranked: list[Block]
+    second: list[str]
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class FirstScreen(Answer):
+    """Hold what a reader sees before scrolling: the answer, the curves, what was compared.
 
     `examples` has a benchmark, one of its questions, and the right answer to that.
     """
 
-    sentences: list[str]
-    ends: list[str]
-    warnings: list[str]
     drawing: list[Block]
     compared: list[Block]
     examples: list[tuple[str, str, str]]
 
 
-def read_answer(database: Path, study_id: str) -> tuple[list[str], list[str]]:
-    """Return the sentences of a study's answer, and the warnings beside the answer."""
+def read_answer(database: Path, study_id: str) -> Answer:
+    """Return the answer of a study."""
     data = read_study(database, study_id, SAID)
-    return _said(data, styles(data.variants))
+    return _answer(data, styles(data.variants))
 
 
 def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
@@ -68,87 +81,87 @@ def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
     examples = []
     for task, (question, answer) in data.config("examples").items():
         examples.append((task_name(task), *shortened(question, answer)))
-    drawing = drawing_block(
-        data, "mean_factors curve loss_curve factor_by_target", "answer.answer", styles
-    )
-    sentences, warnings = _said(data, styles)
-    ends = both_ends(ordered(headline(data.mean_factors), styles), data.factor_by_target)
+    drawing = drawing_block(data, "ratios curve loss_curve at_scores", "answer.answer", styles)
+    answer = _answer(data, styles)
     return FirstScreen(
-        sentences=sentences,
-        ends=ends,
-        warnings=warnings,
+        sentences=answer.sentences,
+        ranked=answer.ranked,
+        second=answer.second,
+        warnings=answer.warnings,
         drawing=[drawing],
         compared=compared,
         examples=examples[:MOST_EXAMPLES],
     )
 
 
-def _said(data: StudyData, styles: Mapping[str, Style]) -> tuple[list[str], list[str]]:
+def _answer(data: StudyData, styles: Mapping[str, Style]) -> Answer:
     """Say the answer, and what makes the answer weak.
 
     Where there is no answer: why, and what the study lacks.
     """
-    means, others = _leading(data, styles)
-    if means.empty and others.empty:
-        return [_why_no_answer(data)], answer_text.gaps(data)
-    return answer_text.answers(means, others), answer_text.warnings(data, means, others)
+    chosen = leading(data.ratios)
+    if chosen.empty:
+        return Answer([_why_no_answer(data)], [], [], answer_text.gaps(data))
+    only_task = len(set(data.ratios["task"]) - {AVERAGE}) == 1
+    ranked = []
+    for depth, rows in chosen.groupby("depth"):
+        if len(rows) >= answer_text.RANKED_FROM:
+            content = ratio_tables.ranked(chosen, styles, depth)
+            ranked.append(Block("table", content, queries=queries(data, "ratios")))
+    return Answer(
+        sentences=answer_text.answers(chosen, only_task=only_task),
+        ranked=ranked,
+        second=[
+            answer_text.direction(data.baseline),
+            *answer_text.second(data, chosen, only_task=only_task),
+        ],
+        warnings=answer_text.warnings(data, chosen),
+    )
 
 
 def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show the mean ratios, how sure they are, and the ratio at each value."""
+    """Show the ratios with all that is known of each, at each score, and over the whole range."""
+    tuned = answer_text.rates_tuned(data)
     tables = []
+    details = []
+    means = []
     for depth in data.depths:
-        tables += table_block(data, "mean_factors", factor_tables.mean_factors, styles, depth)
+        tables += table_block(data, "ratios", ratio_tables.ratios, styles, depth)
+        details += table_block(data, "ratios", ratio_tables.details, styles, depth, tuned)
+        means += table_block(data, "mean_factors", ratio_tables.mean_ratios, styles, depth)
     doubts = []
     unequal_streams = mismatch(data)
     if unequal_streams:
         doubts.append(Block("doubt", unequal_streams))
     if not tables:
         return doubts
+    baseline = data.baseline
     text = (
-        f"A ratio is the training tokens of a variant over those of {data.baseline} of the same"
-        " depth, at every value that both reached; the mean is over these values, in logarithms."
-        " It counts every checkpoint and seed. Below 1 the variant needs fewer tokens. The column"
-        " factor in SQL, and the paper’s data efficiency, are 1 over it."
+        f"A ratio is the training tokens of a variant over those of {baseline} to equal scores:"
+        " below 1 the variant needs fewer. It is the mean, in logarithms, over the upper fifth of"
+        " the scores that both reached, so that neither the start of training nor the place of a"
+        " single checkpoint weighs much. Where a variant ends below"
+        f" {baseline}’s best, the ratio is for the scores that the variant reached."
     )
-    drawing = drawing_block(data, "mean_factors", "efficiency.mean_factors", styles)
-    by_target = drawing_block(data, "factor_by_target", "targets.by_target", styles)
-    standings = standing(data)
-    sure = [Block("list", standings)] if standings else []
     return [
         *doubts,
         Block("prose", text),
-        drawing,
-        *sure,
-        by_target,
-        *details_block("In numbers", tables, brief=True),
+        drawing_block(data, "ratios", "efficiency.token_ratios", styles),
+        *tables,
+        *details,
+        drawing_block(data, "factor_by_target ratios", "targets.by_target", styles),
+        *details_block("The mean over the whole range", means, brief=True),
     ]
-
-
-def _leading(data: StudyData, styles: Mapping[str, Style]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the mean factors that lead, and factors of the models that have no mean factor.
-
-    The latter are by the paper's rule.
-    """
-    means = headline(data.mean_factors)
-    compared = without_baseline(data.efficiency[data.efficiency["factor"].notna()])
-    on_task = compared[compared["task"] == _answered_task(compared)]
-    with_mean = pd.MultiIndex.from_frame(means[["depth", "variant"]])
-    models = pd.MultiIndex.from_frame(on_task[["depth", "variant"]])
-    others = on_task[~models.isin(with_mean)]
-    return ordered(means, styles), ordered(others, styles)
-
-
-def _answered_task(compared: pd.DataFrame) -> str:
-    tasks = set(compared["task"]) - {AVERAGE}
-    return tasks.pop() if len(tasks) == 1 else AVERAGE
 
 
 def _why_no_answer(data: StudyData) -> str:
     baseline = data.baseline
+    if data.ratios["outdated"].any():
+        return (
+            "There is no answer yet: results changed after the ratios were computed, and"
+            " `dreamer intervals STUDY` computes them again."
+        )
     if data.accuracy.empty:
-        if without_baseline(data.mean_factors)["factor"].notna().any():
-            return "There is no accuracy, and so no average; the ratios by loss stand below."
         return "There is no answer yet: no accuracy has been measured."
     if baseline not in set(data.accuracy["variant"]):
         why = f"{baseline}, the baseline that the other models are compared with, has no accuracy"

@@ -55,7 +55,7 @@ def drawing_block(data: StudyData, frames: str, function: str, *arguments: Any) 
         module = import_module(f"dreamer_study.reports.figures.{module_name}")
         return getattr(module, name)(*_frames(data, frames), *arguments)
 
-    return Block("drawing", draw, queries=_queries(data, frames))
+    return Block("drawing", draw, queries=queries(data, frames))
 
 
 def table_block(
@@ -68,7 +68,7 @@ def table_block(
     content = make(*_frames(data, frames), *arguments)
     if not content.rows:
         return []
-    return [Block("table", content, queries=_queries(data, frames))]
+    return [Block("table", content, queries=queries(data, frames))]
 
 
 def details_block(label: str, blocks: list[Block], *, brief: bool = False) -> list[Block]:
@@ -80,7 +80,8 @@ def _frames(data: StudyData, names: str) -> list[pd.DataFrame]:
     return [getattr(data, name) for name in names.split()]
 
 
-def _queries(data: StudyData, names: str) -> tuple[str, ...]:
+def queries(data: StudyData, names: str) -> tuple[str, ...]:
+    """Return the queries of frames of a study, whose names have spaces between."""
     study = "'" + data.study["study_id"].replace("'", "''") + "'"
     return tuple(QUERIES[name].replace("?", study) for name in names.split())
 

@@ -27,7 +27,9 @@ def plain_report(database: Path, study_id: str) -> Iterator[str | Table]:
     data = read_study(database, study_id)
     looks = styles(data.variants)
     first = first_screen(data, looks)
-    yield from (*first.sentences, *first.ends)
+    yield from first.sentences
+    yield from _plain(first.ranked)
+    yield from first.second
     if first.warnings:
         yield "\n".join(f"! {warning}" for warning in first.warnings)
     yield from _plain(first.compared)

@@ -38,7 +38,7 @@ def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
     """Return all sections; a section of drawings only may turn out to be empty."""
     doubts = limitations(data)
     all_sections = [
-        Section("factors", "Ratios of training tokens", answer_blocks(data, styles)),
+        Section("ratios", "Ratios of training tokens", answer_blocks(data, styles)),
         Section("accuracy", "Accuracy against tokens", _accuracy(data, styles)),
         Section("results", "Best results", _results(data, styles)),
         Section("examples", "What models answer", _examples(data, styles)),
@@ -152,8 +152,8 @@ def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     These are of section 4.2 of the paper.
     """
     balance = [
-        drawing_block(data, "concentration gini", "balance.concentration", styles),
-        drawing_block(data, "gini diversity", "balance.balance", styles),
+        drawing_block(data, "concentration gini_at_end", "balance.concentration", styles),
+        drawing_block(data, "gini gini_at_end diversity", "balance.balance", styles),
     ]
     maps = [
         drawing_block(data, "selections", name, styles)
@@ -214,7 +214,7 @@ def _reproduction(data: StudyData) -> list[Block]:
 
 
 def _commands(data: StudyData, commit: re.Match[str] | None) -> list[str]:
-    """Return the commands that run the study again and ask for its factors."""
+    """Return the commands that run the study again and ask for its ratios."""
     commands = []
     if commit:
         commands.append(f"git checkout {commit[1]}")
@@ -222,5 +222,5 @@ def _commands(data: StudyData, commit: re.Match[str] | None) -> list[str]:
     variants = (data.config("study").get("models") or {}).get("variants", ())
     if any(isinstance(variant, dict) and variant.get("module") for variant in variants):
         run += " --trust-code"  # a model of the user's own code
-    commands += [run, "dreamer sql study.yaml 'FROM mean_factors'"]
+    commands += [run, "dreamer sql study.yaml 'FROM token_ratios'"]
     return commands

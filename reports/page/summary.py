@@ -1,6 +1,6 @@
 """Write what a study says in a few lines of Markdown.
 
-These are the answer, what makes the answer weak, factors and curves.
+These are the answer, what makes the answer weak, ratios and curves.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from dreamer_study.reports.data import StudyData, without_baseline
+from dreamer_study.reports.data import StudyData
 from dreamer_study.reports.page.answer import first_screen
 from dreamer_study.reports.style.theme import styles
 from dreamer_study.reports.text.names import depth_name, task_name
-from dreamer_study.reports.text.numbers import interval, ratio, tokens
+from dreamer_study.reports.text.numbers import tokens
+from dreamer_study.reports.text.ratios import scores, short_interval, short_ratio, yes_or_no
 from dreamer_study.sql.names import AVERAGE
 
 ESCAPED = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>|#"})
@@ -25,35 +26,45 @@ def summary(data: StudyData) -> str:
     parts = [
         f"# {_plain(data.study['study_id'])}",
         *map(_plain, first.sentences),
+        *map(_plain, first.second),
         "\n".join(f"* {_plain(warning)}" for warning in first.warnings),
-        _factors(data),
+        _ratios(data),
         *_curves(data),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _factors(data: StudyData) -> str:
-    """Tabulate the mean ratios against the baseline, on the average and on every task."""
-    rows = without_baseline(data.mean_factors[data.mean_factors["factor"].notna()])
+def _ratios(data: StudyData) -> str:
+    """Tabulate the ratios of tokens, on the averages and on every task."""
+    has_number = data.ratios[["ratio", "low", "high"]].notna().any(axis=1)
+    rows = data.ratios[has_number]
     if rows.empty:
         return ""
     cells = []
     for row in rows.to_dict("records"):
-        value = ratio(row["factor"])
         cells.append(
             [
                 depth_name(row["depth"], short=True),
                 row["variant"],
                 task_name(row["task"]),
                 row["metric"],
-                f"at least {value}" if row["bounded"] else value,
-                interval(row),
+                short_ratio(row),
+                short_interval(row),
+                scores(row),
+                yes_or_no(row["significant"]),
             ]
         )
-    return _table(
-        ["Depth", "Model", "Benchmark", "Measure", "Tokens over the baseline’s", "95 % interval"],
-        cells,
-    )
+    head = [
+        "Depth",
+        "Model",
+        "Benchmark",
+        "Measure",
+        f"Tokens over {data.baseline}’s",
+        "95 % CI",
+        "Scores",
+        "Significant",
+    ]
+    return _table(head, cells)
 
 
 def _curves(data: StudyData) -> list[str]:
@@ -73,7 +84,8 @@ def _curves(data: StudyData) -> list[str]:
         cells = [
             [tokens(count), *row] for count, row in zip(grid.index, grid.to_numpy(), strict=True)
         ]
-        parts.append(f"Accuracy at {depth_name(depth).lower()}, {_plain(task_name(task))}:")
+        at_depth = f" at {depth_name(depth).lower()}" if len(data.depths) > 1 else ""
+        parts.append(f"Accuracy{at_depth}, {_plain(task_name(task))}:")
         parts.append(_table(["Tokens", *grid], cells))
     return parts
 

@@ -12,20 +12,25 @@ import pandas as pd
 
 from dreamer_study.reports.data import UNKNOWN_DEPTH
 from dreamer_study.reports.tables.cells import Cell, Table, left, table
-from dreamer_study.reports.tables.results import BOUNDS
 from dreamer_study.reports.text.names import depth_name, task_name
-from dreamer_study.reports.text.numbers import interval, number, percent, ratio, tokens
+from dreamer_study.reports.text.numbers import THIN, interval, number, percent, times, tokens
 from dreamer_study.sql.statistics.comparability import SIDES
 from dreamer_study.sql.statistics.comparison import Comparison
 
-RULES = {"first": "the paper’s"}  # in words, where the name of the rule says little
+# In words, where the name of the rule says little.
+RULES = {
+    "first": "the paper’s",
+    "top accuracy": "ratio, accuracy",
+    "top loss": "ratio, loss",
+}
+BOUNDS = {"at least": f"≥{THIN}", "at most": f"≤{THIN}"}
 
 
 def changes(comparison: Comparison) -> list[Table]:
     """Return the tables of a comparison."""
     return [
         _accuracies(comparison.accuracies),
-        _factors(comparison.factors),
+        _ratios(comparison.ratios),
         _losses(comparison.losses),
     ]
 
@@ -76,28 +81,29 @@ def _accuracies(rows: pd.DataFrame) -> Table:
     )
 
 
-def _factors(rows: pd.DataFrame) -> Table:
+def _ratios(rows: pd.DataFrame) -> Table:
     body = []
     for row in rows.to_dict("records"):
-        sides = [
-            {name: row[f"{name}_{side}"] for name in ("factor", "bound", "low", "high")}
-            for side in SIDES
-        ]
         kind = "strong" if row["apart"] else ""
-        cells = [
-            Cell(BOUNDS.get(side["bound"], "") + ratio(side["factor"]), interval(side), kind)
-            for side in sides
-        ]
+        cells = [_ratio_cell(row, side, kind) for side in SIDES]
         rule = RULES.get(row["rule"], row["rule"])
         body.append((None, [*_model(row), task_name(row["task"]), rule, *cells]))
     return table(
-        "table-changed-factors",
-        "Training tokens of each variant over those of the baseline of its own study, with 95%"
-        " intervals; ≥ lower bound, ≤ upper bound. Bold: the intervals of the two studies do not"
-        " overlap.",
+        "table-changed-ratios",
+        "Training tokens of each variant over those of the baseline of its own study, with 95 %"
+        " CIs; below 1 is better. ≥ lower bound, ≤ upper bound. Bold: the intervals of the two"
+        " studies do not overlap.",
         [left("Model"), "Depth", left("Benchmark"), left("Rule"), *SIDES],
         body,
     )
+
+
+def _ratio_cell(row: Mapping[str, Any], side: str, kind: str) -> Cell:
+    bound = row[f"bound_{side}"]
+    text = BOUNDS.get(bound, "") + times(row[f"ratio_{side}"])
+    ends = {name: row[f"{name}_{side}"] for name in ("low", "high")}
+    note = "" if bound in BOUNDS else interval(ends)
+    return Cell(text, note, kind)
 
 
 def _losses(rows: pd.DataFrame) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -116,7 +117,7 @@ def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
             cells.append(Cell(percent(row.get("accuracy")).rstrip("%"), kind=row.get("kind", "")))
             bound = BOUNDS.get(row.get("bound"), "")
             flag = "†" if row.get("near_chance") is True else ""
-            cells.append(Cell(f"{bound}{ratio(row.get('data_efficiency'))}{flag}", kind="quiet"))
+            cells.append(Cell(f"{bound}{_tokens(row.get('data_efficiency'))}{flag}", kind="quiet"))
         body.append(Row(tuple(cells), first=previous_depth not in (None, depth)))
         previous_depth = depth
     top = [Cell("Model", kind="left", scope="col", rows=2), Cell("Depth", scope="col", rows=2)]
@@ -142,6 +143,13 @@ def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
             ),
         ),
     )
+
+
+def _tokens(efficiency: Any) -> str:
+    """Format the tokens over the baseline's, which are one over the paper's data efficiency."""
+    if pd.isna(efficiency):
+        return NOTHING
+    return ratio(1 / efficiency if efficiency else math.inf)
 
 
 def benchmarks(

@@ -1,6 +1,7 @@
 """Say the answer of a study, and what makes the answer weak.
 
-`answers` returns a text for each depth, `warnings` what weakens these texts.
+`answers` returns the sentences, `second` what the other measures say, and `warnings` what weakens
+the sentences. `leading` has chosen the rows.
 """
 
 from __future__ import annotations
@@ -10,155 +11,299 @@ from typing import Any
 
 import pandas as pd
 
-from dreamer_study.reports.data import StudyData, baseline_of, without_baseline
-from dreamer_study.reports.text.crossings import crossing
+from dreamer_study.reports.data import StudyData
 from dreamer_study.reports.text.limitations import not_evaluated
-from dreamer_study.reports.text.mean_factors import never_reached
-from dreamer_study.reports.text.names import depth_name, measure_name, task_name
-from dreamer_study.reports.text.numbers import as_many, counted, holds_one, interval, listed, tokens
+from dreamer_study.reports.text.names import depth_name, model_name, task_name
+from dreamer_study.reports.text.numbers import as_many, counted, interval, listed, tokens
+from dreamer_study.reports.text.ratios import (
+    BOUND,
+    NOT_SIGNIFICANT,
+    NOTHING_COMMON,
+    ONE_CHECKPOINT,
+    ONE_SEED,
+    SIGNIFICANT,
+    Row,
+    best_estimate,
+    finding,
+    goal,
+    measure,
+    p_value,
+    read_for,
+    score,
+    short_ratio,
+)
 from dreamer_study.reports.text.token_stream import mismatch, repetition
 from dreamer_study.sql.names import AVERAGE, UNDER_WAY
 
-NAMED = "95% interval "  # before the first interval of a text
+LINES_FROM = 3  # variants: fewer are in one paragraph
+RANKED_FROM = 6  # variants: they are in a table, and counted in a sentence
+# What is not significant never leads beside what is.
+ORDER = (SIGNIFICANT, ONE_SEED, BOUND, NOT_SIGNIFICANT, ONE_CHECKPOINT, NOTHING_COMMON)
 COSTS = {"flops_billion_per_token": "FLOPs a token", "parameters_billion": "parameters"}
 LEFT = 0.9  # of the baseline's expert size: models with smaller experts are named
 FEW_ITEMS = 200  # a benchmark with fewer items has wide errors
 EQUAL = 0.01  # how far costs may differ and be called matched
 
 
-def answers(means: pd.DataFrame, others: pd.DataFrame) -> list[str]:
-    """Return a text for each depth, the models in the order of the rows.
-
-    `means` has the rows of `headline`, `others` those of `StudyData.efficiency` of models without a
-    mean factor. What the study decides comes first. A model whose interval holds 1, or whose range
-    is mere noise, is in a sentence that begins with what the study cannot tell. Example: "At depth
-    4, for equal average accuracy, DR needed 0.40 times as many training tokens as LA (95% interval
-    0.29 to 0.53). The study cannot tell whether DR+DA needed fewer or more:
-    0.91 times as many (0.67 to 1.25)."
-    """
-    texts = []
-    for depth in sorted({*means["depth"], *others["depth"]}):
-        of_depth = means[means["depth"] == depth]
-        by_mean = of_depth[~of_depth["bounded"]]
-        by_bound = of_depth[of_depth["bounded"]]
-        by_crossing = others[others["depth"] == depth]
-        sentences = [
-            _mean_sentence(depth, rows)
-            for _, rows in by_mean.groupby(["metric", "task"], sort=False)
-        ]
-        for row in by_bound.to_dict("records"):
-            # The first sentence names the depth for all that follow.
-            names_depth = depth >= 0 and not sentences
-            sentences.append(_bound_sentence(row, names_depth))
-        sentences += [crossing(row) for row in by_crossing.to_dict("records")]
-        texts.append(" ".join(sentences))
-    return texts
-
-
-def _mean_sentence(depth: int, rows: pd.DataFrame) -> str:
-    """Say the mean ratios of the models of one depth and measure."""
-    decided = [row for row in rows.to_dict("records") if not _is_open(row)]
-    undecided = [row for row in rows.to_dict("records") if _is_open(row)]
-    goal = f"for equal {measure_name(rows.iloc[0])}"
-    where = f"at {depth_name(depth).lower()}" if depth >= 0 else ""
-    if not decided:
-        parts = [f"training tokens than {baseline_of(rows)}", where, goal]
-        compared = " ".join(part for part in parts if part)
-        return _cannot_tell(undecided, f" {compared}")
-    first, *further = decided
-    clauses = [
-        f"{first['variant']} needed {as_many(first['factor'])} training tokens as"
-        f" {first['baseline']}{_in_brackets(first, NAMED)}"
-    ]
-    clauses += [f"{row['variant']} {as_many(row['factor'])}{_in_brackets(row)}" for row in further]
-    start = _capitalised(f"{where}, {goal}" if where else goal)
-    sentences = [f"{start}, {listed(clauses)}."]
-    if undecided:
-        sentences.append(_cannot_tell(undecided))
-    return " ".join(sentences)
-
-
-def _bound_sentence(row: Mapping[str, Any], names_depth: bool) -> str:
-    """Say the bound of a model that never reached a tenth or more of the baseline's range."""
-    bound = f"{never_reached(row)}."
-    parts = []
-    if names_depth:
-        parts.append(f"At {depth_name(row['depth']).lower()},")
-    if _is_open(row):
-        parts.append(f"whether {row['variant']} needed fewer or more is open:")
-    if not parts:
-        return bound  # begins with the variant, whose name is left as it is
-    return _capitalised(" ".join([*parts, bound]))
-
-
-def _capitalised(text: str) -> str:
-    return text[0].upper() + text[1:]
-
-
-def _is_open(row: Mapping[str, Any]) -> bool:
-    """Tell whether nothing is decided.
-
-    So where the interval holds 1, the curves are of noise alone, or an upper bound is above 1.
-    """
-    if row["bounded"] and row["factor"] >= 1:
-        return True
-    return holds_one(row) or bool(row["within_noise"])
-
-
-def _cannot_tell(rows: list[dict[str, Any]], compared: str = "") -> str:
-    """Say that the study decides nothing for these models.
-
-    `compared` names with what the tokens are compared; left out where an earlier sentence did.
-    """
-    names = " or ".join(row["variant"] for row in rows)
-    clauses = []
-    for row in rows:
-        # The interval is named once in a text; the names are needed only to distinguish models.
-        is_first = not clauses
-        span = _in_brackets(row, NAMED if compared and is_first else "")
-        ratio = f"{as_many(row['factor'])}{span}"
-        clauses.append(f"{row['variant']} {ratio}" if len(rows) > 1 else ratio)
+def by_finding(rows: pd.DataFrame) -> pd.DataFrame:
+    """Put rows of `leading` in the order in which they are said, depth by depth."""
+    place = [ORDER.index(finding(row)) for row in rows.to_dict("records")]
     return (
-        f"The study cannot tell whether {names} needed fewer or more{compared}: {listed(clauses)}."
+        rows.assign(said=place).sort_values(["depth", "said"], kind="stable").drop(columns="said")
     )
 
 
-def _in_brackets(row: Mapping[str, Any], name: str = "") -> str:
-    """Return the interval of a row in brackets, with a name before."""
-    span = interval(row)
-    return f" ({name}{span})" if span else " (no interval)"
+def answers(leading: pd.DataFrame, *, only_task: bool = False) -> list[str]:
+    """Say the ratios of each depth.
+
+    One or two variants are in one text, up to five have a text each, and more are counted in a
+    text, for a table to rank them. Example: "DR took 1.67 times as many training tokens as LA to
+    reach accuracies of 46 to 53 % (95 % CI 1.35 to 2.08), and did not reach LA’s best, 74.7 %."
+    """
+    several_depths = leading["depth"].nunique() > 1
+    texts = []
+    for depth, rows in by_finding(leading).groupby("depth"):
+        records = rows.to_dict("records")
+        if len(records) >= RANKED_FROM:
+            of_depth = [_counts(records)]
+        elif len(records) >= LINES_FROM:
+            of_depth = [_sentence(row, only_task) for row in records]
+        else:
+            sentences = [_sentence(row, only_task, row is records[0]) for row in records]
+            of_depth = [" ".join(sentences)]
+        start = f"{depth_name(depth)}: " if several_depths else ""
+        texts += [f"{start}{text}" for text in of_depth]
+    return texts
 
 
-def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list[str]:
+def _sentence(row: Row, only_task: bool, is_first: bool = True) -> str:
+    """Say one ratio; only the first sentence of a text names whose tokens it is over."""
+    variant = row["variant"]
+    baseline = row["baseline"]
+    kind = finding(row)
+    reach = f"to reach {goal(row, only_task)}" if pd.notna(row["score_high"]) else ""
+    if kind == NOTHING_COMMON:
+        return _nothing_in_common(row, only_task)
+    if pd.isna(row["ratio"]):
+        return _bound(row, only_task)
+    noun = " training tokens" if is_first else ""
+    ratio = f"{as_many(row['ratio'])}{noun}"
+    if kind == ONE_CHECKPOINT:
+        return (
+            f"{variant} and {baseline} are less than one checkpoint apart, no finding:"
+            f" {ratio}{_in_decay(row)} {reach} ({_interval(row)})."
+        )
+    if kind == NOT_SIGNIFICANT:
+        return (
+            f"{variant} cannot be distinguished from {baseline}: {ratio}{_in_decay(row)} {reach}"
+            f" ({_interval(row)}{_p(row)}){_not_reached(row, 'but it')}."
+        )
+    compared = f"{ratio} as {baseline}" if is_first else ratio
+    return (
+        f"{variant} took {compared}{_in_decay(row)} {reach}"
+        f" ({_interval(row)}){_not_reached(row, 'and')}."
+    )
+
+
+def _in_decay(row: Row) -> str:
+    """Say to which side a ratio errs whose score was reached while the learning rate decays."""
+    if pd.isna(row["decay_bound"]):
+        return ""
+    return ", or fewer," if row["decay_bound"] == "at most" else ", or more,"
+
+
+def _interval(row: Row) -> str:
+    """Name the interval of a ratio, or why there is none."""
+    if row["seeds"] < 2:
+        return "no CI: one seed"
+    ends = interval(row)
+    return f"95 % CI {ends}" if ends else "no CI"
+
+
+def _p(row: Row) -> str:
+    """Say the corrected p-value where the interval alone, without 1, would mislead."""
+    holds_one = not (row["low"] >= 1 or row["high"] <= 1)
+    if holds_one or pd.isna(row["p_adjusted"]):
+        return ""
+    comparisons = counted(int(row["comparisons"]), "comparison")
+    return f"; {p_value(row['p_adjusted'])} after correction for {comparisons}"
+
+
+def _not_reached(row: Row, and_or_but: str) -> str:
+    if row["reached"] or row["in_advance"]:
+        return ""
+    best = f"{row['baseline']}’s best, {score(row['baseline_best'], row['metric'])}"
+    return f", {and_or_but} did not reach {best}"
+
+
+def _bound(row: Row, only_task: bool) -> str:
+    """Say a bound, and why there is no ratio."""
+    variant = row["variant"]
+    baseline = row["baseline"]
+    is_lower = pd.notna(row["low"])
+    least = "at least" if is_lower else "at most"
+    bound = f"{least} {as_many(row['low'] if is_lower else row['high'])}"
+    if row["in_advance"]:
+        missing = variant if is_lower else baseline
+        why = f"{missing} never reached {goal(row, only_task)}"
+    elif row["near_chance"]:
+        whose = "its" if is_lower else f"{baseline}’s"
+        why = f"{whose} {measure(row, only_task)} never rose above chance"
+    else:
+        why = f"the curves have no {measure(row, only_task)} in common"
+    if finding(row) == NOT_SIGNIFICANT:
+        return f"{variant} cannot be distinguished from {baseline}: {bound}, as {why}."
+    return f"{variant} took {bound} training tokens as {baseline}: {why}."
+
+
+def _nothing_in_common(row: Row, only_task: bool) -> str:
+    variant = row["variant"]
+    baseline = row["baseline"]
+    if row["in_advance"] and pd.notna(row["score_high"]):
+        return f"Neither {variant} nor {baseline} reached {goal(row, only_task)}."
+    if row["near_chance"]:
+        why = f"neither {measure(row, only_task)} rose above chance"
+    else:
+        why = f"the curves have no {measure(row, only_task)} in common"
+    return f"{variant} cannot be compared with {baseline}: {why}."
+
+
+def _counts(records: list[dict[str, Any]]) -> str:
+    """Say how many of many variants took fewer tokens than the baseline, and which took fewest."""
+    baseline = records[0]["baseline"]
+    significant = [row for row in records if finding(row) == SIGNIFICANT]
+    fewer = sorted(
+        (row for row in significant if best_estimate(row) < 1), key=lambda row: best_estimate(row)
+    )
+    more = len(significant) - len(fewer)
+    open_rows = len(records) - len(significant)
+    parts = [f"{len(fewer)} took significantly fewer training tokens than {baseline}"]
+    if fewer:
+        parts[0] += f" (fewest: {fewer[0]['variant']}, {as_many(best_estimate(fewer[0]))})"
+    parts.append(f"{more} significantly more")
+    if open_rows:
+        parts.append(f"{open_rows} cannot be distinguished from {baseline}")
+    return f"Of {len(records)} variants {listed(parts)}."
+
+
+def second(data: StudyData, leading: pd.DataFrame, *, only_task: bool = False) -> list[str]:
+    """Say what the other measures than that of the answer say: a text for each depth.
+
+    Example: "Loss on held-out documents: DR 1.59x and X 1.05x (not significant)."
+    """
+    if leading.empty:
+        return []
+    leads = set(zip(leading["depth"], leading["metric"], leading["task"], strict=True))
+    rows = read_for(data.ratios)
+    rows = rows[rows[["ratio", "low", "high"]].notna().any(axis=1)]
+    several_depths = leading["depth"].nunique() > 1
+    texts = []
+    for depth, of_depth in rows.groupby("depth"):
+        of_measures = []
+        for (metric, _), part in of_depth.groupby(["metric", "task"], sort=False):
+            if (depth, metric, part["task"].iloc[0]) in leads:
+                continue
+            name = measure(part.iloc[0], only_task)
+            ratios = [_short(row) for row in part.to_dict("records")]
+            of_measures.append(f"{name[0].upper()}{name[1:]}: {listed(ratios)}.")
+        if of_measures:
+            start = f"{depth_name(depth)}: " if several_depths else ""
+            texts.append(start + " ".join(of_measures))
+    return texts
+
+
+def _short(row: Row) -> str:
+    text = f"{row['variant']} {short_ratio(row)}"
+    kind = finding(row)
+    return f"{text} ({kind})" if kind in (NOT_SIGNIFICANT, ONE_SEED) else text
+
+
+def direction(baseline: str) -> str:
+    """Say which ratio is better."""
+    return f"A ratio is a variant’s training tokens over {baseline}’s: below 1 is better."
+
+
+def warnings(data: StudyData, leading: pd.DataFrame) -> list[str]:
     """Name in a few words each what makes the sentences of `answers` weak, the weightiest first."""
     texts = []
     if mismatch(data):
         texts.append("The models did not all read the same tokens.")
-    undecided = [_model(row) for row in means.to_dict("records") if holds_one(row)]
-    if undecided:
+    texts += _weak_ratios(data, leading)
+    if not data.runs["status"].isin(UNDER_WAY).any():
+        short = [
+            f"{_model(data, row)} at {tokens(row['ends'])} tokens"
+            for row in data.cut_short.to_dict("records")
+        ]
+        if short:
+            texts.append(f"Cut short: {listed(short)}, where one seed ends; others continued.")
+    return [
+        *texts,
+        *_rates(data),
+        *_unequal_costs(data),
+        *_matching_costs(data),
+        *gaps(data),
+        *_benchmarks(data),
+    ]
+
+
+def _weak_ratios(data: StudyData, leading: pd.DataFrame) -> list[str]:
+    """Name the models whose ratio in the answer is weak, kind by kind."""
+    texts = []
+    for bound, rows in leading[leading["decay_bound"].notna()].groupby("decay_bound"):
         texts.append(
-            f"Not decided: {listed(undecided)}. The interval holds 1, which is as many tokens as"
-            f" {data.baseline}."
+            f"{_models(data, rows)}: the true ratio is {bound} this one, as the score was reached"
+            " while the learning rate decays."
         )
-    single = list(dict.fromkeys(means[means["seeds"] < 2]["variant"]))
+    before = leading[leading["before_decay"]]
+    if len(before):
+        texts.append(
+            "Checkpoints taken before the learning rate decays: the ratio after the decay may be"
+            f" another ({_models(data, before)})."
+        )
+    single = list(dict.fromkeys(leading[leading["seeds"] < 2]["variant"]))
     if single:
         texts.append(f"One seed: nothing says what another would give for {listed(single)}.")
-    noisy = [_model(row) for row in means[means["within_noise"]].to_dict("records")]
-    if noisy:
-        texts.append(
-            f"Noise: the range that {listed(noisy)} and {data.baseline} both reached is hardly"
-            " wider than noise."
-        )
-    short = [
-        f"{_model(row)} at {tokens(row['ends'])} tokens"
-        for row in data.cut_short.to_dict("records")
+    depends = [
+        f"{_model(data, row)} on {row['depends_on'].replace(', ', ' and on ')}"
+        for row in leading[leading["depends_on"].notna()].to_dict("records")
+        if finding(row) == SIGNIFICANT
     ]
-    if short and not data.runs["status"].isin(UNDER_WAY).any():
-        texts.append(f"Cut short: {listed(short)}, where one seed ends; others went on.")
-    missed = [_model(row) for row in others[others["bound"] == "at most"].to_dict("records")]
-    if missed:
-        texts.append(f"Not reached: {listed(missed)} had not {data.baseline}’s best at the end.")
-    return [*texts, *_unequal_costs(data), *_taxes(data), *gaps(data), *_benchmarks(data)]
+    if depends:
+        texts.append(
+            "Depends on one benchmark, without which the average would not be significant or"
+            f" would say the reverse: {listed(depends)}."
+        )
+    alone = leading[leading["one_task"] & (leading["task"] == AVERAGE)]
+    tasks = set(data.ratios["task"]) - {AVERAGE}
+    if len(alone) and len(tasks) == 1:
+        texts.append(f"One task: {task_name(tasks.pop())} alone.")
+    return texts
+
+
+def rates_tuned(data: StudyData) -> dict[tuple[int, str], bool]:
+    """Tell of each model, a depth and a variant, whether its learning rate was chosen by a search.
+
+    Models whose rates are unknown, as of curves from elsewhere, are left out.
+    """
+    tuned = set(zip(data.tuning["depth"], data.tuning["variant"], strict=True))
+    known = data.runs[data.runs["learning_rate"].notna()]
+    models = zip(known["depth"], known["variant"], strict=True)
+    return {model: model in tuned for model in models}
+
+
+def _rates(data: StudyData) -> list[str]:
+    """Name the models whose learning rates were not tuned."""
+    tuned = rates_tuned(data)
+    if not tuned or all(tuned.values()):
+        return []
+    if not any(tuned.values()):
+        return ["Learning rates not tuned in this study."]
+    models = [
+        _model(data, {"depth": depth, "variant": variant})
+        for (depth, variant), is_tuned in tuned.items()
+        if not is_tuned
+    ]
+    return [f"Learning rate not tuned in this study: {listed(models)}."]
 
 
 def _unequal_costs(data: StudyData) -> list[str]:
@@ -180,15 +325,15 @@ def _unequal_costs(data: StudyData) -> list[str]:
                 for ratio, name in zip(ratios, COSTS.values(), strict=True)
                 if pd.notna(ratio)
             ]
-            unequal.append(f"{_model(row)} ({', '.join(differences)})")
+            unequal.append(f"{_model(data, row)} ({', '.join(differences)})")
     texts = []
     if unequal:
         texts.append(f"Unequal costs, against {data.baseline}: {listed(unequal)}.")
     with_remarks = data.models[data.models["remarks"].notna()].to_dict("records")
-    return texts + [f"{_model(row)}: {row['remarks']}." for row in with_remarks]
+    return texts + [f"{_model(data, row)}: {row['remarks']}." for row in with_remarks]
 
 
-def _taxes(data: StudyData) -> list[str]:
+def _matching_costs(data: StudyData) -> list[str]:
     """Name the models whose experts are more than a tenth smaller than the baseline's.
 
     They had to be, so that the models cost the same.
@@ -199,33 +344,35 @@ def _taxes(data: StudyData) -> list[str]:
         suffixes=("", "_other"),
     )
     sizes = sizes.assign(left=sizes["expert_size"] / sizes["expert_size_other"])
-    taxed = [
-        f"{_model(row)} by {1 - row['left']:.0%}"
+    smaller = [
+        f"{_model(data, row)} by {1 - row['left']:.0%}"
         for row in sizes[sizes["left"] < LEFT].to_dict("records")
     ]
-    if not taxed:
+    if not smaller:
         return []
     return [
-        f"Matching tax: experts smaller than {data.baseline}’s, {listed(taxed)}; larger models lose"
-        " less."
+        f"Matching cost: experts smaller than {data.baseline}’s, {listed(smaller)}; larger models"
+        " lose less."
     ]
 
 
 def gaps(data: StudyData) -> list[str]:
     """Name in a few words each what a study lacks.
 
-    That may be runs, which failed or have not ended, evaluations, factors, and data.
+    That may be runs, which failed or have not ended, evaluations, ratios, and data.
     """
     runs = data.runs[data.runs["status"].notna()]
     ended = runs[~runs["status"].isin(["complete", "screened", *UNDER_WAY])]
     texts = [
-        f"{status.capitalize()}: {_models(part)} ({counted(len(part), 'run')} of {len(runs)})."
+        f"{status.capitalize()}: {_models(data, part)} ({counted(len(part), 'run')} of"
+        f" {len(runs)})."
         for status, part in ended.groupby("status")
     ]
     broken = data.training_curves[data.training_curves["losses_not_finite"] > 0]
     if len(broken):
         texts.append(
-            f"Broken training: the loss of {_models(broken)} was not a finite number at some steps."
+            f"Broken training: the loss of {_models(data, broken)} was not a finite number at some"
+            " steps."
         )
     under_way = int(runs["status"].isin(UNDER_WAY).sum())
     if under_way:
@@ -233,10 +380,10 @@ def gaps(data: StudyData) -> list[str]:
     waiting = len(not_evaluated(data))
     if waiting:
         texts.append(f"Not evaluated: {counted(waiting, 'run')} of {len(runs)}.")
-    outdated = without_baseline(data.mean_factors[data.mean_factors["outdated"]])
+    outdated = data.ratios[data.ratios["outdated"]]
     if len(outdated):
         texts.append(
-            f"Not computed: mean factors of {_models(outdated)}, whose results have changed since."
+            f"Not computed: ratios of {_models(data, outdated)}, whose results have changed since."
             " `dreamer intervals STUDY` computes them again."
         )
     texts += _tasks(data)
@@ -253,20 +400,20 @@ def _tasks(data: StudyData) -> list[str]:
         absent = rows[rows["own_best"].isna()]
         tasks = [task_name(task) for task in absent["task"] if task != AVERAGE]
         if tasks and len(absent) < len(rows):
-            text = f"Not evaluated: {_models(absent)} on {listed(tasks)}"
+            text = f"Not evaluated: {_models(data, absent)} on {listed(tasks)}"
             if AVERAGE in set(absent["task"]):
                 text += ", so without an average"
             texts.append(f"{text}.")
     return texts
 
 
-def _models(rows: pd.DataFrame) -> str:
+def _models(data: StudyData, rows: pd.DataFrame) -> str:
     """Name the models that rows are of, each once."""
-    return listed(list(dict.fromkeys(map(_model, rows.to_dict("records")))))
+    return listed(list(dict.fromkeys(_model(data, row) for row in rows.to_dict("records"))))
 
 
-def _model(row: Mapping[str, Any]) -> str:
-    return row["variant"] if row["depth"] < 0 else f"{row['variant']} at depth {row['depth']:.0f}"
+def _model(data: StudyData, row: Mapping[str, Any]) -> str:
+    return model_name(row, several_depths=len(data.depths) > 1)
 
 
 def _benchmarks(data: StudyData) -> list[str]:
@@ -278,6 +425,7 @@ def _benchmarks(data: StudyData) -> list[str]:
     if len(near):
         tasks = sorted({task_name(task) for task in near["task"]})
         texts.append(f"Near chance: {data.baseline} on {listed(tasks)}.")
+    texts += _near_chance(data, set(near["task"]))
     limit = data.config("study", "evaluation").get("limit")
     if isinstance(limit, int):
         texts.append(f"Limited evaluation: the first {counted(limit, 'item')} of each task.")
@@ -286,3 +434,12 @@ def _benchmarks(data: StudyData) -> list[str]:
     if few:
         texts.append(f"Few items, so wide errors: {listed(few)}.")
     return texts
+
+
+def _near_chance(data: StudyData, of_baseline: set[str]) -> list[str]:
+    """Name the variants near chance, on benchmarks where the baseline is above chance."""
+    near = data.ratios[data.ratios["near_chance"] & ~data.ratios["task"].isin(of_baseline)]
+    return [
+        f"Near chance: {_models(data, rows)} on {task_name(task)}."
+        for task, rows in near.groupby("task")
+    ]

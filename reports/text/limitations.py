@@ -5,7 +5,7 @@ Nothing is said that is true of every study, or that the page has said before.
 
 from __future__ import annotations
 
-from dreamer_study.reports.data import StudyData, without_baseline
+from dreamer_study.reports.data import StudyData
 from dreamer_study.reports.text.names import depth_name, model_name, stage_name, task_name
 from dreamer_study.reports.text.numbers import counted, listed, number, percent, tokens
 from dreamer_study.sql.names import AVERAGE
@@ -47,7 +47,8 @@ def rate_doubts(data: StudyData) -> list[str]:
     rows = at_edge.drop_duplicates(["depth", "variant"]).to_dict("records")
     if not rows:
         return []
-    models = [f"{model_name(row)} ({row['learning_rate']:g})" for row in rows]
+    several_depths = data.tuning["depth"].nunique() > 1
+    models = [f"{model_name(row, several_depths)} ({row['learning_rate']:g})" for row in rows]
     return [
         "Learning rates were chosen at the edge of those tried, so that better ones may lie"
         f" beyond: {listed(models)}."
@@ -55,11 +56,10 @@ def rate_doubts(data: StudyData) -> list[str]:
 
 
 def _intervals(data: StudyData) -> list[str]:
-    """Say what the intervals of the mean factors hold."""
-    means = without_baseline(data.mean_factors[data.mean_factors["factor"].notna()])
-    if means["low"].isna().all():
+    """Say what the intervals of the ratios hold."""
+    if data.noise.empty:
         return []
-    if means["item_error"].isna().all():
+    if (data.noise["item_error"] == 0).all():
         items = "; scores of items, and so their errors, are unknown"
     elif data.scored_items.empty:
         items = (
@@ -72,15 +72,15 @@ def _intervals(data: StudyData) -> list[str]:
             " for all models)"
         )
     return [
-        "Intervals of mean factors are 95% t-intervals. They hold what the seeds differ by (each"
-        f" seed left out in turn){items}. Factors by the paper’s rule have bounds and no intervals."
+        "Intervals of ratios are 95 % t-intervals. They hold what the seeds differ by (each seed"
+        f" left out in turn){items}. Ratios by the paper’s rule have bounds and no intervals."
     ]
 
 
 def _checkpoints(data: StudyData) -> list[str]:
     """Say where a study has one checkpoint, and where the baseline was best at its last one."""
     if data.best["checkpoints"].max() == 1:
-        return ["There is one checkpoint only, so no factor can be told from it: all are bounds."]
+        return ["There is one checkpoint only, so that all ratios are bounds."]
     baseline = data.efficiency[data.efficiency["variant"] == data.baseline]
     late = baseline[baseline["baseline_tokens"] >= baseline["tokens_trained"]]
     tasks = [
@@ -90,13 +90,13 @@ def _checkpoints(data: StudyData) -> list[str]:
         return []
     return [
         f"{data.baseline} was best at its last checkpoint on {listed(sorted(tasks, key=str.lower))}"
-        " and may not have finished learning: with more tokens its best, and so the factor, would"
-        " be another."
+        " and may not have finished learning: with more tokens its best, and so the ratio by"
+        " the paper’s rule, would be another."
     ]
 
 
 def _gaps(data: StudyData) -> list[str]:
-    """Say which runs are in no curve, and which depths lack a factor or have unequal lengths."""
+    """Say which runs are in no curve, and which depths lack ratios or have unequal lengths."""
     texts = []
     screened = int((data.runs["status"] == "screened").sum())
     if screened:
@@ -120,7 +120,7 @@ def _gaps(data: StudyData) -> list[str]:
         texts.append(f"Trained but not evaluated, so in no curve: {listed(waiting)}.")
     evaluated = set(data.accuracy[data.accuracy["variant"] == data.baseline]["depth"])
     texts += [
-        f"{depth_name(depth)} has no evaluated {data.baseline}, so there are no factors for it."
+        f"{depth_name(depth)} has no evaluated {data.baseline}, so there are no ratios for it."
         for depth in data.depths
         if len(data.accuracy) and depth not in evaluated
     ]

@@ -109,12 +109,14 @@ def depth_name(depth: int, short: bool = False) -> str:
     return f"{depth:.0f}" if short else f"Depth {depth:.0f}"
 
 
-def model_name(row: Mapping[str, Any]) -> str:
+def model_name(row: Mapping[str, Any], several_depths: bool) -> str:
     """Name the model of a row with `variant` and `depth`: `DR of depth 16`.
 
-    `DR` where the depth is unknown.
+    `DR` where the study has one depth, or the depth is unknown.
     """
-    return row["variant"] if row["depth"] < 0 else f"{row['variant']} of depth {row['depth']:.0f}"
+    if not several_depths or row["depth"] < 0:
+        return row["variant"]
+    return f"{row['variant']} of depth {row['depth']:.0f}"
 
 
 def measure_name(row: Mapping[str, Any]) -> str:

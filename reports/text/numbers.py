@@ -1,4 +1,4 @@
-"""Format numbers for people: token counts, factors, shares, durations, intervals.
+"""Format numbers for people: token counts, ratios, shares, durations, intervals.
 
 Null is a dash.
 """
@@ -56,14 +56,10 @@ def duration(seconds: Any) -> str:
     return f"{seconds:.0f}{THIN}s"
 
 
-def ratio(factor: Any) -> str:
-    """Format the tokens of a variant over those of the baseline, which is one over the factor.
-
-    Examples: 0.062, 0.40, 1.24, 12.5.
-    """
-    if pd.isna(factor):
+def ratio(value: Any) -> str:
+    """Format the tokens of a variant over those of the baseline: 0.062, 0.40, 1.24, 12.5."""
+    if pd.isna(value):
         return NOTHING
-    value = 1 / factor if factor else math.inf
     if math.isinf(value):
         return "∞"
     if value >= 10:
@@ -73,31 +69,47 @@ def ratio(factor: Any) -> str:
     return f"{value:.2g}"
 
 
+def times(value: Any) -> str:
+    """Format a ratio where its noun is not beside it: `1.24x`."""
+    return NOTHING if pd.isna(value) else f"{ratio(value)}x"
+
+
+def as_many(value: Any) -> str:
+    """Say a ratio: `1.24 times as many`."""
+    return f"{ratio(value)} times as many"
+
+
 def interval(row: Mapping[str, Any]) -> str:
-    """Format the interval of a ratio from `low` and `high` of its factor: 1.05 to 1.46.
+    """Format the interval of a ratio from `low` to `high`: 1.05 to 1.46.
 
-    A ratio is one over a factor, so the ends change places. Empty for none.
+    An end that is unknown is left out: `at least 1.05`. Empty for none.
     """
     low, high = row.get("low"), row.get("high")
-    if pd.isna(low) or pd.isna(high):
+    if pd.isna(low) and pd.isna(high):
         return ""
-    return f"{ratio(high)} to {ratio(low)}"
+    if pd.isna(high):
+        return f"at least {ratio(low)}"
+    if pd.isna(low):
+        return f"at most {ratio(high)}"
+    return f"{ratio(low)} to {ratio(high)}"
 
 
-def as_many(factor: Any) -> str:
-    """Say a factor as a ratio: `1.24 times as many`."""
-    return f"{ratio(factor)} times as many"
+def span(first: float, last: float, metric: str) -> str:
+    """Format scores from the first to the last one: `47 to 53 %`, or losses `1.83 to 1.62`.
 
-
-def holds_one(row: Mapping[str, Any]) -> bool:
-    """Tell whether 1 lies within the interval of a factor, not at its end.
-
-    False where there is no interval.
+    With as many decimals as tell both apart, and once where they are equal.
     """
-    low, high = row.get("low"), row.get("high")
-    if pd.isna(low) or pd.isna(high):
-        return False
-    return low < 1 < high
+    if metric == "accuracy":
+        scale, unit, decimals = 100, " %", (0, 1, 2)
+    else:
+        scale, unit, decimals = 1, "", (2, 3, 4)
+    if first == last:
+        return f"{scale * last:.{decimals[-2]}f}".rstrip("0").rstrip(".") + unit
+    for few in decimals:
+        texts = [f"{scale * score:.{few}f}" for score in (first, last)]
+        if texts[0] != texts[1]:
+            break
+    return f"{texts[0]} to {texts[1]}{unit}"
 
 
 def listed(items: Sequence[str]) -> str:

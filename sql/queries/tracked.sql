@@ -1,4 +1,4 @@
--- What an experiment tracker shows of a study: every so many steps of its trainings, and its evaluations.
+-- What an experiment tracker shows of a study: some of the steps of its trainings, and its evaluations.
 with trained as (
     select run_id, 'training' as task, steps.tokens, loss, steps.learning_rate, gradient_norm
     from steps

@@ -62,7 +62,7 @@ create table if not exists tuning ( -- One row: a training of a study's search f
     learning_rate double, -- the highest of the training
     seed bigint, -- of the search alone
     tokens bigint check (tokens >= 0), -- training tokens
-    loss double, -- bits per byte of documents held out for the search; null where the training failed or goes on
+    loss double, -- bits per byte of documents held out for the search; null where the training failed or has not ended
     chosen boolean, -- whether the model's runs have this learning rate: the lowest mean loss over the seeds
     primary key (study_id, depth, variant, learning_rate, seed)
 );

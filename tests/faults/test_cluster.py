@@ -160,7 +160,7 @@ def test_a_lost_scheduler_is_one_line_and_the_same_command_goes_on(
     last = said(cluster).splitlines()[-1]
     assert (
         last
-        == "dreamer: Dask's scheduler is lost; when it runs again, the same command goes on from here"
+        == "dreamer: Dask's scheduler is lost; when it runs again, the same command continues from here"
     )
     assert "Traceback" not in said(cluster)
     until(lambda: not at_work(cluster))

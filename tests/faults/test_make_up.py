@@ -148,7 +148,7 @@ def test_a_killed_server_is_started_again_and_the_study_goes_on(up: MakeUp, tmp_
     os.kill(server, signal.SIGKILL)
     assert up.end(run) == "COMPLETED"
     assert (root / "report" / "index.html").exists()
-    said = "Prefect's server was killed by signal 9; another one starts; studies go on"
+    said = "Prefect's server was killed by signal 9; another one starts; studies continue"
     assert up.log.read_text().count(said) == 1
 
 
@@ -181,7 +181,7 @@ def test_a_killed_make_up_ends_no_study_and_the_next_one_ends_the_lost_flow_runs
     flow = child(up.process.pid, "prefect.engine")
     assert flow is not None
     said, before = (
-        "its process has ended meanwhile; start the study again to go on",
+        "its process has ended meanwhile; start the study again to continue",
         up.log.read_text(),
     )
     _kill(up.process)

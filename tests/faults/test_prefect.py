@@ -76,7 +76,9 @@ class Run:
         self.process.send_signal(number)
         said = self.ended()
         assert self.process.returncode == 128 + number
-        assert said.endswith("\ndreamer: stopped; run the same command again to go on from here\n")
+        assert said.endswith(
+            "\ndreamer: stopped; run the same command again to continue from here\n"
+        )
         (log,) = self.root.glob("store/runs/*/log.txt")
         for word in ("Traceback", "nanobind", "Error"):
             assert word not in said
@@ -143,7 +145,7 @@ def test_a_cancelled_run_ends_and_is_shown_as_cancelled(folder: Path) -> None:
     said = run.ended()
     assert run.process.returncode == 1
     assert said.endswith(
-        "dreamer: the run was cancelled in Prefect; run the same command again to go on\n"
+        "dreamer: the run was cancelled in Prefect; run the same command again to continue\n"
     )
     run.nothing_is_left()
     assert flow_states(run.root) == ["CANCELLED"]

@@ -69,7 +69,8 @@ def main(file: Path, folder: Path) -> None:
     rows = rows.assign(kind=rows["variant"].str[0].map(KINDS))[COLUMNS]
     rows.to_csv(file.with_suffix(".csv"), index=False, float_format="%.4g")
     for (metric, task), measure in MEASURES.items():
-        own = rows[(rows["metric"] == metric) & (rows["task"] == task)]
+        is_measured = rows["low"].notna() & rows["high"].notna()
+        own = rows[(rows["metric"] == metric) & (rows["task"] == task) & is_measured]
         holds = (own["low"] <= 1) & (own["high"] >= 1)
         for kind, held in holds.groupby(own["kind"]):
             print(f"{measure}: {held.sum()} of {len(held)} intervals of {kind} models hold 1")

@@ -39,7 +39,7 @@ def preview(options: argparse.Namespace) -> None:
     packed = data.packed
     if not packed.done:
         raise InputError(
-            f"{study.folder}: no packed tokens yet; `dreamer run {study.arguments}` goes on"
+            f"{study.folder}: no packed tokens yet; `dreamer run {study.arguments}` packs them"
         )
     if seed is None:
         seed = study.seeds[0]

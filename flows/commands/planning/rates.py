@@ -83,7 +83,7 @@ def rates_in_store(study: Study, planned: Sequence[PlannedModel], *, on_gpu: boo
 
 
 def rates_at(tflops: float, study: Study, planned: Sequence[PlannedModel]) -> Rates:
-    """Compute the rates of a device that sustains so many TFLOP/s of useful work."""
+    """Compute the rates of a device that sustains `tflops` TFLOP/s of useful work."""
     length = study.training.sequence_length
     rates = {model.model_id: tflops * 1e12 / model.training_flops(length) for model in planned}
     return Rates(rates, f"computed from your {tflops:g} TFLOP/s (--tflops)")

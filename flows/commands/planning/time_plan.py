@@ -38,7 +38,7 @@ class Times:
 def estimate_times(
     study: Study, planned: Sequence[PlannedModel], rates: Rates, devices: int | None = None
 ) -> Times:
-    """Estimate the times of a study on so many GPUs, by default on the devices of this machine.
+    """Estimate the times of a study on `devices` GPUs, by default on those of this machine.
 
     Trainings begin in their order as devices become free, each with its ranks. Trainings that share
     a GPU share its rate. Evaluations share their checkpoints among all devices, and compute forward

@@ -17,7 +17,7 @@ from dreamer_study.sql.statistics.comparison import Comparison, compare, study_o
 def compare_studies(options: argparse.Namespace) -> None:
     """Compare the two studies that the command names, and print the tables.
 
-    Without `all` the rows are those that changed, and the mean factors of the average and of
+    Without `all` the rows are those that changed, and the ratios of the average and of
     held-out losses. Raises InputError where there is nothing to compare, or a file holds several
     studies and none is named.
     """
@@ -36,9 +36,9 @@ def compare_studies(options: argparse.Namespace) -> None:
     for note in comparison.notes:
         console.print(note)
     accuracies = len(comparison.accuracies) - len(shown.accuracies)
-    factors = len(comparison.factors) - len(shown.factors)
-    if accuracies or factors:
-        left_out = f"{accuracies} rows of accuracies, {factors} of factors"
+    ratios = len(comparison.ratios) - len(shown.ratios)
+    if accuracies or ratios:
+        left_out = f"{accuracies} rows of accuracies, {ratios} of ratios"
         console.print(f"Not shown, because unchanged: {left_out}; --all prints them.")
     console.print(
         "Noise of accuracies is that of seeds and items; with one seed on either side there is no"
@@ -47,13 +47,13 @@ def compare_studies(options: argparse.Namespace) -> None:
 
 
 def _only_changed(comparison: Comparison) -> Comparison:
-    """Keep what changed beyond noise, and the mean factors of the average and held-out losses."""
+    """Keep what changed beyond noise, and the ratios of the average and of held-out losses."""
     accuracies = comparison.accuracies
-    factors = comparison.factors
-    is_mean = factors["rule"].astype(str).str.startswith("mean")
-    is_headline = is_mean & factors["task"].isin([AVERAGE, *comparison.losses["task"]])
+    ratios = comparison.ratios
+    is_of_answer = ratios["rule"].astype(str).str.startswith("top")
+    is_headline = is_of_answer & ratios["task"].isin([AVERAGE, *comparison.losses["task"]])
     return replace(
         comparison,
         accuracies=accuracies[accuracies["changed"]],
-        factors=factors[factors["apart"] | is_headline],
+        ratios=ratios[ratios["apart"] | is_headline],
     )

@@ -12,8 +12,10 @@ from rich.text import Text
 from dreamer_study.flows.commands.tables import console, empty_table, print_table, printable
 from dreamer_study.reports.page.answer import read_answer
 from dreamer_study.reports.tables.cells import Cell, Table
+from dreamer_study.reports.text.answer import direction
 from dreamer_study.sql.results import ask
 
+NO_BREAK = "\N{NO-BREAK SPACE}"
 WIDTH = 100  # columns, at most
 MARKS = {"strong": "bold", "best": "bold", "second": "underline"}  # of the kinds of cells
 
@@ -21,13 +23,16 @@ MARKS = {"strong": "bold", "best": "bold", "second": "underline"}  # of the kind
 def print_answer(database: Path, study_id: str, baseline: str) -> None:
     """Print the sentences of a study's answer, its warnings, and the table of ratios."""
     ratios = ask(database, "outcome_ratios", study=study_id)
-    sentences, warnings = read_answer(database, study_id)
+    answer = read_answer(database, study_id)
     print_part("")
-    for sentence in sentences:
+    for sentence in answer.sentences:
         print_part(sentence)
-    if warnings:
-        print_part("\n".join(f"! {warning}" for warning in warnings))
-    print_part(f"A ratio is a variant’s tokens over {baseline}’s: below 1 is better.")
+    for block in answer.ranked:
+        print_part(block.content)
+    for sentence in answer.second or [direction(baseline)]:
+        print_part(sentence)
+    if answer.warnings:
+        print_part("\n".join(f"! {warning}" for warning in answer.warnings))
     if ratios["outdated"].any():
         print_part(
             "Results changed after the ratios were computed: `dreamer intervals` computes them"
@@ -52,13 +57,13 @@ def _print_text(text: str) -> None:
     for line in printable(text).split("\n"):
         is_point = line.startswith(("- ", "! "))
         folded = wrap(
-            line,
+            line.replace(" %", f"{NO_BREAK}%"),
             _width(),
             subsequent_indent="  " if is_point else "",
             break_long_words=False,
             break_on_hyphens=False,
         )
-        console.print("\n".join(folded))
+        console.print("\n".join(folded).replace(NO_BREAK, " "))
     console.print()
 
 

@@ -127,7 +127,7 @@ def _run(study: Study, options: Options, parameters: Mapping[str, Any] | None, s
         try:
             return run_in_process(study, options, parameters, server)
         except NoServer as error:  # on which no result depends
-            reports.write_line(f"{error}; the study goes on without Prefect")
+            reports.write_line(f"{error}; the study continues without Prefect")
     with recorded(study), open_jobs(study) as (study, jobs):
         run_study(Plan(study), jobs, Steps(study.compute), options)
     return parameters is not None

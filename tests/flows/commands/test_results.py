@@ -212,7 +212,7 @@ def test_a_signal_while_duckdb_works_is_one_line(tmp_path: Path, number: signal.
         _, said = process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
-    assert said == "dreamer: stopped; run the same command again to go on from here\n"
+    assert said == "dreamer: stopped; run the same command again to continue from here\n"
     assert process.returncode == 128 + number
 
 

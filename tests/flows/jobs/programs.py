@@ -65,8 +65,11 @@ if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
 """
 
+# Of torch, which takes a second to import, the process that stays asks only for the state of a GPU.
 STAYING = """
 import sys
+from types import SimpleNamespace
+sys.modules["torch"] = SimpleNamespace(cuda=SimpleNamespace(is_initialized=lambda: False))
 import dreamer_study.model.worker
 dreamer_study.model.worker.PROGRAMS = ("a_program",)
 if __name__ == "__main__":

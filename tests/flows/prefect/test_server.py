@@ -335,6 +335,6 @@ def test_a_study_runs_where_no_server_starts(
     assert seen == []
     assert [study.folder for study in ran] == [tmp_path]
     assert (
-        capsys.readouterr().err.count("no memory for a server; the study goes on without Prefect")
+        capsys.readouterr().err.count("no memory for a server; the study continues without Prefect")
         == 1
     )

@@ -142,7 +142,7 @@ def test_a_tracker_that_fails_is_named_once_and_the_study_goes_on(
     (plan.study.folder / "tensorboard").touch()  # where the tracker wants a folder
     assert run_study(plan, JobsByHand(), Steps()).exists()
     (line,) = (line for line in capfd.readouterr().err.splitlines() if "tensorboard" in line)
-    assert line.startswith("tensorboard has failed and gets nothing more, the study goes on: ")
+    assert line.startswith("tensorboard has failed and gets nothing more, the study continues: ")
 
 
 @pytest.mark.slow

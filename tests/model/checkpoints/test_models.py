@@ -189,7 +189,7 @@ def test_a_damaged_state_is_bad_input_and_other_folders_are_none(tmp_path):
     (tmp_path / "000000005" / "values.json").write_text("[]")
     with pytest.raises(
         InputError,
-        match=r"values\.json holds \[\], but it must be .*; remove .*5 to go on from 0+4",
+        match=r"values\.json holds \[\], but it must be .*; remove .*5 to continue from 0+4",
     ):
         newest_state(tmp_path)
     for step in (4, 5):

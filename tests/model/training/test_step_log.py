@@ -100,7 +100,7 @@ def test_changed_code_is_refused_unless_accepted_and_then_recorded(tmp_path, exi
     status, (line,) = exit_status(folder)
     assert status == 2
     assert (
-        "cannot be continued: since it was started, model/dreamer.py changed; undo that, go on with --accept"
+        "cannot be continued: since it was started, model/dreamer.py changed; undo that, continue with --accept"
         in line
     )
     assert (
@@ -110,7 +110,7 @@ def test_changed_code_is_refused_unless_accepted_and_then_recorded(tmp_path, exi
     assert read_code_changes(folder) == []
     status, (line,) = exit_status(folder, "--stop-at", "200", "--accept-code-change")
     assert status == 0
-    assert f"goes on from {tokens:,} tokens; code {before} is now" in line
+    assert f"continues from {tokens:,} tokens; code {before} is now" in line
     (change,) = read_code_changes(folder)
     assert change.pop("time").endswith("+00:00")
     assert change.pop("step") > 0

@@ -272,7 +272,7 @@ def test_checkpoints_without_a_state_are_not_taken_for_those_of_this_run(fresh, 
     status, lines = exit_status(folder)
     assert status == 2
     assert lines == [
-        f"{folder} holds checkpoints, but no state to go on from; remove it to start over"
+        f"{folder} holds checkpoints, but no state to continue from; remove it to start over"
     ]
 
 

@@ -54,3 +54,31 @@ def data(specification: dict) -> list[list[dict[str, str]]]:
 
 SCORES = pd.DataFrame({"query_depth": [1, 2, 2], "key_depth": [1, 1, 2], "score": [1.0, 0.3, 0.7]})
 SCORES = SCORES.assign(variant="DR", depth=2, run_id="s", tokens=5)
+
+
+def ratios(**columns: Any) -> pd.DataFrame:
+    """A row of `StudyData.ratios`: DR's, of the average accuracy."""
+    row = {
+        "depth": 4,
+        "variant": "DR",
+        "baseline": "LA",
+        "task": "average",
+        "metric": "accuracy",
+        "score_low": 0.3,
+        "score_high": 0.4,
+        "ratio": 1.7,
+        "low": 1.4,
+        "high": 2.0,
+        "best": 0.5,
+        "baseline_best": 0.4,
+        "reached": True,
+        "seeds": 4.0,
+        "outdated": False,
+        "significant": True,
+        "within_checkpoint": False,
+        "in_advance": False,
+        "decay_bound": None,
+    }
+    numbers = ["score_low", "score_high", "ratio", "low", "high"]
+    frame = pd.DataFrame([row | columns])
+    return frame.astype({**dict.fromkeys(numbers, float), "significant": "boolean"})

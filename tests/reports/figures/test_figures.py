@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,117 +10,238 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_1samp
 
+from dreamer_study.reports.data import read_study
 from dreamer_study.reports.figures.accuracy import accuracy, accuracy_at_other_depths
 from dreamer_study.reports.figures.answer import answer
 from dreamer_study.reports.figures.balance import balance, concentration
 from dreamer_study.reports.figures.depth_attention import depth_attention
-from dreamer_study.reports.figures.efficiency import mean_factors
+from dreamer_study.reports.figures.efficiency import token_ratios
 from dreamer_study.reports.figures.experts import experts_of_depths, order_of_experts, selections
 from dreamer_study.reports.figures.rendering import Panel, page_drawing
 from dreamer_study.reports.figures.targets import by_target
 from dreamer_study.reports.figures.training import loss, rates
 from dreamer_study.reports.style.theme import styles
 from dreamer_study.reports.tables.results import other_depths
-from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, NO_RAW, RUNS, SCORES, curve, data
+from dreamer_study.sql.results import connect
+from tests.reports.figures.frames import (
+    COUNTED,
+    DRAWN,
+    FACTORS,
+    NO_RAW,
+    RUNS,
+    SCORES,
+    curve,
+    data,
+    ratios,
+)
+from tests.reports.small_results import RIGHT, STUDY, whole_study
 
 CURVES, NO_LOSSES = curve(), curve().iloc[:0].rename(columns={"accuracy": "value"})
-CHOSEN = pd.DataFrame(
-    {"variant": ["DR"], "depth": 4, "task": "average", "metric": "accuracy", "factor": [2.0]}
-)
-CHOSEN = CHOSEN.assign(within_noise=False, bounded=False, baseline="LA")
-TARGETS = pd.DataFrame({"target": np.linspace(0.3, 0.4, 25), "factor": np.linspace(1.5, 2.6, 25)})
-TARGETS = TARGETS.assign(
-    variant="DR", depth=4, task="average", metric="accuracy", variant_tokens=2e6
-)
-TARGETS = TARGETS.assign(baseline_tokens=TARGETS["variant_tokens"] * TARGETS["factor"])
+STYLES = styles(["LA", "DR", "DR+DA"])
+STEPS = np.arange(101)
+# Ratios at the scores of the grid. Of an answer over the upper half of them, the mean may be far
+# from the ratio nearly everywhere, and pass through the mean in a jump.
+COURSES = {
+    "even": np.linspace(1 / 1.5, 1 / 2.6, 101),
+    "a jump": np.repeat([1 / 0.75, 1 / 0.95], [70, 31]),
+    "two jumps": np.repeat([1 / 3, 1 / 1.2, 1 / 3], [60, 20, 21]),
+    "flat": np.full(101, 1.7),
+    "falling": np.linspace(1.1, 2, 101),
+}
 
 
-def arrows(chosen: pd.DataFrame, targets: pd.DataFrame, mean: bool = True) -> list[dict[str, str]]:
-    """The arrows of the only panel: those of the means, or those of the values that the slider may
-    be at."""
-    drawn = answer(chosen, CURVES, NO_LOSSES, targets, STYLES)
-    rows = [
-        row for rows in data(drawn.panels[0].specification) if "label" in rows[0] for row in rows
-    ]
-    return [row for row in rows if (row["start"] == "") == mean and row["value"]]
+def at_scores(course: np.ndarray, variant: str = "DR", reached: int = 100) -> pd.DataFrame:
+    """The baseline LA and a variant with ratios at scores of 0.3 to 0.4; `reached` is the last step
+    that the variant had."""
+    baseline_tokens = np.geomspace(2e6, 16e6, 101)
+    rows = pd.DataFrame({"step": STEPS, "score": 0.3 + STEPS / 1000, "at_first": False})
+    rows = rows.assign(depth=4, task="average", metric="accuracy")
+    own = (baseline_tokens * course)[: reached + 1]
+    own_tokens = np.concatenate([own, np.full(100 - reached, np.nan)])
+    return pd.concat(
+        [
+            rows.assign(variant="LA", tokens=baseline_tokens, best=0.4),
+            rows.assign(variant=variant, tokens=own_tokens, best=0.3 + reached / 1000),
+        ]
+    )
+
+
+def drawn_rows(ratios: pd.DataFrame, grid: pd.DataFrame, column: str) -> list[dict[str, str]]:
+    """The rows with a column that the only panel of the answer draws."""
+    (one,) = answer(ratios, CURVES, NO_LOSSES, grid, STYLES).panels
+    return [row for rows in data(one.specification) if column in rows[0] for row in rows]
+
+
+def arrows(ratios: pd.DataFrame, grid: pd.DataFrame) -> list[dict[str, str]]:
+    """The arrows and labels of the answer, where the slider begins."""
+    return [row for row in drawn_rows(ratios, grid, "label") if row["place"] == "0"]
 
 
 def span(arrow: dict[str, str]) -> float:
     return float(arrow["tokens"]) / float(arrow["baseline_tokens"])
 
 
-STYLES = styles(["LA", "DR", "DR+DA"])
-# Factors by target as curves of a study have them: far from the mean nearly everywhere, and through
-# the mean in a jump.
-JUMP = np.repeat([0.75, 0.95], [10, 15])
-COURSES = {
-    "even": np.linspace(1.5, 2.6, 25),
-    "a jump": JUMP,
-    "two jumps": np.repeat([3, 1.2, 3], [5, 15, 5]),
-    "flat": np.full(25, 1.7),
-    "falling": np.linspace(0.9, 0.5, 25),
-}
-
-
 @pytest.mark.parametrize("course", COURSES)
 def test_an_arrow_leads_from_the_baseline_as_far_as_its_label_says(course: str) -> None:
-    factors = COURSES[course]
-    mean = float(np.exp(np.log(factors).mean()))
-    targets = TARGETS.assign(factor=factors, baseline_tokens=TARGETS["variant_tokens"] * factors)
-    chosen = CHOSEN.assign(factor=mean, low=mean / 1.2, high=mean * 1.2)
-    (arrow,) = arrows(chosen, targets)
-    assert float(arrow["label"].split()[1]) == pytest.approx(1 / mean, rel=0.02)
-    assert span(arrow) == pytest.approx(1 / mean, rel=0.03)
-    assert 0.3 <= float(arrow["value"]) <= 0.4
-    assert arrow["label"].endswith(f"({1 / mean / 1.2:.2f} to {1.2 / mean:.2f})"), (
-        "its interval beside it"
+    grid = at_scores(COURSES[course])
+    upper = COURSES[course][50:]
+    mean = float(np.exp(np.log(upper).mean()))
+    chosen = ratios(
+        ratio=mean, low=mean / 1.2, high=mean * 1.2, score_low=0.35, score_high=0.4, reached=True
     )
+    (arrow,) = arrows(chosen, grid)
+    assert arrow["label"] == f"DR {mean:.2f}x ({mean / 1.2:.2f} to {mean * 1.2:.2f})"
+    assert span(arrow) == pytest.approx(mean, rel=1e-4)
+    assert 0.35 <= float(arrow["value"]) <= 0.4
+    assert arrow["dashed"] == "false"
+    at_height = np.interp(float(arrow["value"]), 0.3 + STEPS / 1000, np.log(grid["tokens"][:101]))
+    assert float(arrow["baseline_tokens"]) == pytest.approx(np.exp(at_height), rel=1e-3)
+    apart = np.abs(np.log(upper / mean))
+    tip = np.exp(at_height) * np.interp(float(arrow["value"]), 0.3 + STEPS / 1000, COURSES[course])
+    assert abs(np.log(float(arrow["tokens"]) / tip)) <= apart.min() + 0.01
 
 
-def test_a_mean_that_no_height_has_is_not_drawn() -> None:
-    assert arrows(CHOSEN.assign(factor=3.0), TARGETS) == []
+def test_scores_between_two_steps_of_the_grid_have_an_arrow_too() -> None:
+    grid = at_scores(np.full(101, 1.7), reached=50)
+    between = ratios(score_low=0.3504, score_high=0.3508)
+    (arrow,) = arrows(between, grid)
+    assert span(arrow) == pytest.approx(1.7, rel=1e-4)
+    assert 0.3504 <= float(arrow["value"]) <= 0.3508
 
 
-def test_wherever_the_slider_is_within_the_range_each_variant_has_one_arrow() -> None:
-    drawn = answer(CHOSEN, CURVES, NO_LOSSES, TARGETS, STYLES)
+def test_bounds_are_dashed_arrows_that_say_so() -> None:
+    grid = at_scores(np.full(101, 2.0), reached=10)
+    last = 16e6  # of either model
+    least = {"ratio": None, "low": 4.0, "high": None, "score_low": None, "score_high": None}
+    (arrow,) = arrows(ratios(**least), grid)
+    assert arrow["label"] == "DR at least 4.00x"
+    assert (arrow["dashed"], span(arrow), float(arrow["tokens"])) == ("true", 4, last)
+    most = least | {"low": None, "high": 0.25}
+    (arrow,) = arrows(ratios(**most), grid)
+    assert arrow["label"] == "DR at most 0.25x"
+    assert (arrow["dashed"], span(arrow)) == ("true", 0.25)
+    assert float(arrow["baseline_tokens"]) == last
+
+
+def test_a_ratio_that_a_decay_makes_a_bound_is_dashed_and_says_so() -> None:
+    grid = at_scores(np.full(101, 1.7))
+    (arrow,) = arrows(ratios(decay_bound="at least"), grid)
+    assert arrow["label"] == "DR at least 1.70x (1.40 to 2.00)"
+    assert arrow["dashed"] == "true"
+
+
+def test_a_ratio_without_a_place_on_the_curves_has_a_label_and_no_arrow() -> None:
+    (arrow,) = arrows(ratios(), at_scores(np.full(101, 1.7)).iloc[:0])
+    assert (arrow["label"], arrow["tokens"]) == ("DR 1.70x (1.40 to 2.00)", "")
+
+
+def test_at_every_place_of_the_slider_each_model_has_one_number_at_one_score() -> None:
+    course = COURSES["falling"]
+    drawn = answer(ratios(), CURVES, NO_LOSSES, at_scores(course, reached=80), STYLES)
     (slider,) = drawn.panels[0].specification["params"]
-    found = arrows(CHOSEN, TARGETS, mean=False)
-    for place in np.linspace(slider["bind"]["min"], slider["bind"]["max"], 101)[1:-1]:
-        (arrow,) = [one for one in found if float(one["start"]) <= place < float(one["end"])]
-        assert float(arrow["value"]) == pytest.approx(place, abs=0.0022)
-        assert span(arrow) == pytest.approx(
-            1 / np.interp(place, TARGETS["target"], TARGETS["factor"]), rel=0.05
-        )
+    assert slider["value"] == slider["bind"]["min"] == 0
+    assert (slider["bind"]["max"], slider["bind"]["step"]) == (101, 1)
+    headings = {
+        row["place"]: row["words"]
+        for row in drawn_rows(ratios(), at_scores(course, reached=80), "words")
+        if "place" in row
+    }
+    found = drawn_rows(ratios(), at_scores(course, reached=80), "label")
+    for place in range(1, 102):
+        own, other = [row for row in found if row["place"] == str(place)]
+        score = 0.3 + (place - 1) / 1000
+        assert headings[str(place)] == f"Tokens to {100 * score:.1f} %"
+        assert own["label"].startswith("LA ")
+        assert float(own["value"]) == float(other["value"]) == pytest.approx(score)
+        if place <= 81:
+            assert other["label"].endswith(f", {course[place - 1]:.2f}x LA’s")
+            assert span(other) == pytest.approx(course[place - 1], rel=1e-4)
+        else:
+            assert other["label"] == "DR: never (best 38.0 %)"
+            assert other["tokens"] == ""
 
 
-def test_two_arrows_of_nearly_one_height_are_drawn_apart_and_keep_their_spans() -> None:
-    both = pd.concat([CHOSEN.assign(factor=0.85), CHOSEN.assign(variant="DR+DA", factor=0.8)])
-    targets = TARGETS.assign(factor=JUMP, baseline_tokens=TARGETS["variant_tokens"] * JUMP)
-    first, second = sorted(
-        arrows(both, pd.concat([targets, targets.assign(variant="DR+DA")])), key=span
-    )
-    assert span(first) == pytest.approx(1 / 0.85, rel=0.03)
-    assert span(second) == pytest.approx(1 / 0.8, rel=0.03)
+def test_what_the_first_checkpoint_has_took_at_most_its_tokens_and_has_no_ratio() -> None:
+    grid = at_scores(np.full(101, 0.5))
+    early = grid["variant"].eq("DR") & (grid["step"] < 20)
+    found = drawn_rows(ratios(), grid.assign(at_first=early), "label")
+    (at_first,) = [row for row in found if row["place"] == "1" and row["variant"] == "DR"]
+    assert (at_first["label"], at_first["dashed"]) == ("DR at most 1M", "true")
+
+
+def test_arrows_of_nearly_one_height_are_drawn_apart_and_keep_their_spans() -> None:
+    course = np.full(101, 1.2)
+    both = pd.concat([ratios(ratio=1.2), ratios(ratio=1.25, variant="DR+DA")])
+    grid = pd.concat([at_scores(course), at_scores(course, "DR+DA").iloc[101:]])
+    first, second = sorted(arrows(both, grid), key=span)
+    assert span(first) == pytest.approx(1.2, rel=1e-4)
+    assert span(second) == pytest.approx(1.25, rel=1e-4)
     assert abs(float(first["value"]) - float(second["value"])) > 0.02
 
 
-def test_a_curve_that_stops_has_a_line_to_what_it_never_reached_and_no_arrow() -> None:
-    stops = CHOSEN.assign(bounded=True, factor=0.8, bound=0.8, bound_low=None, bound_high=None)
-    stops = stops.assign(missed_low=0.5, missed_high=0.75)
-    drawn = answer(stops, CURVES, NO_LOSSES, TARGETS, STYLES)
-    lines = [
-        row for rows in data(drawn.panels[0].specification) for row in rows if "missed_low" in row
-    ]
+@pytest.mark.parametrize("variants", [2, 12])
+def test_arrows_stay_near_the_scores_that_both_models_have(variants: int) -> None:
+    """Many arrows at the best score of all: they go down from there, over no more than the scores
+    of the answers."""
+    names = [f"V{number}" for number in range(variants)]
+    course = np.full(101, 1.2)
+    course[-1] = 1.7  # so that the ratio is at the last score
+    grid = pd.concat([at_scores(course, name).iloc[101:] for name in names])
+    grid = pd.concat([at_scores(course).iloc[:101], grid])
+    rows = pd.concat([ratios(variant=name, score_low=0.38) for name in names])
+    heights = [float(row["value"]) for row in arrows(rows, grid)]
+    assert len(set(heights)) == variants
+    assert max(heights) == pytest.approx(0.4)
+    assert min(heights) >= 0.38
+
+
+def test_what_a_variant_never_reached_is_a_dashed_line() -> None:
+    grid = at_scores(np.full(101, 1.7), reached=50)
+    short = ratios(reached=False, best=0.35)
+    lines = drawn_rows(short, grid, "baseline_best")
     last = CURVES[CURVES["variant"] == "DR"]["tokens"].max()
-    assert [(float(row["tokens"]), row["missed_low"], row["missed_high"]) for row in lines] == [
-        (last, "0.5", "0.75")
+    assert [(float(row["tokens"]), row["best"], row["baseline_best"]) for row in lines] == [
+        (last, "0.35", "0.4")
     ]
-    assert "LA reached 75.0%, DR 50.0%" in drawn.panels[0].description
-    assert arrows(stops, TARGETS) == []
+    drawn = answer(short, CURVES, NO_LOSSES, grid, STYLES)
+    assert drawn.panels[0].description.endswith("LA’s best, 40.0 %, was never reached by DR.")
+    assert drawn_rows(ratios(reached=True), grid, "baseline_best") == []
+    assert drawn_rows(ratios(reached=None), grid, "baseline_best") == []
 
 
-def test_no_headline_no_figure() -> None:
-    assert answer(CHOSEN.iloc[:0], CURVES, NO_LOSSES, TARGETS, STYLES) is None
+def test_an_answer_in_another_measure_is_said_beside_the_curves() -> None:
+    """Most models have one in average accuracy; the panel has its curves."""
+    grid = pd.concat([at_scores(np.full(101, 1.7)), at_scores(np.full(101, 1.7), "tiny")])
+    near_chance = ratios(variant="DR+DA", metric="loss", ratio=1.2, low=1.1, high=1.3)
+    rows = pd.concat([near_chance, ratios(), ratios(variant="tiny")])
+    labels = {row["variant"]: (row["label"], row["tokens"] != "") for row in arrows(rows, grid)}
+    assert labels == {
+        "DR": ("DR 1.70x (1.40 to 2.00)", True),
+        "DR+DA": ("DR+DA 1.20x (1.10 to 1.30) in average correct-answer bits per byte", False),
+        "tiny": ("tiny 1.70x (1.40 to 2.00)", True),
+    }
+    drawn = answer(rows, CURVES, NO_LOSSES, grid, STYLES)
+    assert drawn.panels[0].title == "Average accuracy, depth 4"
+
+
+def test_without_a_ratio_the_curves_are_drawn_and_the_model_is_named() -> None:
+    grid = at_scores(np.full(101, 1.7))
+    unknown = ratios(ratio=None, low=None, high=None, score_low=None, score_high=None)
+    (one,) = arrows(unknown, grid)
+    assert (one["label"], one["tokens"], one["value"]) == ("DR: no ratio", "", "")
+    assert answer(ratios(outdated=True), CURVES, NO_LOSSES, grid, STYLES) is None
+    assert answer(ratios().iloc[:0], CURVES, NO_LOSSES, grid, STYLES) is None
+
+
+@pytest.mark.parametrize(
+    ("width", "words"), [(0.5, "35.0 %"), (0.05, "30.50 %"), (0.002, "30.020 %")]
+)
+def test_steps_of_the_slider_have_headings_of_their_own(width: float, words: str) -> None:
+    grid = at_scores(np.full(101, 1.7))
+    grid = grid.assign(score=0.3 + width * grid["step"] / 100)
+    headings = [row["words"] for row in drawn_rows(ratios(), grid, "words") if "place" in row]
+    assert len(set(headings)) == 102
+    assert f"Tokens to {words}" in headings
 
 
 # Two experts: the most selected has three quarters of the selections.
@@ -127,7 +249,8 @@ POINTS = pd.DataFrame({"experts": [1, 2], "share": [0.75, 1]})
 BALANCE_CURVES = pd.concat([POINTS.assign(depth=depth) for depth in (1, 2, None)]).assign(
     model_depth=2, tokens=5, baseline="LA"
 )
-GINI = pd.DataFrame({"run_id": ["s", "a"], "tokens": 5, "depth": None, "gini": [0.25, 0.5]})
+GINI = pd.DataFrame({"variant": ["DR", "LA"], "model_depth": 2, "gini": [0.25, 0.5]})
+GINI = GINI.assign(lowest=[0.2, 0.5], highest=[0.3, 0.5])
 
 
 def test_a_panel_has_the_depths_the_whole_model_and_the_baseline() -> None:
@@ -168,15 +291,38 @@ def test_balance_shows_the_whole_model_over_training_and_each_depth_against_the_
     ratios = ratios.assign(
         baseline="LA", model_depth=2, experts_for_90=5.0, baseline_experts_for_90=2.0
     )
-    drawn = balance(gini, ratios, DRAWN)
-    assert drawn.finding == "Gini coefficient of expert selection at depth 2, at the end: DR 0.100."
+    drawn = balance(gini, GINI.iloc[:1], ratios, DRAWN)
+    assert drawn.finding == (
+        "Gini coefficient of expert selection at depth 2, at the end: DR 0.250 (0.200 to 0.300)."
+    )
     assert [one.title for one in drawn.panels] == [
         "Depth 2: Gini coefficient",
         "Depth 2: experts used, against LA",
     ]
-    assert "at the end: DR 0.100" in drawn.panels[0].description
     assert "experts used, against LA’s: DR 2.5 to 11 times" in drawn.panels[1].description
-    assert balance(gini.iloc[2:], ratios.iloc[:1], DRAWN) is None
+    assert balance(gini.iloc[2:], GINI, ratios.iloc[:1], DRAWN) is None
+
+
+def test_figures_side_by_side_give_one_gini_coefficient(tmp_path: Path) -> None:
+    database = whole_study(tmp_path / "results.duckdb", {name: RIGHT[name] for name in DRAWN})
+    with connect(database) as connection:
+        connection.execute(
+            "insert into runs by name select * replace ('other' as run_id, 1 as seed) from runs"
+            " where run_id = 'DR-4-s0'"
+        )
+        connection.execute(
+            "insert into expert_usage by name select * replace ('other' as run_id, 1 as selections)"
+            " from expert_usage where run_id = 'DR-4-s0'"
+        )
+    data = read_study(
+        database, STUDY, ("order", "concentration", "gini", "gini_at_end", "diversity")
+    )
+    lines = concentration(data.concentration, data.gini_at_end, DRAWN)
+    training = balance(data.gini, data.gini_at_end, data.diversity, DRAWN)
+    even, uneven = sorted(data.gini.loc[data.gini["variant"] == "DR", "gini"])
+    assert even == 0
+    assert f"DR {uneven / 2:.3f}" in lines.finding
+    assert f"DR {uneven / 2:.3f} (0.000 to {uneven:.3f})" in training.finding
 
 
 def test_every_row_of_a_depth_attention_map_is_scaled_by_its_strongest() -> None:
@@ -192,42 +338,80 @@ def test_every_row_of_a_depth_attention_map_is_scaled_by_its_strongest() -> None
     assert "1 to 1 (100%) and 2 to 2 (70%)" in drawn.panels[0].description
 
 
-MEANS = pd.DataFrame(
-    {
-        "depth": 4,
-        "variant": "DR",
-        "task": ["average", "gsm8k", "average"],
-        "metric": ["accuracy", "accuracy", "loss"],
-    }
-    | {
-        "baseline": "LA",
-        "factor": [1.24, 1.1, 1.3],
-        "low": [1.1, np.nan, 0.9],
-        "high": [1.4, np.nan, 1.8],
-    }
-    | {"within_noise": [False, True, False], "bounded": [False, True, False]}
+RATIOS = pd.concat(
+    [
+        ratios(ratio=0.81, low=0.71, high=0.91),
+        ratios(task="gsm8k", ratio=None, low=5.5, high=None, significant=None),
+        ratios(metric="loss", ratio=0.77, low=0.56, high=1.11, significant=False),
+    ]
 )
 
 
-def test_mean_factors_show_the_averages_first_and_both_measures() -> None:
-    drawn = mean_factors(MEANS, DRAWN)
-    assert drawn.finding == "Decided: 1 of 3 ratios, 1 with fewer tokens and 0 with more."
-    undecided = MEANS.assign(low=1.1, within_noise=[True, False, True], bounded=[False, True, True])
-    assert mean_factors(undecided, DRAWN).finding == "Decided: 0 of 3 ratios."
-    rows = next(rows for rows in data(drawn.panels[0].specification) if "label" in rows[0])
-    assert [(row["name"], row["label"]) for row in rows] == [
-        ("Average accuracy", "0.81× (0.71 to 0.91)"),
-        ("Average loss", "0.77× (0.56 to 1.11)"),
-        ("GSM8K", "≥\u202f0.91×"),
-    ]
-    assert [float(row["ratio"]) for row in rows] == pytest.approx(
-        [1 / 1.24, 1 / 1.3, 1 / 1.1], rel=1e-4
+def test_token_ratios_show_the_averages_first_and_both_measures() -> None:
+    drawn = token_ratios(RATIOS, DRAWN)
+    assert (
+        drawn.finding == "Significant: 1 of 2 ratios tested, 1 with fewer tokens and 0 with more."
     )
+    rows = next(rows for rows in data(drawn.panels[0].specification) if "label" in rows[0])
+    assert [(row["name"], row["label"], row["hollow"]) for row in rows] == [
+        ("Average accuracy", "0.81x (0.71 to 0.91)", "false"),
+        ("Average loss", "0.77x (0.56 to 1.11)", "true"),
+        ("GSM8K", "at least 5.50x", "false"),
+    ]
+    assert [(row["shown"], row["least"], row["most"]) for row in rows[:2]] == [
+        ("0.81", "0.71", "0.91"),
+        ("0.77", "0.56", "1.11"),
+    ]
     titles = {
         layer["encoding"]["x"]["title"] for layer in drawn.panels[0].specification["layer"][:3]
     }
     assert titles == {"fewer tokens than LA  ←  1  →  more tokens"}
-    assert mean_factors(MEANS.assign(factor=np.nan), DRAWN) is None
+    assert token_ratios(RATIOS.assign(ratio=None, low=None, high=None), DRAWN) is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "label", "bound", "opens"),
+    [
+        ({"ratio": None, "low": 5.5, "high": None}, "at least 5.50x", "at least", "most"),
+        ({"ratio": None, "low": None, "high": 0.2}, "at most 0.20x", "at most", "least"),
+        (
+            {"ratio": 0.9, "low": 0.8, "high": 1.1, "decay_bound": "at most"},
+            "at most 0.90x (0.80 to 1.10)",
+            "at most",
+            "",
+        ),
+        ({"ratio": 12.0, "low": None, "high": None}, "12.0x", "", ""),
+    ],
+)
+def test_a_bound_has_a_line_to_the_edge(columns, label, bound, opens) -> None:
+    drawn = token_ratios(ratios(**columns), DRAWN)
+    (row,) = next(rows for rows in data(drawn.panels[0].specification) if "label" in rows[0])
+    assert (row["label"], row["bound"]) == (label, bound)
+    assert ("at least, ◂ at most" in drawn.caption) == bool(bound)
+    given = {"least": columns["low"], "most": columns["high"]}
+    for end, value in given.items():
+        if end == opens:
+            outside = float(row[end]) / float(row["shown"])
+            assert outside > 1.1 if end == "most" else outside < 0.9
+        else:
+            assert row[end] == ("" if value is None else str(value))
+
+
+@pytest.mark.parametrize(
+    ("columns", "hollow"),
+    [
+        ({}, False),
+        ({"significant": False}, True),
+        ({"significant": None}, False),
+        ({"significant": None, "low": 0.9}, True),
+        ({"significant": None, "within_checkpoint": True}, True),
+        ({"significant": None, "low": None, "high": None}, True),
+    ],
+)
+def test_what_is_not_distinguished_from_one_is_hollow(columns, hollow: bool) -> None:
+    drawn = token_ratios(ratios(**columns), DRAWN)
+    (row,) = next(rows for rows in data(drawn.panels[0].specification) if "label" in rows[0])
+    assert row["hollow"] == str(hollow).lower()
 
 
 COUNTS = {
@@ -283,26 +467,57 @@ def test_groups_of_experts_are_sorted_by_depths_drawn_from_their_selections() ->
     assert set(mixed[:60]) == set(range(400, 460)), "experts of one depth come first"
 
 
-def test_factors_by_target_have_a_panel_for_each_measure() -> None:
-    rows = pd.concat(
-        pd.DataFrame(
-            {"depth": 4, "variant": "DR", "task": "average", "metric": metric, "target": [0.2, 0.8]}
-        ).assign(factor=[1.0, 1.5], low=[0.8, 0.01], high=[1.25, None], baseline="LA")
-        for metric in ("accuracy", "loss")
+BY_TARGET = pd.concat(
+    pd.DataFrame({"task": "average", "metric": metric, "target": [0.2, 0.8]}).assign(
+        depth=4,
+        variant="DR",
+        baseline="LA",
+        ratio=[1.0, 2 / 3],
+        ratio_low=[0.8, None],
+        ratio_high=[1.25, 100],
     )
-    drawn = by_target(rows, DRAWN)
+    for metric in ("accuracy", "loss")
+)
+
+
+def test_ratios_by_value_have_a_panel_for_each_measure() -> None:
+    drawn = by_target(BY_TARGET, ratios(), DRAWN)
     assert drawn.finding == (
-        "Average accuracy, depth 4, from the easiest to the hardest value: DR from 1.00 to 0.67."
+        "Average accuracy, depth 4, over the marked scores: DR 1.70x (1.40 to 2.00) at 30 to 40 %."
     )
     assert [one.title for one in drawn.panels] == [
         "Average accuracy, depth 4",
         "Average loss, depth 4",
     ]
-    assert "DR from 1.00 to 0.67" in drawn.panels[0].description
     (band,) = (rows for rows in data(drawn.panels[0].specification) if "low" in rows[0])
     # to the edge, or none
     assert [(row["low"], row["high"]) for row in band] == [("0.8", "1.25"), ("", "1.625")]
-    assert by_target(rows.iloc[:0], DRAWN) is None
+    assert by_target(BY_TARGET.iloc[:0], RATIOS, DRAWN) is None
+
+
+def test_the_scores_of_the_answer_are_marked_where_the_ratio_is_by_value() -> None:
+    of_both = pd.concat([ratios(), ratios(metric="loss", score_low=1.6, score_high=1.8, ratio=1.2)])
+    accuracy_panel, loss_panel = by_target(BY_TARGET, of_both, DRAWN).panels
+    for one, expected in ((accuracy_panel, (0.3, 0.4, 1.7)), (loss_panel, (1.6, 1.8, 1.2))):
+        marks = [rows for rows in data(one.specification) if "score_low" in rows[0]]
+        assert marks
+        for (row,) in marks:
+            found = tuple(float(row[name]) for name in ("score_low", "score_high", "ratio"))
+            assert found == expected
+    assert "1.20x (1.40 to 2.00) at 1.80 to 1.60" in loss_panel.description
+    unmarked = by_target(BY_TARGET, ratios(ratio=None), DRAWN)
+    assert not [rows for rows in data(unmarked.panels[0].specification) if "score_low" in rows[0]]
+
+
+@pytest.mark.parametrize(
+    ("in_advance", "fifth", "fixed"),
+    [([False, False], True, False), ([True, True], False, True), ([True, False], True, True)],
+)
+def test_the_caption_says_which_scores_the_answer_is_over(in_advance, fifth, fixed) -> None:
+    of_both = pd.concat([ratios(), ratios(metric="loss", score_low=1.6, score_high=1.6)])
+    drawn = by_target(BY_TARGET, of_both.assign(in_advance=in_advance), DRAWN)
+    assert ("the upper fifth of those that are compared" in drawn.caption) == fifth
+    assert ("fixed in advance" in drawn.caption) == fixed
 
 
 RUN_CURVES = pd.DataFrame(

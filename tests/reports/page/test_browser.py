@@ -118,7 +118,7 @@ def test_the_answer_is_on_the_first_screen(
             )
             <= height
         )
-    assert "times as many" in page.run("document.querySelector('#figure-answer .live').textContent")
+    assert "Training tokens over LA’s" in page.run(HERO)
 
 
 @pytest.mark.parametrize(
@@ -134,12 +134,12 @@ def test_the_answer_is_on_the_first_screen(
         (
             "axis",
             "seconds",
-            ("answer", "mean-", "ratio-by", "depth-attention", "expert-", "other-"),
+            ("answer", "token-ratios", "ratio-by", "depth-attention", "expert-", "other-"),
         ),
         (
             "scale",
             "linear",
-            ("mean-", "ratio-by", "depth-attention", "expert-", "other-", "perplexity"),
+            ("token-ratios", "ratio-by", "depth-attention", "expert-", "other-", "perplexity"),
         ),
     ],
 )
@@ -193,13 +193,26 @@ def test_the_slider_moves_arrow_tokens_ratio_and_height(page: Browser) -> None:
     page.settle()
     arrow = "[...document.querySelectorAll('#figure-answer .mark-rule line')].map((one) => one.outerHTML).join()"
     said, drawn = [page.run(HERO)], [page.run(arrow)]
-    for share in (0.3, 0.8):
+    for share in (0.3, 0.5):
         said.append(slide(page, share))
         drawn.append(page.run(arrow))
-    assert "Tokens, on average" in said[0]
-    assert "DR 0.40 times as many" in said[0]
-    assert all("× the" in words and "Tokens at " in words for words in said[1:])
+    assert "Training tokens over LA’s" in said[0]
+    assert re.search(r"DR 0\.\d\dx", said[0])
+    assert all("x LA’s" in words and "Tokens to " in words for words in said[1:])
     assert len(set(said)) == len(set(drawn)) == 3
+
+
+def test_at_each_end_of_the_slider_every_model_has_a_line(page: Browser) -> None:
+    """The right end is the best score of all, which DR+DA alone has."""
+    page.settle()
+    easiest = slide(page, 1 / 101)
+    assert all(f"{name} " in easiest for name in ("LA", "DR", "DR+DA"))
+    assert "never" not in easiest
+    hardest = slide(page, 1)
+    assert "Tokens to 90.0 %" in hardest
+    assert "LA: never (best 50.0 %)" in hardest
+    assert "DR: never (best 70.0 %)" in hardest
+    assert "DR+DA 16M" in hardest
 
 
 def test_a_page_that_loads_again_shows_what_was_chosen_and_the_place(page: Browser) -> None:
@@ -222,7 +235,7 @@ def test_a_page_that_loads_again_shows_what_was_chosen_and_the_place(page: Brows
     page.run("document.querySelector('.toolbar button').click()")
     page.draw_all()
     assert page.run("location.search") == ""
-    assert "Tokens, on average" in page.run(HERO)
+    assert "Training tokens over LA’s" in page.run(HERO)
 
 
 def test_a_chosen_benchmark_leaves_the_answer(page: Browser) -> None:

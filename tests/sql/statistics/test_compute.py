@@ -1,4 +1,4 @@
-"""Statistics are computed, and say what so many seeds can tell."""
+"""Statistics are computed, and say what the number of seeds can tell."""
 
 from __future__ import annotations
 

@@ -57,6 +57,26 @@ def test_a_training_is_cut_into_stretches(sql):
     assert found["tokens"].iloc[0] == 10, "the first steps are not blurred"
 
 
+@pytest.mark.parametrize(
+    ("steps", "first", "batch"),
+    [(200, 1, 16), (1000, 1, 16), (977, 3, 1043), (5000, 2500, 7)],
+)
+def test_the_last_stretch_of_a_training_is_as_long_as_those_before(sql, steps, first, batch):
+    """Losses of 1 and, at the very last step, of 9: the mean over many steps is near 1."""
+    put(sql, "runs", [{"study_id": "s", "run_id": "r", "model_id": "m"}])
+    rows = [
+        {"run_id": "r", "step": n, "tokens": batch * n, "loss": 9.0 if n == steps else 1.0}
+        for n in range(first, steps + 1)
+    ]
+    put(sql, "steps", rows)
+    tokens, loss = sql.execute(
+        "select tokens, loss from training_curves order by tokens desc limit 1"
+    ).fetchone()
+    steps_in_the_stretch = 8 / (loss - 1)
+    assert steps_in_the_stretch >= steps / 120
+    assert tokens == pytest.approx(batch * (steps - (steps_in_the_stretch - 1) / 2))
+
+
 def curate(sql, rows):
     names = ("source", "stage", "reason", "documents", "tokens")
     put(sql, "curation", [{"study_id": "s"} | dict(zip(names, row, strict=True)) for row in rows])
@@ -305,6 +325,39 @@ def test_balance_is_that_of_its_definition(sql, variant, config):
         assert curve == {most: pytest.approx(sum(counts[:most]) / sum(counts)) for most in curve}
         assert (min(curve), max(curve)) == (1, experts)
         assert len(curve) == experts or experts > 9
+
+
+def test_the_gini_at_the_end_is_the_mean_over_runs_that_came_to_the_end(sql):
+    """Shares of 1 to 3, of 0 to 4, and even ones: Gini coefficients of 0.25, 0.5 and 0."""
+    put(
+        sql,
+        "models",
+        [{"study_id": "s", "model_id": "m", "variant": "DR", "depth": 2, "config": RECURRENT}],
+    )
+    ends = {"a": [1, 3], "b": [0, 4], "screened": [2, 2], "failed": [2, 2]}
+    statuses = {"a": "complete", "b": None, "screened": "screened", "failed": "failed"}
+    put(
+        sql,
+        "runs",
+        [
+            {"study_id": "s", "run_id": run, "model_id": "m", "status": statuses[run]}
+            for run in ends
+        ],
+    )
+    earlier = {"run_id": "a", "tokens": 10, "depth": 1, "expert": 0, "selections": 1}
+    later = [
+        {"run_id": run, "tokens": 20, "depth": 1, "expert": expert, "selections": count}
+        for run, counts in ends.items()
+        for expert, count in enumerate(counts)
+    ]
+    put(sql, "expert_usage", [earlier, {**earlier, "expert": 1, "selections": 9}, *later])
+    experts_for_90 = "select experts_for_90 from expert_diversity"
+    assert sql.execute(experts_for_90).fetchall() == [(1.5,)], "two of one run, one of the other"
+    at_end = "select variant, gini, lowest, highest, runs from gini_at_end"
+    assert sql.execute(at_end).fetchall() == [("DR", 0.375, 0.25, 0.5, 2)]
+    sql.execute("update runs set status = 'screened'")
+    assert sql.execute(at_end).fetchall() == [("DR", 0.1875, 0.0, 0.5, 4)], "none came to the end"
+    assert sql.execute(experts_for_90).fetchall() == [(1.75,)]
 
 
 def test_diversity_counts_the_experts_with_nine_tenths_of_the_selections(sql):

@@ -10,6 +10,7 @@ with counted as (
         count(*) filter (total - cumulated < 0.9 * total) as experts_for_90
     from internal.latest_expert_ranks
     where depth is not null and total > 0
+        and (study_id, run_id) in (select (study_id, run_id) from internal.ended_runs)
     group by study_id, model_depth, variant, run_id, tokens, depth
 ),
 

@@ -26,6 +26,7 @@ from claimed as steps
 join ends using (study_id, run_id)
 group by
     study_id, depth, variant, run_id, seed, status,
-    floor(80 * ln(steps.tokens / ends.first) / greatest(ln(ends.last / ends.first), 1e-9)),
-    floor(40 * steps.tokens / ends.last)
+    -- The last token is the end of the last part, not the beginning of a part that holds one batch.
+    least(79, floor(80 * ln(steps.tokens / ends.first) / greatest(ln(ends.last / ends.first), 1e-9))),
+    least(39, floor(40 * steps.tokens / ends.last))
 order by study_id, depth, variant, seed, run_id, avg(steps.tokens);

@@ -1,0 +1,240 @@
+"""Tabulate the ratios of training tokens: the answer, and the means over the whole range."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from dreamer_study.reports.data import baseline_of, without_baseline
+from dreamer_study.reports.style.theme import Style, ordered
+from dreamer_study.reports.tables.cells import (
+    Cell,
+    Table,
+    left,
+    model_cell,
+    table,
+    variant_head,
+)
+from dreamer_study.reports.text.answer import by_finding
+from dreamer_study.reports.text.names import depth_name, measure_label
+from dreamer_study.reports.text.numbers import NOTHING, interval, ratio, times, tokens
+from dreamer_study.reports.text.ratios import (
+    SIGNIFICANT,
+    Row,
+    best_estimate,
+    finding,
+    p_value,
+    score,
+    scores,
+    short_interval,
+    short_ratio,
+    weaknesses,
+    yes_or_no,
+)
+from dreamer_study.sql.names import AVERAGE
+
+Tuned = Mapping[tuple[int, str], bool]  # by depth and variant; rates_tuned
+
+
+def ratios(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
+    """Tabulate the ratios of one depth.
+
+    A row for each measure and variant, in the order of the view. `rows` are those of
+    `StudyData.ratios`.
+    """
+    body = []
+    for row in _of_depth(rows, styles, depth):
+        cells = [
+            *_model_and_measure(row, styles),
+            _ratio_cell(row),
+            short_interval(row),
+            _scores(row),
+            _reached(row),
+            _significant(row),
+            times(row["at_least"]),
+            times(row["detectable"]),
+            NOTHING if pd.isna(row["seeds"]) else f"{row['seeds']:.0f}",
+        ]
+        body.append(((row["metric"], row["task"]), cells))
+    baseline = baseline_of(rows)
+    compared = rows["comparisons"].max()
+    correction = f" for {compared:.0f} comparisons" if compared > 1 else ""
+    return table(
+        f"table-ratios-{depth}",
+        f"{_start(rows, depth, 'Training')} tokens over those of {baseline} to equal scores; below"
+        f" 1 is better. Bold: significant, with p corrected{correction} by Holm’s method; single"
+        f" tasks are not tested. At least: the same to {baseline}’s own best, where the last token"
+        " counts for what a variant never reached. Can detect: the smallest ratio that four of"
+        " five such studies would distinguish from 1.",
+        [
+            left("Model"),
+            left("For equal"),
+            "Ratio",
+            "95 % CI",
+            "Scores",
+            f"Reached {baseline}’s best",
+            "Significant",
+            "At least",
+            "Can detect",
+            "Seeds",
+        ],
+        body,
+    )
+
+
+def details(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int, tuned: Tuned) -> Table:
+    """Tabulate what makes each ratio of one depth weak, its tokens, and the paper's factor."""
+    body = []
+    for row in _of_depth(rows, styles, depth):
+        is_tuned = tuned.get((depth, row["variant"]))
+        cells = [
+            *_model_and_measure(row, styles),
+            short_ratio(row),
+            ratio(row["factor"]),
+            tokens(row["variant_tokens"]),
+            tokens(row["baseline_tokens"]),
+            "; ".join(weaknesses(row, rates_tuned=is_tuned)),
+        ]
+        body.append(((row["metric"], row["task"]), cells))
+    baseline = baseline_of(rows)
+    return table(
+        f"table-ratio-details-{depth}",
+        f"{_start(rows, depth, 'What')} makes each ratio weak. Tokens are those to the hardest of"
+        " the scores that a ratio is over. The factor is the paper’s data efficiency: tokens of"
+        f" {baseline} over those of the variant, which is 1 over the ratio, so that above 1 is"
+        " better.",
+        [
+            left("Model"),
+            left("For equal"),
+            "Ratio",
+            "Factor",
+            "Its tokens",
+            f"{baseline}’s tokens",
+            left("What makes it weak"),
+        ],
+        body,
+    )
+
+
+def _of_depth(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> list[Row]:
+    """Return the rows of one depth by measure, without measures that no model has a curve of."""
+    rows = rows[rows["depth"] == depth]
+    rows = rows[rows.groupby(["metric", "task"])["seeds"].transform("count") > 0]
+    by_measure = rows.groupby(["metric", "task"], sort=False)
+    return [row for _, part in by_measure for row in ordered(part, styles).to_dict("records")]
+
+
+def _start(rows: pd.DataFrame, depth: int, word: str) -> str:
+    """Begin a caption, with the depth where there are several."""
+    if rows["depth"].nunique() == 1:
+        return word
+    return f"{depth_name(depth)}: {word.lower()}"
+
+
+def _model_and_measure(row: Row, styles: Mapping[str, Style]) -> list[Cell | str]:
+    return [model_cell(row["variant"], styles), measure_label(row)]
+
+
+def _ratio_cell(row: Row) -> Cell:
+    if row["outdated"]:
+        return Cell(NOTHING, note="not computed")
+    if pd.isna(row["seeds"]):
+        return Cell(NOTHING, note="not evaluated")
+    if pd.isna(best_estimate(row)):
+        return Cell(NOTHING, note="nothing in common")
+    return Cell(short_ratio(row), kind="strong" if finding(row) == SIGNIFICANT else "")
+
+
+def _scores(row: Row) -> Cell:
+    return Cell(scores(row) or NOTHING, note="fixed in advance" if row["in_advance"] else "")
+
+
+def _reached(row: Row) -> str:
+    """Say whether the baseline's best was reached, and where not, the variant's own best."""
+    if pd.isna(row["reached"]):
+        return NOTHING
+    if row["reached"]:
+        return "yes"
+    return f"no, {score(row['best'], row['metric'])}"
+
+
+def _significant(row: Row) -> str:
+    if pd.isna(row["significant"]):
+        return ""
+    if row["within_checkpoint"]:
+        return "no, < 1 checkpoint"
+    return f"{yes_or_no(row['significant'])}, {p_value(row['p_adjusted'])}"
+
+
+def ranked(leading: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
+    """Rank the variants of one depth by the ratio that is their answer, significant ones first.
+
+    `leading` has one row for each depth and variant.
+    """
+    rows = leading[leading["depth"] == depth]
+    estimates = [best_estimate(row) for row in rows.to_dict("records")]
+    rows = by_finding(rows.assign(estimate=estimates).sort_values("estimate", kind="stable"))
+    body = []
+    for row in rows.to_dict("records"):
+        cells = [
+            model_cell(row["variant"], styles),
+            _ratio_cell(row),
+            short_interval(row),
+            _scores(row),
+            _reached(row),
+            finding(row),
+        ]
+        body.append((finding(row), cells))
+    baseline = baseline_of(rows)
+    return table(
+        f"table-ranked-{depth}",
+        f"{_start(leading, depth, 'Training')} tokens over those of {baseline}; below 1 is better.",
+        [
+            left("Model"),
+            "Ratio",
+            "95 % CI",
+            "Scores",
+            f"Reached {baseline}’s best",
+            left("Finding"),
+        ],
+        body,
+    )
+
+
+def mean_ratios(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
+    """Tabulate the mean ratios of one depth over all scores that both models reached.
+
+    A row for each measure, the averages first, and a column for each variant. `rows` are those of
+    `StudyData.mean_factors`.
+    """
+    start = _start(rows, depth, "Mean")
+    rows = without_baseline(rows[rows["depth"] == depth])
+    rows = rows[rows.groupby(["metric", "task"])["ratio"].transform("count") > 0]
+    measures = sorted(
+        {*zip(rows["task"], rows["metric"], strict=True)},
+        key=lambda measure: (measure[0] != AVERAGE, *measure),
+    )
+    by_cell = {(row["variant"], row["metric"], row["task"]): row for row in rows.to_dict("records")}
+    variants = list(ordered(rows, styles)["variant"].unique())
+    body = []
+    for task, metric in measures:
+        cells = [_mean_cell(by_cell.get((variant, metric, task), {})) for variant in variants]
+        body.append((task == AVERAGE, [measure_label({"metric": metric, "task": task}), *cells]))
+    return table(
+        f"table-mean-ratios-{depth}",
+        f"{start} ratios over all scores that both models reached, early ones too, with 95 %"
+        " CIs. They are not the answer: what comes early in training weighs most in them.",
+        [left("For equal"), *(variant_head(variant, styles) for variant in variants)],
+        body,
+    )
+
+
+def _mean_cell(row: Row) -> Cell:
+    if row.get("outdated"):
+        return Cell(NOTHING, note="not computed")
+    if pd.isna(row.get("ratio")):
+        has_curve = pd.notna(row.get("seeds"))
+        return Cell(NOTHING, note="nothing in common" if has_curve else "not evaluated")
+    ends = interval({"low": row["ratio_low"], "high": row["ratio_high"]})
+    return Cell(times(row["ratio"]), note=ends or "no CI")
