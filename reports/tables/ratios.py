@@ -159,11 +159,16 @@ def _reached_head(rows: pd.DataFrame) -> str:
 
 
 def _reached(row: Row) -> str:
-    """Say whether the baseline's best was reached, and where not, the variant's own best."""
+    """Say whether the baseline's best was reached, and the variant's own best where that is lower.
+
+    A best that is lower by no more than two standard errors is within noise.
+    """
     if pd.isna(row["reached"]):
         return NOTHING
     if row["reached"]:
-        return "yes"
+        is_lower = row["best"] < row["baseline_best"]
+        is_worse = is_lower if row["metric"] == "accuracy" else row["best"] > row["baseline_best"]
+        return f"within noise, {score(row['best'], row['metric'])}" if is_worse else "yes"
     return f"no, {score(row['best'], row['metric'])}"
 
 

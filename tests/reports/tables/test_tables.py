@@ -70,12 +70,14 @@ RATIO = {
     "variant_tokens": 8e5,
     "baseline_tokens": 4.5e5,
     "best": 0.528,
+    "baseline_best": 0.747,
 }
 EMPTY = dict.fromkeys(("ratio", "low", "high", "factor", "score_low", "score_high", "detectable"))
 UNTESTED = {"significant": None, "p_adjusted": None, "comparisons": None}
 RATIOS = [
     RATIO,
-    RATIO | {"variant": "X", "ratio": 0.5, "low": 0.4, "high": 0.6, "reached": True},
+    RATIO | {"variant": "X", "ratio": 0.5, "low": 0.4, "high": 0.6, "reached": True, "best": 0.75},
+    RATIO | {"variant": "N", "reached": True, "best": 0.74},
     RATIO | UNTESTED | {"task": "gsm8k", "depends_on": None},
     RATIO | EMPTY | UNTESTED | {"variant": "X", "task": "gsm8k", "low": 5.5, "near_chance": True},
     RATIO | EMPTY | UNTESTED | {"variant": "Y", "seeds": None, "reached": None, "at_least": None},
@@ -104,6 +106,8 @@ def test_a_row_of_ratios_has_the_number_and_how_sure_it_is() -> None:
     assert words(made) == [
         f"DR | Average accuracy | {number} | yes, p 0.007 | {sure}",
         f"X | Average accuracy | 0.50x | 0.40 to 0.60 | 46 to 53 % | yes | yes, p 0.007 | {sure}",
+        "N | Average accuracy | 1.67x | 1.35 to 2.08 | 46 to 53 % | within noise, 74.0 % | yes, p 0.007"
+        f" | {sure}",
         "Y | Average accuracy | – (not evaluated) |  | – | – |  | – | – | –",
         f"DR | GSM8K | {number} |  | {sure}",
         "X | GSM8K | ≥\u202f5.50x |  | – | no, 52.8 % |  | 1.23x | – | 4",

@@ -467,7 +467,7 @@ def test_what_matching_takes_of_the_experts_is_said_above_a_tenth(tmp_path: Path
     )
     costs = [text for text in warnings(data, leading(data.ratios)) if "cost:" in text]
     assert costs == [
-        "Matching cost: experts smaller than LA’s, DR+DA by 33%; larger models lose less."
+        "Matching cost: experts smaller than LA’s, DR+DA by 33 %; larger models lose less."
     ]
 
 
