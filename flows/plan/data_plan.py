@@ -32,15 +32,15 @@ from dreamer_study.pipeline.worlds.tasks import REPOSITORY
 # used again.
 VERSIONS = {
     "world": 2,
-    "documents": 7,
+    "documents": 8,
     "traces": 5,
     "clean": 3,
     # with this version goes up the one of deduplicate, whose key does not name the signatures
     "signatures": 2,
     "deduplicate": 5,
     "decontaminate": 7,
-    "items": 4,
-    "late": 3,
+    "items": 5,
+    "late": 4,
     "tokenizer": 2,
     "tokens": 6,
     "funnel": 3,

@@ -60,7 +60,19 @@ def document_counts(output: Output) -> list[dict[str, Any]]:
 def stage_warnings(output: Output) -> list[str]:
     """List all warnings about one stage, a line each."""
     unmarked = unmarked_warnings(output) if output.stage == "traces" else []
-    return [*warnings([output]), *unmarked]
+    return [*warnings([output]), *unmarked, *object_warnings(output)]
+
+
+def object_warnings(output: Output) -> list[str]:
+    """Say, if so, that documents held pictures or other parts that are no text."""
+    objects = output.results.get("objects", 0)
+    if not objects:
+        return []
+    name = output.configuration["source"]["name"]
+    return [
+        f"source {name!r}: {objects:,} documents held a picture or another part that is no text:"
+        " only their text is kept"
+    ]
 
 
 def warnings(outputs: Sequence[Output]) -> list[str]:

@@ -41,8 +41,10 @@ class Source:
         - {name: gsm8k, remove_response: ["<<[^<>]*>>"]}
 
     The data are a `repository`, or `files`: paths and patterns relative to the study file, of
-    Parquet, JSON, CSV with any `delimiter` (without one the first line decides), and text with one
-    document a file (its column is `text`).
+    Parquet, Arrow, JSON, CSV with any `delimiter` (without one the first line decides), and text
+    with one document a file (its column is `text`). `escape` is the sign before a quote inside a
+    quoted text of CSV, where such a quote is not doubled; `field` the name of the list that holds
+    the rows of a JSON file of one object.
 
     Columns are SQL expressions (`pipeline/sources/columns/sql.py`). Give `text` (a document without
     a question), or `question` with `response`, or with `responses` (several columns, each a
@@ -65,6 +67,8 @@ class Source:
     repository: Repository = ""
     files: Texts = ()
     delimiter: Annotated[str, Field(max_length=1, description="one character")] = ""
+    escape: Annotated[str, Field(max_length=1, description="one character")] = ""
+    field: str = ""
     longest: Annotated[int, Field(strict=True, ge=1, description="a number of bytes above 0")] = (
         LONGEST
     )

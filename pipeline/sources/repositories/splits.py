@@ -17,7 +17,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.pipeline.sources.files.readers import SUFFIXES
+from dreamer_study.pipeline.sources.files.readers import KINDS, is_data
+from dreamer_study.pipeline.sources.files.text_files import kind_of_file
 
 CARD = "README.md"
 METADATA = (
@@ -101,7 +102,7 @@ def select_files(names: Iterable[str], configuration: str, split: str, card: Car
     `<configuration>/<split>.*`, `<configuration>/<split>/**`, `<configuration>/<split>-*`; for the
     configuration "default", these patterns in `data/` and at the top. Then, for the split "train",
     all data files of these folders, if none has a split in its name. Of several formats only the
-    first in `SUFFIXES` is taken, so that no row is read twice. Empty without such a split.
+    first in `is_data` is taken, so that no row is read twice. Empty without such a split.
     """
     data = data_files(names)
     in_card = _in_card(data, configuration, split, card)
@@ -141,7 +142,7 @@ def _names_a_split(name: str) -> bool:
 
 def data_files(names: Iterable[str]) -> list[str]:
     """Select the names of data files, in natural order: part_2 before part_10."""
-    data = (name for name in names if name.endswith(SUFFIXES) and "/." not in f"/{name}")
+    data = (name for name in names if is_data(name) and "/." not in f"/{name}")
     return sorted((name for name in data if name.rpartition("/")[2] not in METADATA), key=natural)
 
 
@@ -208,7 +209,7 @@ def _listing(folder: Path) -> tuple[list[str], Card]:
         seen.add(real)
         for name in files:
             path = Path(parent, name)
-            if not path.exists() and name.endswith(SUFFIXES):
+            if not path.exists() and is_data(name):
                 raise InputError(
                     f"{path}: a link to {os.readlink(path)}, which is not there; fetch the file"
                     " again"
@@ -236,8 +237,8 @@ def parse_card(text: str, where: object = CARD) -> tuple[dict[str, Any], str]:
 
 
 def _one_format(names: list[str]) -> list[str]:
-    for suffix in SUFFIXES:
-        files = [name for name in names if name.endswith(suffix)]
+    for suffix in KINDS:
+        files = [name for name in names if kind_of_file(name) == suffix]
         if files:
             return files
     return []
