@@ -19,6 +19,7 @@ from dreamer_study.pipeline.sources.columns.names import named_columns
 from dreamer_study.pipeline.sources.columns.sql import bind, evaluate
 from dreamer_study.pipeline.sources.files.readers import open_rows
 from dreamer_study.pipeline.sources.files.table_rows import CsvRows
+from dreamer_study.pipeline.sources.files.text_files import kind_of_file
 from dreamer_study.pipeline.sources.repositories.splits import find_split, has_splits
 from dreamer_study.pipeline.sources.rows import unfit
 from dreamer_study.pipeline.storage.digests import digest, file_digest
@@ -27,7 +28,7 @@ from dreamer_study.pipeline.storage.integrity import read_sealed, sealed
 
 TEXT_TASK = Path(__file__).with_name("text_perplexity.yaml")
 # Builders of `datasets`; all else is "json".
-LOADERS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv"}
+LOADERS = {"parquet": "parquet", "arrow": "arrow", "csv": "csv", "tsv": "csv"}
 SAMPLED_FROM = 20  # a sample of n texts is drawn from the first 20 n rows
 ITEMS = pa.schema(
     [
@@ -120,10 +121,7 @@ def _data(
     if isinstance(reader, CsvRows):
         arguments["delimiter"] = reader.delimiter
     overrides["dataset_kwargs"] = arguments
-    for suffix, loader in LOADERS.items():
-        if suffix in files[0].suffixes[-2:]:
-            return loader, overrides
-    return "json", overrides
+    return LOADERS.get(kind_of_file(files[0].name), "json"), overrides
 
 
 def _write_texts(benchmark: Benchmark, folder: Path, files: list[Path], output: Path | str) -> Path:
