@@ -82,7 +82,7 @@ def test_a_missing_split_names_what_there_is(tmp_path):
     (tmp_path / "a/b/README.md").write_text(
         "---\nconfigs:\n- config_name: x\n  data_files: [{split: train, path: main/*}]\n---\n"
     )
-    with pytest.raises(InputError, match="no configuration 'main'; it has x$"):
+    with pytest.raises(InputError, match=r"no configuration 'main'; it has x$"):
         find_split(tmp_path / "a/b", "main", "test")
 
 
