@@ -58,7 +58,7 @@ class JsonRows:
         Raises InputError for a file whose first rows are no records.
         """
         seen = Seen()
-        first = []
+        first: list[dict[str, Any]] = []
         for texts in batches(islice(self._texts(), self._rows)):
             records = [record for record in map(_record, texts) if record is not None]
             if not seen.objects and not records:
@@ -203,7 +203,7 @@ class JsonRows:
     def _before_field(self, text: str) -> tuple[str, int]:
         """Read on to the first row of the array that the field of an object holds."""
         place = f"the object around {self._field!r}"
-        names = []
+        names: list[str] = []
         position = 1
         while text.startswith("{") or names:
             text, position = self._past(_BLANK, text, position)

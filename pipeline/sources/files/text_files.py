@@ -9,10 +9,10 @@ import io
 import lzma
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import pyarrow as pa
 
@@ -23,7 +23,7 @@ _READ = 2**18  # bytes that are decompressed at once
 COMPRESSIONS = (".gz", ".zst", ".xz", ".bz2", ".zip")
 _ZIP = b"PK\x03\x04"
 # What opens a compressed file, by its first bytes: names are wrong more often.
-_OPENERS = {
+_OPENERS: dict[bytes, Callable[[BinaryIO], Any]] = {
     b"\x1f\x8b": gzip.open,
     b"\x28\xb5\x2f\xfd": lambda raw: pa.CompressedInputStream(raw, "zstd"),
     b"\xfd7zXZ\x00": lzma.open,
@@ -99,14 +99,11 @@ class TextFile:
     def _open(self) -> BinaryIO:
         self._raw: BinaryIO = self.path.open("rb")
         if self._beginning.startswith(_ZIP):
-            return self._buffered(self._only_member())
+            return _buffered(self._only_member())
         for first_bytes, opener in _OPENERS.items():
             if self._beginning.startswith(first_bytes):
-                return self._buffered(opener(self._raw))
+                return _buffered(opener(self._raw))
         return self._raw
-
-    def _buffered(self, stream: IO[bytes]) -> BinaryIO:
-        return io.BufferedReader(stream, _READ)  # type: ignore[arg-type,return-value]
 
     def _only_member(self) -> IO[bytes]:
         """Open the one file of a .zip."""
@@ -137,3 +134,7 @@ class TextFile:
             raise InputError(
                 f"{self.path}: the compressed file is cut off or damaged; fetch it again"
             ) from error
+
+
+def _buffered(stream: Any) -> BinaryIO:
+    return io.BufferedReader(stream, _READ)  # type: ignore[return-value]
