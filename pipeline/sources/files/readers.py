@@ -54,6 +54,8 @@ def open_rows(
     kind = kind_of_file(path.name)
     if path.suffix.lower() == ".zip" and kind not in (*KINDS, TEXT):
         kind = kind_of_file(WholeText(path, longest).file.name)  # the name of the file inside
+    if kind in _TABLES and path.name.lower().endswith(COMPRESSIONS):
+        raise InputError(f"{path}: .{kind} is not read out of another file; unpack it")
     if kind == "parquet":
         return ParquetRows(path)
     if kind in _TABLES:
