@@ -20,10 +20,11 @@ from dreamer_study.pipeline.sources.files.blocks import LONGEST_SHOWN, Block, ba
 from dreamer_study.pipeline.sources.files.json_values import (
     DECODER,
     ROLES,
-    Doubled,
     NotText,
     Number,
     Seen,
+    Twice,
+    check_once,
     fitted,
     strings,
 )
@@ -32,7 +33,7 @@ from dreamer_study.pipeline.sources.files.text_files import TextFile, kind_of_fi
 _CHUNK = 2**16  # characters that are read at once
 _LARGEST_CHUNK = 2**24
 _NEAR_END = 16  # characters: an error so near to the end may be the end's fault
-_BLANK = " \t\r\n,"
+_BLANK = " \t\r\n,\ufeff"
 
 
 class JsonRows:
@@ -109,12 +110,8 @@ class JsonRows:
                 if record is None:
                     malformed.append((number, _shown(text)))
                     continue
-                self._check_doubled(record, columns, number)
                 try:
-                    values = [
-                        fitted(_as_integer(record.get(column.name)), column.type, expressions)
-                        for column in columns
-                    ]
+                    values = self._fitted(record, columns, expressions, number)
                 except NotText:
                     not_text.append((number, _shown(text)))
                 else:
@@ -136,14 +133,22 @@ class JsonRows:
                 not_text,
             )
 
-    def _check_doubled(self, record: dict[str, Any], columns: pa.Schema, number: int) -> None:
-        if isinstance(record, Doubled):
-            for name in columns.names:
-                if name in record.names:
-                    raise InputError(
-                        f"{self.path}: row {number} holds {name!r} twice; which one is meant?"
-                        " Remove the other"
-                    )
+    def _fitted(
+        self, record: dict[str, Any], columns: pa.Schema, expressions: str | None, row: int
+    ) -> list[Any]:
+        """Convert the values of a record to the kinds of the columns. Raises NotText."""
+        values = []
+        try:
+            for column in columns:
+                check_once(record, column.name)
+                value = _as_integer(record.get(column.name))
+                values.append(fitted(value, column.type, expressions))
+        except Twice as error:
+            raise InputError(
+                f"{self.path}: row {row} holds {str(error)!r} twice; which one is meant? Remove"
+                " the other"
+            ) from None
+        return values
 
     @property
     def _may_be_one_object(self) -> bool:
@@ -194,11 +199,29 @@ class JsonRows:
                     raise self._cut_off(f"row {row} of {whole}")
                 return
             if array and text.startswith("]", position):
-                return
+                text, position = self._behind_array(text, position + 1)
+                if not text:
+                    return
+                continue
             text, position, end = self._with_whole_value(text, position, f"row {row} of {whole}")
             yield text[position:end].encode("utf-8", "surrogatepass")
             row += 1
             position = end
+
+    def _behind_array(self, text: str, position: int) -> tuple[str, int]:
+        """Read on into another array, as `cat` of two files leaves it; "" at the end.
+
+        What stands behind an array in an object is no row.
+        """
+        if self._field:
+            return "", 0
+        text, position = self._past(_BLANK, text, position)
+        if text and not text.startswith("[", position):
+            raise InputError(
+                f"{self.path}: behind its array stands {text[position : position + 20]!r}; fetch it"
+                " again"
+            )
+        return text, position + 1
 
     def _before_field(self, text: str) -> tuple[str, int]:
         """Read on to the first row of the array that the field of an object holds."""

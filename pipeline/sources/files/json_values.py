@@ -39,6 +39,10 @@ class Doubled(dict[str, Any]):
     names: set[str]
 
 
+class Twice(Exception):
+    """An object holds a name twice; which value is meant is not known."""
+
+
 class NotText(Exception):
     """A value has no text to read where a text is wanted."""
 
@@ -111,6 +115,7 @@ def fitted(value: Any, kind: pa.DataType, expressions: str | None = None) -> Any
     """Convert a value to a kind. Raises NotText for a value that has no such form.
 
     Of fields that do not occur in the `expressions`, which are not read, such a value becomes null.
+    Raises Twice for a field that stands twice and is read.
     """
     if value is None:
         return None
@@ -125,14 +130,29 @@ def fitted(value: Any, kind: pa.DataType, expressions: str | None = None) -> Any
         return [_one_element(text_of(value), element)]
     if not isinstance(value, dict):
         raise NotText
+    return _fitted_fields(value, kind, expressions)
+
+
+def _fitted_fields(
+    value: dict[str, Any], kind: pa.StructType, expressions: str | None
+) -> dict[str, Any]:
     fields = {}
     for field in kind:
+        is_read = expressions is None or field.name in expressions or field.name in _OF_TURNS
+        if is_read:
+            check_once(value, field.name)
         try:
             fields[field.name] = fitted(value.get(field.name), field.type, expressions)
         except NotText:
-            if expressions is None or field.name in expressions or field.name in _OF_TURNS:
+            if is_read:
                 raise
     return fields
+
+
+def check_once(value: dict[str, Any], name: str) -> None:
+    """Raise Twice for an object that holds a name twice."""
+    if isinstance(value, Doubled) and name in value.names:
+        raise Twice(name)
 
 
 def _one_element(text: str, element: pa.DataType) -> Any:

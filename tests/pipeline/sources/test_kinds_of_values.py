@@ -198,12 +198,27 @@ def test_what_stands_twice_is_refused_where_it_is_named(tmp_path):
         assert len(found(tmp_path / "a.jsonl", response="q")[0]) == 2
 
 
+def test_a_field_that_stands_twice_is_refused_where_it_is_read(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"q": "a", "r": "b", "m": {"x": "1", "y": "2", "x": "3"}}\n')
+    with pytest.raises(InputError, match=r"row 0 holds 'x' twice"):
+        found(tmp_path / "a.jsonl", answer="m.x")
+    assert found(tmp_path / "a.jsonl", answer="m.y")[0] == [("a", "b", "2")]
+
+
 def test_files_that_were_joined_or_padded_lose_nothing(tmp_path):
     part = "".join(json.dumps(row) + "\n" for row in ROWS[:2]).encode()
     (tmp_path / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + part + b"\xef\xbb\xbf" + part)
     assert len(found(tmp_path / "a.jsonl")[0]) == 4
     (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbfq,r\na,b\n\xef\xbb\xbfc,d\n")
     assert [row[0] for row in found(tmp_path / "a.csv")[0]] == ["a", "c"]
+    array = json.dumps(ROWS[:2]).encode()
+    (tmp_path / "a.json").write_bytes(array + b"\n\xef\xbb\xbf" + array)
+    assert len(found(tmp_path / "a.json")[0]) == 4
+    (tmp_path / "a.json").write_bytes(array + b'\n{"q": "a"}')
+    with pytest.raises(InputError, match=r"behind its array stands '\{"):
+        found(tmp_path / "a.json")
+    (tmp_path / "a.jsonl.zst").write_bytes(pa.compress(part, "zstd", asbytes=True) * 2)
+    assert len(found(tmp_path / "a.jsonl.zst")[0]) == 4
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(part) * 2 + b"\0" * 1000)
     assert len(found(tmp_path / "a.jsonl.gz")[0]) == 4
 
