@@ -60,7 +60,7 @@ def document_counts(output: Output) -> list[dict[str, Any]]:
 def stage_warnings(output: Output) -> list[str]:
     """List all warnings about one stage, a line each."""
     unmarked = unmarked_warnings(output) if output.stage == "traces" else []
-    return [*warnings([output]), *unmarked, *object_warnings(output)]
+    return [*warnings([output]), *unmarked]
 
 
 def object_warnings(output: Output) -> list[str]:
@@ -76,9 +76,10 @@ def object_warnings(output: Output) -> list[str]:
 
 
 def warnings(outputs: Sequence[Output]) -> list[str]:
-    """List, a line each, the reasons for which a stage dropped more than half of a source."""
+    """List, a line each, what stages lost: more than half of a source for one reason, pictures."""
     lines = []
     for output in outputs:
+        lines += object_warnings(output)
         counts = document_counts(output)
         read: Counter[str] = Counter()  # documents of each source, kept or dropped
         for row in counts:
