@@ -68,14 +68,28 @@ def trace_warnings(stripped: Output) -> list[str]:
     return [*unmarked_warnings(stripped), *left_warnings(stripped)]
 
 
-def warnings(outputs: Sequence[Output]) -> list[str]:
-    """List, a line each, what took much of a source.
+def object_warnings(output: Output) -> list[str]:
+    """Say, if so, that documents held pictures or other parts that are no text."""
+    objects = output.results.get("objects", 0)
+    if not objects:
+        return []
+    name = output.configuration["source"]["name"]
+    return [
+        f"source {name!r}: {objects:,} documents held a picture or another part that is no text:"
+        " only their text is kept"
+    ]
 
-    That is a reason for which a stage dropped more than half of a source, and a document for which
-    deduplication dropped a tenth of a source, or more than a hundred documents.
+
+def warnings(outputs: Sequence[Output]) -> list[str]:
+    """List, a line each, what stages lost, and what took much of a source.
+
+    That is a picture beside a text, a reason for which a stage dropped more than half of a source,
+    and a document for which deduplication dropped a tenth of a source, or more than a hundred
+    documents.
     """
     lines = []
     for output in outputs:
+        lines += object_warnings(output)
         counts = document_counts(output)
         read: Counter[str] = Counter()  # documents of each source, kept or dropped
         for row in counts:

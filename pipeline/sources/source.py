@@ -63,9 +63,11 @@ class Source:
         # an entry of the table with one field changed
         - {name: gsm8k, remove_response: ["<<[^<>]*>>"]}
 
-    The data are a `repository`, or `files`: paths and patterns relative to the study file, of
-    Parquet, JSON, CSV with any `delimiter` (without one the first line decides), and text with one
-    document a file (its column is `text`).
+    The data are a `repository`, or `files`: paths and patterns relative to the study file, and
+    beside a repository within it. They are Parquet, Arrow, JSON, CSV with any `delimiter` (without
+    one the first line decides), and text with one document a file (its column is `text`). `escape`
+    is the sign before a quote inside a quoted text of CSV, where such a quote is not doubled;
+    `field` the name of the list that holds the rows of a JSON file of one object.
 
     Columns are SQL expressions (`pipeline/sources/columns/sql.py`). Give `text` (a document without
     a question), or `question` with `response`, or with `responses` (several columns, each a
@@ -90,6 +92,8 @@ class Source:
     repository: Repository = ""
     files: Texts = ()
     delimiter: Annotated[str, Field(max_length=1, description="one character")] = ""
+    escape: Annotated[str, Field(max_length=1, description="one character")] = ""
+    field: str = ""
     longest: Annotated[int, Field(strict=True, ge=1, description="a number of bytes above 0")] = (
         LONGEST
     )
@@ -135,8 +139,8 @@ class Source:
         one_a_row = (self.question, self.answer, self.text, *self.responses, *self.where)
         if any(map(takes_elements, one_a_row)):
             raise InputError("unnest gives several texts a row: it is for response and keep_if")
-        if bool(self.files) == bool(self.repository):
-            raise InputError("give either repository or files")
+        if not self.files and not self.repository:
+            raise InputError("give repository or files")
         return self
 
     @property
