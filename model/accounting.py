@@ -19,12 +19,16 @@ ELEMENT_BYTES = 2  # bfloat16
 
 @dataclass(frozen=True)
 class Resources:
-    """What a model costs (Table 1); `remarks` are clauses that a reader of it must know."""
+    """What a model costs (Table 1); `remarks` are clauses that a reader of it must know.
+
+    `reads_documents`: whether the model distinguishes the documents of a row by itself.
+    """
 
     parameters: int
     flops_per_token: float
     memory_bytes: int
     remarks: tuple[str, ...] = ()
+    reads_documents: bool = True
 
 
 def resources(config: DreamerConfig, length: float = 1024) -> Resources:

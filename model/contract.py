@@ -9,8 +9,10 @@ and has
 where the logits at a position depend on the tokens up to that position alone. A `forward` that also
 has parameters `documents` or `positions` is given both [B, S] while it is trained: a row holds
 several documents, with labels that differ from one to the next and -1 for padding, and positions
-that begin with each document; without them the row is read as one text. A method of `Network` in
-OPTIONAL that the class defines takes the default's place; `states` and `logits` come together.
+that begin with each document. A class without `documents` is given each document as a row of its
+own, padded on the right, unless the training joins documents (`documents: joined`). A method of
+`Network` in OPTIONAL that the class defines takes the default's place; `states` and `logits` come
+together.
 
 No other part of the project knows which architecture it has before it: Dreamer meets this contract
 as any other does.

@@ -83,6 +83,7 @@ def test_a_bare_name_in_a_child_is_seen(tmp_path: Path, planted: str) -> None:
     assert f"sql: -c {planted}\n" in bare
 
 
+@pytest.mark.slow
 def test_tests_that_import_a_bare_name_fail(tmp_path: Path) -> None:
     path = tmp_path / "test_planted.py"
     path.write_text("def test_passes():\n    import sql\n")

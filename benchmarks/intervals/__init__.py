@@ -1,2 +1,1 @@
-"""Intervals of the mean factor: how often they contain the truth, on simulated and on repeated
-studies."""
+"""Intervals of the ratio: how often they contain the truth, in simulated and repeated studies."""

@@ -23,13 +23,12 @@ from scipy.special import stdtrit
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.sql.results import query
 
-# Over the whole of LA's range: where a variant reaches all of it the bound is the factor.
 INTERVALS = """
-    SELECT metric, task, depth, variant, covered, bound AS factor, bound_low AS low, bound_high AS high
-    FROM mean_factors WHERE variant <> 'LA'
+    SELECT metric, task, depth, variant, ratio, low, high, at_least, reached
+    FROM token_ratios
 """
 NOISE = "SELECT metric, task, seed_deviation, item_error FROM study_noise"
-HEADLINES = ("average", "validation")  # tasks that the report's headline speaks of
+HEADLINES = ("average", "validation")  # tasks that a study is read for
 
 
 def repetition(study: dict[str, Any], number: int) -> dict[str, Any]:
@@ -58,31 +57,36 @@ def repetition(study: dict[str, Any], number: int) -> dict[str, Any]:
 def summary(intervals: pd.DataFrame) -> pd.DataFrame:
     """Summarise the intervals of repetitions: a row for each metric, task, depth and variant.
 
-    `intervals` has these columns and `factor`, `low`, `high`, a row for each repetition; one
-    without a factor or an interval does not count. Means are geometric; `mean_low` to `mean_high`
-    is the 95 % interval of the mean by the
-    `deviation` between repetitions, the standard deviation of the logarithm of a factor.
+    `intervals` has these columns and `ratio`, `low`, `high`, a row for each repetition; one without
+    a ratio or an interval does not count. Means are geometric; `mean_low` to `mean_high` is the
+    95 % interval of the mean by the `deviation` between repetitions, the standard deviation of the
+    logarithm of a ratio.
     """
+    columns = ["ratio", "low", "high"]
+    keys = ["metric", "task", "depth", "variant"]
+    known = intervals.dropna(subset=columns)
+    return known.groupby(keys)[columns].apply(_summary_of_one).reset_index()
 
-    def row(rows: pd.DataFrame) -> pd.Series:
-        logarithms, width = np.log(rows["factor"]), rows["high"] / rows["low"]
-        mean, deviation = np.exp(logarithms.mean()), logarithms.std()
-        half = stdtrit(len(rows) - 1, 0.975) * deviation / np.sqrt(len(rows))
-        return pd.Series(
-            {
-                "repetitions": len(rows),
-                "mean": mean,
-                "mean_low": mean * np.exp(-half),
-                "mean_high": mean * np.exp(half),
-                "covered": rows["low"].le(mean).mul(rows["high"].ge(mean)).sum(),
-                "deviation": deviation,
-                "widest": width.max(),
-                "high_over_low": np.exp(np.log(width).mean()),
-            }
-        )
 
-    columns, keys = ["factor", "low", "high"], ["metric", "task", "depth", "variant"]
-    return intervals.dropna(subset=columns).groupby(keys)[columns].apply(row).reset_index()
+def _summary_of_one(rows: pd.DataFrame) -> pd.Series:
+    """Summarise the repetitions of one model on one task."""
+    logarithms = np.log(rows["ratio"])
+    width = rows["high"] / rows["low"]
+    mean = np.exp(logarithms.mean())
+    deviation = logarithms.std()
+    half = stdtrit(len(rows) - 1, 0.975) * deviation / np.sqrt(len(rows))
+    return pd.Series(
+        {
+            "repetitions": len(rows),
+            "mean": mean,
+            "mean_low": mean * np.exp(-half),
+            "mean_high": mean * np.exp(half),
+            "covered": (rows["low"].le(mean) & rows["high"].ge(mean)).sum(),
+            "deviation": deviation,
+            "widest": width.max(),
+            "high_over_low": np.exp(np.log(width).mean()),
+        }
+    )
 
 
 def main() -> None:
@@ -123,8 +127,7 @@ def main() -> None:
         noise.append(query(root / "results.duckdb", NOISE))
     found = pd.concat(intervals)
     found = found[found["task"].isin(HEADLINES)]
-    bounds = found.rename(columns={"factor": "bound", "low": "bound_low", "high": "bound_high"})
-    bounds.to_csv(options.folder / "repetitions.csv", index=False, float_format="%.4g")
+    found.to_csv(options.folder / "repetitions.csv", index=False, float_format="%.4g")
     summary(found).to_csv(options.folder / "summary.csv", index=False, float_format="%.4g")
     print(
         found.sort_values(["metric", "task", "variant", "repetition"])

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 Law = Callable[[np.ndarray], np.ndarray]  # accuracy, or loss, at shares of the training
 FORMS = ("normal", "heavy tails", "late skill")  # in which the seeds of a model differ
@@ -23,7 +23,7 @@ OF_ITEM, OF_RUN, OF_CHECKPOINT = math.sqrt(0.5), 0.5, 0.5
 LOSS_SPREAD = 0.6  # standard deviation of the items' log losses
 CHANCE = 0.1
 DECAY_FROM = 0.8  # the share of a run after which its learning rate decays, where it does
-MANY = 20_000  # seeds of an expected curve
+PARTS_OF_SEEDS = 2_000  # of the distribution of seeds, in an expected curve
 
 
 @dataclass(frozen=True)
@@ -55,39 +55,49 @@ class Design:
         """Return the tokens of a model's checkpoints [C]."""
         return self.share * self.lengths[model]
 
-    def levels(self, model: int, seeds: int, random: np.random.Generator) -> np.ndarray:
-        """Draw the true values of seeds of a model at every checkpoint [N, C]."""
-        decayed = np.clip((self.share - DECAY_FROM) / (1 - DECAY_FROM), 0, 1)
-        return self.levels_at(
-            model, self.tokens(model) * np.exp(self.decay * decayed), seeds, random
-        )
-
-    def levels_at(
-        self, model: int, tokens: np.ndarray, seeds: int, random: np.random.Generator
-    ) -> np.ndarray:
-        """Draw the true values of seeds of a model after tokens without a decay [N, C]."""
-        law = self.laws[model]
-        spread = self.spreads[model]
+    def levels(self, model: int, random: np.random.Generator) -> np.ndarray:
+        """Draw the true values of the seeds of a model at every checkpoint [N, C]."""
         form = self.forms[model]
         if form == "late skill":
-            delays = 2 * spread * random.exponential(size=(seeds, 1))
-            return (law(tokens) + law(tokens * np.exp(-delays))) / 2
-        if form == "heavy tails":
-            shifts = random.standard_t(3, (seeds, 1)) / math.sqrt(3)
+            units = random.exponential(size=(self.seeds, 1))
+        elif form == "heavy tails":
+            units = random.standard_t(3, (self.seeds, 1)) / math.sqrt(3)
         else:
-            shifts = random.standard_normal((seeds, 1))
-        return law(tokens * np.exp(-spread * shifts))
+            units = random.standard_normal((self.seeds, 1))
+        return self._values(model, self._effective_tokens(model), units)
 
     def expected(self, model: int) -> np.ndarray:
-        """Average the true scores over many seeds [C]; more is better."""
-        # Both models with the same numbers: equal models have equal curves, to the last digit.
-        return self.sign * self.levels(model, MANY, np.random.default_rng(0)).mean(axis=0)
+        """Average the true scores over all seeds that there may be [C]; more is better."""
+        return self._expected(model, self._effective_tokens(model))
 
     def expected_when_decayed(self, model: int) -> np.ndarray:
         """Average the true scores at the ends of runs as long as each checkpoint's tokens [C]."""
-        tokens = self.tokens(model) * math.exp(self.decay)
-        ends = self.levels_at(model, tokens, MANY, np.random.default_rng(0))
-        return self.sign * ends.mean(axis=0)
+        return self._expected(model, self.tokens(model) * math.exp(self.decay))
+
+    def _effective_tokens(self, model: int) -> np.ndarray:
+        """Return the tokens without a decay that a run's checkpoints are worth [C]."""
+        decayed = np.clip((self.share - DECAY_FROM) / (1 - DECAY_FROM), 0, 1)
+        return self.tokens(model) * np.exp(self.decay * decayed)
+
+    def _expected(self, model: int, tokens: np.ndarray) -> np.ndarray:
+        """Average over the middles of many equal parts of the distribution of seeds."""
+        shares = (np.arange(PARTS_OF_SEEDS) + 0.5)[:, None] / PARTS_OF_SEEDS
+        form = self.forms[model]
+        if form == "late skill":
+            units = -np.log1p(-shares)
+        elif form == "heavy tails":
+            units = stdtrit(3, shares) / math.sqrt(3)
+        else:
+            units = ndtri(shares)
+        return self.sign * self._values(model, tokens, units).mean(axis=0)
+
+    def _values(self, model: int, tokens: np.ndarray, units: np.ndarray) -> np.ndarray:
+        """Return the true values of seeds that lie so many units off [N, C]."""
+        law = self.laws[model]
+        spread = self.spreads[model]
+        if self.forms[model] == "late skill":
+            return (law(tokens) + law(tokens * np.exp(-2 * spread * units))) / 2
+        return law(tokens * np.exp(-spread * units))
 
     @property
     def sign(self) -> int:
@@ -161,7 +171,7 @@ def spread_and_form(random: np.random.Generator) -> tuple[float, str]:
 def scores(of: Design, random: np.random.Generator) -> np.ndarray:
     """Draw one study: scores [I, 2, N, C] of items, models, seeds and checkpoints; more is
     better."""
-    levels = np.stack([of.levels(model, of.seeds, random) for model in range(2)])
+    levels = np.stack([of.levels(model, random) for model in range(2)])
     fate = OF_ITEM * random.standard_normal((of.items, 1, 1, 1))
     fate = fate + OF_RUN * random.standard_normal((of.items, 2, of.seeds, 1))
     fate = fate + OF_CHECKPOINT * random.standard_normal((of.items, 2, of.seeds, of.checkpoints))

@@ -41,6 +41,12 @@ if TYPE_CHECKING:
 DEPLOYMENTS = Path("prefect.yaml")
 RECORD = "deployments.json"  # in PREFECT_HOME
 SIGTERM_STATUS = 143
+# Prefect's own setting of how its processes print a task's lines, and that form with the study.
+TASK_LINES = "PREFECT_LOGGING_FORMATTERS_STANDARD_TASK_RUN_FMT"
+WITH_STUDY = (
+    "%(asctime)s.%(msecs)03d | %(levelname)-7s | Task run %(task_run_name)r of %(flow_run_name)r"
+    " - %(message)s"
+)
 
 
 def main() -> None:
@@ -154,6 +160,8 @@ def serve(deployments: list[RunnerDeployment], limit: int, record: Path, stops: 
     if stops:  # the exit was lost in a callback of Prefect's client
         sys.exit(SIGTERM_STATUS)
     if limit > 1:
+        # Lines of several studies come in turn, and two studies may train models of one name.
+        os.environ.setdefault(TASK_LINES, WITH_STUDY)
         print(
             f"Up to {limit} studies run at once, each with its own `workers` and `data.memory`;"
             " a GPU is held by one at a time",

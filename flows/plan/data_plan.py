@@ -32,15 +32,15 @@ from dreamer_study.pipeline.worlds.tasks import REPOSITORY
 # used again.
 VERSIONS = {
     "world": 2,
-    "documents": 7,
-    "traces": 5,
+    "documents": 8,
+    "traces": 6,
     "clean": 3,
     # with this version goes up the one of deduplicate, whose key does not name the signatures
-    "signatures": 2,
-    "deduplicate": 5,
-    "decontaminate": 7,
-    "items": 4,
-    "late": 3,
+    "signatures": 3,
+    "deduplicate": 6,
+    "decontaminate": 8,
+    "items": 5,
+    "late": 4,
     "tokenizer": 2,
     "tokens": 6,
     "funnel": 3,
@@ -244,13 +244,17 @@ class PlannedData:
         with ThreadPoolExecutor() as threads:
             digests = list(threads.map(self.store.file_digest, files))
         # How a source is packed and stripped does not decide what is read.
-        used_later = ("weight", "trace", "longest_unmarked")
+        used_later = ("weight", "trace", "trace_marks", "longest_unmarked")
         described = {name: value for name, value in plain(source).items() if name not in used_later}
         # The limit of the source alone is in its description.
         limit = data.limit and data.limit_of(source)
         reading = {"source": described, "files": digests, "limit": limit}
         documents = self._output("documents", reading, made_of)
-        stripping = {"marking": source.trace, "longest_unmarked": source.longest_unmarked}
+        stripping = {
+            "marking": source.trace,
+            "longest_unmarked": source.longest_unmarked,
+            "marks": source.trace_marks,
+        }
         traces = self._output("traces", stripping, [documents])
         clean = self._output("clean", data.clean, [traces])
         signatures = self._output("signatures", data.deduplicate.signing, [clean])

@@ -60,6 +60,7 @@ class Sizing:
             "length": self.length,
             "match": dict(self.match),
             "target": self.target and [self.target.flops_per_token, self.target.parameters],
+            "says": "reads_documents",  # which answers of before do not
         }
 
 
@@ -79,6 +80,7 @@ class PlannedModel:
     flops_per_token: float
     memory_bytes: int
     remarks: tuple[str, ...] = ()
+    reads_documents: bool = True  # whether the model distinguishes the documents of a row by itself
 
     def training_flops(self, length: int) -> float:
         """Count FLOPs per token of a training step on rows of `length` tokens."""

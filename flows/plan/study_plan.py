@@ -183,6 +183,10 @@ class Plan(PlannedEvaluations):
         decisive = {name: value for name, value in recipe.items() if name not in not_decisive}
         if recipe["schedule"] == "constant":
             del decisive["schedule"]  # runs from before there were others keep their names
+        # So do those that read rows as before, where a class that knows no documents joined them.
+        usual = "apart" if model.reads_documents else "joined"
+        if recipe["documents"] == usual:
+            del decisive["documents"]
         identity = {**content, "training": decisive}
         key = self.store.key("runs", VERSIONS["runs"], identity, [self.data.packed.name])
         run_id = f"{model.model_id}-s{seed}-{key[:8]}"

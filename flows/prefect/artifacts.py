@@ -55,7 +55,7 @@ class Artifacts:
         self._queue.put(send)
 
     def results(self, data: StudyData) -> None:
-        """Show the answer with the factors and the curves, and where the report is."""
+        """Show the answer with the ratios and the curves, and where the report is."""
         if self._ended.is_set():
             return
         study = self._study

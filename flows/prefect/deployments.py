@@ -120,7 +120,8 @@ def _keep(deployment: Any, there: DeploymentResponse, last: Settings | None) -> 
         last["parameters"], deployment.parameters or {}, there.parameters
     )
     deployment.tags = merge_tags(last["tags"], deployment.tags, there.tags)
-    # Prefect replaces all schedules by those given, also by none; what is not given stays.
+    # `to_deployment` gives an empty list, by which Prefect replaces all schedules where one has no
+    # slug, as those have that are made in Prefect's pages. Where no list is given schedules stay.
     deployment.model_fields_set.discard("schedules")
     limit = there.global_concurrency_limit
     deployment.concurrency_limit = limit.limit if limit else None

@@ -28,7 +28,7 @@ from dreamer_study.flows.running.curation_warnings import (
     repetition,
     say,
     stage_warnings,
-    unmarked_warnings,
+    trace_warnings,
     warnings,
 )
 from dreamer_study.flows.running.steps import Steps
@@ -218,7 +218,7 @@ def _curate_sources(plan: Plan, steps: Steps) -> None:
             at_once(lambda planned: _curate(plan, steps, planned, run), unfinished, sources_at_once)
     for planned in sources:
         check_kept(planned.source, planned.chain)
-        say([*warnings(planned.chain), *unmarked_warnings(planned.traces)])
+        say([*warnings(planned.chain), *trace_warnings(planned.traces)])
 
 
 def _curate(plan: Plan, steps: Steps, planned: SourcePlan, run: Workers) -> None:

@@ -59,14 +59,37 @@ def document_counts(output: Output) -> list[dict[str, Any]]:
 
 def stage_warnings(output: Output) -> list[str]:
     """List all warnings about one stage, a line each."""
-    unmarked = unmarked_warnings(output) if output.stage == "traces" else []
-    return [*warnings([output]), *unmarked]
+    of_traces = trace_warnings(output) if output.stage == "traces" else []
+    return [*warnings([output]), *of_traces]
+
+
+def trace_warnings(stripped: Output) -> list[str]:
+    """List, a line each, what was kept though it may be reasoning."""
+    return [*unmarked_warnings(stripped), *left_warnings(stripped)]
+
+
+def object_warnings(output: Output) -> list[str]:
+    """Say, if so, that documents held pictures or other parts that are no text."""
+    objects = output.results.get("objects", 0)
+    if not objects:
+        return []
+    name = output.configuration["source"]["name"]
+    return [
+        f"source {name!r}: {objects:,} documents held a picture or another part that is no text:"
+        " only their text is kept"
+    ]
 
 
 def warnings(outputs: Sequence[Output]) -> list[str]:
-    """List, a line each, the reasons for which a stage dropped more than half of a source."""
+    """List, a line each, what stages lost, and what took much of a source.
+
+    That is a picture beside a text, a reason for which a stage dropped more than half of a source,
+    and a document for which deduplication dropped a tenth of a source, or more than a hundred
+    documents.
+    """
     lines = []
     for output in outputs:
+        lines += object_warnings(output)
         counts = document_counts(output)
         read: Counter[str] = Counter()  # documents of each source, kept or dropped
         for row in counts:
@@ -76,6 +99,13 @@ def warnings(outputs: Sequence[Output]) -> list[str]:
             f" of source {row['source']!r} as {row['reason']!r}"
             for row in counts
             if row["reason"] != KEPT and 2 * row["documents"] > read[row["source"]]
+        ]
+        lines += [
+            f"{output.stage} dropped {cluster['dropped']:,} of the {cluster['of']:,} documents of a"
+            f" source as near duplicates of {cluster['because']!r} alone, one of them"
+            f" {cluster['example']!r} (`dreamer dropped STUDY --id {cluster['example']}` shows"
+            " both); if they only share a long text, set data.deduplicate.threshold higher"
+            for cluster in output.results.get("large_clusters", ())
         ]
     return lines
 
@@ -114,6 +144,25 @@ def unmarked_warnings(stripped: Output) -> list[str]:
         " stay"
         for name, count in unmarked(stripped).items()
     ]
+
+
+def left_warnings(stripped: Output) -> list[str]:
+    """List, a line each, the sources of which kept responses still hold marks, or mentions of some.
+
+    The line names the mark that stays in most responses.
+    """
+    counts: dict[str, Counter[str]] = {}
+    for row in stripped.results.get("marks", ()):
+        counts.setdefault(row["source"], Counter())[row["mark"]] += row["documents"]
+    lines = []
+    for name, marks in counts.items():
+        ((mark, most),) = marks.most_common(1)
+        lines.append(
+            f"source {name!r}: {marks.total():,} kept responses hold what may be a mark of a trace"
+            f" ({mark!r} in {most:,}); if it is one, name it in the source's `trace_marks`, or say"
+            " with `trace` that it has traces"
+        )
+    return lines
 
 
 def say(lines: Sequence[str]) -> None:

@@ -158,6 +158,7 @@ def _model_rows(plan: Plan) -> list[dict[str, Any]]:
             "place": order.index(model.variant) + 1,
         }
         remarks = row.pop("remarks")
+        del row["reads_documents"]  # decides how rows are read, and is no cost of the model
         config = model.config.to_dict()
         if remarks:
             config = {**config, "remarks": "; ".join(remarks)}

@@ -329,6 +329,8 @@ class Study(Section):
         content = self.model_dump(mode="json", exclude=not_decisive)
         if not self.training.seeds_until:
             del content["training"]["seeds_until"]
+        if self.training.documents == "apart":
+            del content["training"]["documents"]
         if not self.evaluation.target:
             del content["evaluation"]["target"]
         files = [name for variant in self.models.variants for name in variant.code_files]

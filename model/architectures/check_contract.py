@@ -6,35 +6,42 @@ import copy
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dreamer_study.model.architectures.build import build
+from dreamer_study.model.architectures.code import described
 from dreamer_study.model.contract import Network, Rows
 from dreamer_study.model.module_config import ModuleConfig
 from dreamer_study.model.ops import Documents
 from dreamer_study.pipeline.errors import InputError
 
 NEAR = 2e-5  # relative to the largest logit: fresh weights make later tokens count for a thousandth
+# Standard deviation of what is added to every weight: projections and gates that begin at 0 would
+# hide all that is behind them.
+NOISE = 0.05
+SHORT = 131  # tokens of the rows that are cut in many places; no multiple of a usual chunk
+SEVERAL = 3  # rows of a batch, for what shows in a batch alone
 
 
 def check_contract(
     config: ModuleConfig, *, code: Path | None = None, trust_code: bool = False
 ) -> tuple[str, ...]:
-    """Run a freshly built model on a CPU, on a row of random tokens, as training and evaluation do.
+    """Run a freshly built model on a CPU, on rows of random tokens, as training and evaluation do.
 
-    Returns a remark where the model does not run on a CPU. Raises InputError for logits that depend
-    on later tokens, for a cache that gives other logits than the forward pass, and where a method
-    fails.
+    Returns remarks about what could not be checked. Raises InputError for logits that depend on
+    later tokens, on other rows, or in evaluation on the call, for a cache that gives other logits
+    than the forward pass, and where a method fails.
     """
     length = config.sequence_length
-    vocabulary = config.vocabulary_size
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         model = build(config, code=code, trust_code=trust_code).eval()
-        tokens = torch.randint(vocabulary, (1, length))
+        tokens = torch.randint(config.vocabulary_size, (SEVERAL, length))
         try:
-            model(tokens)
-        except InputError:
+            model(tokens[:1])
+        except InputError as error:
+            if not _is_of_the_device(error):
+                raise
             return (
                 "does not run on a CPU, so nothing has checked that it looks at no later token",
             )
@@ -42,23 +49,149 @@ def check_contract(
         # two documents in a row, as in training: only that this runs is checked
         labels = torch.arange(length)[None] // max(1, half)
         positions = torch.arange(length)[None] - labels * half
-        model.states(tokens, Documents(tokens, labels, positions))
-        # other tokens in the second half must not change the logits of the first
-        changed = tokens.clone()
-        changed[:, half:] = (changed[:, half:] + 1) % vocabulary
-        logits, after_change = (
-            model.logits(model.read(row))[:, :half] for row in (tokens, changed)
-        )
-        if not _close(logits, after_change):
-            raise InputError(f"{config.module}: its logits at a position depend on later tokens")
+        model.states(tokens[:1], Documents(tokens[:1], labels, positions))
+        _check_answers(config, model, tokens[:1])
+        _check_shapes(model, tokens)
+        _check_causal(config, model, tokens[:1], [half])
         if "new_cache" in vars(model):  # a cache of its own
-            by_cache, by_rows = (_continued(model, own, tokens) for own in (True, False))
-            if not _close(by_cache, by_rows):
-                raise InputError(
-                    f"{config.module}: its cache gives other logits than its forward pass, or a"
-                    " copy of the cache changes the cache (model/contract.py, Rows.take)"
-                )
+            _check_cache(config, model, tokens[:1])
+        _add_noise(model)
+        short = tokens[:, :SHORT]
+        _check_causal(config, model, short[:1], _cuts(short.shape[1]))
+        # As in training, where a normalisation over the batch would read later tokens, of any row.
+        model.train()
+        _check_learns(config, model, short)
+        if not _repeats(model, short):
+            return (
+                "draws random numbers of its own, or counts its calls, in training: a run that is"
+                " continued differs from one that was not stopped, and nothing has checked that"
+                " training looks at no later token",
+            )
+        _check_causal(config, model, short, _cuts(short.shape[1]))
     return ()
+
+
+def _is_of_the_device(error: InputError) -> bool:
+    """Tell whether a forward pass failed as the model has no kernel for a CPU."""
+    cause = error.__cause__
+    words = str(error).lower()
+    return isinstance(cause, NotImplementedError) or any(
+        name in words for name in ("cuda", "triton", " gpu", "cpu")
+    )
+
+
+def _cuts(length: int) -> list[int]:
+    """Choose the positions from which on tokens are changed, within chunks and at their borders."""
+    cuts = {1, 5, 37, length // 3, length // 2, length - 1}
+    return sorted(cut for cut in cuts if 0 < cut < length)
+
+
+def _add_noise(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        if parameter.is_floating_point():
+            parameter.add_(torch.randn_like(parameter) * NOISE)
+
+
+def _check_answers(config: ModuleConfig, model: Network, tokens: Tensor) -> None:
+    """Raise InputError for a model that answers the same tokens in two ways, or in no number."""
+    if not _logits(model, tokens).isfinite().all():
+        raise InputError(f"{config.module}: its logits are not all finite numbers")
+    if not _repeats(model, tokens, seed=None):
+        raise InputError(
+            f"{config.module}: gives other logits for the same tokens when it is asked again; in"
+            " evaluation it must neither draw random numbers nor keep what it has read"
+        )
+
+
+def _repeats(model: Network, tokens: Tensor, seed: int | None = 1) -> bool:
+    """Tell whether a model gives the same logits for the same tokens, whatever it read between.
+
+    With equal random numbers; without a seed these are others each time.
+    """
+    first = _logits(model, tokens, seed)
+    _logits(model, tokens.flip(1), seed)
+    return _close(first, _logits(model, tokens, seed))
+
+
+def _check_shapes(model: Network, tokens: Tensor) -> None:
+    """Run the rows that evaluation has: short and long ones, alone and together.
+
+    Raises InputError where the model fails on one.
+    """
+    length = tokens.shape[1]
+    for tokens_of_row in sorted({1, 2, min(45, length), max(1, length - 1)}):
+        model.read(tokens[:1, :tokens_of_row])
+    model.read(tokens[:, : min(45, length)])
+
+
+def _check_learns(config: ModuleConfig, model: Network, tokens: Tensor) -> None:
+    """Raise InputError where a backward pass fails, or reaches no parameter; and for bad groups."""
+    not_parameters = [
+        type(entry).__name__
+        for entry in model.decayed_parameters()
+        if not isinstance(entry, nn.Parameter)
+    ]
+    if not_parameters:
+        raise InputError(
+            f"{config.module}: decayed_parameters() must list parameters, and has a"
+            f" {not_parameters[0]}"
+        )
+    with torch.enable_grad():
+        states = model.states(tokens, Documents(tokens, torch.zeros_like(tokens)))
+        loss = model.loss(states.flatten(0, 1), tokens.flatten())
+        if not loss.requires_grad:
+            raise InputError(
+                f"{config.module}: no gradient reaches its parameters; is `no_grad` left in its"
+                " code?"
+            )
+        try:
+            loss.backward()
+        except Exception as error:  # of the user's code, whatever it is
+            raise InputError(
+                f"{config.module}: its backward pass failed: {described(error)}"
+            ) from error
+    model.zero_grad(set_to_none=True)
+
+
+def _check_causal(config: ModuleConfig, model: Network, tokens: Tensor, cuts: list[int]) -> None:
+    """Raise InputError where other tokens from a position on change the logits before it.
+
+    The tokens change in every row at once. Random numbers, as of dropout, are the same each time.
+    """
+    logits = _logits(model, tokens)
+    scale = float(logits.abs().max())
+    for cut in cuts:
+        changed = tokens.clone()
+        changed[:, cut:] = (changed[:, cut:] + 1) % config.vocabulary_size
+        before = logits[:, :cut]
+        difference = (_logits(model, changed)[:, :cut] - before).abs().amax((0, 2))  # [cut]
+        moved = difference > 2 * NEAR * scale
+        if not moved.any():
+            continue
+        position = int(moved.nonzero()[0])
+        batch = f", in a training batch of {len(tokens)} rows" if model.training else ""
+        raise InputError(
+            f"{config.module}: its logits at position {position} depend on later tokens{batch}:"
+            f" they change by {difference[position] / scale:.0e} of the largest logit where tokens"
+            f" from position {cut} on change"
+        )
+
+
+def _logits(model: Network, tokens: Tensor, seed: int | None = 1) -> Tensor:
+    """Compute logits [B, S, V], by default with the same random numbers in each call."""
+    if seed is not None:
+        torch.manual_seed(seed)
+    return model.logits(model.read(tokens)).float()
+
+
+def _check_cache(config: ModuleConfig, model: Network, tokens: Tensor) -> None:
+    """Raise InputError for a cache that gives other logits than rows that are read anew."""
+    by_cache, by_rows = (_continued(model, own, tokens) for own in (True, False))
+    if not _close(by_cache, by_rows):
+        raise InputError(
+            f"{config.module}: its cache gives other logits than its forward pass, or a copy of the"
+            " cache changes the cache (model/contract.py, Rows.take)"
+        )
 
 
 def _continued(model: Network, own: bool, tokens: Tensor) -> Tensor:

@@ -77,10 +77,10 @@ def _count_on(
         assert isinstance(model, Wrapped), "what is no Dreamer is wrapped"
         parameters = sum(parameter.numel() for parameter in model.parameters())
         flops, remarks = _flops_per_token(model, length)
-        if not model.reads_documents:
-            remarks.insert(0, "reads the documents of a row as one text")
         model(torch.zeros(1, config.sequence_length, dtype=torch.long))  # a row of the training
-    return Resources(parameters, flops, ELEMENT_BYTES * parameters, tuple(remarks))
+    return Resources(
+        parameters, flops, ELEMENT_BYTES * parameters, tuple(remarks), model.reads_documents
+    )
 
 
 def _flops_per_token(model: Wrapped, length: int) -> tuple[float, list[str]]:

@@ -24,7 +24,7 @@ except ImportError as error:
 class TransformersModel(nn.Module):
     """A model that has `forward` alone.
 
-    Packed documents are read as one text; generation reads all tokens anew.
+    Packed documents are read one by one; generation reads all tokens anew.
     """
 
     def __init__(

@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from dreamer_study.model.architectures.code import described
+from dreamer_study.model.architectures.documents_apart import read_apart
 from dreamer_study.model.contract import OPTIONAL, Network
 from dreamer_study.model.module_config import ModuleConfig
 from dreamer_study.model.ops import Documents
 from dreamer_study.pipeline.errors import InputError
+
+
+def _logits_of(output: Any) -> Any:
+    """Take the logits of what a `forward` returns: of a ModelOutput, or the first of a tuple."""
+    if isinstance(output, tuple | list) and output:
+        return output[0]
+    return getattr(output, "logits", output)
 
 
 class Wrapped(Network):
@@ -32,6 +40,13 @@ class Wrapped(Network):
         self.dtype = dtype
         parameters = signature(module.forward).parameters
         self._given = [name for name in ("documents", "positions") if name in parameters]
+        kinds = {parameter.kind for parameter in parameters.values()}
+        # a `forward` that takes its tokens as `input_ids` alone, by the convention of transformers
+        self._by_keyword = "input_ids" in parameters and not kinds & {
+            Parameter.POSITIONAL_ONLY,
+            Parameter.POSITIONAL_OR_KEYWORD,
+        }
+        self._own_states: Callable[..., Tensor] | None = None
         for name in OPTIONAL:
             own = getattr(module, name, None)
             # a layer called `logits` is no method
@@ -39,34 +54,60 @@ class Wrapped(Network):
                 continue
             if name in ("states", "logits"):
                 own = partial(self._run, name, own)
-            setattr(self, name, own)
-        if ("states" in vars(self)) != ("logits" in vars(self)):
+            if name == "states":
+                self._own_states = own
+            else:
+                setattr(self, name, own)
+        reader = signature(getattr(module, "states", module.forward)).parameters
+        # Whether the class distinguishes the documents of a row by itself.
+        self.reads_documents = "documents" in reader
+        self._takes_depth = "depth" in reader
+        if (self._own_states is not None) != ("logits" in vars(self)):
             raise InputError(
                 f"{config.module} has one of states and logits; define both, or forward alone"
             )
 
-    @property
-    def reads_documents(self) -> bool:
-        """Whether the model distinguishes the documents of a row."""
-        reads = getattr(self.module, "states", self.module.forward)
-        return "documents" in signature(reads).parameters
-
     def states(
         self, tokens: Tensor, documents: Documents | None = None, depth: int | None = None
     ) -> Tensor:
-        """Compute the logits [B, S, V], in the precision of the matrix products."""
+        """Compute the states [B, S, H], or the logits where the class has `forward` alone.
+
+        A class that does not distinguish documents reads each of them as a row of its own.
+        """
+        if documents is None or documents.labels is None or self.reads_documents:
+            return self._read(tokens, documents, depth)
+        return read_apart(partial(self._read_alone, depth=depth), tokens, documents.labels)
+
+    def _read_alone(self, tokens: Tensor, depth: int | None) -> Tensor:
+        """Read rows [B, S] of one document each, with positions where the class takes them."""
+        documents = Documents(tokens) if "positions" in self._given else None
+        return self._read(tokens, documents, depth)
+
+    def _read(self, tokens: Tensor, documents: Documents | None, depth: int | None) -> Tensor:
+        """Read rows [B, S] by the class's own methods, in the precision of the matrix products."""
+        if self._own_states is not None:
+            named: dict[str, Any] = {"depth": depth} if self._takes_depth else {}
+            if self.reads_documents:
+                named["documents"] = documents
+            return self._own_states(tokens, **named)
         asked: dict[str, Tensor | None] = {}
         if documents is not None:
             of_row = {"documents": documents.labels, "positions": documents.positions}
             asked = {name: of_row[name] for name in self._given}
-        logits = self._run("forward", self.module, tokens, **asked)
-        expected = (*tokens.shape, self.config.vocabulary_size)
-        if logits.shape != expected:
+        logits = _logits_of(self._run("forward", self._forward, tokens, **asked))
+        expected = [*tokens.shape, self.config.vocabulary_size]
+        returned = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        if returned != expected:
             raise InputError(
-                f"{self.config.module}: forward returned {list(logits.shape)}, but must return [B,"
-                f" S, V], here {list(expected)}"
+                f"{self.config.module}: forward returned {returned}, but must return [B, S, V],"
+                f" here {expected}"
             )
         return logits
+
+    def _forward(self, tokens: Tensor, **asked: Any) -> Any:
+        if self._by_keyword:
+            return self.module(input_ids=tokens, **asked)
+        return self.module(tokens, **asked)
 
     def _run(
         self, name: str, own: Callable[..., Tensor], given: Tensor, *others: Any, **named: Any

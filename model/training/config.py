@@ -87,6 +87,8 @@ class TrainingConfig:
     # power of the running average of the weights (weight_average.py); 0: no average is kept
     averaging: Finite = 18.0
     loss_on: Literal["all", "responses", "answers"] = "all"
+    # whether a row is read as its documents, apart, or as one text, by all models alike
+    documents: Literal["apart", "joined"] = "apart"
     # token counts; `tokens` always is one
     checkpoints: Annotated[tuple[NotNegative, ...], Field(strict=False)] = ()
     raw_checkpoints: bool = False  # checkpoints hold the raw weights beside their average
@@ -139,6 +141,8 @@ class TrainingRun:
         training = {
             name: value for name, value in self.training.to_dict().items() if name not in left_out
         }
+        if training["documents"] == "apart":
+            del training["documents"]  # states from before there was a choice stay good
         return {
             "run_id": self.run_id,
             "variant": self.variant,

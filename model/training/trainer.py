@@ -289,9 +289,13 @@ class Trainer:
         """
         targets = batch.targets[rows].flatten()  # [T]
         with_target = (targets != IGNORED).nonzero().squeeze(1)  # [W], places in [T]
-        documents = ops.Documents(batch.tokens[rows], batch.documents[rows], batch.positions[rows])
-        if on_gpu(self.device):
-            documents = documents.moved(self._move)
+        documents = None
+        if self.config.documents == "apart":
+            documents = ops.Documents(
+                batch.tokens[rows], batch.documents[rows], batch.positions[rows]
+            )
+            if on_gpu(self.device):
+                documents = documents.moved(self._move)
         tokens = self._move(batch.tokens[rows])  # [B, S]
         targets = self._move(targets[with_target])  # [W]
         with_target = self._move(with_target)

@@ -15,17 +15,20 @@ import pyarrow.compute as pc
 
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.errors import InputError, placing
-from dreamer_study.pipeline.sources.columns.sql import bind, evaluate, named_columns
+from dreamer_study.pipeline.sources.columns.names import named_columns
+from dreamer_study.pipeline.sources.columns.sql import bind, evaluate
 from dreamer_study.pipeline.sources.files.readers import open_rows
 from dreamer_study.pipeline.sources.files.table_rows import CsvRows
+from dreamer_study.pipeline.sources.files.text_files import kind_of_file
 from dreamer_study.pipeline.sources.repositories.splits import find_split, has_splits
+from dreamer_study.pipeline.sources.rows import unfit
 from dreamer_study.pipeline.storage.digests import digest, file_digest
 from dreamer_study.pipeline.storage.files import atomic_file, write_text_atomically
 from dreamer_study.pipeline.storage.integrity import read_sealed, sealed
 
 TEXT_TASK = Path(__file__).with_name("text_perplexity.yaml")
 # Builders of `datasets`; all else is "json".
-LOADERS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv"}
+LOADERS = {"parquet": "parquet", "arrow": "arrow", "csv": "csv", "tsv": "csv"}
 SAMPLED_FROM = 20  # a sample of n texts is drawn from the first 20 n rows
 ITEMS = pa.schema(
     [
@@ -118,10 +121,7 @@ def _data(
     if isinstance(reader, CsvRows):
         arguments["delimiter"] = reader.delimiter
     overrides["dataset_kwargs"] = arguments
-    for suffix, loader in LOADERS.items():
-        if suffix in files[0].suffixes[-2:]:
-            return loader, overrides
-    return "json", overrides
+    return LOADERS.get(kind_of_file(files[0].name), "json"), overrides
 
 
 def _write_texts(benchmark: Benchmark, folder: Path, files: list[Path], output: Path | str) -> Path:
@@ -181,27 +181,27 @@ def _columns(
     of_file = None if limit is None else -(-limit // len(files))  # rounded up
     for path in files:
         reader = open_rows(path)
-        names = reader.schema.names
-        if not names:
+        if not reader.schema.names:
             continue
         where = f"benchmark {benchmark.name!r}: {path}"
         try:
-            bound = [bind(text or "''", reader.schema) for text in wanted]
+            columns = named_columns(wanted, reader.schema)
+            bound = [bind(text or "''", columns) for text in wanted]
         except InputError as error:
             raise InputError(
-                f"{where}: {error}; its columns are {', '.join(names)}; name the benchmark's"
+                f"benchmark {benchmark.name!r}: {unfit(reader, error)}; name the benchmark's"
                 " question and answer"
             ) from None
-        for block in reader.blocks(named_columns(wanted, names), of_file):
+        for block in reader.blocks(columns, of_file, " ".join(wanted)):
             # a dropped row would shift the numbers of later items
-            if block.malformed and not benchmark.text:
-                raise InputError(
-                    f"{where}: row {block.malformed[0][0]} is malformed; mend it, or fetch the file"
-                    " again"
-                )
+            for number, _ in (*block.malformed, *block.not_text):
+                if not benchmark.text:
+                    raise InputError(
+                        f"{where}: row {number} is malformed; mend it, or fetch the file again"
+                    )
             with placing(where):
-                columns = evaluate(bound, block.table).columns
-            yield [pc.fill_null(column.cast(pa.string()), "").to_pylist() for column in columns]
+                texts = evaluate(bound, block.table).columns
+            yield [pc.fill_null(text.cast(pa.string()), "").to_pylist() for text in texts]
 
 
 def task_file(benchmark: Benchmark, beside: Path, mirror: Path | None) -> str | None:

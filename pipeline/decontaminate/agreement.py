@@ -26,12 +26,14 @@ False
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
 import numpy as np
 
+from dreamer_study.pipeline.text.arrays import bounds
 from dreamer_study.pipeline.text.deciding_words import asks_otherwise
 from dreamer_study.pipeline.text.ngrams import word_id
 from dreamer_study.pipeline.text.number_words import NUMBER_WORDS, ONE
@@ -42,6 +44,8 @@ _NUMBER_WORDS = frozenset([*map(word_id, NUMBER_WORDS), ONE])
 VARIABLES = frozenset(map(word_id, "bcdefghjklmnopqruvwxyz"))
 _MINUS = word_id("-")
 _SENTENCE_ENDS = np.isin(np.arange(256), list(b".?!:;\n"))
+_LINE_BREAK = ord("\n")
+_BLANK = ord(" ")
 _DIGIT = np.isin(np.arange(256), list(b"0123456789"))
 
 # docs/decontamination.md has these shares. The ninth is measured (benchmarks.truth.lookalikes):
@@ -51,6 +55,7 @@ _MOST_EXCHANGED = 1 / 9  # of the passage's words
 _FREE = 1  # word that may be exchanged in any passage
 _MOST_LOST = 0.25  # of the passage's numbers; of two or three, one
 _SENTENCE_KEPT = 0.75  # of the words of the last sentence, which asks
+_RUN_EXCHANGED = 3  # words in a row of a passage without numbers
 
 
 class Equal(NamedTuple):
@@ -73,12 +78,20 @@ class Gap(NamedTuple):
 class Target:
     """Compare one passage with stretches of documents."""
 
-    def __init__(self, ids: np.ndarray, kinds: np.ndarray, last: int) -> None:
-        """Take ids and kinds of the words, and the number of words of the last sentence."""
+    def __init__(
+        self, ids: np.ndarray, kinds: np.ndarray, last: int, parts: Sequence[int] = ()
+    ) -> None:
+        """Take ids and kinds of the words, and the number of words of the last sentence.
+
+        `parts` are the numbers of words of all sentences and lines. They are given for a passage
+        without numbers: one of them may be all that distinguishes the passage from others, as a
+        list of words before a long instruction.
+        """
         self.ids = ids.tolist()
         self.kinds = kinds.tolist()
         self.length = len(ids)
         self.last = min(last, self.length)
+        self.parts = list(pairwise(bounds(np.array(parts, np.int64)).tolist()))
         self.words = frozenset(self.ids)
         self.may_exchange = max(int(_MOST_EXCHANGED * self.length), _FREE)
         self.needed = Counter(self.ids[at] for at in np.flatnonzero(kinds == NUMBER).tolist())
@@ -103,6 +116,8 @@ class Target:
         if self._exchanged(gaps, theirs) > may_exchange:
             return False
         if self._contradicts(gaps, blocks, words, stretch, asked):
+            return False
+        if self._exchanges_a_part(gaps):
             return False
         if inside is None:
             return self._keeps_enough(blocks, gaps, asked)
@@ -152,6 +167,19 @@ class Target:
         lost_of_sentence = sum(max(gap.stop - max(gap.start, asked), 0) for gap in gaps)
         may_lose = max((1 - _SENTENCE_KEPT) * self.last, 1)
         return kept >= _LEAST_KEPT * self.length and lost_of_sentence <= may_lose
+
+    def _exchanges_a_part(self, gaps: list[Gap]) -> bool:
+        """Test whether most of a sentence or line is exchanged for other words.
+
+        That is tested in passages without numbers. A part that is left out is an edit.
+        """
+        exchanged = [gap for gap in gaps if gap.their_stop > gap.their_start]
+        for start, stop in self.parts:
+            lost = sum(max(min(gap.stop, stop) - max(gap.start, start), 0) for gap in exchanged)
+            if lost > max((1 - _SENTENCE_KEPT) * (stop - start), 1):
+                return True
+        runs = [min(gap.stop - gap.start, gap.their_stop - gap.their_start) for gap in exchanged]
+        return bool(self.parts) and max(runs, default=0) > _RUN_EXCHANGED
 
     def _differs_in_letters_only(self, gaps: list[Gap], their_kinds: list[int]) -> bool:
         """Test that no number and no sign is exchanged, left out or added.
@@ -217,7 +245,26 @@ class Target:
                 return True
             if self._varies(gap, ids[there], has_number, asked) or asks_otherwise(ours, ids[there]):
                 return True
+        gained |= self._touches_a_number(blocks, words, stretch)
         return (lost and gained) or self._changes_a_sign(blocks, ids)
+
+    def _touches_a_number(self, blocks: list[Equal], words: Words, stretch: slice) -> bool:
+        """Test whether a number in digits stands at the copy, within its sentence.
+
+        Of "(9, 4)" and "(4, 4)" the last 4 of the passage is equal to the first 4 there.
+        """
+        first = stretch.start + blocks[0].there
+        last = stretch.start + blocks[-1].there + blocks[-1].size - 1
+        neighbours = [(first - 1, first), (last, last + 1)]
+        for before, after in neighbours:
+            beside = before if after == first else after
+            if not stretch.start <= beside < stretch.stop:
+                continue
+            between = words.text[words.ends[before] : words.starts[after]]
+            is_digit = _DIGIT[words.text[words.starts[beside]]]
+            if is_digit and not _SENTENCE_ENDS[between].any():
+                return True
+        return False
 
     def _varies(self, gap: Gap, theirs: list[int], has_number: bool, asked: int) -> bool:
         """Test whether another variable is asked for.
@@ -251,9 +298,15 @@ def stands_alone(words: Words, start: int, stop: int, inside: slice) -> bool:
 
 
 def _parts_sentences(words: Words, at: int, inside: slice) -> bool:
-    """Test whether a sentence ends before the word `at`: a mark lies between the words."""
+    """Test whether a sentence ends before the word `at`: a mark lies between the words.
+
+    A bullet or quotation mark at the beginning of a line, "- " or "> ", is no word of a sentence.
+    """
     if at in (inside.start, inside.stop):
         return True
+    start = words.starts[at - 1]
+    if words.kinds[at - 1] == SIGN and words.text[start - 1] == _LINE_BREAK:
+        return bool(words.text[start + 1] == _BLANK)
     between = words.text[words.ends[at - 1] : words.starts[at]]
     return bool(_SENTENCE_ENDS[between].any())
 

@@ -31,13 +31,14 @@ class Passage:
         kinds: np.ndarray,
         places: np.ndarray,
         last: int,
+        parts: Sequence[int],
         options: Options,
         settings: DecontaminationSettings,
     ) -> None:
         """Index the words.
 
         `places` are the places of their masked n-grams in the item index, `last` is the number of
-        words of the last sentence.
+        words of the last sentence, `parts` as in `Target`.
         """
         self.settings = settings
         self.length = len(ids)
@@ -53,7 +54,7 @@ class Passage:
         self.long: list[int] = []
         if self.length > settings.many_words:
             self.long = windows(ids, settings.long_words).tolist()
-        self.target = Target(ids, kinds, last)
+        self.target = Target(ids, kinds, last, parts)
 
     def grade(
         self, words: Words, inside: slice, grams: np.ndarray, at: np.ndarray

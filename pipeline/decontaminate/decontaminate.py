@@ -7,7 +7,8 @@ finding.
 4. write: kept and dropped documents and all findings, shard by shard.
 
 By default the grades `exact`, `overlap`, `solution` and `rephrased` are removed;
-`rephrased_formula` and `template` (like wording, another problem) are recorded only.
+`rephrased_formula`, `rephrased_loosely` and `template` (like wording, another problem) are recorded
+only.
 """
 
 from __future__ import annotations

@@ -87,6 +87,8 @@ class ItemIndex:
         self.kinds = passages.word_kinds
         self.last = passages.last
         self.options = passages.options
+        self.parts = passages.parts
+        self.texts = passages.questions
         self.lengths = np.diff(self.offsets)
         self.question = self.passage_kinds == QUESTION
         self.sequences = sequence_ids(self.ids, self.offsets[:-1], self.offsets[1:])
@@ -99,14 +101,9 @@ class ItemIndex:
         self.problem_at = lru_cache(1 << 12)(self._problem_at)
 
     def _index_short_questions(self) -> None:
-        """Index the questions that match as a whole: `whole_table` of words, `whole_passages`.
-
-        Of equal questions only the first is indexed, with its options.
-        """
+        """Index the questions that match as a whole. Equal ones may have different options."""
         whole = np.flatnonzero(self.question & ~self.searched)
-        sequences, first = np.unique(self.sequences[whole], return_index=True)
-        self.whole_table = IdTable(sequences)
-        self.whole_passages = whole[first]
+        self.whole = InvertedIndex(self.sequences[whole], whole)
 
     def _index_ngrams(self) -> None:
         """Index the masked n-grams of the searched passages.
@@ -229,6 +226,7 @@ class ItemIndex:
             self.kinds[words],
             self.places[short],
             int(self.last[number]),
+            self.parts.get(number, ()),
             self.options.get(number, ()),
             self.settings,
         )
@@ -238,4 +236,5 @@ class ItemIndex:
         row = int(self.items[number])
         text = self.table["question"][row].as_py() or ""
         answer = self.table["answer"][row].as_py() or ""
-        return Problem(text, answer, self.ids[words], self.kinds[words])
+        ids = self.ids[words]
+        return Problem(text, answer, ids, self.kinds[words], whole=self.texts[row])

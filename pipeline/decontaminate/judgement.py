@@ -25,17 +25,19 @@ from dreamer_study.pipeline.decontaminate.omissions import figures, without_figu
 from dreamer_study.pipeline.decontaminate.settings import (
     EXACT,
     FORMULA,
+    LOOSELY,
     OVERLAP,
     REPHRASED,
     TEMPLATE,
 )
 from dreamer_study.pipeline.text.answers import answer_key
+from dreamer_study.pipeline.text.deciding_words import asks_otherwise
+from dreamer_study.pipeline.text.instructions import without_instruction
+from dreamer_study.pipeline.text.layout import plain_signs
 from dreamer_study.pipeline.text.ngrams import word_id
-from dreamer_study.pipeline.text.normal_form import fold
 from dreamer_study.pipeline.text.number_words import ONE
 from dreamer_study.pipeline.text.words import LETTERS, NUMBER
 
-_LAYOUT = re.compile(r"\\(?:left|right|[dtc]?frac)|[\s\\$/]")
 _IN_BRACKETS = re.compile(r"[({]([^(){}]*[-+*^=<>][^(){}]*)[)}]")
 # A letter alone is a variable. Here, unlike in `agreement.VARIABLES`, "i", "s" and "t" are too: the
 # text shows the apostrophe of "it's", which ids of words do not, and "I" is no small letter.
@@ -55,9 +57,19 @@ _MUCH_LONGER = (2.0, 16)
 _MOST = 0.8  # of the content words of an item
 _HALF = 0.5
 _STORY_WORDS = 10  # of letters: the least of a word problem
-# Content words that a rephrased problem shares with the item: problems of one template share fewer.
+# Content words that a rephrased problem to be removed shares with the item: problems of one
+# template share fewer. From fewer words on it is listed; and removed, if these are most of a short
+# problem's and three numbers or more are in the same order.
 _LEAST_SHARED = 8
+_LEAST_LISTED = 5
+_MOST_OF_SHORT = 2 / 3
 _LEAST_NUMBERS = 2  # of a rephrased problem
+_ENOUGH_NUMBERS = 3  # of a short one
+# The question of a contest that has only whole numbers as answers: "Find m + n."
+_SUM_OF_LETTERS = re.compile(
+    r"(?:find|compute|determine|evaluate|calculate|whatis|give|report|submit)"
+    r"(?:(?:the)?(?:valueof|sumof|sum|value))?(?:\d*[a-z]|\d+)(?:[-+*](?:\d*[a-z]|\d+)){1,4}$"
+)
 _EQUALS = word_id("=")
 _LETTERS = np.array(sorted(VARIABLES), np.uint64)
 
@@ -67,10 +79,14 @@ class Problem:
 
     `text` is the text itself, `ids` and `kinds` are its words, `length` is the number of words
     between blanks. `answer` is the key of the answer, "" for a letter that may name an option.
+    `whole` is what a copy sign for sign holds of an item, or the document that may hold the copy.
     """
 
-    def __init__(self, text: str, answer: str, ids: np.ndarray, kinds: np.ndarray) -> None:
+    def __init__(
+        self, text: str, answer: str, ids: np.ndarray, kinds: np.ndarray, whole: str | None = None
+    ) -> None:
         self.text = text
+        self.whole = text if whole is None else whole
         self.ids = ids
         self.kinds = kinds
         self.length = len(text.split())
@@ -107,8 +123,41 @@ class Problem:
     @cached_property
     def _brackets(self) -> tuple[Counter[str], str]:
         """Return what is in brackets with a sign in it, and the text without brackets."""
-        plain = _LAYOUT.sub("", fold(without_figures(self.text))).lower()
+        plain = self._question.replace("/", "")
         return Counter(_IN_BRACKETS.findall(plain)), re.sub("[(){}]", "", plain)
+
+    @cached_property
+    def _question(self) -> str:
+        """The signs of the question, without figures."""
+        return plain_signs(without_figures(self.text))
+
+    @cached_property
+    def _asked(self) -> str:
+        """The signs of the question, without figures and instructions behind."""
+        return plain_signs(without_instruction(without_figures(self.text)))
+
+    @cached_property
+    def asks_for_sum(self) -> bool:
+        """Whether the question ends as one of a contest that has only whole numbers as answers."""
+        return bool(_SUM_OF_LETTERS.search(self._asked))
+
+    @cached_property
+    def _signs(self) -> tuple[str, str]:
+        """The signs of the whole text, without figures and of the figures."""
+        return plain_signs(without_figures(self.whole)), plain_signs(figures(self.whole))
+
+    def holds(self, item: Problem, *, wholly: bool) -> bool:
+        """Test whether this document holds an item sign for sign, its figures included.
+
+        An item held `wholly` has its closing sentences too, or nothing is asked behind it.
+        """
+        signs, figure_signs = self._signs
+        item_signs, _ = item._signs
+        if item_signs not in signs or plain_signs(figures(item.text)) not in figure_signs:
+            return False
+        if not wholly or item._question in signs:
+            return True
+        return self._asked.endswith(item_signs)
 
     def brackets_differ(self, other: Problem) -> bool:
         """Test whether an expression in brackets of one is without brackets in the other."""
@@ -139,13 +188,27 @@ def judge(item: Problem, asked: Problem, grade: str | None) -> str | None:
     if not have_same_answer(item, asked) or not item.numbers or not item.numbers <= asked.numbers:
         return grade
     shared = len(item.content & asked.content)
-    if _has_same_steps(item, asked, shared) and shared >= _MOST * len(item.content):
-        return OVERLAP
-    if shared < _LEAST_SHARED or item.numbers.total() < _LEAST_NUMBERS:
+    if shared >= _MOST * len(item.content):
+        if asks_otherwise(item.content - asked.content, asked.content - item.content):
+            return grade
+        if _has_same_steps(item, asked, shared):
+            return OVERLAP
+    if item.numbers != asked.numbers or item.numbers.total() < _LEAST_NUMBERS:
         return grade
-    if item.numbers != asked.numbers:
-        return grade
-    return REPHRASED if item.is_story else FORMULA
+    return _grade_of_rephrased(item, asked, shared) or grade
+
+
+def _grade_of_rephrased(item: Problem, asked: Problem, shared: int) -> str | None:
+    """Return the grade of a problem with the numbers, the answer and so many words of an item."""
+    many_words = shared >= _MOST_OF_SHORT * len(item.content)
+    many_numbers = item.numbers.total() >= _ENOUGH_NUMBERS and item.sequence == asked.sequence
+    if shared < _LEAST_LISTED:
+        return None
+    if not item.is_story:
+        return FORMULA if shared >= _LEAST_SHARED else None
+    if shared >= _LEAST_SHARED or (many_words and many_numbers):
+        return REPHRASED
+    return LOOSELY
 
 
 def have_same_answer(item: Problem, asked: Problem) -> bool:
@@ -157,18 +220,32 @@ def _is_another_problem(item: Problem, asked: Problem) -> bool:
     """Test whether a question with nearly the words of an item is another problem."""
     if have_same_answer(item, asked):
         return False
-    # Both answers are values: an answer in words may be worded otherwise.
-    answers_differ = _is_value(item.answer) and _is_value(asked.answer)
+    answers_differ = _differ(item.answer, asked.answer)
+    # The answer to a contest's form of an item ("Find m + n.") is another one.
+    answers_differ = answers_differ and item.asks_for_sum == asked.asks_for_sum
     # The item's numbers are in its figure, which the words leave out.
     in_figure = item.numbers.total() < 2 and any(map(str.isdigit, figures(item.text)))
     if not (answers_differ or in_figure or item.brackets_differ(asked)):
         return False
     # A copy sign for sign, blanks aside, is one whatever its answer (docs/decisions.md).
-    return "".join(item.text.split()) not in "".join(asked.text.split())
+    return not asked.holds(item, wholly=answers_differ)
+
+
+def _differ(ours: str, theirs: str) -> bool:
+    """Test whether two answers contradict each other, "" being none.
+
+    A value contradicts any other value; words contradict as many other words. Otherwise the same
+    answer may be worded in another way.
+    """
+    if not ours or not theirs:
+        return False
+    if _is_value(ours) != _is_value(theirs):
+        return False
+    return _is_value(ours) or len(ours.split()) == len(theirs.split())
 
 
 def _is_value(answer: str) -> bool:
-    return bool(answer) and not answer.replace(" ", "").isalpha()
+    return not answer.replace(" ", "").isalpha()
 
 
 def _has_same_steps(item: Problem, asked: Problem, shared: int) -> bool:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
-from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from dreamer_study.pipeline.text.instructions import ASKS, is_instruction, sentences
 
 FIGURE = (
     r"(?s)\[asy\].{0,9000}?\[/asy\]"
@@ -31,30 +31,11 @@ FIGURE = (
 )
 _MARKS = r"\[asy\]|<asy|<svg|<img|!\[|\\begin\{(asy|tikz|pict)|\\includegraphics|<<|####"
 _FIGURE = re.compile(FIGURE)
-_PLAIN_END = r"[.?!][\"'$)\]]*(\s+)"
-_SENTENCE_END = re.compile(_PLAIN_END)
-# Mathematics as a whole: a sentence may end only behind its last full stop.
-_MATHEMATICS_OR_END = re.compile(
-    r"(?:\\\$|\$\$[^$]*\$\$|\$(?=\S)[^$]*(?<=[^\s\\])\$(?!\d)"
-    r"|(?s:\\\[.{0,999}?\\\]|\\\(.{0,999}?\\\)))"
-    rf"(?:(?:(?<=[.?!]\$)|(?<=[.?!]\\[\])]))(\s+))?|{_PLAIN_END}"
-)
-_ASKS = re.compile(
-    r"\?\s*$|\b(find|compute|calculate|determine|evaluate|solve|prove|estimate"
-    r"|what|which|who|why|how)\b",
-    re.IGNORECASE,
-)
 _TELLS = re.compile(
     r"\s*(express|write|list|name|give|state|tell|show that|simplify|factor|expand)\b|\$|\\\(|=",
     re.IGNORECASE,
 )
 _DIGITS = re.compile(r"\d+")
-_ASKS_FOR_FORM = re.compile(
-    r"(please |and )?((express|give|enter|write|round|put|provide|simplify|state|leave|report|type"
-    r"|use|submit|list|specify|separate|your|the)\b.*\banswers?\b|round (it |off )?to\b"
-    r"|answers? (as|in|to|with|should|must)\b)",
-    re.IGNORECASE | re.DOTALL,
-)
 _FREQUENT = 5  # different texts with one closing sentence: a phrase of the set
 
 
@@ -80,16 +61,6 @@ def column_without_figures(texts: pa.Array) -> pa.Array:
     return pc.replace_with_mask(texts, marked, pa.array(plain, texts.type))
 
 
-@lru_cache(1 << 14)
-def sentences(text: str) -> list[str]:
-    """Split a text behind full stops, question and exclamation marks, not within mathematics."""
-    pattern = _MATHEMATICS_OR_END if "$" in text or "\\" in text else _SENTENCE_END
-    # Only an end has a group: mathematics as a whole matches without one.
-    ends = [end.end() for end in pattern.finditer(text) if end.lastindex]
-    parts = [text[start:end] for start, end in pairwise([0, *ends, len(text)])]
-    return [part for part in parts if part.strip()]
-
-
 def without_closing(texts: Sequence[str]) -> list[str]:
     """Remove closing sentences on the form of the answer, or that close several of these texts.
 
@@ -107,9 +78,8 @@ def without_closing(texts: Sequence[str]) -> list[str]:
 
 
 def _is_format(sentence: str, closing: Counter[str]) -> bool:
-    formal = _ASKS_FOR_FORM.match(sentence)
     frequent = closing[_pattern(sentence)] >= _FREQUENT and not _TELLS.search(sentence)
-    return bool(formal or frequent) and not _ASKS.search(sentence)
+    return is_instruction(sentence) or (frequent and not ASKS.search(sentence))
 
 
 def _pattern(sentence: str) -> str:

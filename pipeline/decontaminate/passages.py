@@ -17,13 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dreamer_study.pipeline.decontaminate.omissions import (
-    column_without_figures,
-    sentences,
-    without_closing,
-)
+from dreamer_study.pipeline.decontaminate.omissions import column_without_figures, without_closing
 from dreamer_study.pipeline.decontaminate.settings import DecontaminationSettings
 from dreamer_study.pipeline.text.arrays import bounds, ranges
+from dreamer_study.pipeline.text.instructions import sentences
 from dreamer_study.pipeline.text.ngrams import sequence_ids
 from dreamer_study.pipeline.text.number_words import read_numbers
 from dreamer_study.pipeline.text.words import NUMBER, text_column, word_blocks
@@ -43,7 +40,8 @@ class Passages:
     `items` and `kinds` int64 [P] are of the passages; `ids` and `word_kinds` are those of the words
     of passage p at `offsets[p]:offsets[p + 1]`. `last` int64 [P] are the numbers of words of the
     questions' last sentences. `options` are the word ids of the options, for passages that are
-    found only with these.
+    found only with these. `parts` are the numbers of words of the sentences and lines of questions
+    without numbers. `questions` are the texts of all questions, by item.
     """
 
     items: np.ndarray
@@ -53,6 +51,8 @@ class Passages:
     word_kinds: np.ndarray
     last: np.ndarray
     options: dict[int, Options]
+    parts: dict[int, tuple[int, ...]]
+    questions: list[str]
 
 
 def read_passages(items: pa.Table, settings: DecontaminationSettings) -> Passages:
@@ -79,9 +79,23 @@ def read_passages(items: pa.Table, settings: DecontaminationSettings) -> Passage
         word_kinds=kinds[inside],
         last=np.where(kind == QUESTION, last_sizes[item], 0),
         options={},
+        parts={},
+        questions=questions,
     )
     options = _needed_options(passages, questions, _texts(items, "options"), settings)
-    return replace(passages, options=options)
+    return replace(passages, options=options, parts=_parts(passages))
+
+
+def _parts(passages: Passages) -> dict[int, tuple[int, ...]]:
+    """Count the words of each sentence and line of the questions without numbers."""
+    numbers_before = bounds(passages.word_kinds == NUMBER)[passages.offsets]
+    without = np.flatnonzero((np.diff(numbers_before) == 0) & (passages.kinds == QUESTION))
+    texts = [passages.questions[item] for item in passages.items[without].tolist()]
+    split = [[line for part in sentences(text) for line in part.split("\n")] for text in texts]
+    sizes, *_ = _words([line for lines in split for line in lines])
+    ends = bounds(np.array([len(lines) for lines in split], np.int64)).tolist()
+    lines_of = [tuple(sizes[start:stop].tolist()) for start, stop in pairwise(ends)]
+    return dict(zip(without.tolist(), lines_of, strict=True))
 
 
 def _texts(items: pa.Table, name: str) -> list[str]:

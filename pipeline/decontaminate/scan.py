@@ -37,12 +37,14 @@ from dreamer_study.pipeline.decontaminate.omissions import column_without_figure
 from dreamer_study.pipeline.decontaminate.passages import QUESTION, SOLUTION
 from dreamer_study.pipeline.decontaminate.settings import EXACT, OVERLAP, TEMPLATE
 from dreamer_study.pipeline.decontaminate.settings import SOLUTION as GRADE_OF_SOLUTIONS
+from dreamer_study.pipeline.text.instructions import column_without_instructions
 from dreamer_study.pipeline.text.ngrams import gathered_ids
 from dreamer_study.pipeline.text.number_words import read_numbers
 from dreamer_study.pipeline.text.words import Words, number_sums, text_column, word_blocks
 
 # Of a passage's words: a question with its numbers may be so much longer or shorter.
 _LENGTHS_APART = 0.3
+_LABEL_WORDS = 2  # before a short question
 BLOCK_BYTES = 1 << 19  # of text; few documents of a block have anything in common with an item
 Pair = tuple[int, int]  # document in a block, passage
 # Grade (None where only `judge` may find one) and coverage.
@@ -99,12 +101,14 @@ def searched_text(questions: pa.Array, responses: pa.Array) -> pa.Array:
 def _texts(questions: pa.Array, responses: pa.Array) -> tuple[pa.Array, np.ndarray]:
     """Join questions and responses to one text each, and count the bytes of each question in it.
 
-    Questions are folded first, alone, as folding changes their bytes. Behind a folded question are
-    line breaks, in place of its response and at the end: any place within them ends it.
+    Questions are folded first, alone, as folding changes their bytes. Closing instructions belong
+    to the text, not to its question. Behind a folded question are line breaks: any place within
+    them ends it.
     """
-    folded = searched_text(questions, pa.nulls(len(questions), pa.string()))
-    question_bytes = pc.binary_length(folded).to_numpy(zero_copy_only=False) - 1
-    return searched_text(folded, responses), question_bytes
+    folded = text_column(column_without_figures(questions))
+    proper = column_without_instructions(folded)
+    question_bytes = pc.binary_length(proper).to_numpy(zero_copy_only=False)
+    return text_column(folded, column_without_figures(responses)), question_bytes
 
 
 def _whole_copies(
@@ -117,8 +121,9 @@ def _whole_copies(
 ) -> list[Pair]:
     """Select the passages found word for word that say enough.
 
-    A short passage has to be the whole question, or sentences of its own with a number or options;
-    a passage that needs its options has to have them behind it.
+    A short passage has to be the whole question, perhaps behind a label ("Question 3:"), or
+    sentences of its own with a number or options; a passage that needs its options has to have them
+    behind it.
     """
     is_long = index.lengths[passages] >= index.settings.few_words
     copies = []
@@ -128,7 +133,8 @@ def _whole_copies(
         stop = start + int(index.lengths[passage])
         inside = slice(*words.offsets[document : document + 2].tolist())
         if not sure and not (start == inside.start and stop == ends[document]):
-            telling = index.numbers[passage] or passage in index.options
+            is_labelled = start - inside.start <= _LABEL_WORDS and stop == ends[document]
+            telling = index.numbers[passage] or passage in index.options or is_labelled
             if not (telling and stands_alone(words, start, stop, inside)):
                 continue
         behind = slice(stop, inside.stop)
@@ -145,8 +151,10 @@ def _whole_questions(index: ItemIndex, words: Words, ends: np.ndarray) -> Iterab
     """
     first = words.offsets[:-1]
     short = np.flatnonzero((ends > first) & (ends < first + index.settings.short_words))
-    documents, places = index.whole_table.find(gathered_ids(words.ids, first[short], ends[short]))
-    for document, passage in _pairs(short[documents], index.whole_passages[places]):
+    questions = gathered_ids(words.ids, first[short], ends[short])
+    documents, places = index.whole.table.find(questions)
+    documents, passages, _ = index.whole.common(short[documents], places)
+    for document, passage in _pairs(documents, passages):
         behind = slice(int(ends[document]), int(words.offsets[document + 1]))
         if index.passage_at(passage).has_options(words, behind):
             yield document, passage
@@ -233,8 +241,11 @@ def _problems(
         response = responses[document].as_py() or ""
         answer = answers[document].as_py() or ""
         place = slice(int(words.offsets[document]), int(ends[document]))
-        text = question if question.strip() else response
-        return Problem(text, answer, words.ids[place], words.kinds[place])
+        ids = words.ids[place]
+        kinds = words.kinds[place]
+        if not question.strip():
+            return Problem(response, answer, ids, kinds)
+        return Problem(question, answer, ids, kinds, whole=f"{question}\n{response}")
 
     return problem
 

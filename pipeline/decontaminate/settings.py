@@ -9,8 +9,16 @@ from pydantic.dataclasses import dataclass
 
 from dreamer_study.pipeline.errors import InputError
 
-Grade = Literal["exact", "overlap", "solution", "rephrased", "rephrased_formula", "template"]
-EXACT, OVERLAP, SOLUTION, REPHRASED, FORMULA, TEMPLATE = GRADES = get_args(Grade)
+Grade = Literal[
+    "exact",
+    "overlap",
+    "solution",
+    "rephrased",
+    "rephrased_formula",
+    "rephrased_loosely",
+    "template",
+]
+EXACT, OVERLAP, SOLUTION, REPHRASED, FORMULA, LOOSELY, TEMPLATE = GRADES = get_args(Grade)
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -25,7 +33,8 @@ class DecontaminationSettings:
       `many_words` words, `long_coverage` of the n-grams of `long_words` words;
     * solution: the item's worked solution, exact or edited;
     * rephrased: a word problem in other words, by its numbers, its final answer and half of its
-      words; rephrased_formula: as much of any other problem;
+      words; rephrased_formula: as much of any other problem; rephrased_loosely: a word problem
+      that shares fewer words with the item;
     * template: `template_coverage` of the n-grams of `short_words` words with numbers masked, and
       no copy.
 

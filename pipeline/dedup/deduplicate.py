@@ -12,7 +12,8 @@ A document is its question and response. The steps:
 4. verify: exact Jaccard similarity of the candidates' n-grams, and the guards (`near`,
    `contradictions`). Numbers that only label a problem, in a book or a contest, are left out of all
    this (`signing`).
-5. cluster: connected components; the best document of each is kept (`near`).
+5. cluster: connected components; the best document of each is kept, and those that are not like it
+   (`near`).
 6. write: kept and dropped documents, shard by shard.
 
 Of a group the document survives that comes first by source (order of `sources`), then by having an
@@ -71,8 +72,10 @@ def deduplicate(
 
     Returns "counts", "candidates" (pairs compared), "verified" (near duplicates found), "refused"
     (pairs alike but for a guard, by guard), "drifted" (near duplicates below the threshold to the
-    document kept, joined through others) and "clusters" (number by size). Raises InputError for a
-    shard that cannot be read, for a memory size that makes no sense and for a full disk.
+    document kept: none), "clusters" (number by size) and "large_clusters" (those that drop many
+    documents of a source: "dropped", "of" so many of the source, "because" and an "example").
+    Raises InputError for a shard that cannot be read, for a memory size that makes no sense and for
+    a full disk.
     """
     output = Path(output)
     files = find_shards(sources)

@@ -6,6 +6,9 @@ is clustered.
 Example: documents a, b and c are long problems of equal numbers; b has one word of a exchanged, c
 has another name. All three pairs have a Jaccard similarity above the threshold; the guard "names"
 refuses (a, c) and (b, c); the cluster {a, b} is left, in which b gives way to a; c is kept.
+
+A document gives way only to a document that resembles it: at the end of a chain of documents, each
+like the next, stands one that is not like the first.
 """
 
 from __future__ import annotations
@@ -34,6 +37,10 @@ from dreamer_study.pipeline.storage.resumable import make_once, save_arrays
 from dreamer_study.pipeline.text.arrays import bounds, distinct, jaccard
 
 AUDIT = "near_duplicates.parquet"
+# A cluster is told of that drops more documents than this, or this share of a source.
+_LARGE = 100
+_LARGE_SHARE = 0.1
+_LEAST_LARGE = 5  # documents, of a small source
 
 
 def find_near(
@@ -71,7 +78,7 @@ def find_near(
     alike = comparison.similarity(pairs[:, 0], pairs[:, 1]) >= settings.threshold
     refused = comparison.refused(pairs[:, 0], pairs[:, 1])
     verified = pairs[alike & (refused == 0)]
-    nodes, survivors = clusters(verified, lambda left, right: comparison.refused(left, right) > 0)
+    nodes, survivors = clusters(verified, comparison.are_apart)
     table.drop_near(nodes, survivors)
     final = comparison.similarity(survivors, nodes)
     audit = pa.table({"id": table.ids(nodes), "because": table.ids(survivors), "similarity": final})
@@ -85,6 +92,7 @@ def find_near(
         "refused": refused_by,
         "drifted": int((final < settings.threshold).sum()),
         "clusters": _sizes(survivors),
+        "large_clusters": _large_clusters(table, nodes, survivors),
     }
 
 
@@ -93,6 +101,39 @@ def _sizes(survivors: np.ndarray) -> dict[str, int]:
     _, dropped = np.unique(survivors, return_counts=True)
     counts = np.bincount(dropped)
     return {str(size + 1): int(count) for size, count in enumerate(counts) if count}
+
+
+def _large_clusters(
+    table: DocumentTable, nodes: np.ndarray, survivors: np.ndarray
+) -> list[dict[str, Any]]:
+    """Describe the clusters that take many documents, or much of a source, the largest first.
+
+    Such a cluster may be what many different documents have in common, as a long preamble.
+    """
+    starts = np.array([shard.start for shard in table.files])
+    of_shards = np.array([shard.source for shard in table.files])
+    documents_of = [shard.stop - shard.start for shard in table.files]
+    sizes = np.bincount(of_shards, documents_of)
+    documents, dropped = table.docs_of(nodes)
+    order = np.argsort(nodes)
+    kept = survivors[order][np.searchsorted(nodes[order], dropped)]
+    sources = of_shards[np.searchsorted(starts, documents, "right") - 1]
+    pairs, first, counts = np.unique(
+        np.stack([kept, sources], axis=1), axis=0, return_index=True, return_counts=True
+    )
+    share = np.maximum(_LARGE_SHARE * sizes[pairs[:, 1]], _LEAST_LARGE)
+    large = np.flatnonzero((counts > _LARGE) | (counts >= share))
+    large = large[np.argsort(-counts[large], kind="stable")]
+    return [
+        {"dropped": int(count), "of": int(size), "because": because, "example": example}
+        for count, size, because, example in zip(
+            counts[large],
+            sizes[pairs[large, 1]],
+            table.ids(pairs[large, 0]).to_pylist(),
+            table.ids(dropped[first[large]]).to_pylist(),
+            strict=True,
+        )
+    ]
 
 
 class Comparison:
@@ -134,6 +175,11 @@ class Comparison:
         return contradictions(
             self.facts, self._places(left), self._places(right), self.settings.guards
         )
+
+    def are_apart(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Test, bool [P], whether the second node may not give way to the first."""
+        unlike = self.similarity(left, right) < self.settings.threshold
+        return unlike | (self.refused(left, right) > 0)
 
     def _places(self, nodes: np.ndarray) -> np.ndarray:
         return self.order[np.searchsorted(self.nodes, nodes, sorter=self.order)]

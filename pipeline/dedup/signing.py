@@ -36,6 +36,7 @@ from dreamer_study.pipeline.storage.documents import (
 )
 from dreamer_study.pipeline.storage.parallel import Progress, Workers, quiet, serial
 from dreamer_study.pipeline.storage.resumable import make_once, save_arrays, within_means
+from dreamer_study.pipeline.text.instructions import USUAL, column_without_instructions
 from dreamer_study.pipeline.text.words import Words, text_column, word_blocks
 
 _KEYS = pa.schema(
@@ -52,7 +53,10 @@ _KEYS = pa.schema(
 )
 LEAST_MEMORY = 64_000_000  # bytes that DuckDB gets in any case
 _BLOCKS_AT_ONCE = 256  # signed blocks written as one row group, about ten thousand documents
-_LABELS = (  # what only labels a problem: its number in a book, and the contest that it is from
+# What only labels a problem: marks of a page, its number in a book, the contest that it is from.
+_LABELS = (
+    r"</?(?:p|br|div|span|b|i|strong|em)\s*/?>",
+    r"^[\s*#>]*(?:Problem|Exercise|Question|Task|Q)\s*:",
     (
         r"^\s*(?:(?:Problem|Exercise|Question|Example)\s+#?\d+(?:\.\d+)*[.:)]?"
         r"|\d{1,3}(?:\.\d+)*[.)])\s+"
@@ -170,14 +174,14 @@ def _keys_of(batch: pa.RecordBatch, signing: Signing) -> pa.RecordBatch:
 
 
 def without_labels(questions: pa.Array) -> pa.Array:
-    """Remove a number at the beginning and the contest in parentheses from each question.
+    """Remove from each question what only labels the problem, and the usual instructions behind it.
 
     "12) Find 3 + 4. (2019 AMC 8 Problems, Question #18)" gives "Find 3 + 4. "; "Find 3 + 4 (in
-    2019)." stays.
+    2019)." stays. "Question: Find 3 + 4. Think step by step." gives "Find 3 + 4."
     """
     for label in _LABELS:
         questions = pc.replace_substring_regex(questions, pattern=label, replacement="")
-    return questions
+    return column_without_instructions(questions, USUAL)
 
 
 def _unlabelled(batch: pa.RecordBatch, texts: pa.Array) -> pa.Array:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.pipeline.sources.files.readers import open_rows
+from dreamer_study.pipeline.sources.files.readers import Reader, open_rows
 from dreamer_study.pipeline.sources.rows import RowConverter
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.storage.documents import DocumentWriter, sum_counts
@@ -81,6 +81,7 @@ def read_source(
     return {
         "counts": sum_counts(results["counts"] for results in read),
         "rows": rows,
+        "objects": sum(results["objects"] for results in read),
         "files": len(files),
         "repository": source.repository,
         "revision": source.revision,
@@ -96,11 +97,30 @@ def check_rows(source: Source, files: Sequence[Path]) -> None:
     does.
     """
     for path in files[:1]:
-        reader = open_rows(path, delimiter=source.delimiter, longest=source.longest)
-        if len(reader.schema):
-            converter = RowConverter(source, reader)
-            for block in islice(reader.blocks(converter.columns, FIRST_ROWS), 1):
-                converter.check(block.table)
+        try:
+            _check_file(source, opened(source, path, FIRST_ROWS))
+        except InputError:  # a column may begin later
+            _check_file(source, opened(source, path))
+
+
+def _check_file(source: Source, reader: Reader) -> None:
+    if len(reader.schema):
+        converter = RowConverter(source, reader)
+        blocks = reader.blocks(converter.columns, FIRST_ROWS, converter.expressions)
+        for block in islice(blocks, 1):
+            converter.check(block.table)
+
+
+def opened(source: Source, path: Path, rows: int | None = None) -> Reader:
+    """Open a file of a source; `rows` is how many of its first rows are read, if not all."""
+    return open_rows(
+        path,
+        delimiter=source.delimiter,
+        escape=source.escape,
+        field=source.field,
+        longest=source.longest,
+        rows=rows,
+    )
 
 
 def _planned(
@@ -126,7 +146,7 @@ def _planned(
 
 
 def _count_rows(source: Source, path: Path, limit: int | None) -> int:
-    return open_rows(path, delimiter=source.delimiter, longest=source.longest).count(limit)
+    return opened(source, path).count(limit)
 
 
 def _read_file(
@@ -152,17 +172,19 @@ def _read_file(
     def read() -> dict[str, Any]:
         for shard in shards():
             shard.unlink()  # of a killed attempt
-        reader = open_rows(path, delimiter=source.delimiter, longest=source.longest)
+        reader = opened(source, path, quota)
         rows = 0
+        objects = 0
         with DocumentWriter(output, prefix=f"{number:05d}-") as writer:
             if len(reader.schema) and quota != 0:
                 converter = RowConverter(source, reader)
-                for block in reader.blocks(converter.columns, quota):
+                for block in reader.blocks(converter.columns, quota, converter.expressions):
                     converter.write(block, first_row, writer)
-                    rows += len(block.rows) + len(block.malformed)
+                    rows += len(block.rows) + len(block.malformed) + len(block.not_text)
                     report(block.done, rows)
+                objects = converter.objects
         for shard in shards():
             sync(shard)
-        return {"counts": writer.counts(), "rows": rows}
+        return {"counts": writer.counts(), "rows": rows, "objects": objects}
 
     return results_once(folder / f"read-{number}.json", read)

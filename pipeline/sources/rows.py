@@ -10,24 +10,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dreamer_study.pipeline.errors import InputError, placing
+from dreamer_study.pipeline.sources.columns.names import named_columns
 from dreamer_study.pipeline.sources.columns.sql import (
     bind,
     check_turns,
     evaluate,
-    named_columns,
     quoted,
     takes_elements,
 )
 from dreamer_study.pipeline.sources.files.blocks import Block
+from dreamer_study.pipeline.sources.files.json_rows import JsonRows
+from dreamer_study.pipeline.sources.files.json_values import OBJECT
 from dreamer_study.pipeline.sources.files.readers import Reader
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.storage.documents import DocumentWriter
 
 MALFORMED = "malformed row"
+NOT_TEXT = "malformed row: not text"
 NO_QUESTION = "empty question"
 NO_RESPONSE = "empty response"
 NONE_CORRECT = "no correct generation"
 FILTERED = "filtered by "
+MOST_SHOWN = 30  # columns in a message
 _PLACE = "place in the block"  # no column of data
 
 
@@ -49,20 +53,19 @@ class RowConverter:
             *source.keep_if,
             *self.responses,
         ]
-        self.columns = named_columns(expressions, reader.schema.names)
+        self.expressions = " ".join(expressions)
         try:
+            self.columns = named_columns(expressions, reader.schema)
             for text in self.responses:
-                check_turns(text, reader.schema)
-            question = bind(source.question or "''", reader.schema)
-            answer = bind(source.answer or "''", reader.schema)
-            responses = [bind(text, reader.schema) for text in self.responses]
-            conditions = [f"({bind(text, reader.schema)})::bool" for text in source.where]
-            self.flags = [f"({bind(text, reader.schema)})::bool" for text in source.keep_if]
+                check_turns(text, self.columns)
+            question = bind(source.question or "''", self.columns)
+            answer = bind(source.answer or "''", self.columns)
+            responses = [bind(text, self.columns) for text in self.responses]
+            conditions = [f"({bind(text, self.columns)})::bool" for text in source.where]
+            self.flags = [f"({bind(text, self.columns)})::bool" for text in source.keep_if]
         except InputError as error:
-            raise InputError(
-                f"source {source.name!r}: {self.path}: {error}; its columns are"
-                f" {', '.join(reader.schema.names)}"
-            ) from None
+            raise InputError(f"source {source.name!r}: {unfit(reader, error)}") from None
+        self.objects = 0  # documents with a thing that is no text, such as a picture, left out
         # A list whose elements are the responses is taken apart after the filters.
         self.elements = responses.pop() if takes_elements(self.responses[0]) else None
         self.plain = [question, answer, *responses, *conditions]
@@ -111,10 +114,12 @@ class RowConverter:
             self._write_documents(rows, question, answer, text, position, writer)
 
     def _drop_malformed(self, block: Block, first_row: int, writer: DocumentWriter) -> None:
-        if block.malformed:
-            numbers = pa.array([first_row + row for row, _ in block.malformed], pa.int64())
-            texts = pa.array([text for _, text in block.malformed], pa.string())
-            writer.drop(self._documents(numbers, _empty(texts), texts, _empty(texts)), MALFORMED)
+        for reason, rows in ((MALFORMED, block.malformed), (NOT_TEXT, block.not_text)):
+            if rows:
+                numbers = pa.array([first_row + row for row, _ in rows], pa.int64())
+                texts = pa.array([text for _, text in rows], pa.string())
+                dropped = self._documents(numbers, _empty(texts), texts, _empty(texts))
+                writer.drop(dropped, reason)
 
     def _filter(
         self,
@@ -146,6 +151,13 @@ class RowConverter:
     ) -> None:
         """Write documents whose texts are whole, and drop those without a question or response."""
         response = _cut(response, self.source.remove_response)
+        holds_object = pc.or_(
+            pc.match_substring(question, OBJECT), pc.match_substring(response, OBJECT)
+        )
+        if pc.any(holds_object).as_py():
+            self.objects += pc.sum(holds_object).as_py()
+            question = _cut(question, [f"\\n?{OBJECT}"])
+            response = _cut(response, [f"\\n?{OBJECT}"])
         documents = self._documents(rows, question, response, answer, number)
         # A text of its own has no question, and needs none.
         unasked = pc.and_(pc.equal(documents["question"], ""), bool(self.source.question))
@@ -210,6 +222,16 @@ class RowConverter:
             "answer": answer,
         }
         return pa.table(values)
+
+
+def unfit(reader: Reader, error: InputError) -> str:
+    """Say that expressions do not fit a file, and what the file has."""
+    hint = f"; {reader.hint}" if isinstance(reader, JsonRows) and reader.hint else ""
+    names = reader.schema.names
+    shown = ", ".join(names[:MOST_SHOWN])
+    if len(names) > MOST_SHOWN:
+        shown += f" and {len(names) - MOST_SHOWN} more"
+    return f"{reader.path}: {error}; its columns are {shown}{hint}"
 
 
 def _empty(like: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from dreamer_study.pipeline.sources.files.readers import COMPRESSIONS, open_rows
+from dreamer_study.pipeline.sources.files.readers import open_rows
+from dreamer_study.pipeline.sources.files.text_files import COMPRESSIONS
 from dreamer_study.pipeline.sources.source import Source
 
 COMPRESSED = (".parquet", *COMPRESSIONS)
@@ -57,7 +58,7 @@ def size_of(source: Source, files: list[Path]) -> Size:
         return SIZES.get(source.name, UNKNOWN)
     text: float = 0
     for path in files:
-        factor = COMPRESSION if path.suffix in COMPRESSED else 1
+        factor = COMPRESSION if path.suffix.lower() in COMPRESSED else 1
         text += path.stat().st_size * factor
     documents = None
     if all(path.suffix == ".parquet" for path in files):

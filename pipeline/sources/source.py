@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from dreamer_study.pipeline.errors import InputError
@@ -25,6 +25,29 @@ from dreamer_study.pipeline.sources.files.text_files import LONGEST
 Trace = Literal["none", "paired", "thought", "closing", "unmarked"]
 
 
+def _pairs(value: Any) -> Any:
+    """Write one pair of marks as a list of pairs."""
+    is_pair = isinstance(value, (list, tuple)) and all(isinstance(mark, str) for mark in value)
+    return [value] if is_pair and value else value
+
+
+def _checked_marks(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    for opening, closing in pairs:
+        if not opening.strip() or not closing.strip():
+            raise InputError(f"of the marks {opening!r} and {closing!r} one is blank")
+        if opening.lower() == closing.lower():
+            raise InputError(f"{opening!r} cannot be both the opening and the closing mark")
+    return pairs
+
+
+Marks = Annotated[
+    tuple[tuple[str, str], ...],
+    BeforeValidator(_pairs, json_schema_input_type=tuple[str, str] | tuple[tuple[str, str], ...]),
+    AfterValidator(_checked_marks),
+    Field(description="a pair of texts, such as ['<plan>', '</plan>'], or a list of such pairs"),
+]
+
+
 @dataclass(frozen=True, config=CONFIG)
 class Source:
     """One data set and how its rows become documents.
@@ -40,9 +63,11 @@ class Source:
         # an entry of the table with one field changed
         - {name: gsm8k, remove_response: ["<<[^<>]*>>"]}
 
-    The data are a `repository`, or `files`: paths and patterns relative to the study file, of
-    Parquet, JSON, CSV with any `delimiter` (without one the first line decides), and text with one
-    document a file (its column is `text`).
+    The data are a `repository`, or `files`: paths and patterns relative to the study file, and
+    beside a repository within it. They are Parquet, Arrow, JSON, CSV with any `delimiter` (without
+    one the first line decides), and text with one document a file (its column is `text`). `escape`
+    is the sign before a quote inside a quoted text of CSV, where such a quote is not doubled;
+    `field` the name of the list that holds the rows of a JSON file of one object.
 
     Columns are SQL expressions (`pipeline/sources/columns/sql.py`). Give `text` (a document without
     a question), or `question` with `response`, or with `responses` (several columns, each a
@@ -56,7 +81,9 @@ class Source:
     the most bytes of a row. `revision` pins a commit and becomes part of every document's id.
     `trace` says how reasoning is marked: marks are found whatever it says, but with "closing" a
     response without a mark is dropped as cut off, and with "paired" or "thought" one of more than
-    `longest_unmarked` characters as a trace whose marks are lost. `limit` reads that many rows.
+    `longest_unmarked` characters as a trace whose marks are lost. `trace_marks` are opening and
+    closing marks that the table of marks lacks, as ["<plan>", "</plan>"]; upper and lower case are
+    alike, and what such marks enclose is removed. `limit` reads that many rows.
     `weight` mixes sources: 2 packs every curated document twice, 0.5 half of the documents, chosen
     at random.
     """
@@ -65,6 +92,8 @@ class Source:
     repository: Repository = ""
     files: Texts = ()
     delimiter: Annotated[str, Field(max_length=1, description="one character")] = ""
+    escape: Annotated[str, Field(max_length=1, description="one character")] = ""
+    field: str = ""
     longest: Annotated[int, Field(strict=True, ge=1, description="a number of bytes above 0")] = (
         LONGEST
     )
@@ -83,6 +112,7 @@ class Source:
     remove_question: Patterns = ()
     remove_response: Patterns = ()
     trace: Trace = "none"
+    trace_marks: Marks = ()
     longest_unmarked: Annotated[
         int, Field(strict=True, ge=1, description="a number of characters above 0")
     ] = 20_000
@@ -109,8 +139,8 @@ class Source:
         one_a_row = (self.question, self.answer, self.text, *self.responses, *self.where)
         if any(map(takes_elements, one_a_row)):
             raise InputError("unnest gives several texts a row: it is for response and keep_if")
-        if bool(self.files) == bool(self.repository):
-            raise InputError("give either repository or files")
+        if not self.files and not self.repository:
+            raise InputError("give repository or files")
         return self
 
     @property

@@ -26,7 +26,8 @@ unlabeled unlabelled|with|without|first|even|odd|positive|negative|prime|composi
 irrational|increase increasing increased|gains gained|loses lost|decrease decreasing decreased
 more greater larger|less fewer smaller|before|after|inside|outside|above|below|last|union
 intersection|older taller|younger shorter|including inclusive|excluding exclusive|clockwise
-counterclockwise|denominator|mean average|median|mode
+counterclockwise|denominator|mean average|median|mode|north northern|south southern|east eastern
+west western|northeast|northwest|southeast|southwest|left|right|true|false
 """
 _GROUPS = [group.split() for group in _WORDS.strip().replace("\n", "|").split("|")]
 # By the id of a word, the id of the first word of those alike.

@@ -2,15 +2,18 @@ r"""Define which texts are equal: the normal form.
 
 It is the words that remain when case, spacing, punctuation and typesetting are dropped, made for
 mathematics: numbers and signs are kept, and LaTeX reads like plain text. A word is a run of
-letters, a number (`3`, `2.5`), or one of the signs `% * + - / < = > ^`. A hyphen between words and
-a repeated sign (`**bold**`, `---`) are punctuation; `}{` is a division line. This module holds the
-tables and the folding of everything that is not plain ASCII, `pipeline/text/words.py` splits
-columns of text into words. Texts equal line by line:
+letters, a number (`3`, `2.5`), or one of the signs `% * + - / < = > ^`. A hyphen at a word
+(`well-known`, `$x$-axis`) and a repeated sign (`**bold**`, `---`) are punctuation, a hyphen between
+products (`2xy-4yz`) is a sign; `}{` is a division line. So it makes no difference how a writer sets
+mathematics: in `$ $`, `\( \)`, backticks, stars or nothing, upright or bold, with `\,` or blanks.
+This module holds the tables and the folding of everything that is not plain ASCII,
+`pipeline/text/words.py` splits columns of text into words. Texts equal line by line:
 
     **Ann** paid $\frac{1}{2}$ of 1{,}000 well-known coins    ann paid 1/2 of 1,000 well known coins
     “Naïve” Café: 3 × x² ≤ 7.50!                              naïve café 3 * x^2 \le 7.50
     $\log_82+\tfrac12$ of Ben\textquotesingle s&nbsp;pens      \log_8 2+1/2 of Ben's pens
     ∠ABC = θ in △ABC                                          \angle ABC = \theta in \triangle ABC
+    the \(x\)-axis at **5** {\rm cm}, `2xy-4yz`               the $x$-axis at 5\,cm, 2xy - 4yz
 """
 
 from __future__ import annotations
@@ -44,14 +47,25 @@ COMMANDS: dict[str, str | None] = {
     "varepsilon": "epsilon",
     "varrho": "rho",
     "varnothing": "emptyset",
+    "dbinom": "binom",
+    "tbinom": "binom",
 }
-_TYPESETTING = """
-frac dfrac tfrac cfrac left right big bigl bigr bigg biggl biggr text textbf textit textrm textsf
-texttt mathrm mathbf mathit mathsf mathbb mathcal operatorname mbox hbox displaystyle boxed fbox
-quad qquad limits ldots cdots dots emph underline textquotesingle textquoteright textquoteleft
-textquotedblleft textquotedblright textdollar textsc textnormal boldsymbol bm nolimits
+# Typesetting of what stands in braces behind the command.
+STYLES = """
+text textbf textit textrm textsf texttt textsc textnormal textup textmd emph underline mathrm mathbf
+mathit mathsf mathtt mathbb mathcal mathnormal operatorname mbox hbox boxed fbox boldsymbol bm
 """
-COMMANDS |= dict.fromkeys(_TYPESETTING.split())
+# Typesetting of all that follows, to the end of the braces.
+SWITCHES = """
+rm bf it sf tt sl sc em cal bfseries itshape rmfamily displaystyle textstyle scriptstyle
+"""
+# Brackets in a size, bars (`|` is punctuation too), blanks and dots.
+_LAYOUT = """
+frac dfrac tfrac cfrac left right middle big bigl bigm bigr bigg biggl biggm biggr vert lvert rvert
+lbrace rbrace lbrack rbrack quad qquad space thinspace limits nolimits ldots cdots dots
+textquotesingle textquoteright textquoteleft textquotedblleft textquotedblright textdollar noindent
+"""
+COMMANDS |= dict.fromkeys([*STYLES.split(), *SWITCHES.split(), *_LAYOUT.split()])
 _TYPOGRAPHY = {
     **dict.fromkeys("×·⋅∙∗", "*"),
     **dict.fromkeys("÷⁄∕", "/"),
@@ -102,7 +116,16 @@ _LONE_GREEK = re.compile("(?<![\u0370-\u03ff])[Α-ΡΣ-Ωα-ω](?![\u0370-\u03ff
 _ENTITY = re.compile(r"&(?:#[0-9]{1,6}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,8}[0-9]{0,2});")
 _BACKSLASH = re.compile(r"\\textbackslash(?:\{\}|\s)?")
 # No logarithm has base 1: `\log_10` is one of base ten.
-_SINGLE_DIGIT = re.compile(r"\\(?:log_[02-9]|[dtc]?frac[0-9])(?=[0-9{\\])")
+_LOGARITHM = re.compile(r"\\log_[02-9](?=[0-9{\\])")
+_DIVIDED = r"\\[dtc]?(?:frac|binom)"
+# A numerator without braces, of one sign; and one in braces before a blank or a single denominator.
+_BARE_NUMERATOR = re.compile(rf"({_DIVIDED})(?:\s*([0-9])|\s+([a-zA-Z]))\s*(?=[0-9a-zA-Z{{\\])")
+_NUMERATOR = re.compile(rf"({_DIVIDED}\s*\{{[^{{}}]*\}})(?:\s+(?=\{{)|\s*(?=[0-9a-zA-Z\\]))")
+# "$n$th" and "nth" are two words.
+_ORDINAL = re.compile(r"(?<![a-zA-Z])([i-npqrI-NPQR])(?=th(?![a-zA-Z]))")
+_ENVIRONMENT = re.compile(
+    r"\\(?:begin|end)\s*\{(?:equation|align|gather|multline|flalign|displaymath|math|split)\*?\}"
+)
 
 # Cyrillic and Greek letters that look like Latin ones.
 _LOOKALIKES = {
@@ -121,11 +144,17 @@ def fold(text: str) -> str:
 
     Typographic signs become ASCII or LaTeX, superscript digits powers, letters lower case (NFKC),
     ideographs words of one character, look-alike letters Latin, all else blank. HTML entities
-    become what they show. A command that takes one digit gets it set apart (`\log_82`, `\frac12`).
+    become what they show. A command that takes one digit gets it set apart (`\log_82`), a fraction
+    its division line (`\frac12`, `\frac{a}b`). The marks of displayed equations become blanks.
     """
     text = _BACKSLASH.sub(r"\\", text)
     text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
-    text = _SINGLE_DIGIT.sub(_set_apart, text)
+    text = _ORDINAL.sub(r"\1 ", text)
+    if "\\" in text:
+        text = _LOGARITHM.sub(r"\g<0> ", text)
+        text = _BARE_NUMERATOR.sub(r"\1 \2\3/", text)
+        text = _NUMERATOR.sub(_with_line, text)
+        text = _ENVIRONMENT.sub(" ", text)
     if text.isascii():
         return text
     return _FOREIGN.sub(_plain, as_latin(unicodedata.normalize("NFC", text)))
@@ -158,8 +187,10 @@ def _latin_word(word: str) -> str:
     return latin if is_latin_otherwise else word
 
 
-def _set_apart(command: re.Match[str]) -> str:
-    return command[0] + (" " if "log" in command[0] else "/")
+def _with_line(numerator: re.Match[str]) -> str:
+    """End a numerator in braces by its division line; a denominator in braces needs none."""
+    in_braces = numerator.string[numerator.end()] == "{"
+    return numerator[1] if in_braces else f"{numerator[1]}/"
 
 
 def _greek(letter: str) -> str:

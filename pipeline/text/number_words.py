@@ -60,7 +60,7 @@ def read_numbers(words: Words) -> Words:
     values = _VALUES[places].tolist()
     first = at.tolist()  # the first word of each number
     for k in _neighbours(words, at, places).tolist():
-        value = _joined(values[k], values[k + 1])
+        value = joined(values[k], values[k + 1])
         if not value:
             continue
         start = first[k]
@@ -112,10 +112,10 @@ def _drop_last_zeros(words: Words, ids: np.ndarray) -> None:
     ids[at] = np.array(shortened, np.uint64)[places]
 
 
-def _joined(before: int, word: int) -> int:
+def joined(before: int, word: int) -> int:
     """Join a number with the number word behind; 0 where both are numbers of their own.
 
-    >>> _joined(50, 5), _joined(5, 100), _joined(1200, 34), _joined(3, 4)
+    >>> joined(50, 5), joined(5, 100), joined(1200, 34), joined(3, 4)
     (55, 500, 1234, 0)
     """
     part = before % 1000

@@ -12,6 +12,7 @@ True
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -40,8 +41,29 @@ for _byte in b"0123456789":
 for _number, _byte in enumerate(SIGNS.encode()):
     _KINDS[_byte] = SIGN + _number
 # What `fold` may change.
-_MAY_FOLD = r"[\x80-\xff]|&[a-zA-Z#]|\\(?:textback|log_[0-9]|[dtc]?frac[0-9])"
-_JOINABLE = np.isin(np.arange(_DIVISION), (LETTERS, NUMBER))  # kinds that a hyphen may join
+_MAY_FOLD = (
+    r"[\x80-\xff]|&[a-zA-Z#]|\\(?:textback|log_[0-9]|begin|end"
+    r"|[dtc]?(?:frac|binom)(?:[0-9\s]|\s*\{[^{}]*\}[^{}]))|\b[i-npqrI-NPQR]th\b"
+)
+_MINUS = np.uint64(word_id("-"))
+# Runs of letters that are no words though they are long enough: a hyphen beside them is a minus.
+_FUNCTIONS = """
+sin cos tan cot sec csc sinh cosh tanh arcsin arccos arctan log ln lg exp max min gcd lcm mod
+"""
+_ALPHABET = string.ascii_lowercase
+_NO_WORDS = [
+    *_FUNCTIONS.split(),
+    *(_ALPHABET[at : at + size] for size in (3, 4, 5, 6) for at in range(27 - size)),
+]
+# Two letters that are a word, a prefix, an ending or a unit; two others are a product of variables.
+_OF_TWO_LETTERS = """
+ad am an as at be bi by co de do ex go he hi ho id if in is it me my no of oh ok on or ox re so to
+uh un up us we st nd rd th tv pc ph iq km cm mm kg mg ml kl dl ft yd mi lb oz pt qt hr mb gb kb
+"""
+_TWO_LETTERS = _OF_TWO_LETTERS.split()
+# What may stand between a hyphen and the words beside it: the marks around mathematics or bold.
+_CLOSING = ["", "$", "$$", "\\)", "`", "**", "}", "}$", "}\\)", "$**"]
+_OPENING = ["", "$", "$$", "\\(", "`", "**", "**$"]
 
 
 @dataclass(frozen=True)
@@ -172,6 +194,7 @@ def _split(data: np.ndarray, offsets: np.ndarray) -> Words:
     ends = edges[1::2].copy()
     kinds = np.minimum(kinds[starts], SIGN)
     ids = _word_ids(lower, starts, ends - starts)
+    _drop_hyphens(lower, starts, ends, ids, kinds)
     _read_commands(text, starts, ids, kinds)
     if not kinds.all():
         keep = kinds != BLANK
@@ -232,17 +255,72 @@ def _classify_signs(lower: np.ndarray, kinds: np.ndarray) -> None:
     points = points[kinds[points - 1] == NUMBER]
     braces = np.flatnonzero(lower == ord("}"))
     lines = braces[lower[braces + 1] == ord("{")]
-    hyphens = signs[lower[signs] == ord("-")]
-    hyphens = hyphens[_JOINABLE[kinds[hyphens - 1]] & _JOINABLE[kinds[hyphens + 1]]]
-    # "well-known" has two letters beside its hyphen, "x-y" does not
-    before = _ASCII_LETTER[lower[hyphens - 1]] & _ASCII_LETTER[lower[hyphens - 2]]
-    after = _ASCII_LETTER[lower[hyphens + 1]] & _ASCII_LETTER[lower[hyphens + 2]]
     repeated = (lower[signs] == lower[signs - 1]) | (lower[signs] == lower[signs + 1])
     kinds[signs[repeated]] = BLANK
-    kinds[hyphens[before | after]] = BLANK
     kinds[points] = NUMBER
     kinds[lines] = _DIVISION
     lower[lines] = ord("/")
+
+
+def _as_number(mark: str) -> int:
+    """Return the bytes of a mark as a number, with their count in the upper byte."""
+    assert len(mark) < 8
+    return int.from_bytes(mark.encode(), "little") | len(mark) << 56
+
+
+_NO_WORD_TABLE = IdTable(np.array(sorted(map(word_id, _NO_WORDS)), np.uint64))
+_TWO_LETTER_IDS = np.array(sorted(map(word_id, _TWO_LETTERS)), np.uint64)
+_CLOSING_MARKS = np.array(sorted(map(_as_number, _CLOSING)), np.uint64)
+_OPENING_MARKS = np.array(sorted(map(_as_number, _OPENING)), np.uint64)
+
+
+def _drop_hyphens(
+    lower: np.ndarray, starts: np.ndarray, ends: np.ndarray, ids: np.ndarray, kinds: np.ndarray
+) -> None:
+    """Set the kind of hyphens that belong to a word to BLANK, in place: others are minus signs.
+
+    On both sides is a word or number, at once or behind a mark around mathematics, and one of both
+    is a word of language: "well-known", "5-gallon" and "$x$-axis", not "x-y", "2xy-4yz" or "10-20".
+    """
+    at = np.flatnonzero((ids[1:-1] == _MINUS) & (kinds[1:-1] == SIGN)) + 1
+    at = at[(kinds[at - 1] < SIGN) & (kinds[at + 1] < SIGN)]
+    at = at[_is_mark(lower, ends[at - 1], starts[at], _CLOSING_MARKS)]
+    at = at[_is_mark(lower, ends[at], starts[at + 1], _OPENING_MARKS)]
+    if not len(at):
+        return
+    ends_word = _ASCII_LETTER[lower[ends[at - 1] - 1]] & _ASCII_LETTER[lower[ends[at - 1] - 2]]
+    ends_word &= _is_language(lower, at - 1, starts, ends, ids, kinds)
+    begins_word = _ASCII_LETTER[lower[starts[at + 1]]] & _ASCII_LETTER[lower[starts[at + 1] + 1]]
+    begins_word &= _is_language(lower, at + 1, starts, ends, ids, kinds)
+    kinds[at[ends_word | begins_word]] = BLANK
+
+
+def _is_mark(
+    lower: np.ndarray, starts: np.ndarray, stops: np.ndarray, marks: np.ndarray
+) -> np.ndarray:
+    """Test, bool, whether the bytes `starts[p]:stops[p]` are one of the marks, of few bytes."""
+    eights = np.ndarray((len(lower) - 7,), "<u8", lower, strides=(1,))
+    lengths = np.minimum(stops - starts, 8)
+    between = eights[starts] & _FIRST_BYTES[lengths]
+    numbers = between | lengths.astype(np.uint64) << np.uint64(56)
+    return (lengths < 8) & np.isin(numbers, marks)
+
+
+def _is_language(
+    lower: np.ndarray,
+    at: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    ids: np.ndarray,
+    kinds: np.ndarray,
+) -> np.ndarray:
+    """Test, bool, whether words are words of language: no command, function or product."""
+    lengths = ends[at] - starts[at]
+    is_word = (kinds[at] == LETTERS) & (lengths > 1) & (lower[starts[at] - 1] != ord("\\"))
+    is_word &= (lengths > 2) | np.isin(ids[at], _TWO_LETTER_IDS)
+    no_words, _ = _NO_WORD_TABLE.find(ids[at])
+    is_word[no_words] = False
+    return is_word
 
 
 def _word_ids(lower: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

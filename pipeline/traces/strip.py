@@ -1,92 +1,71 @@
 r"""Strip the reasoning traces from one response and keep the worked solution.
 
 The paper trains without traces ("we aim for latent reasoning instead"). Public sets mark them in
-several ways, and mix them:
+many ways, and mix them: `marks` has the table. One rule holds for all of them:
 
-    <think> ... </think> solution            also with other names, and several times
+    <think> ... </think> solution            a trace is what stands between two marks
     reasoning ... </think> solution          the opening mark belonged to the prompt
-    <|begin_of_thought|> ... <|end_of_thought|> <|begin_of_solution|> solution <|end_of_solution|>
     <think> ...                              a trace without an end, because generation was cut off
     <think> ... <answer>solution</answer>    a trace without an end, and a marked solution
 
-Tags are found too with spaces or line breaks in them, or escaped for HTML: < think >,
-&lt;think&gt;.
-
 A closing mark ends a trace, which began at the first opening mark behind the closing mark before;
 without one, it began at that closing mark, or at the response's start. Which mark opens and which
-closes is all that counts, not their names. A mark between quotation marks or backticks is a
-mention. Names that are words of prose and code (`WORDS`) are marks where one opens the response, or
-where the source declares traces.
+closes is all that counts, not their names; only a few marks, such as `</details>`, end nothing but
+a trace of their own form.
+
+A mention is no mark: between quotation marks, in code, or within a sentence that continues behind
+it ("Use <think>draft</think> as the example."). Names that are words of prose and code, such as
+`<reasoning>`, are mentions within a sentence, unless the source declares traces.
 
 Example: "<think>1 + 1?</think>\n\nIt is 2." becomes "It is 2.".
 """
 
 from __future__ import annotations
 
+import ast
+import json
 import re
-from collections.abc import Iterable
-from itertools import chain
+from bisect import bisect_left
 from typing import NamedTuple
+
+from dreamer_study.pipeline.traces.marks import (
+    CLOSING,
+    OPENING,
+    SOLUTION,
+    SOLUTION_END,
+    TURN,
+    UNKNOWN,
+    Mark,
+    Own,
+    find_marks,
+    is_quoted,
+    may_have_marks,
+    unescape,
+)
 
 NONE, STRIPPED, UNCLOSED, UNMARKED = "none", "stripped", "unclosed", "unmarked"
 # What a source's `trace` says of traces that are marked.
 DECLARED = ("paired", "thought", "closing")
+LONGEST_MENTION = 80  # characters between two marks that a sentence mentions
 
-# Opening and closing marks of traces in public sets.
-MARKS = (
-    *(
-        (f"<{name}>", f"</{name}>")
-        for name in ("think", "seed:think", "longcat_think", "antthinking")
-    ),
-    *(
-        (f"<|begin_of_{name}|>", f"<|end_of_{name}|>")
-        for name in ("thought", "thinking", "reasoning")
-    ),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
-    ("[THINK]", "[/THINK]"),
-    ("◁think▷", "◁/think▷"),
+_FENCE = re.compile(r"^[ \t>]*(?:```|~~~)", re.MULTILINE)
+_FIRST_TAG = re.compile(r"\s*<([a-z][\w:.-]*)>", re.IGNORECASE)
+_OF_PAGES = ("details", "fence")  # forms whose closing marks mean something else outside of traces
+# Kinds of a message's parts.
+_SPOKEN = ("text", "output_text")
+_THOUGHT = ("thinking", "redacted_thinking", "reasoning", "thought")
+# Words of thinking aloud. A text with none of them is a solution, though a closing mark ends it.
+_ALOUD = re.compile(
+    r"\b(?:okay|ok|wait|hmm+|hold on|alternatively|maybe|let me|let's|i(?:'m|'ll| \w+))\b",
+    re.IGNORECASE,
 )
-WORDS = tuple(
-    (f"<{name}>", f"</{name}>")
-    for name in ("thinking", "thought", "reasoning", "reflection", "scratchpad")
+# Names of tags with which a text begins that is a page.
+_HTML = re.compile(
+    r"a|article|b|blockquote|body|center|code|details|div|dl|em|figure|font|form|h[1-6]|head|header"
+    r"|hr|html|i|img|kbd|li|main|math|nav|ol|p|pre|s|script|section|small|span|strong|style|sub"
+    r"|sup|svg|table|u|ul|xml",
+    re.IGNORECASE,
 )
-# Marks around a solution: only the marks are removed.
-SOLUTIONS = (
-    ("<|begin_of_solution|>", "<|end_of_solution|>"),
-    ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
-    ("<answer>", "</answer>"),
-)
-_NAMES = "|".join(
-    opening[1:-1] for opening, closing in (*MARKS, *WORDS, *SOLUTIONS) if closing.startswith("</")
-)
-_SPACED = re.compile(rf"<(?:\s+(?:/\s*)?|/\s+)(?:{_NAMES})\s*>|</?(?:{_NAMES})\s+>")
-_ESCAPED = re.compile(rf"&lt;(\s*(?:/\s*)?(?:{_NAMES})\s*)&gt;")
-
-
-def _any_of(marks: Iterable[str]) -> re.Pattern[str]:
-    """Compile a search for marks that are not quoted.
-
-    Each alternative begins with a literal, which makes the search fast.
-    """
-    quote = "[`\"']"
-    alternatives = []
-    for mark in map(re.escape, marks):
-        alternatives.append(rf"{mark}(?:(?!{quote})|(?<!{quote}{mark}))")
-    return re.compile("|".join(alternatives))
-
-
-def _opening_and_closing(
-    marks: Iterable[tuple[str, str]],
-) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    openings, closings = zip(*marks, strict=True)
-    return _any_of(openings), _any_of(closings)
-
-
-_WRAPPING = _any_of([*chain.from_iterable(SOLUTIONS), "<|start|>assistant", "<|return|>"])
-_SURE = _opening_and_closing(MARKS)
-_ALL = _opening_and_closing(MARKS + WORDS)
-_FIRST_WORDS = tuple(opening for opening, _ in WORDS)
 
 
 class Stripped(NamedTuple):
@@ -99,44 +78,317 @@ class Stripped(NamedTuple):
     kind: str
 
 
-def strip_trace(response: str, marking: str = "none") -> Stripped:
+class Examined(NamedTuple):
+    """A stripped response, and the first mark or mention that stays in the text, or ""."""
+
+    text: str
+    kind: str
+    left: str
+
+
+def strip_trace(response: str, marking: str = "none", own: Own = ()) -> Stripped:
     """Strip the reasoning traces from one response; `marking` is the `trace` of its source.
 
     The parts that are left are trimmed and joined by blank lines, without the marks around a
-    solution. Of a trace without an end only a marked solution in it is left. A response without
-    marks stays as it is.
+    solution. Of a trace without an end, or with nothing behind, only a marked solution in it is
+    left. A response without marks stays as it is. `own` are marks beside those of the table.
     """
-    text = _ESCAPED.sub(r"<\1>", response) if "&lt;" in response else response
-    text = _SPACED.sub(lambda tag: "".join(tag[0].split()), text)
-    worded = marking in DECLARED or text.lstrip().startswith(_FIRST_WORDS)
-    opening, closing = _ALL if worded else _SURE
-    *traced, rest = closing.split(text)
-    if opening.search(rest):
-        solution = _marked_solution(opening.split(rest, maxsplit=1)[1])
-        return Stripped(solution, STRIPPED if solution else UNCLOSED)
-    if not traced and not _WRAPPING.search(rest):
-        return Stripped(response, NONE)
-    kept = []
-    for part in traced:  # what ends with a closing mark: text before an opening mark stays
-        before, *trace = opening.split(part, maxsplit=1)
-        if trace:
-            kept.append(before)
-    kept.append(rest)
-    return Stripped("\n\n".join(filter(None, map(_unwrapped, kept))), STRIPPED)
+    text, kind, _ = examine(response, marking, own)
+    return Stripped(text, kind)
 
 
-def _marked_solution(trace: str) -> str:
-    """Return the last marked solution in a trace without an end, or "".
+def examine(response: str, marking: str = "none", own: Own = ()) -> Examined:
+    """Strip as `strip_trace` does, and say what stays that looks like a mark."""
+    if not may_have_marks(response, own):
+        return Examined(response, NONE, "")
+    parts = _read_parts(response)
+    if parts is not None:
+        return parts
+    text = unescape(response, own)
+    marks = find_marks(text, own)
+    if not marks:
+        return Examined(response, NONE, _unknown_tag(response))
+    walk = _Walk(text, marks, marking)
+    if walk.is_unmarked:
+        return Examined(response, NONE, walk.left or _unknown_tag(response))
+    kept = "\n\n".join(filter(None, walk.kept))
+    if walk.is_open or not kept:
+        solution = walk.solution_in_trace()
+        if walk.is_open and not solution:
+            return Examined("", UNCLOSED, "")
+        kept = solution
+    return Examined(kept, STRIPPED, walk.left if kept else "")
 
-    A solution has both of its marks.
+
+class _Walk:
+    """Walks from mark to mark: `kept` are the parts outside of traces, `traces` the spans inside.
+
+    `left` is the first mention that stays. `is_open` says whether the last trace has no end,
+    `is_unmarked` whether nothing was found to remove.
     """
-    for opening, closing in SOLUTIONS:
-        before, end, _ = trace.rpartition(closing)
-        _, start, solution = before.rpartition(opening)
-        if end and start and _unwrapped(solution):
-            return _unwrapped(solution)
-    return ""
+
+    def __init__(self, text: str, marks: list[Mark], marking: str) -> None:
+        self.text = text
+        self.marks = marks
+        self.marking = marking
+        self.kept: list[str] = []
+        self.traces: list[tuple[int, int]] = []
+        self.left = ""
+        self.is_open = False
+        self.is_unmarked = True
+        self._opened = False
+        self._depth = 0  # of traces of one form inside each other
+        self._pieces: list[str] = []  # of the part that is read now
+        self._mention = ""  # the first in that part
+        self._begin = 0  # of that part
+        self._read = 0  # up to here the text is in `_pieces`, or dropped
+        self._passed = 0  # up to here marks are those of a mention
+        self._unwrapped: set[str] = set()  # names of solutions whose opening mark was removed
+        self._next_closing: dict[str, int] = {}  # by form, so that no mark is looked at twice
+        self._has_code = "`" in text or "~~~" in text
+        self._fences = [found.start() for found in _FENCE.finditer(text)] if self._has_code else []
+        self._walk()
+
+    def _walk(self) -> None:
+        opening: Mark | None = None
+        for number, mark in enumerate(self.marks):
+            if mark.start < self._read or mark.start < self._passed:
+                continue
+            if opening is None:
+                opening = self._pass_outside(number)
+            elif self._ends_trace(opening, mark):
+                self._close(opening.end, mark)
+                opening = None
+        if opening is None:
+            self._end_part(len(self.text))
+        else:
+            self.is_open = True
+            self.traces.append((opening.end, len(self.text)))
+
+    def _pass_outside(self, number: int) -> Mark | None:
+        """Treat a mark outside of traces; return it if it opens one."""
+        mark = self.marks[number]
+        closing = self._closing(number) if mark.side == OPENING else None
+        if self._stays(mark, closing):
+            if mark.form not in _OF_PAGES:
+                self._mention = self._mention or self.text[mark.start : mark.end]
+            if closing is not None and self._is_short(mark, closing):
+                self._passed = closing.end
+            return None
+        self.is_unmarked = False
+        if mark.side == OPENING:
+            self._end_part(mark.start)
+            self._opened = True
+            self._depth = 1
+            self._read = mark.end
+            return mark
+        if mark.side == CLOSING and not mark.form:
+            self._pieces.clear()
+            self._mention = ""
+            self._close(self._begin, mark)
+        else:
+            self._cut(mark)
+        return None
+
+    def _ends_trace(self, opening: Mark, mark: Mark) -> bool:
+        """Test whether a mark ends the trace that was opened; forms of their own may be nested."""
+        if mark.form == opening.form != "":
+            self._depth += -1 if mark.side == CLOSING else 1
+        if mark.side != CLOSING:
+            return False
+        return mark.form == "" or (mark.form == opening.form and self._depth == 0)
+
+    def _closing(self, number: int) -> Mark | None:
+        """Find the closing mark that ends the trace of an opening mark."""
+        form = self.marks[number].form
+        place = max(self._next_closing.get(form, 0), number + 1)
+        while place < len(self.marks):
+            mark = self.marks[place]
+            if mark.side == CLOSING and mark.form in ("", form):
+                break
+            place += 1
+        self._next_closing[form] = place
+        return self.marks[place] if place < len(self.marks) else None
+
+    def _close(self, begin: int, closing: Mark) -> None:
+        """End a trace that began at `begin`."""
+        self.traces.append((begin, closing.start))
+        self._begin = closing.end
+        self._read = closing.end
+
+    def _cut(self, mark: Mark) -> None:
+        """Remove a mark alone."""
+        self._pieces.append(self.text[self._read : mark.start])
+        self._read = mark.end
+        if mark.side == SOLUTION:
+            self._unwrapped.add(mark.form)
+
+    def _end_part(self, end: int) -> None:
+        self._pieces.append(self.text[self._read : end])
+        self.kept.append("".join(self._pieces).strip())
+        self._pieces.clear()
+        self.left = self.left or self._mention
+        self._mention = ""
+
+    def _stays(self, mark: Mark, closing: Mark | None) -> bool:
+        """Test whether a mark outside of traces stays in the text, as a mention does."""
+        if mark.side == UNKNOWN or (mark.side == CLOSING and mark.form in _OF_PAGES):
+            return True
+        if self._has_code and mark.form != "fence" and self._in_code(mark):
+            return True
+        if mark.side == OPENING:
+            return not mark.form.startswith("phrase") and self._mentions(mark, closing)
+        if mark.side == CLOSING:
+            doubtful = bool(self.traces) or not self._is_sure(mark)
+            return doubtful and not mark.form and self._is_word_of_a_sentence(mark)
+        if mark.side == SOLUTION:
+            return not mark.sure and not self.traces and self._in_sentence(mark)
+        return mark.side == SOLUTION_END and not mark.sure and mark.form not in self._unwrapped
+
+    def _mentions(self, opening: Mark, closing: Mark | None) -> bool:
+        """Test whether prose mentions an opening mark, with its closing mark if there is one."""
+        sure = self._is_sure(opening)
+        before = self.text[: opening.start].rstrip()[-1:] if not sure else ""
+        if closing is None:
+            if self._in_sentence(opening):
+                return not sure or self._is_word_of_a_sentence(opening)
+            return before == ":"
+        if not self._is_short(opening, closing):
+            return False
+        if is_quoted(self.text, opening.start, closing.end):
+            return True
+        if self._in_sentence(opening):
+            return not sure or self._runs_on(closing)
+        return before == ":" and self.text[closing.end :].lstrip()[:1].islower()
+
+    def _is_sure(self, mark: Mark) -> bool:
+        return mark.sure or self.marking in DECLARED
+
+    def _is_short(self, opening: Mark, closing: Mark) -> bool:
+        between = self.text[opening.end : closing.start]
+        return len(between) <= LONGEST_MENTION and "\n" not in between
+
+    def _in_sentence(self, mark: Mark) -> bool:
+        """Test whether the line before a mark stops within a sentence."""
+        line = self.text[max(0, mark.start - 40) : mark.start].rpartition("\n")[2]
+        last = line.rstrip()[-1:]
+        return last.isalnum() or (last != "" and last in ",'’({")
+
+    def _runs_on(self, mark: Mark) -> bool:
+        """Test whether a sentence continues on the line behind a mark."""
+        behind = self.text[mark.end : mark.end + 40]
+        word = behind.lstrip(" \t")
+        if not word:
+            return False
+        return word[0] in ",.;:!?)}" or (word != behind and word[0].islower())
+
+    def _is_word_of_a_sentence(self, mark: Mark) -> bool:
+        """Test whether a mark stands among the words of a sentence, as a word would."""
+        is_apart = not self.text[mark.start - 1 : mark.start].isalnum()
+        return is_apart and self._in_sentence(mark) and self._runs_on(mark)
+
+    def _in_code(self, mark: Mark) -> bool:
+        """Test whether a mark stands in a block of code, or between backticks of its line.
+
+        Of a response with an odd number of fences it is unknown what is code.
+        """
+        first = bisect_left(self._fences, self._begin)
+        before = bisect_left(self._fences, mark.start) - first
+        total = len(self._fences) - first
+        if before % 2 == 1 and total % 2 == 0:
+            return True
+        line_start = self.text.rfind("\n", 0, mark.start) + 1
+        line_end = self.text.find("\n", mark.end)
+        behind = self.text[mark.end : line_end if line_end >= 0 else len(self.text)]
+        odd = self.text.count("`", max(line_start, self._begin), mark.start) % 2 == 1
+        return odd and "`" in behind
+
+    def solution_in_trace(self) -> str:
+        """Return the solution of a response where nothing stands behind the last trace, or "".
+
+        It is what solution marks enclose, last of all, in a trace or before it. A closing mark that
+        ends the whole response, and that no mark opened, may be a stray one: what stands before it
+        is the solution, if it reads as one.
+        """
+        marked = [self._marked(*trace, is_end=self.is_open) for trace in reversed(self.traces)]
+        for solution in marked:
+            if solution:
+                return solution
+        if self._opened or self.marking == "closing" or not self.traces:
+            return ""
+        text = self._unmarked(*self.traces[-1])
+        return text if _is_complete(text) and not _ALOUD.search(text) else ""
+
+    def _marked(self, begin: int, end: int, *, is_end: bool) -> str:
+        """Return the last solution between two places that has both of its marks.
+
+        At the response's end the last one may lack its closing mark, if its sentence has an end.
+        """
+        opened: dict[str, Mark] = {}
+        found = ""
+        first = bisect_left(self.marks, (begin,))
+        for mark in self.marks[first : bisect_left(self.marks, (end,))]:
+            if mark.side == SOLUTION:
+                opened[mark.form] = mark
+            elif mark.side == SOLUTION_END and mark.form in opened:
+                text = self._unmarked(opened.pop(mark.form).end, mark.start)
+                found = text or found
+        if found or not is_end or not opened:
+            return found
+        last = max(opened.values())
+        text = self._unmarked(last.end, end)
+        stated = not self._in_sentence(last) and _is_complete(text)
+        return text if stated else ""
+
+    def _unmarked(self, begin: int, end: int) -> str:
+        """Return the text between two places without marks of solutions and turns."""
+        pieces = []
+        read = begin
+        first = bisect_left(self.marks, (begin,))
+        for mark in self.marks[first : bisect_left(self.marks, (end,))]:
+            if mark.start >= read and mark.side in (SOLUTION, SOLUTION_END, TURN):
+                pieces.append(self.text[read : mark.start])
+                read = mark.end
+        pieces.append(self.text[read:end])
+        return "".join(pieces).strip()
 
 
-def _unwrapped(text: str) -> str:
-    return _WRAPPING.sub("", text).strip()
+def _is_complete(text: str) -> bool:
+    """Test whether a text ends as a sentence does, or in a formula."""
+    return text.endswith((".", "!", "?", "。", "！", "？", ".)", "$", "\\)", "\\]", "**", ".*"))
+
+
+def _unknown_tag(text: str) -> str:
+    """Return the tag with which a text begins, if it is no HTML and is closed before some text."""
+    first = _FIRST_TAG.match(text)
+    if first is None or _HTML.fullmatch(first[1]):
+        return ""
+    _, closed, behind = text.partition(f"</{first[1]}>")
+    return f"<{first[1]}>" if closed and behind.strip() else ""
+
+
+def _read_parts(response: str) -> Examined | None:
+    """Read a response that is a list of a message's parts: {"type": "thinking"}, {"type": "text"}.
+
+    None for any other response.
+    """
+    text = response.strip()
+    if not (text.startswith("[") and text.endswith("]") and "type" in text and "{" in text[:9]):
+        return None
+    try:
+        parts = json.loads(text)
+    except ValueError:
+        try:
+            parts = ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return None
+    if not (isinstance(parts, list) and parts):
+        return None
+    texts = []
+    for part in parts:
+        if not isinstance(part, dict) or part.get("type") not in (*_SPOKEN, *_THOUGHT):
+            return None
+        said = part.get("text")
+        if part["type"] in _SPOKEN and isinstance(said, str):
+            texts.append(said.strip())
+    return Examined("\n\n".join(filter(None, texts)), STRIPPED, "")

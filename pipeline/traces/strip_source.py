@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,22 @@ import pyarrow.compute as pc
 from dreamer_study.pipeline.storage.documents import DocumentWriter, read_shard
 from dreamer_study.pipeline.storage.parallel import Progress, Workers, quiet, serial
 from dreamer_study.pipeline.storage.resumable import shard_by_shard
+from dreamer_study.pipeline.traces.marks import Own
 from dreamer_study.pipeline.traces.strip import (
     DECLARED,
     NONE,
     STRIPPED,
     UNCLOSED,
     UNMARKED,
-    strip_trace,
+    examine,
 )
 
 BATCH_ROWS = 1024  # traces are long
 DROP_UNCLOSED = "trace never closed"
 DROP_EMPTY = "nothing after the trace"
 DROP_UNMARKED = "unmarked trace"
+_LEFT = "left: "  # the kind under which kept documents with a mark are counted, beside their own
+LONGEST_LEFT = 30  # characters of a mark that stays
 NO_CLOSING = "traces of this source end with a closing mark, and this response has none"
 
 
@@ -36,6 +40,7 @@ def strip_traces(
     *,
     marking: str = "none",
     longest_unmarked: int = sys.maxsize,
+    marks: Sequence[Sequence[str]] = (),
     run: Workers = serial,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
@@ -43,28 +48,41 @@ def strip_traces(
 
     `marking` is the source's `trace`: marks are found without one too, but with one more marks are
     believed (`strip`), and with "closing" a response without a mark is a trace that was cut off.
+    `marks` are pairs of opening and closing marks beside those of the table.
     Drops documents whose trace is not closed, those without a solution, and responses of more than
     `longest_unmarked` characters without a mark in a source that declares traces. Returns `counts`,
-    and `traces`: documents by source and kind. Finished shards survive a kill.
+    `traces`: documents by source and kind, and `marks`: kept documents by source and the first mark
+    or mention that stays in them. Finished shards survive a kill.
     """
-    work = partial(_strip_shard, marking, longest_unmarked)
-    settings = {"marking": marking, "longest_unmarked": longest_unmarked}
-    counts, traces = shard_by_shard(
+    own = tuple((opening, closing) for opening, closing in marks)
+    work = partial(_strip_shard, marking, longest_unmarked, own)
+    settings = {"marking": marking, "longest_unmarked": longest_unmarked, "marks": own}
+    counts, tallied = shard_by_shard(
         source, output, settings, work, kind="kind", run=run, progress=progress
     )
-    return {"counts": counts, "traces": traces}
+    left = [
+        {
+            "source": row["source"],
+            "mark": row["kind"].removeprefix(_LEFT),
+            "documents": row["documents"],
+        }
+        for row in tallied
+        if row["kind"].startswith(_LEFT)
+    ]
+    traces = [row for row in tallied if not row["kind"].startswith(_LEFT)]
+    return {"counts": counts, "traces": traces, "marks": left}
 
 
 def _strip_shard(
-    marking: str, longest_unmarked: int, path: Path, writer: DocumentWriter
+    marking: str, longest_unmarked: int, own: Own, path: Path, writer: DocumentWriter
 ) -> Counter[tuple[str, str]]:
     """Strip one shard; return the number of documents of each (source, kind)."""
     kinds: Counter[tuple[str, str]] = Counter()
     for batch in read_shard(path, batch_rows=BATCH_ROWS):
         responses = batch["response"].to_pylist()
-        stripped = [strip_trace(response or "", marking) for response in responses]
-        response = pa.array([text for text, _ in stripped], pa.string())
-        kind = pa.array([kind for _, kind in stripped], pa.string())
+        examined = [examine(response or "", marking, own) for response in responses]
+        response = pa.array([each.text for each in examined], pa.string())
+        kind = pa.array([each.kind for each in examined], pa.string())
         cut_off = pc.and_(pc.equal(kind, NONE), marking == "closing")
         kind = pc.if_else(cut_off, UNCLOSED, kind)
         long = pc.and_(pc.greater(pc.utf8_length(response), longest_unmarked), marking in DECLARED)
@@ -78,5 +96,13 @@ def _strip_shard(
         writer.drop(batch.filter(unclosed), DROP_UNCLOSED, because.filter(unclosed))
         writer.drop(batch.filter(empty), DROP_EMPTY)
         writer.drop(batch.filter(unmarked), DROP_UNMARKED)
-        writer.keep(documents.filter(pc.invert(pc.or_(pc.or_(unclosed, empty), unmarked))))
+        kept = pc.invert(pc.or_(pc.or_(unclosed, empty), unmarked))
+        writer.keep(documents.filter(kept))
+        kinds.update(
+            (name, _LEFT + " ".join(each.left.lower().split())[:LONGEST_LEFT])
+            for name, each, stays in zip(
+                batch["source"].to_pylist(), examined, kept.to_pylist(), strict=True
+            )
+            if stays and each.left
+        )
     return kinds

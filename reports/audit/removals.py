@@ -28,6 +28,7 @@ VIEWS = {
     "matches": "id source item grade coverage",
     "items": "id question answer",
 }
+_TYPES = {"similarity": pa.float64(), "coverage": pa.float64()}  # all others are texts
 
 Piece = tuple[str, bool]  # a stretch of a text, and whether it differs
 
@@ -50,8 +51,9 @@ def read_removals(
             if paths:
                 rows = connection.read_parquet(paths, filename=True)
             else:
-                empty = {column: pa.array([], pa.string()) for column in columns.split()}
-                rows = connection.from_arrow(pa.table(empty))
+                # A stage that is switched off, or has found nothing, has written no file.
+                types = {name: _TYPES.get(name, pa.string()) for name in columns.split()}
+                rows = connection.from_arrow(pa.schema(types).empty_table())
             rows.create_view(name)
         query = (FOLDER / "queries" / "dropped.sql").read_text()
         parameters = {**wanted, "sample": sample, "seed": seed, "each": each}

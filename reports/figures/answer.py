@@ -71,7 +71,7 @@ def answer(
         "Each marker is a checkpoint, the mean over its seeds. Arrows lead from"
         f" {baseline}, the baseline, to a variant at equal height, and are as long as the ratio;"
         f" dashed ones are bounds. Dashed upright: what {baseline} reached and a variant did not."
-        " In brackets 95% confidence intervals."
+        " In brackets 95 % confidence intervals."
     )
     return figure("answer", "The answer", caption, panels, shown)
 

@@ -74,7 +74,7 @@ def token_ratios(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | No
         "token-ratios",
         f"Training tokens over those of {baseline_of(rows)}",
         "At equal final quality: means over the upper fifth of the scores that are compared. Lines:"
-        " 95% confidence intervals (CI). Hollow: not significant, less than one checkpoint apart,"
+        " 95 % confidence intervals (CI). Hollow: not significant, less than one checkpoint apart,"
         f" or, of a single task, a CI that holds 1.{bounds}",
         panels,
         circles,
@@ -127,7 +127,7 @@ def _chart(
         shape=alt.Shape("bound:N", scale=shapes, legend=None),
         fill=alt.condition("datum.hollow", alt.value(LIGHT["paper"]), chart.colour(styles)),
         tooltip=chart.tooltip(
-            ("variant:N",), ("name:N", "", "measure"), ("label:N", "", "ratio (95% CI)")
+            ("variant:N",), ("name:N", "", "measure"), ("label:N", "", "ratio (95 % CI)")
         ),
     )
     fields = [

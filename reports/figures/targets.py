@@ -51,9 +51,9 @@ def by_target(
         panels.append(panel(title, finding, _chart(part, marked, shown, metric), **keys))
     return figure(
         "ratio-by-value",
-        "Difference from the baseline",
-        f"Training tokens to reach each value, over the baseline’s. {_of_marks(answers)} Bands: 95%"
-        " confidence intervals (CI) at each value.",
+        "Ratio at each score",
+        f"Training tokens to reach each value, over the baseline’s. {_of_marks(answers)} Bands:"
+        " 95 % confidence intervals (CI) at each value.",
         panels,
         shown,
         finding="".join(findings[:1]),

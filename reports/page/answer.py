@@ -102,7 +102,7 @@ def _answer(data: StudyData, styles: Mapping[str, Style]) -> Answer:
     """
     chosen = leading(data.ratios)
     if chosen.empty:
-        has_results = data.ratios["outdated"].any()
+        has_results = data.ratios["outdated"].any() or _has_ratios(data)
         weak = answer_text.warnings(data, chosen) if has_results else answer_text.gaps(data)
         return Answer([_why_no_answer(data)], [], [], weak)
     only_task = len(set(data.ratios["task"]) - {AVERAGE}) == 1
@@ -120,6 +120,10 @@ def _answer(data: StudyData, styles: Mapping[str, Style]) -> Answer:
         ],
         warnings=answer_text.warnings(data, chosen),
     )
+
+
+def _has_ratios(data: StudyData) -> bool:
+    return bool(data.ratios[["ratio", "low", "high"]].notna().any(axis=None))
 
 
 def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
@@ -164,6 +168,8 @@ def _why_no_answer(data: StudyData) -> str:
             "There is no answer yet: results changed after the ratios were computed, and"
             " `dreamer intervals STUDY` computes them again."
         )
+    if _has_ratios(data):
+        return "There is no average over tasks, and so no one answer; the ratios stand below."
     if data.accuracy.empty:
         return "There is no answer yet: no accuracy has been measured."
     if baseline not in set(data.accuracy["variant"]):

@@ -73,7 +73,7 @@ def ratios(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table
             "Ratio",
             "95 % CI",
             "Scores",
-            f"Reached {baseline}’s best",
+            _reached_head(rows),
             "Significant",
             "At least",
             "Can detect",
@@ -150,12 +150,25 @@ def _scores(row: Row) -> Cell:
     return Cell(scores(row) or NOTHING, note="fixed in advance" if row["in_advance"] else "")
 
 
+def _reached_head(rows: pd.DataFrame) -> str:
+    """Name what was to be reached: where scores were fixed in advance, these."""
+    if rows["in_advance"].all():
+        return "Reached the score"
+    best = f"Reached {baseline_of(rows)}’s best"
+    return f"{best}, or the score" if rows["in_advance"].any() else best
+
+
 def _reached(row: Row) -> str:
-    """Say whether the baseline's best was reached, and where not, the variant's own best."""
+    """Say whether the baseline's best was reached, and the variant's own best where that is lower.
+
+    A best that is lower by no more than two standard errors is within noise.
+    """
     if pd.isna(row["reached"]):
         return NOTHING
     if row["reached"]:
-        return "yes"
+        is_lower = row["best"] < row["baseline_best"]
+        is_worse = is_lower if row["metric"] == "accuracy" else row["best"] > row["baseline_best"]
+        return f"within noise, {score(row['best'], row['metric'])}" if is_worse else "yes"
     return f"no, {score(row['best'], row['metric'])}"
 
 
@@ -195,7 +208,7 @@ def ranked(leading: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Ta
             "Ratio",
             "95 % CI",
             "Scores",
-            f"Reached {baseline}’s best",
+            _reached_head(rows),
             left("Finding"),
         ],
         body,

@@ -333,7 +333,7 @@ def _unequal_costs(data: StudyData) -> list[str]:
         ratios = [row[name] / row[f"{name}_of_baseline"] - 1 for name in COSTS]
         if any(abs(ratio) > EQUAL for ratio in ratios):
             differences = [
-                f"{ratio:+z.0%} {name}"
+                f"{100 * ratio:+z.0f} % {name}"
                 for ratio, name in zip(ratios, COSTS.values(), strict=True)
                 if pd.notna(ratio)
             ]
@@ -357,7 +357,7 @@ def _matching_costs(data: StudyData) -> list[str]:
     )
     sizes = sizes.assign(left=sizes["expert_size"] / sizes["expert_size_other"])
     smaller = [
-        f"{_model(data, row)} by {1 - row['left']:.0%}"
+        f"{_model(data, row)} by {100 * (1 - row['left']):.0f} %"
         for row in sizes[sizes["left"] < LEFT].to_dict("records")
     ]
     if not smaller:

@@ -43,9 +43,11 @@ def leading(rows: pd.DataFrame) -> pd.DataFrame:
     """Choose one row for each depth and variant: the first one of the view that says something.
 
     A model whose curve has nothing in common with the baseline's has its first row; a model without
-    a curve, or whose ratios are outdated, has none.
+    a curve, or whose ratios are outdated, has none. Of several tasks without an average none leads.
     """
     rows = read_for(rows)
+    if not rows["task"].isin([AVERAGE, VALIDATION]).any() and rows["task"].nunique() > 1:
+        return rows[:0]
     rows = rows[rows["seeds"].notna() & ~rows["outdated"].astype(bool)]
     says_something = rows[["ratio", "low", "high"]].notna().any(axis=1) | rows["in_advance"]
     in_order = pd.concat([rows[says_something], rows[~says_something]])

@@ -73,7 +73,7 @@ def test_costs_of_the_page_are_those_of_a_count_by_hand_and_matched(tmp_path: Pa
     assert gpt.flops_per_token == pytest.approx(2 * products, rel=1e-3)
     assert gpt.flops_per_token == pytest.approx(la.flops_per_token, rel=0.01)
     assert lstm.flops_per_token == pytest.approx(2 * (8 * hidden**2 + hidden * 512), rel=1e-3)
-    assert lstm.remarks == ("reads the documents of a row as one text",)
+    assert (lstm.remarks, lstm.reads_documents) == ((), False)
 
 
 def test_the_preset_that_checks_the_instrument_has_the_models_of_the_page(tmp_path: Path) -> None:

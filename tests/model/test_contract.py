@@ -119,10 +119,10 @@ def test_scores_and_answers_are_those_of_plain_forward_passes(
 def test_every_method_of_the_contract_may_be_a_class_of_its_own(tmp_path: Path) -> None:
     network = own("Whole", {})
     assert all(getattr(network, name) == getattr(network.module, name) for name in OPTIONAL[2:])
-    assert [getattr(network, name).args[1] for name in OPTIONAL[:2]] == [
-        network.module.states,
-        network.module.logits,
-    ]
+    tokens = random_tokens(2, 8)
+    states = network.module.states(tokens)
+    assert torch.equal(network.states(tokens), states)
+    assert torch.equal(network.logits(states), network.module.logits(states))
     assert type(network.new_cache(2, 8)).__name__ == "Sums"
     assert count(network.config, 8, code=HERE, trust_code=True).flops_per_token == 2 * 16 * 32
     run = write_own_run(tmp_path, "Whole", {})

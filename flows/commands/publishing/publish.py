@@ -114,14 +114,14 @@ def _write(
     version = row["code_version"]
     _dump(made / "environment.json", _environment(database, row))
     _dump(made / "CITATION.cff", _citation(title, version, owner))
-    sentences, _ = read_answer(database, study.study_id)
+    answer = read_answer(database, study.study_id)
     _card(
         "dataset",
         made,
         study=study,
         licences=licences,
         title=title,
-        answer="\n\n".join(sentences),
+        answer="\n\n".join([*answer.sentences, *answer.second]),
         tables=tables,
         models=len(chosen),
         place=shlex.quote(name),

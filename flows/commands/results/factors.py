@@ -120,7 +120,8 @@ def _print_notes(curves: Curves, *, warnings: bool) -> None:
 def _print_crossings(database: Path, baseline: str) -> None:
     crossings = ask(database, "outcome_crossings", study=STUDY)
     if len(crossings):
-        console.print(f"\nfor {baseline}'s best accuracy, the paper's rule\n")
+        rule = "by the paper's rule (its factor is 1 over the ratio)"
+        console.print(f"\nto {baseline}'s best accuracy, {rule}\n")
         print_table(crossings)
 
 

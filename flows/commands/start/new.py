@@ -12,6 +12,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import yaml
 
 from dreamer_study.flows.commands.planning.benchmark_sizes import BYTES_PER_TOKEN
@@ -20,8 +21,11 @@ from dreamer_study.flows.study.loading import load_study
 from dreamer_study.flows.study.schema import study_schema
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.columns.guess import guess_columns
+from dreamer_study.pipeline.sources.columns.names import named_columns
 from dreamer_study.pipeline.sources.columns.sql import bind, evaluate
-from dreamer_study.pipeline.sources.files.readers import open_rows
+from dreamer_study.pipeline.sources.files.json_rows import JsonRows
+from dreamer_study.pipeline.sources.files.json_values import OBJECT
+from dreamer_study.pipeline.sources.files.readers import Reader, open_rows
 from dreamer_study.pipeline.storage.files import write_text_atomically
 
 # beside the study: the link in its first line holds wherever the folder goes
@@ -141,15 +145,22 @@ def _look(files: Sequence[Path], folder: Path, mark: str) -> tuple[dict[str, Any
     source differ from those of other files.
     """
     reader = open_rows(files[0])
+    if isinstance(reader, JsonRows) and reader.hint:
+        raise InputError(f"{files[0]}: {reader.hint}")
     columns = reader.schema.names
-    blocks = (block.table for block in reader.blocks(columns))
-    table = next((table for table in blocks if len(table)), None)
+    twice = [name for name in dict.fromkeys(columns) if columns.count(name) > 1]
+    if twice:
+        raise InputError(f"{files[0]}: {columns.count(twice[0])} columns are named {twice[0]!r}")
+    table = _first_block(reader, reader.schema)
     guessed = guess_columns(table) if table else {}
     if not guessed:
         raise InputError(
             f"{files[0]}: no rows, or no column of text; its columns are {', '.join(columns)}"
         )
-    texts = evaluate([bind(text, reader.schema) for text in guessed.values()], table).to_pylist()
+    named = named_columns(guessed.values(), reader.schema)
+    table = _first_block(open_rows(files[0]), named)
+    texts = evaluate([bind(text, named) for text in guessed.values()], table).to_pylist()
+    objects = sum(OBJECT in str(text) for row in texts for text in row.values())
     rows = sum(open_rows(file).count() for file in files)
     characters = sum(len(str(text)) for row in texts for text in row.values())
     tokens = rows / len(texts) * characters / BYTES_PER_TOKEN
@@ -163,12 +174,20 @@ def _look(files: Sequence[Path], folder: Path, mark: str) -> tuple[dict[str, Any
         for kind, text in zip(guessed, row.values(), strict=True):
             on_one_line = " ".join(str(text).split())
             print(f"  {number} {kind:<8} {printable(on_one_line[:SHOWN_CHARACTERS])}")
+    if objects:
+        print(f"  {objects:,} texts hold a picture or another part that is no text: left out")
     source = {
         "name": _name(files[0].name.partition(".")[0]) + mark,
         "files": [escape(_path_from(file, folder)) for file in files],
         **guessed,
     }
     return source, tokens
+
+
+def _first_block(reader: Reader, columns: pa.Schema) -> pa.Table | None:
+    """Read the first rows that are whole; None without any."""
+    blocks = (block.table for block in reader.blocks(columns))
+    return next((table for table in blocks if len(table)), None)
 
 
 def _variants(module: Path, folder: Path) -> list[dict[str, Any]]:

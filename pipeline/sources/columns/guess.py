@@ -10,7 +10,8 @@ import re
 import pyarrow as pa
 
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.pipeline.sources.columns.sql import parse, quoted
+from dreamer_study.pipeline.sources.columns.sql import answered, parse, quoted
+from dreamer_study.pipeline.sources.files.json_values import ROLES
 
 # Names in public data sets, the most telling first; compared without case.
 _QUESTIONS = ("question", "problem", "prompt", "instruction", "query", "input", "body", "q")
@@ -30,8 +31,13 @@ _NO_TEXT = (
     r"(.*[_ ])?"
     r"(id|index|idx|nr|no|number|url|source|split|subject|topic|type|level|date|licen[cs]e)"
 )
-# Fields of a turn (who says it, what is said), and the roles of the user and of the model.
-_TURNS = (("role", "content", "user", "assistant"), ("from", "value", "human", "gpt"))
+# What a question needs before it: the story, or behind it: the input of an instruction.
+_CONTEXTS = (
+    ("instruction", "input"),
+    ("body", "question"),
+    ("context", "question"),
+    ("passage", "question"),
+)
 
 
 def guess_columns(table: pa.Table) -> dict[str, str]:
@@ -40,10 +46,10 @@ def guess_columns(table: pa.Table) -> dict[str, str]:
     Turns of a conversation come first, then names, then what is longest: the two longest columns in
     their order. Nothing where no column fits.
     """
-    for field in table.schema:
-        turns = _turns_of(field)
-        if turns:
-            return turns
+    for name in table.column_names:
+        if _holds_turns(table[name]):
+            turns = _expression(name)
+            return {"question": f"asked({turns})", "response": f"answered({turns})"}
     plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
     question = _first_named(plain, _QUESTIONS)
     response = _first_named(plain, _RESPONSES)
@@ -57,25 +63,36 @@ def guess_columns(table: pa.Table) -> dict[str, str]:
     else:
         in_order = sorted(longest, key=texts.index)
         columns = dict(zip(("question", "response"), in_order, strict=False))
-    return {kind: _expression(name) for kind, name in columns.items()}
+    expressions = {kind: _expression(name) for kind, name in columns.items()}
+    return expressions | _question_in_context(plain, columns)
 
 
-def _turns_of(field: pa.Field) -> dict[str, str]:
-    """Take question and response from a column of conversations; {} for any other column."""
-    if not pa.types.is_list(field.type) or not pa.types.is_struct(field.type.value_type):
-        return {}
-    names = {part.name for part in field.type.value_type}
-    for role, said, asks, responds in _TURNS:
-        if {role, said} <= names:
-            turns = _expression(field.name)
-            form = f"list_filter({turns}, lambda m: m.\"{role}\" = '%s')[%s].{said}"
-            return {"question": form % (asks, 1), "response": form % (responds, -1)}
+def _question_in_context(plain: list[str], columns: dict[str, str]) -> dict[str, str]:
+    """Join a question and the column it needs, such as an instruction and its input."""
+    for pair in _CONTEXTS:
+        names = [_first_named(plain, (name,)) for name in pair]
+        if all(names) and columns.get("question") in names and columns["response"] not in names:
+            first, second = (f"nullif({_expression(name)}, '')" for name in names)
+            return {"question": f"concat_ws(chr(10), {first}, {second})"}
     return {}
+
+
+def _holds_turns(column: pa.ChunkedArray) -> bool:
+    """Tell whether a column holds conversations: lists of turns, or such lists as JSON text."""
+    kind = column.type
+    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        names = {field.name for field in kind.value_type}
+        return any({role, said} <= names for role, said in ROLES.items())
+    if not pa.types.is_string(kind):
+        return False
+    said = [text for text in column.to_pylist() if text]
+    return bool(said) and 2 * sum(bool(answered(text)) for text in said) > len(said)
 
 
 def _first_named(columns: list[str], names: tuple[str, ...]) -> str:
     """Return the column with the first of the names, whatever its case, or ""."""
     by_name = {column.lower(): column for column in reversed(columns)}
+    by_name |= {column: column for column in columns}  # the exact one of two
     for name in names:
         if name in by_name:
             return by_name[name]

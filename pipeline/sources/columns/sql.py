@@ -6,6 +6,10 @@ r"""Evaluate column expressions: SQL of DuckDB over the columns of one file.
         texts joined; concat_ws(' ', Body, Question) leaves null ones out
     coalesce(problem, question)
         the first that is not null; names that the file lacks are left out
+    answered(messages)
+        the last response of a conversation, which may also be text of JSON
+    asked(messages)
+        what was said before that response: the question, in a longer conversation with its history
     list_filter(messages, lambda m: m.role = 'assistant')[-1].content
         a turn, by its role
     list_extract(responses, 1).response
@@ -23,7 +27,8 @@ r"""Evaluate column expressions: SQL of DuckDB over the columns of one file.
     option(options, correct)
         in "a ) 38 , b ) 27.675" the text of the letter in `correct`
 
-A list that is left at the end becomes a text of one element on a line. Expressions see the columns
+A list that is left at the end becomes a text of one element on a line; of the parts of a message
+(`type`, `text`) it is their texts. Expressions see the columns
 and nothing else: DuckDB reads and writes no file here, loads no extension, and its settings are
 locked.
 """
@@ -34,7 +39,7 @@ import ast
 import atexit
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -43,6 +48,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.files.json_values import ROLES, NotText, text_of
 
 _NAME = r'(?:"[^"]+"|[A-Za-z_]\w*)'
 _COALESCE = re.compile(rf"\bcoalesce\(\s*({_NAME}(?:\s*,\s*{_NAME})+)\s*\)", re.IGNORECASE)
@@ -51,7 +57,10 @@ _UNNEST = re.compile(r"\bunnest\s*\(", re.IGNORECASE)
 _BY_PLACE = re.compile(
     rf"({_NAME})\s*\[\s*-?\d+\s*\]|\b(?:list|array)_extract\(\s*({_NAME})\s*,", re.IGNORECASE
 )
-_ROLES = {"role": "content", "from": "value"}  # the fields of a turn: who says it, and what is said
+# the text of a part of a message; a picture or another thing leaves a mark
+_PART = 'lambda p: case when p."type" = \'text\' then p."text" else chr(65532) end'
+_USERS = ("user", "human")
+_MODELS = ("assistant", "gpt", "model")
 _BOX = re.compile(r"\\(?:boxed|fbox)")
 _BARE = re.compile(r"\s+([^\s${}\\]+)")  # "\boxed 5"
 _BRACE = re.compile(r"[{}]|\\.", re.DOTALL)  # an escaped brace, such as \{, is none
@@ -62,16 +71,9 @@ def as_list(text: str) -> list[str]:
 
     Empty elements are left out: "['a', 'b']" gives two elements, "a" one, "" none.
     """
-    values: list[Any] = [text]
-    if text.strip().startswith("["):
-        for read in (json.loads, ast.literal_eval):
-            try:
-                value = read(text.strip())
-            except (ValueError, SyntaxError, RecursionError, MemoryError):
-                continue  # not this notation: the text itself may be meant
-            if isinstance(value, list):
-                values = value
-            break
+    values = _read_list(text)
+    if values is None:
+        values = [text]
     return [str(value) for value in values if value not in (None, "")]
 
 
@@ -112,12 +114,73 @@ def _closing_braces(text: str) -> dict[int, int]:
     return closing
 
 
+def asked(text: str) -> str:
+    """Return what was said before the last response of a conversation; "" without a response.
+
+    Turns of users and models are texts with a blank line between them. What a system was told is
+    left out.
+    """
+    return "\n\n".join(said for _, said in _before_and_response(text)[0])
+
+
+def answered(text: str) -> str:
+    """Return the last response of a conversation; "" without one."""
+    return _before_and_response(text)[1]
+
+
+def _before_and_response(text: str) -> tuple[list[tuple[bool, str]], str]:
+    """Split a conversation at its last response: the turns before, and the response.
+
+    Turns are pairs: whether the model says it, and what is said. A conversation whose first
+    question is missing has none, nor has one with a turn that holds no text.
+    """
+    turns = _turns(text)
+    while turns and not turns[-1][0]:
+        turns.pop()  # what nobody answered
+    if not turns:
+        return [], ""
+    before = turns[:-1]
+    return (before if before and not before[0][0] else []), turns[-1][1]
+
+
+def _turns(text: str) -> list[tuple[bool, str]]:
+    """Read the turns of a conversation, which a column may hold as JSON or Python text."""
+    turns = []
+    for turn in _read_list(text) or ():
+        if not isinstance(turn, dict):
+            return []
+        for role, said in ROLES.items():
+            speaker = str(turn.get(role)).lower()
+            if speaker in (*_USERS, *_MODELS):
+                try:
+                    turns.append((speaker in _MODELS, text_of(turn.get(said) or "").strip()))
+                except NotText:
+                    return []
+    return turns
+
+
+def _read_list(text: str) -> list[Any] | None:
+    """Read a list as JSON or Python writes it; None for any other text."""
+    if text.strip().startswith("["):
+        for read in (json.loads, ast.literal_eval):
+            try:
+                value = read(text.strip())
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                continue  # not this notation: the text itself may be meant
+            return value if isinstance(value, list) else None
+    return None
+
+
 _FUNCTIONS: dict[str, tuple[Callable[[str], Any], pa.DataType, str]] = {
     "boxed": (last_boxed, pa.string(), "VARCHAR"),
+    "asked_in": (asked, pa.string(), "VARCHAR"),
+    "answered_in": (answered, pa.string(), "VARCHAR"),
     "listed": (as_list, pa.list_(pa.string()), "VARCHAR[]"),
 }
 _MACROS = r"""
 create macro lines(x) as listed(to_json(x) ->> '$');
+create macro asked(x) as asked_in(to_json(x) ->> '$');
+create macro answered(x) as answered_in(to_json(x) ->> '$');
 create macro bare_number(x) as
     case when regexp_full_match(x, '-?\$?-?\d[\d,]*(\.\d+)?%?')
         then replace(replace(x, ',', ''), '$', '')
@@ -149,21 +212,6 @@ def takes_elements(text: str) -> bool:
     return bool(_UNNEST.search(text))
 
 
-def named_columns(texts: Iterable[str], columns: Sequence[str]) -> list[str]:
-    """List the columns whose names occur in the expressions.
-
-    These are all that DuckDB may ask for, and perhaps a few more.
-    """
-    whole = " ".join(texts)
-    if re.search(r"\bcolumns\s*\(", whole, re.IGNORECASE):
-        return list(columns)
-    named = []
-    for name in columns:
-        if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", whole, re.IGNORECASE):
-            named.append(name)
-    return named or list(columns[:1])
-
-
 def bind(text: str, schema: pa.Schema) -> str:
     """Bind an expression to the columns of a file.
 
@@ -192,11 +240,17 @@ def bind(text: str, schema: pa.Schema) -> str:
     if len(types) > 1:
         raise InputError(f"{text}: {len(types)} columns, where one text is wanted")
     kind = types[0]
-    base = kind.children[0][1] if kind.id == "list" else kind
+    is_list = kind.id in ("list", "array")
+    base = kind.children[0][1] if is_list else kind
+    fields = [name for name, _ in base.children] if base.id == "struct" else []
+    if is_list and {"type", "text"} <= set(fields):
+        return f"array_to_string(list_transform({text}, {_PART}), chr(10))"
     if base.id in ("struct", "map"):
-        fields = ", ".join(name for name, _ in base.children)
-        raise InputError(f"{text} is not text but has the fields {fields}; name one of them")
-    return f"array_to_string(({text})::VARCHAR[], chr(10))" if kind.id == "list" else text
+        names = ", ".join(fields or ("key", "value"))
+        raise InputError(f"{text} is not text but has the fields {names}; name one of them")
+    if base.id in ("list", "array"):
+        raise InputError(f"{text} is not text but holds lists in a list; name one, as by [1]")
+    return f"array_to_string(({text})::VARCHAR[], chr(10))" if is_list else text
 
 
 def check_turns(text: str, schema: pa.Schema) -> None:
@@ -210,7 +264,7 @@ def check_turns(text: str, schema: pa.Schema) -> None:
         if role:
             raise InputError(
                 f"{text}: a turn that is taken by its place may be the user's; take it by its role,"
-                f" list_filter({turns}, lambda m: m.\"{role}\" = 'assistant')[-1].{_ROLES[role]}"
+                f" list_filter({turns}, lambda m: m.\"{role}\" = 'assistant')[-1].{ROLES[role]}"
             )
 
 
@@ -219,7 +273,7 @@ def _role_field(column: str, schema: pa.Schema) -> str:
     kind = schema.field(column).type if column in schema.names else pa.null()
     if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
         return ""
-    roles = (role for role in _ROLES if kind.value_type.get_field_index(role) >= 0)
+    roles = (role for role in ROLES if kind.value_type.get_field_index(role) >= 0)
     return next(roles, "")
 
 

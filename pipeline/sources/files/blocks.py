@@ -19,13 +19,15 @@ LONGEST_SHOWN = 10_000
 class Block:
     """A block of rows: a table of columns, and the rows' numbers in the file.
 
-    `malformed` are rows as (number, text), `done` is the fraction of the file that has been read.
+    `malformed` are rows as (number, text), and `not_text` rows with a value that has no text where
+    one is wanted. `done` is the fraction of the file that has been read.
     """
 
     table: pa.Table
     rows: pa.Array
     done: float
     malformed: list[tuple[int, str]] = field(default_factory=list)
+    not_text: list[tuple[int, str]] = field(default_factory=list)
 
 
 def batches(records: Iterable[Record]) -> Iterator[list[Record]]:

@@ -1,109 +1,176 @@
 """Read rows of JSON lines, and of JSON files of one array or of objects one after the other.
 
-Records are cut out of the file here, a block at a time, and parsed by DuckDB into texts, lists and
-objects. DuckDB's own `read_json` drops rows that hold a raw tab or a byte that is not UTF-8, and
-does not give the text of a broken line (docs/decisions.md).
+Records are cut out of the file a block at a time and parsed by Python. The file is read twice:
+first for the names and kinds of its columns, which its last row may change, then for its rows.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from dreamer_study.pipeline.errors import InputError, placing
-from dreamer_study.pipeline.sources.columns.sql import evaluate, quoted
+from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.files.blocks import LONGEST_SHOWN, Block, batches
-from dreamer_study.pipeline.sources.files.text_files import TextFile
-
-# A raw tab inside a text is bad JSON and good data; NaN is what Python writes for a missing value.
-_DECODER = json.JSONDecoder(
-    strict=False, parse_constant=lambda name: None if name == "NaN" else float(name)
+from dreamer_study.pipeline.sources.files.json_values import (
+    DECODER,
+    ROLES,
+    NotText,
+    Number,
+    Seen,
+    Twice,
+    check_once,
+    fitted,
+    strings,
 )
-_NAN = re.compile(rb"[:\[,]\s*NaN\s*[,\]}]")
+from dreamer_study.pipeline.sources.files.text_files import TextFile, kind_of_file
+
 _CHUNK = 2**16  # characters that are read at once
 _LARGEST_CHUNK = 2**24
 _NEAR_END = 16  # characters: an error so near to the end may be the end's fault
-# JSON may write the integer 51 as 51.0: its text is 51, as that of an integer in Parquet.
-_NUMBER = r"regexp_replace({0}, '\.0$', '')"
-# A value as text, of a column that holds objects in some rows and texts in others.
-_MIXED = f"""case json_type({{0}})
-    when 'ARRAY' then array_to_string(from_json({{0}}, '["VARCHAR"]'), chr(10))
-    when 'OBJECT' then null
-    when 'DOUBLE' then {_NUMBER.format("{0}->>'$'")}
-    else {{0}} ->> '$'
-end"""
-_FORMS = {"JSON": _MIXED, "DOUBLE": _NUMBER}  # by kind; values of other kinds stay as they are
-_BRACE = "left(line, 1) = '{'"
-_OBJECT = f"{_BRACE} and json_valid(line)"
+_BLANK = " \t\r\n,\ufeff"
 
 
 class JsonRows:
-    """Read JSON in blocks. The columns, and what they hold, are those of the first block."""
+    """Read JSON in blocks.
 
-    def __init__(self, path: Path, longest: int) -> None:
+    The columns are those of the first `rows` rows, mostly of all. `field` is the name under which
+    an object around the rows holds them.
+    """
+
+    def __init__(
+        self, path: Path, longest: int, *, rows: int | None = None, field: str = ""
+    ) -> None:
         self.path = path
         self.file = TextFile(path, longest)
+        self._rows = rows
+        self._field = field
         self._cut = False  # whether the line that was read last has no end
-        texts = batches(self._lines() if self._is_lines() else self._values())
-        first = next(texts, [])
-        self._texts = chain([first], texts) if first else texts
-        records = [record for record in map(_record, first) if record is not None]
-        if first and not records:
-            raise InputError(
-                f"{path}: none of the first {len(first)} rows is a record; is it what its name"
-                " says?"
-            )
-        self._kinds = {name: _column_kind(values) for name, values in _columns(records).items()}
-        self.schema = pa.schema([])
-        if self._kinds:
-            table, _ = _parsed(first[:1], self._kinds)
-            self.schema = table.schema
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns: their names, and of what kind most of their values are.
+
+        Raises InputError for a file whose first rows are no records.
+        """
+        seen = Seen()
+        first: list[dict[str, Any]] = []
+        for texts in batches(islice(self._texts(), self._rows)):
+            records = [record for record in map(_record, texts) if record is not None]
+            if not seen.objects and not records:
+                raise InputError(
+                    f"{self.path}: none of the first {len(texts)} rows is a record; is it what its"
+                    " name says?"
+                )
+            for record in records:
+                seen.add(record)
+            first = first or records
+        self._first = first[0] if first and seen.objects == 1 else {}
+        return pa.schema([(name, field.kind()) for name, field in seen.fields.items() if name])
+
+    @property
+    def hint(self) -> str:
+        """Say which field of a file's only object holds rows, if one does."""
+        if not self.schema or not self._may_be_one_object:
+            return ""
+        for name, value in self._first.items():
+            records = value if isinstance(value, list) else []
+            if records and all(_is_row(record) for record in records):
+                return (
+                    f"it is one object, and its `{name}` holds {len(records):,} records: give the"
+                    f" source `field: {name}`"
+                )
+        return ""
 
     def count(self, limit: int | None = None) -> int:
         """Count all rows, or at most `limit`, in place of reading them."""
-        return sum(1 for _ in islice(chain.from_iterable(self._texts), limit))
+        return sum(1 for _ in islice(self._texts(), limit))
 
-    def blocks(self, columns: Sequence[str], limit: int | None = None) -> Iterator[Block]:
-        """Yield all rows, or the first `limit` rows."""
-        kinds = {name: self._kinds[name] for name in columns}
+    def blocks(
+        self, columns: pa.Schema, limit: int | None = None, expressions: str | None = None
+    ) -> Iterator[Block]:
+        """Yield all rows, or the first `limit` rows.
+
+        Of columns with fields, only those that occur in `expressions` need to have the kind that
+        the schema says. Raises InputError for a record that holds one of the columns twice.
+        """
         row = 0
-        for batch in self._texts:
-            texts = batch if limit is None else batch[: limit - row]
-            if not texts:
-                return
-            with placing(f"{self.path}: after row {row}"):
-                table, broken = _parsed(texts, kinds)
-            if self._cut and len(batch) - 1 in broken:
+        for texts in batches(islice(self._texts(), limit)):
+            numbers: list[int] = []
+            rows: list[list[Any]] = []
+            malformed: list[tuple[int, str]] = []
+            not_text: list[tuple[int, str]] = []
+            for number, text in enumerate(texts, row):
+                record = _record(text)
+                if record is None:
+                    malformed.append((number, _shown(text)))
+                    continue
+                try:
+                    values = self._fitted(record, columns, expressions, number)
+                except NotText:
+                    not_text.append((number, _shown(text)))
+                else:
+                    numbers.append(number)
+                    rows.append(values)
+            row += len(texts)
+            if self._cut and malformed and malformed[-1][0] == row - 1:
                 raise InputError(
                     f"{self.path}: cut off in the middle of its last row; fetch it again"
                 )
-            malformed = []
-            for number in broken:
-                text = texts[number].decode("utf-8", "replace")
-                malformed.append((row + number, text[:LONGEST_SHOWN]))
-            rows = np.delete(np.arange(row, row + len(texts)), broken)
-            row += len(texts)
-            yield Block(table, pa.array(rows), self.file.done, malformed)
+            arrays = []
+            for place, column in enumerate(columns):
+                arrays.append(strings([values[place] for values in rows], column.type))
+            yield Block(
+                pa.table(arrays, schema=columns),
+                pa.array(numbers, pa.int64()),
+                self.file.done,
+                malformed,
+                not_text,
+            )
 
+    def _fitted(
+        self, record: dict[str, Any], columns: pa.Schema, expressions: str | None, row: int
+    ) -> list[Any]:
+        """Convert the values of a record to the kinds of the columns. Raises NotText."""
+        values = []
+        try:
+            for column in columns:
+                check_once(record, column.name)
+                value = _as_integer(record.get(column.name))
+                values.append(fitted(value, column.type, expressions))
+        except Twice as error:
+            raise InputError(
+                f"{self.path}: row {row} holds {str(error)!r} twice; which one is meant? Remove"
+                " the other"
+            ) from None
+        return values
+
+    @property
+    def _may_be_one_object(self) -> bool:
+        return kind_of_file(self.file.name) == "json"
+
+    @cached_property
     def _is_lines(self) -> bool:
         """Distinguish JSON lines from an array, and from objects over several lines.
 
         The first line of such an object ends with `{` or `,`.
         """
         head = self.file.head
-        if head.startswith(b"["):
+        if self._field or head.startswith(b"["):
             return False
         first, line_end, _ = head.partition(b"\n")
-        if not line_end or ".json" not in self.path.suffixes[-2:]:
+        if not line_end or not self._may_be_one_object:
             return True
         return not (first.startswith(b"{") and first.rstrip().endswith((b"{", b",")))
+
+    def _texts(self) -> Iterator[bytes]:
+        self.file = TextFile(self.path, self.file.longest)
+        return self._lines() if self._is_lines else self._values()
 
     def _lines(self) -> Iterator[bytes]:
         for line in self.file.lines():
@@ -117,36 +184,90 @@ class JsonRows:
 
         `text` is a buffer, out of which one value is cut at a time, from `position` on.
         """
-        array = self.file.head.startswith(b"[")
+        array = bool(self._field) or self.file.head.startswith(b"[")
         whole = "its array" if array else "its objects"
         row = 0
         text = self.file.read(_CHUNK).lstrip()
-        position = 1 if array else 0
+        if self._field:
+            text, position = self._before_field(text)
+        else:
+            position = 1 if array else 0
         while True:
-            while position < len(text) and text[position] in " \t\r\n,":
-                position += 1
-            if position == len(text):
-                text = self.file.read(_CHUNK)
-                position = 0
-                if text:
-                    continue
+            text, position = self._past(_BLANK, text, position)
+            if not text:
                 if array:
                     raise self._cut_off(f"row {row} of {whole}")
                 return
             if array and text.startswith("]", position):
-                return
+                text, position = self._behind_array(text, position + 1)
+                if not text:
+                    return
+                continue
             text, position, end = self._with_whole_value(text, position, f"row {row} of {whole}")
             yield text[position:end].encode("utf-8", "surrogatepass")
             row += 1
             position = end
+
+    def _behind_array(self, text: str, position: int) -> tuple[str, int]:
+        """Read on into another array, as `cat` of two files leaves it; "" at the end.
+
+        What stands behind an array in an object is no row.
+        """
+        if self._field:
+            return "", 0
+        text, position = self._past(_BLANK, text, position)
+        if text and not text.startswith("[", position):
+            raise InputError(
+                f"{self.path}: behind its array stands {text[position : position + 20]!r}; fetch it"
+                " again"
+            )
+        return text, position + 1
+
+    def _before_field(self, text: str) -> tuple[str, int]:
+        """Read on to the first row of the array that the field of an object holds."""
+        place = f"the object around {self._field!r}"
+        names: list[str] = []
+        position = 1
+        while text.startswith("{") or names:
+            text, position = self._past(_BLANK, text, position)
+            if not text:
+                raise self._cut_off(place)
+            if text.startswith("}", position):
+                break
+            text, position, end = self._with_whole_value(text, position, place)
+            names.append(str(DECODER.decode(text[position:end])))
+            text, position = self._past(_BLANK + ":", text, end)
+            if names[-1] == self._field:
+                if text.startswith("[", position):
+                    return text, position + 1
+                raise InputError(f"{self.path}: its field {self._field!r} holds no list of rows")
+            text, _, position = self._with_whole_value(text, position, place)
+        there = f"; it has {', '.join(names)}" if names else ": it is no object"
+        raise InputError(f"{self.path}: it has no field {self._field!r}{there}")
+
+    def _past(self, blanks: str, text: str, position: int) -> tuple[str, int]:
+        """Read on to a sign that is none of the blanks; "" where the file ends before."""
+        while text:
+            while position < len(text) and text[position] in blanks:
+                position += 1
+            if position < len(text):
+                return text, position
+            text = self.file.read(_CHUNK)
+            position = 0
+        return "", 0
 
     def _with_whole_value(self, text: str, position: int, place: str) -> tuple[str, int, int]:
         """Read on until the value at `position` is whole: returns the text, its start and end."""
         chunk = _CHUNK
         while True:
             try:
-                _, end = _DECODER.raw_decode(text, position)
-                return text, position, end
+                _, end = DECODER.raw_decode(text, position)
+                # A number that ends where the buffer ends may have more digits.
+                more = self.file.read(chunk) if end == len(text) else ""
+                if not more:
+                    return text, position, end
+                text = text[position:] + more
+                position = 0
             except json.JSONDecodeError as error:
                 if len(text) - position > self.file.longest:
                     raise self.file.too_long(place) from None
@@ -177,102 +298,21 @@ def _may_be_cut(error: json.JSONDecodeError, text: str) -> bool:
 
 def _record(text: bytes) -> dict[str, Any] | None:
     try:
-        record = _DECODER.decode(text.decode("utf-8", "replace"))
+        record = DECODER.decode(text.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
 
 
-def _mended(text: bytes) -> bytes:
-    """Write an object that only Python can read as DuckDB reads it; any other text as b""."""
-    record = _record(text)
-    if record is None:
-        return b""
-    # Half a surrogate pair, which JSON may escape and UTF-8 cannot hold, becomes U+FFFD.
-    whole = json.dumps(record, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
-    return whole.decode("utf-16-le", "replace").encode()
+def _as_integer(value: Any) -> Any:
+    """Write 51.0, as JSON may write the integer 51, as 51: the text of an integer in Parquet."""
+    return value.removesuffix(".0") if isinstance(value, Number) else value
 
 
-def _columns(objects: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """List the values of each name.
-
-    Names that differ in case alone are one column, as in SQL; the first spelling is its name.
-    """
-    names: dict[str, str] = {}
-    for record in reversed(objects):
-        for name in reversed(record):
-            if name:
-                names[name.lower()] = name
-    return {name: [record.get(name) for record in objects] for name in reversed(names.values())}
+def _shown(text: bytes) -> str:
+    return text.decode("utf-8", "replace")[:LONGEST_SHOWN]
 
 
-def _column_kind(values: list[Any]) -> Any:
-    """Find the kind of a column: a structure, "JSON" (mixed), "DOUBLE", or else text."""
-    structure = _structure(values)
-    if structure is not None:
-        return structure
-    if any(isinstance(value, dict | list) for value in values):
-        return "JSON"
-    if any(isinstance(value, float) for value in values):
-        return "DOUBLE"
-    return "VARCHAR"
-
-
-def _structure(values: list[Any]) -> Any:
-    """Find whether most values are objects or lists, as DuckDB writes it; None for anything else.
-
-    What is inside of them is a structure or a text. DuckDB's `json_group_structure` is not used:
-    its database is lost to an object of 129 levels.
-    """
-    values = [value for value in values if value is not None]
-    objects = [value for value in values if isinstance(value, dict)]
-    lists = [value for value in values if isinstance(value, list)]
-    if 2 * len(objects) > len(values):
-        columns = _columns(objects)
-        return {
-            name: _structure(inner) or "VARCHAR" for name, inner in columns.items()
-        } or "VARCHAR"
-    if 2 * len(lists) > len(values):
-        elements = list(chain.from_iterable(lists))
-        return [_structure(elements) or "VARCHAR"]
-    return None
-
-
-def _parsed(texts: list[bytes], kinds: Mapping[str, Any]) -> tuple[pa.Table, list[int]]:
-    """Parse texts into a table with a column of each kind.
-
-    Returns also the numbers of the texts that are no objects.
-    """
-    texts = [_without_nan(text) for text in texts]
-    structure = {name: "VARCHAR" if kind == "DOUBLE" else kind for name, kind in kinds.items()}
-    record = "from_json(line, '" + json.dumps(structure).replace("'", "''") + "')"
-    forms = [
-        _FORMS.get(str(kind), "{0}").format(f"o.{quoted(name)}") for name, kind in kinds.items()
-    ]
-
-    def parse(lines: pa.Table, right: str) -> tuple[pa.Table, list[int]]:
-        table = evaluate(["o is not null", *forms], lines, f"case when {right} then {record} end")
-        return table, np.flatnonzero(~table["0"].to_numpy()).tolist()
-
-    try:
-        table, broken = parse(_lines(texts), _BRACE)
-    except InputError:  # one text is broken: which one only a second, slower parse tells
-        table, broken = parse(_lines(texts), _OBJECT)
-    if broken:
-        mended = list(texts)
-        for number in broken:
-            mended[number] = _mended(texts[number])
-        table, broken = parse(_lines(mended), _OBJECT)
-        table = table.filter(table["0"])
-    return table.drop_columns("0").rename_columns(list(kinds)), broken
-
-
-def _without_nan(text: bytes) -> bytes:
-    """Write null for NaN, which Python writes for a missing value and DuckDB cannot read."""
-    if b"NaN" in text and _NAN.search(text):
-        return _mended(text) or text
-    return text
-
-
-def _lines(texts: list[bytes]) -> pa.Table:
-    return pa.table({"line": [text.decode("utf-8", "replace") for text in texts]})
+def _is_row(value: Any) -> bool:
+    """Tell whether a value may be a row: an object that is no turn and no part of a message."""
+    return isinstance(value, dict) and not {*ROLES, "type"} & value.keys()

@@ -23,7 +23,7 @@ class ParquetRows:
         try:
             self.file = pq.ParquetFile(path)
         except (pa.ArrowInvalid, OSError) as error:
-            raise _unreadable(path, error) from error
+            raise unreadable(path, error) from error
         columns = []
         for field in self.file.schema_arrow:
             is_bytes = field.type in (pa.binary(), pa.large_binary())
@@ -34,7 +34,9 @@ class ParquetRows:
         """Count all rows, whatever the limit: the file says how many they are."""
         return self.file.metadata.num_rows
 
-    def blocks(self, columns: Sequence[str], limit: int | None = None) -> Iterator[Block]:
+    def blocks(
+        self, columns: pa.Schema, limit: int | None = None, expressions: str | None = None
+    ) -> Iterator[Block]:
         """Yield all rows, or `limit` rows taken evenly from the heads of the row groups."""
         total = self.file.metadata.num_rows
         first_row = 0
@@ -44,7 +46,7 @@ class ParquetRows:
             if limit is not None and limit < total:
                 quota = next_group * limit // total - first_row * limit // total
             if quota:
-                yield from self._group_blocks(group, columns, first_row, quota)
+                yield from self._group_blocks(group, columns.names, first_row, quota)
             first_row = next_group
 
     def _group_blocks(
@@ -61,15 +63,15 @@ class ParquetRows:
                 batch = batch.slice(0, min(len(batch), stop - row))
                 numbers = pa.array(range(row, row + len(batch)), pa.int64())
                 row += len(batch)
-                table = pa.table({name: _valid(batch[name]) for name in columns})
+                table = pa.table({name: valid(batch[name]) for name in columns})
                 yield Block(table, numbers, row / self.file.metadata.num_rows)
                 if row >= stop:
                     break
         except (pa.ArrowInvalid, OSError) as error:
-            raise _unreadable(self.path, error, row) from error
+            raise unreadable(self.path, error, row) from error
 
 
-def _valid(array: pa.Array) -> pa.Array:
+def valid(array: pa.Array) -> pa.Array:
     """Make texts valid UTF-8, which Parquet does not guarantee; plain bytes are taken for text."""
     if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
         array = array.cast(pa.binary()).view(pa.string())
@@ -102,7 +104,7 @@ def _decoded(value: Any) -> Any:
     return value
 
 
-def _unreadable(path: Path, error: Exception, row: int | None = None) -> InputError:
+def unreadable(path: Path, error: Exception, row: int | None = None) -> InputError:
     where = "" if row is None else f" after row {row}"
     reason = str(error).splitlines()[0]
     return InputError(f"{path}: cut off or damaged{where} ({reason}); fetch it again")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
+import gzip
 import io
-from collections.abc import Iterator
+import lzma
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 
 import pyarrow as pa
 
@@ -15,23 +20,42 @@ from dreamer_study.pipeline.errors import InputError
 
 LONGEST = 64 * 2**20  # bytes of one row
 _READ = 2**18  # bytes that are decompressed at once
-COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+COMPRESSIONS = (".gz", ".zst", ".xz", ".bz2", ".zip")
+_ZIP = b"PK\x03\x04"
+# What opens a compressed file, by its first bytes: names are wrong more often.
+_OPENERS: dict[bytes, Callable[[BinaryIO], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"\x28\xb5\x2f\xfd": lambda raw: pa.CompressedInputStream(raw, "zstd"),
+    b"\xfd7zXZ\x00": lzma.open,
+    b"BZh": bz2.open,
+}
+_DAMAGES = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+
+
+def kind_of_file(name: str) -> str:
+    """Return the ending of a file's name without those of compression: "json" of a.JSON.gz."""
+    name = name.lower()
+    while name.endswith(COMPRESSIONS):
+        name = name.rpartition(".")[0]
+    return name.rpartition(".")[2]
 
 
 class TextFile:
     """A stream of the bytes of a file, decompressed.
 
-    Raises InputError for gzip without the ending, and for UTF-16.
+    Its `name` is that of the file in a .zip. Raises InputError for a compressed file without its
+    end, for a .zip that holds several files, and for UTF-16.
     """
 
     def __init__(self, path: Path, longest: int) -> None:
         self.path = path
         self.longest = longest
+        self.name = path.name
         self._size = max(path.stat().st_size, 1)
+        with path.open("rb") as raw:
+            self._beginning = raw.read(8)
         with self._with_advice(), self._open() as stream:
             head = stream.read(4096)
-        if head.startswith(b"\x1f\x8b"):
-            raise InputError(f"{path}: compressed with gzip; its name must end with .gz")
         if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in head[:4]:
             raise InputError(f"{path}: not UTF-8 text; convert it first (iconv -f UTF-16 -t UTF-8)")
         self.head = head.removeprefix(codecs.BOM_UTF8).lstrip()
@@ -44,7 +68,7 @@ class TextFile:
         return 1.0 if self._raw.closed else min(self._raw.tell() / self._size, 1.0)
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines with their ends.
+        """Yield the lines with their ends, without byte order marks, which `cat` may leave inside.
 
         Raises InputError for a line longer than `longest` bytes.
         """
@@ -54,7 +78,7 @@ class TextFile:
                 number += 1
                 if len(line) > self.longest:
                     raise self.too_long(f"line {number}")
-                yield line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                yield line.removeprefix(codecs.BOM_UTF8)
         self._raw.close()
 
     def read(self, size: int) -> str:
@@ -74,20 +98,43 @@ class TextFile:
 
     def _open(self) -> BinaryIO:
         self._raw: BinaryIO = self.path.open("rb")
-        compression = COMPRESSIONS.get(self.path.suffix)
-        if compression is None:
-            return self._raw
-        stream = pa.CompressedInputStream(self._raw, compression)
-        return io.BufferedReader(stream, _READ)  # type: ignore[arg-type]
+        if self._beginning.startswith(_ZIP):
+            return _buffered(self._only_member())
+        for first_bytes, opener in _OPENERS.items():
+            if self._beginning.startswith(first_bytes):
+                return _buffered(opener(self._raw))
+        return self._raw
+
+    def _only_member(self) -> IO[bytes]:
+        """Open the one file of a .zip."""
+        archive = zipfile.ZipFile(self._raw)
+        names = [
+            member.filename
+            for member in archive.infolist()
+            if not member.is_dir() and not member.filename.startswith(("__MACOSX/", "."))
+        ]
+        if len(names) != 1:
+            raise InputError(
+                f"{self.path}: it holds {len(names)} files, where one is read; unpack it, and name"
+                " its files"
+            )
+        self.name = names[0]
+        return archive.open(names[0])
 
     @contextmanager
     def _with_advice(self) -> Iterator[None]:
-        """Raise InputError where a compressed file ends early; Arrow's error is no more exact."""
+        """Raise InputError where a compressed file ends early."""
         try:
             yield
-        except OSError as error:
-            if self.path.suffix not in COMPRESSIONS:
+        except InputError:
+            raise
+        except _DAMAGES as error:
+            if not self._beginning.startswith((_ZIP, *_OPENERS)):
                 raise
             raise InputError(
                 f"{self.path}: the compressed file is cut off or damaged; fetch it again"
             ) from error
+
+
+def _buffered(stream: Any) -> BinaryIO:
+    return io.BufferedReader(stream, _READ)  # type: ignore[return-value]

@@ -1,8 +1,9 @@
 """Find the folder of a data set: in the mirror, in what was fetched before, or on the hub.
 
 The hub is asked with a short time limit: a machine without a network learns within seconds what to
-do. `download` fills a mirror for such machines. `datasets.load_dataset` is not used: its cache
-doubles the disk space and trusts modification times.
+do. `download` fills a mirror for such machines. `datasets` decides which files a split has
+(`layouts.py`), and does not read them: its cache doubles the disk space and trusts modification
+times.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from typing import Any
 
 from dreamer_study.pipeline.errors import BrokenDownload, InputError
 from dreamer_study.pipeline.sources.repositories import hub
-from dreamer_study.pipeline.sources.repositories.splits import Part, find_split, has_splits, natural
+from dreamer_study.pipeline.sources.repositories.splits import (
+    Part,
+    find_split,
+    has_splits,
+    natural,
+    read_record,
+    saved_files,
+)
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.storage.parallel import Progress, quiet
 
@@ -38,12 +46,12 @@ def folder_of(
     None where no folder has them. Raises InputError when the mirror was fetched at another commit
     than the entry's.
     """
-    if getattr(entry, "files", ()):
+    if not entry.repository:
         return beside
     parts = _parts(entry, splits)
     cached = _cached_folder(entry, cache)
     for folder in (*_mirror_folders(entry, mirror), cached):
-        record = hub.read_record(folder)
+        record = read_record(folder)
         if record:  # the folder was fetched: its record says what is complete
             if entry.revision and not record["revision"].startswith(entry.revision):
                 raise InputError(
@@ -94,7 +102,9 @@ def found_or_fetched(
 
 def _named(parts: Sequence[Part]) -> str:
     """Name the first three parts, and say how many more there are."""
-    names = ", ".join(f"{configuration}/{split}" for configuration, split in parts[:3])
+    names = ", ".join(
+        " ".join(part.patterns) or f"{part.configuration}/{part.split}" for part in parts[:3]
+    )
     return f"{names} and {len(parts) - 3} more" if len(parts) > 3 else names
 
 
@@ -104,7 +114,7 @@ def resolved_revision(folder: Path | str) -> str | None:
     None for a user's own folder.
     """
     folder = Path(folder)
-    record = hub.read_record(folder)
+    record = read_record(folder)
     if record:
         return record["revision"]
     return folder.name if folder.parent.name == "snapshots" else None
@@ -117,17 +127,19 @@ def source_files(source: Source, folder: Path | str) -> list[Path]:
     is not there, and a pattern that finds no file.
     """
     files: list[Path] = []
-    if not source.files:
-        for configuration in source.configurations:
-            files += find_split(folder, configuration, source.split)
-        return files
+    if source.repository:
+        for part in _parts(source, [source.split]):
+            files += find_split(folder, *part)
+        return list(dict.fromkeys(files))
     for pattern in source.files:
+        if Path(folder, pattern).is_dir():
+            files += saved_files(Path(folder, pattern), "default", source.split)
         names = [pattern]
         if not Path(folder, pattern).is_file():
             names = glob(pattern, root_dir=folder, recursive=True)
         paths = [Path(folder, name) for name in sorted(names, key=natural)]
         matching = [path for path in paths if path.is_file()]
-        if not matching:
+        if not matching and not Path(folder, pattern).is_dir():
             raise InputError(f"source {source.name!r}: no file {Path(folder, pattern)}")
         files += matching
     return list(dict.fromkeys(files))  # patterns may overlap
@@ -172,7 +184,10 @@ def download(
 
 
 def _parts(entry: Any, splits: Sequence[str]) -> list[Part]:
-    return [(configuration, split) for configuration in entry.configurations for split in splits]
+    files = tuple(getattr(entry, "files", ()))
+    if files:
+        return [Part("default", split, files) for split in splits]
+    return [Part(name, split) for name in entry.configurations for split in splits]
 
 
 def _cached_folder(entry: Any, cache: Path | str) -> Path:

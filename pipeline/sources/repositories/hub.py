@@ -19,19 +19,19 @@ from typing import Any
 import yaml
 
 from dreamer_study.pipeline.errors import BrokenDownload, InputError, Unreachable, is_full_disk
+from dreamer_study.pipeline.sources.repositories.layouts import CARD
 from dreamer_study.pipeline.sources.repositories.splits import (
-    CARD,
+    RECORD,
     Part,
-    card_configurations,
-    data_files,
+    natural,
     parse_card,
+    read_record,
+    recorded_parts,
     select_files,
-    summary,
 )
 from dreamer_study.pipeline.storage.files import write_text_atomically
 from dreamer_study.pipeline.storage.parallel import Progress, quiet
 
-RECORD = ".download.json"
 TIMEOUT_SECONDS = 5
 PARALLEL_FILES = 4
 
@@ -73,11 +73,12 @@ def fetch(
         text = ""
         if CARD in sizes:
             text = _download(repository, commit, folder / ".hub", CARD).read_text(errors="replace")
-        wanted = _files_of_parts(repository, commit, parts, sizes, text)
+        where = f"{repository} at {commit[:12]}"
+        wanted = {part: select_files(sizes, part, text, where) for part in parts}
         # From here on a killed download leaves a record, which names only complete splits as
         # complete.
         write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
-        files = data_files({name for names in wanted.values() for name in names})
+        files = sorted({name for names in wanted.values() for name in names}, key=natural)
         total = sum(sizes[name] for name in files) or 1
         done = 0
         with ThreadPoolExecutor(PARALLEL_FILES) as pool:
@@ -86,35 +87,12 @@ def fetch(
             for name, _ in zip(files, fetched, strict=True):
                 done += sizes[name]
                 progress(done / total, f"{repository}/{name}")
-        complete = {
-            (part["configuration"], part["split"]): part["files"] for part in record["parts"]
-        } | wanted
+        complete = recorded_parts(record) | wanted
         record["parts"] = [
-            {"configuration": configuration, "split": split, "files": names}
-            for (configuration, split), names in sorted(complete.items())
+            {**part._asdict(), "files": names} for part, names in sorted(complete.items())
         ]
         write_text_atomically(folder / CARD, written_card(text, complete, repository))
         write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
-
-
-def _files_of_parts(
-    repository: str, commit: str, parts: Sequence[Part], sizes: Mapping[str, int], text: str
-) -> dict[Part, list[str]]:
-    """Select the files of each part, by the repository's card `text`.
-
-    Raises InputError where a part has none.
-    """
-    card = card_configurations(text, f"{repository}/{CARD}")
-    files = {}
-    for configuration, split in parts:
-        names = select_files(sizes, configuration, split, card)
-        if not names:
-            raise InputError(
-                f"{repository} at {commit[:12]} has no split {split!r} of configuration"
-                f" {configuration!r}; it has {summary(sizes, card)}"
-            )
-        files[configuration, split] = names
-    return files
 
 
 def resolve_commit(repository: str, revision: str | None = None) -> str:
@@ -169,15 +147,9 @@ def _download(repository: str, commit: str, folder: Path, name: str) -> Path:
     return Path(path)
 
 
-def read_record(folder: Path) -> dict[str, Any]:
-    """Read what `fetch` has completed in the folder; empty if it never began there."""
-    path = folder / RECORD
-    return json.loads(path.read_text()) if path.exists() else {}
-
-
-def is_fetched(record: Mapping[str, Any], parts: Sequence[Part]) -> bool:
+def is_fetched(record: dict[str, Any], parts: Sequence[Part]) -> bool:
     """Tell whether `fetch` has completed the parts."""
-    return {(entry["configuration"], entry["split"]) for entry in record["parts"]}.issuperset(parts)
+    return recorded_parts(record).keys() >= set(parts)
 
 
 def written_card(text: str, parts: Mapping[Part, Sequence[str]], repository: str) -> str:
@@ -186,7 +158,9 @@ def written_card(text: str, parts: Mapping[Part, Sequence[str]], repository: str
     # The hub's `dataset_info` lists splits that may not be here.
     header = {key: value for key, value in header.items() if key not in ("configs", "dataset_info")}
     configurations: dict[str, list[dict[str, Any]]] = {}
-    for (configuration, split), names in sorted(parts.items()):
+    for (configuration, split, patterns), names in sorted(parts.items()):
+        if patterns:
+            continue  # of no configuration; the record names their files
         path = names[0] if len(names) == 1 else list(names)
         configurations.setdefault(configuration, []).append({"split": split, "path": path})
     header["configs"] = [

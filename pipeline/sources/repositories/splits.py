@@ -1,25 +1,36 @@
 """Find the files of a split, in a listing of the hub or in a folder.
 
-File names and the card's `configs:` decide, nothing else: no script of a repository is run.
+What was fetched has a record, which names them. Else the card's `configs:` decide as the `datasets`
+library reads them (`layouts.py`), and without them the layout of a mirror:
+`<configuration>/<split>.*`. No script of a repository is run.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import yaml
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.pipeline.sources.files.readers import SUFFIXES
+from dreamer_study.pipeline.sources.files.readers import KINDS, is_data
+from dreamer_study.pipeline.sources.files.text_files import kind_of_file
+from dreamer_study.pipeline.sources.repositories.layouts import (
+    CARD,
+    NoSplit,
+    check_path,
+    configurations,
+    files_of_patterns,
+    splits_of_card,
+    splits_of_names,
+)
 
-CARD = "README.md"
+RECORD = ".download.json"
 METADATA = (
     "config.json",
     "dataset_info.json",
@@ -28,175 +39,185 @@ METADATA = (
     "state.json",
 )
 
-Part = tuple[str, str]  # a configuration and a split
-# Patterns of file names by configuration and split.
-Card = Mapping[str, Mapping[str, Sequence[str]]]
 
-_SPLIT_WORD = re.compile(
-    r"(^|[^a-z])(train|training|test|testing|val|valid|validation|dev|eval)([^a-z]|$)"
-)
+class Part(NamedTuple):
+    """A configuration and a split of a data set, or the patterns of `files` that make a split."""
 
-
-class _Files(BaseModel):
-    """The files of one split, in a card's header."""
-
-    model_config = ConfigDict(coerce_numbers_to_str=True)
+    configuration: str
     split: str
-    path: str | list[str]
+    patterns: tuple[str, ...] = ()
 
 
-class _Configuration(BaseModel):
-    """One entry of `configs:` in a card's header."""
+def select_files(names: Iterable[str], part: Part, card: str, where: object) -> list[str]:
+    """Select a part's files among the file `names` of a repository, in reading order.
 
-    model_config = ConfigDict(coerce_numbers_to_str=True)
-    config_name: str = "default"
-    data_dir: str | None = None
-    data_files: str | list[str | _Files] | None = None
-
-
-_CONFIGURATIONS = TypeAdapter(list[_Configuration] | None)
-
-
-def card_configurations(text: str, where: object = CARD) -> dict[str, dict[str, list[str]]]:
-    """Read the `configs:` of a data set card: file patterns by configuration and split.
-
-    Empty without `configs:`. Raises InputError, naming the card as `where`, when its header is not
-    YAML, its `configs:` have another form, or a path leads out of the data set's folder (absolute,
-    with `..`, a URL).
+    Patterns decide, then a `card` with `configs:`. Else the first of these that has files:
+    `<configuration>/<split>.*`, `<configuration>/<split>/**` and `<configuration>/<split>-*`; what
+    `datasets` finds by the names in the folder of the configuration, or for "default" in all;
+    `<split>.*` and `data/<split>.*`. Raises InputError, naming the splits that there are, without
+    such files, and when the split has files of several formats: perhaps the rows of one are those
+    of another.
     """
-    header, _ = parse_card(text, where)
-    try:
-        entries = _CONFIGURATIONS.validate_python(header.get("configs"))
-    except ValidationError as error:
-        numbers = [part + 1 for part in error.errors()[0]["loc"] if isinstance(part, int)]
-        entry_number = f" (entry {numbers[0]})" if numbers else ""
-        raise InputError(
-            f"{where}: its `configs:` must be a list of entries with `config_name` and"
-            " `data_files`: a text, or a list of texts or of entries with `split` and"
-            f" `path`{entry_number}"
-        ) from None
-    return {entry.config_name: _patterns_by_split(entry, where) for entry in entries or []}
+    names = [name for name in names if "/." not in f"/{name}"]
+    header, _ = parse_card(card, f"{where}/{CARD}")
+    if part.patterns:
+        found = files_of_patterns(names, part.patterns, part.split, where)
+    elif header.get("configs"):
+        card_path = f"{where}/{CARD}"
+        splits = splits_of_card(names, header, part.configuration, part.split, card_path)
+        found = splits.get(part.split, [])
+    else:
+        found = _by_name(data_files(names), part, where)
+    if not found:
+        raise NoSplit(
+            f"{where} has no split {part.split!r} of configuration {part.configuration!r}; it has"
+            f" {_summary(names, header, where)}"
+        )
+    return sorted(found, key=natural)
 
 
-def _patterns_by_split(entry: _Configuration, where: object) -> dict[str, list[str]]:
-    """List the file patterns of each split; plain texts are of the split "train"."""
-    folder = f"{entry.data_dir.rstrip('/')}/" if entry.data_dir else ""
-    files = entry.data_files or []
-    splits: dict[str, list[str]] = {}
-    for item in _as_list(files):
-        split = "train" if isinstance(item, str) else item.split
-        paths = _as_list(item if isinstance(item, str) else item.path)
-        splits.setdefault(split, []).extend(_inside(folder + path, where) for path in paths)
-    return splits
-
-
-def _as_list(value: Any) -> list[Any]:
-    return [value] if isinstance(value, str) else value
-
-
-def select_files(names: Iterable[str], configuration: str, split: str, card: Card) -> list[str]:
-    """Select a split's files among the file `names` of a repository, in reading order.
-
-    A card that names the split decides. Else the first of these that matches:
-    `<configuration>/<split>.*`, `<configuration>/<split>/**`, `<configuration>/<split>-*`; for the
-    configuration "default", these patterns in `data/` and at the top. Then, for the split "train",
-    all data files of these folders, if none has a split in its name. Of several formats only the
-    first in `SUFFIXES` is taken, so that no row is read twice. Empty without such a split.
-    """
-    data = data_files(names)
-    in_card = _in_card(data, configuration, split, card)
-    return in_card or _one_format(_by_name(data, configuration, split))
-
-
-def _in_card(data: Sequence[str], configuration: str, split: str, card: Card) -> list[str]:
-    """Select the files that the card makes a split."""
-    matching = set()
-    for pattern in card.get(configuration, {}).get(split, []):
-        matching.update(_matching(data, pattern))
-    return [name for name in data if name in matching]
-
-
-def _by_name(data: Sequence[str], configuration: str, split: str) -> list[str]:
-    """Select the files, of all formats, that their own names make a split."""
-    folders = [f"{configuration}/"]
-    if configuration == "default":
-        folders += ["data/", ""]
-    for folder in folders:
-        for pattern in (f"{folder}{split}.*", f"{folder}{split}/**", f"{folder}{split}-*"):
-            files = _matching(data, pattern)
-            if files:
-                return files
-    if split != "train":
+def _by_name(data: Sequence[str], part: Part, where: object) -> Sequence[str]:
+    """Select the files that their own names make a split."""
+    folder = f"{part.configuration}/"
+    inside = [name.removeprefix(folder) for name in data if name.startswith(folder)]
+    found = [folder + name for name in inside if _is_of(name, part.split)]
+    if found:
+        return _one_format(found, part.split, where)
+    if inside:
+        return [folder + name for name in splits_of_names(inside, where).get(part.split, [])]
+    if part.configuration != "default":
         return []
-    for folder in folders:
-        files = _matching(data, f"{folder}*")
-        if files and not any(map(_names_a_split, files)):
-            return files
-    return []
+    found = list(splits_of_names(data, where).get(part.split, []))
+    exact = [
+        name for name in data if re.fullmatch(rf"(data/)?{re.escape(part.split)}\.[^/]*", name)
+    ]
+    # Of one split in two formats, `datasets` reads the files of the more usual one.
+    stems = {_stem(name) for name in found}
+    others = [name for name in data if name not in found and _stem(name) in stems]
+    return _one_format([*found, *others] or exact, part.split, where)
 
 
-def _names_a_split(name: str) -> bool:
-    return bool(_SPLIT_WORD.search(name.rpartition("/")[2].lower()))
+def _is_of(name: str, split: str) -> bool:
+    """Tell whether a name in a configuration's folder is exactly that of a split."""
+    return name.startswith((f"{split}.", f"{split}/")) or (
+        name.startswith(f"{split}-") and "/" not in name
+    )
+
+
+def _stem(name: str) -> str:
+    return name.lower().rpartition(f".{kind_of_file(name)}")[0]
+
+
+def _one_format(names: list[str], split: str, where: object) -> list[str]:
+    """Raise InputError for files of several formats."""
+    by_kind = {kind_of_file(name): name for name in reversed(names)}
+    if len(by_kind) > 1:
+        first, other, *_ = sorted(
+            by_kind.values(), key=lambda name: KINDS.index(kind_of_file(name))
+        )
+        raise InputError(
+            f"{where}: split {split!r} has files of several formats, such as {first} and {other};"
+            " remove one format, or name the files of the split in the card's `configs:`"
+        )
+    return names
 
 
 def data_files(names: Iterable[str]) -> list[str]:
     """Select the names of data files, in natural order: part_2 before part_10."""
-    data = (name for name in names if name.endswith(SUFFIXES) and "/." not in f"/{name}")
+    data = (name for name in names if is_data(name) and "/." not in f"/{name}")
     return sorted((name for name in data if name.rpartition("/")[2] not in METADATA), key=natural)
 
 
-def find_split(folder: Path | str, configuration: str, split: str) -> list[Path]:
+def find_split(
+    folder: Path | str, configuration: str, split: str, patterns: tuple[str, ...] = ()
+) -> list[Path]:
     """Return the files of a split of the data set in `folder`, as `select_files` orders them.
 
     Training, decontamination and evaluation read this list. Links are followed wherever they lead,
-    as the hub's cache needs: who fills a mirror makes them, a card cannot.
-
-    Raises InputError, naming the splits there are, when the folder has no such split, and when the
-    split has files of several formats: perhaps the rows of one are those of another.
+    as the hub's cache needs: who fills a mirror makes them, a card cannot. Raises InputError as
+    `select_files` does, and for a recorded file that is not there.
     """
     folder = Path(folder)
+    part = Part(configuration, split, patterns)
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder")
+    recorded = recorded_parts(read_record(folder)).get(part)
+    if recorded:
+        for name in recorded:
+            if not (folder / name).is_file():
+                raise InputError(f"{folder / name}: it was fetched, and is gone; fetch it again")
+        return [folder / name for name in recorded]
+    saved = [] if patterns else saved_files(folder, configuration, split)
+    if saved:
+        return saved
     names, card = _listing(folder)
-    data = data_files(names)
-    in_card = _in_card(data, configuration, split, card)
-    if in_card:
-        return [folder / name for name in in_card]
-    of_all_formats = _by_name(data, configuration, split)
-    files = _one_format(of_all_formats)
-    others = [name for name in of_all_formats if name not in files]
-    if others:
-        raise InputError(
-            f"{folder}: split {split!r} of configuration {configuration!r} has files of several"
-            f" formats, such as {files[0]} and {others[0]}; remove one format, or name the files of"
-            " the split in the card's `configs:`"
-        )
-    if not files:
-        raise InputError(
-            f"{folder} has no split {split!r} of configuration {configuration!r}; it has"
-            f" {summary(names, card)}"
-        )
-    return [folder / name for name in files]
+    return [folder / name for name in select_files(names, part, card, folder)]
 
 
-def has_splits(folder: Path | str, parts: Iterable[Part]) -> bool:
-    """Tell whether the folder has files for each (configuration, split)."""
-    names, card = _listing(Path(folder))
-    return all(select_files(names, configuration, split, card) for configuration, split in parts)
+def has_splits(folder: Path | str, parts: Iterable[Sequence[Any]]) -> bool:
+    """Tell whether the folder has files for each part.
+
+    Raises InputError for a folder that cannot be read as it is: a broken card, a lost link.
+    """
+    try:
+        for part in parts:
+            find_split(folder, *part)
+    except NoSplit:
+        return False
+    return True
 
 
-def summary(names: Iterable[str], card: Card) -> str:
-    """List at most 20 splits that the card names, or else data files, for an error message."""
-    choices = data_files(names)
-    if card:
-        choices = [f"{name}/{split}" for name, splits in card.items() for split in splits]
+def saved_files(folder: Path, configuration: str, split: str) -> list[Path]:
+    """Return the files of a split that `save_to_disk` of `datasets` has written; [] for others.
+
+    Raises InputError for a split that was not saved.
+    """
+    for place in (folder / configuration, folder):
+        if (place / "dataset_dict.json").is_file():
+            splits = json.loads((place / "dataset_dict.json").read_text())["splits"]
+            if split not in splits:
+                raise NoSplit(f"{place} has no split {split!r}; it has {', '.join(splits)}")
+            place = place / split
+        if (place / "state.json").is_file():
+            state = json.loads((place / "state.json").read_text())
+            names = [entry["filename"] for entry in state.get("_data_files", ())]
+            for name in names:
+                check_path(name, f"{place}/state.json: _data_files")
+            return [place / name for name in names]
+    return []
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Read what `fetch` has completed in the folder; empty if it never began there."""
+    path = folder / RECORD
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def recorded_parts(record: dict[str, Any]) -> dict[Part, list[str]]:
+    """Return the files of the parts that a record names."""
+    parts = {}
+    for entry in record.get("parts", ()):
+        patterns = tuple(entry.get("patterns", ()))
+        parts[Part(entry["configuration"], entry["split"], patterns)] = entry["files"]
+    return parts
+
+
+def _summary(names: Sequence[str], header: dict[str, Any], where: object) -> str:
+    """List at most 20 splits that there are, or else data files, for an error message."""
+    choices = []
+    for name in configurations(header):
+        with suppress(InputError):
+            splits = splits_of_card(names, header, name, "", where)
+            choices += [f"{name}/{split}" for split in splits]
+    if not choices:
+        choices = data_files(names)
     if not choices:
         return "no data files"
     text = ", ".join(choices[:20])
     return f"{text} and {len(choices) - 20} more" if len(choices) > 20 else text
 
 
-def _listing(folder: Path) -> tuple[list[str], Card]:
+def _listing(folder: Path) -> tuple[list[str], str]:
     """List the files of a folder, as the hub lists those of a repository, and read its card."""
     names = []
     seen = set()
@@ -208,15 +229,14 @@ def _listing(folder: Path) -> tuple[list[str], Card]:
         seen.add(real)
         for name in files:
             path = Path(parent, name)
-            if not path.exists() and name.endswith(SUFFIXES):
+            if not path.exists() and is_data(name):
                 raise InputError(
                     f"{path}: a link to {os.readlink(path)}, which is not there; fetch the file"
                     " again"
                 )
             names.append(path.relative_to(folder).as_posix())
     card = folder / CARD
-    text = card.read_text(errors="replace") if card.is_file() else ""
-    return names, card_configurations(text, card)
+    return sorted(names), card.read_text(errors="replace") if card.is_file() else ""
 
 
 def parse_card(text: str, where: object = CARD) -> tuple[dict[str, Any], str]:
@@ -235,14 +255,6 @@ def parse_card(text: str, where: object = CARD) -> tuple[dict[str, Any], str]:
     return header if isinstance(header, dict) else {}, card[2]
 
 
-def _one_format(names: list[str]) -> list[str]:
-    for suffix in SUFFIXES:
-        files = [name for name in names if name.endswith(suffix)]
-        if files:
-            return files
-    return []
-
-
 def natural(name: str) -> list[tuple[bool, int, str]]:
     """Return a sorting key under which part_2 comes before part_10."""
     key = []
@@ -251,25 +263,3 @@ def natural(name: str) -> list[tuple[bool, int, str]]:
             is_number = part.isdigit()
             key.append((not is_number, int(part) if is_number else 0, part))
     return key
-
-
-def _matching(names: Sequence[str], pattern: str) -> list[str]:
-    """Select the names that match a file pattern.
-
-    In a pattern `*` and `?` stay within a folder and `**` does not. RE2 takes time in proportion to
-    the names, however many stars a pattern has.
-    """
-    wildcards = {"**": ".*", "**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}
-    parts = re.split(r"(\*\*/?|\*|\?)", pattern.removeprefix("./"))
-    expression = "".join(wildcards.get(part, re.escape(part)) for part in parts)
-    matches = pc.match_substring_regex(pa.array(names, pa.string()), f"^(?s:{expression})$")
-    return pa.array(names, pa.string()).filter(matches).to_pylist()
-
-
-def _inside(path: str, where: object) -> str:
-    """Return a path of a card. Raises InputError for one that leads out of the folder."""
-    if path.startswith("/") or "://" in path or ".." in path.split("/"):
-        raise InputError(
-            f"{where}: its `configs:` name {path!r}, which is not in the data set's folder"
-        )
-    return path

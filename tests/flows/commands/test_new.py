@@ -122,8 +122,62 @@ def test_texts_are_one_source_and_a_conversation_another(here: Path) -> None:
         "files": ["text-0.txt", "text-1.txt", "text-2.txt"],
         "text": "text",
     }
-    assert "'assistant')[-1].content" in chats["response"]
+    assert (chats["question"], chats["response"]) == ("asked(messages)", "answered(messages)")
     assert main(["plan", "my.yaml"]) == 0
+
+
+TURNS = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ada."}]
+MORE = [{"role": "user", "content": "And?"}, {"role": "assistant", "content": "Grace."}]
+PARTS = [{"type": "image_url", "image_url": "x"}, {"type": "text", "text": "Who?"}]
+
+
+@pytest.mark.parametrize(
+    ("row", "question", "shown"),
+    [
+        (
+            {"instruction": "Add.", "input": "1, 2", "output": "3"},
+            "concat_ws(chr(10), nullif(instruction, ''), nullif(input, ''))",
+            "Add. 1, 2",
+        ),
+        (
+            {"Body": "Ada has 2.", "Question": "How many?", "Answer": "2"},
+            "concat_ws(chr(10), nullif(Body, ''), nullif(Question, ''))",
+            "Ada has 2. How many?",
+        ),
+        ({"Question": "OTHER", "question": "Who?", "answer": "Ada"}, "question", "Who?"),
+        ({"chat": TURNS}, "asked(chat)", "Who?"),
+        ({"chat": json.dumps(TURNS)}, "asked(chat)", "Who?"),
+        ({"chat": TURNS + MORE}, "asked(chat)", "Who? Ada. And?"),
+        ({"chat": [{**TURNS[0], "content": PARTS}, TURNS[1]]}, "asked(chat)", "Who?"),
+    ],
+)
+def test_a_question_is_guessed_with_all_that_belongs_to_it(
+    here: Path, capsys: pytest.CaptureFixture[str], row: dict[str, Any], question: str, shown: str
+) -> None:
+    Path("a.jsonl").write_text(json.dumps(row) + "\n")
+    assert main(["new", "my.yaml", "--data", "a.jsonl"]) == 0
+    (source,) = written("my.yaml")["data"]["sources"]
+    assert source["question"] == question
+    said = capsys.readouterr().out
+    assert f"0 question {shown}" in said.replace("\ufffc ", "")
+    assert ("hold a picture or another part" in said) == ("image_url" in json.dumps(row))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", '{"v": 1, "rows": [{"q": "a"}, {"q": "b"}]}', "its `rows` holds 2 records"),
+        ("a.csv", "q,a,a\n1,2,3\n", "2 columns are named 'a'"),
+        ("a.csv", 'q,a\n"say \\"a\\", b",2\n', "line 2 is not CSV"),
+    ],
+)
+def test_data_that_a_guess_would_misread_are_refused(
+    here: Path, capsys: pytest.CaptureFixture[str], name: str, content: str, message: str
+) -> None:
+    Path(name).write_text(content)
+    assert main(["new", "my.yaml", "--data", name]) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("my.yaml").exists()
 
 
 def test_a_module_that_no_study_in_the_folder_can_name_is_refused(

@@ -24,6 +24,7 @@ from dreamer_study.flows.running.curation import prepare_data
 from dreamer_study.flows.running.curation_warnings import (
     check_kept,
     repetition,
+    trace_warnings,
     unmarked,
     unmarked_warnings,
     warnings,
@@ -370,6 +371,30 @@ def test_responses_kept_without_marks_are_counted_where_traces_are_declared(
     warned = [told] if trace == "paired" else []
     assert unmarked_warnings(outputs[1]) == warned, "nobody expects marks of the others"
     assert warnings(outputs) == []
+
+
+def test_kept_responses_with_marks_are_a_line_that_names_the_most_frequent_mark(
+    tmp_path: Path,
+) -> None:
+    responses = ["<plan>a</plan>It is right.", "<PLAN>b</PLAN>It is right.", "Say <|x1y|> here."]
+    rows = [{"q": f"What is {i} and {i}?", "r": responses[i % 3]} for i in range(9)]
+    outputs = curated(tmp_path, rows, trace="none")[1]
+    (line,) = trace_warnings(outputs[1])
+    assert line.startswith(
+        "source 's': 9 kept responses hold what may be a mark of a trace ('<plan>' in 6); if"
+    )
+    assert "`trace_marks`" in line
+    assert trace_warnings(curated(tmp_path / "b", [{"q": "What?", "r": "4 < 5"}])[1][1]) == []
+
+
+def test_marks_of_a_source_are_stripped_and_read_nothing_again(tmp_path: Path) -> None:
+    rows = [{"q": f"What is {i} and {i}?", "r": "<plan>a</plan>It is right."} for i in range(9)]
+    without = curated(tmp_path, rows)[1]
+    outputs = curated(tmp_path, rows, trace_marks=["<plan>", "</plan>"])[1]
+    assert trace_warnings(outputs[1]) == []
+    assert outputs[1].results["traces"] == [{"source": "s", "kind": "stripped", "documents": 9}]
+    assert outputs[0].key == without[0].key
+    assert outputs[1].key != without[1].key
 
 
 def test_a_weight_changes_no_key_of_what_is_read(tmp_path: Path) -> None:

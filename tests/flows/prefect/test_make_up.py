@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +17,7 @@ from prefect.client.schemas.schedules import IntervalSchedule
 from prefect.runner import Runner
 
 import dreamer_study.flows.commands.make_up
-from dreamer_study.flows.commands.make_up import deployments, read_limit, serve
+from dreamer_study.flows.commands.make_up import TASK_LINES, deployments, read_limit, serve
 from dreamer_study.flows.prefect.deployments import read_deployments, register
 from dreamer_study.flows.study.loading import presets
 from dreamer_study.pipeline.errors import InputError
@@ -72,16 +73,19 @@ def test_a_limit_that_is_none_is_one_line(text: str) -> None:
 def test_as_many_studies_run_at_once_as_was_said_and_nothing_is_paused_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    started: list[tuple[int | None, bool]] = []
+    started: list[tuple[int | None, bool, bool]] = []
+    monkeypatch.setenv(TASK_LINES, "")
+    monkeypatch.delenv(TASK_LINES)
 
     async def start(runner: Runner) -> None:
-        started.append((runner.limit, runner.pause_on_shutdown))
+        names_studies = "of %(flow_run_name)r" in os.environ.get(TASK_LINES, "")
+        started.append((runner.limit, runner.pause_on_shutdown, names_studies))
 
     monkeypatch.setattr(dreamer_study.flows.commands.make_up, "register", lambda *_: None)
     monkeypatch.setattr(Runner, "start", start)
     for limit in (1, 2):
         serve([], limit, tmp_path / "record.json", [])
-    assert started == [(1, False), (2, False)]
+    assert started == [(1, False, False), (2, False, True)]
     assert capsys.readouterr().out.count("Up to 2 studies run at once, each with its own") == 1
 
 
@@ -99,18 +103,19 @@ def test_what_a_user_has_changed_stays_and_what_the_list_has_changed_comes(
     assert (first.parameters, first.paused) == ({"study": "demo"}, False)
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
 
+    # Prefect's pages give schedules no slug, and Prefect deletes such ones where it keeps others.
     schedules = [
         DeploymentScheduleCreate(
             schedule=IntervalSchedule(interval=timedelta(days=1)), active=active, slug=slug
         )
-        for active, slug in ((True, "daily"), (False, "off"))
+        for active, slug in ((True, "daily"), (False, None), (True, None))
     ]
     client.create_deployment_schedules(first.id, schedules)
     mine = {"parameters": {"study": "mine.yaml"}, "tags": ["ours", "old", "mine"]}
     update = DeploymentUpdate(**mine, concurrency_limit=3, paused=True)
     client.update_deployment(first.id, update)
     before = client.read_deployment_by_name("changed/changed")
-    assert len(before.schedules) == 2
+    assert len(before.schedules) == 3
 
     same = registered(description="ours", parameters={"study": "demo"}, tags=["ours", "old"])
     for name in ("parameters", "tags", "description", "paused", "schedules"):

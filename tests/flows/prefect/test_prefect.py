@@ -1,5 +1,4 @@
-"""What Prefect is told and what it shows: steps and jobs, logs, links, a lost server, the served
-flow."""
+"""What needs no server of Prefect's: links to reports, lost runs, logs, the served flow."""
 
 from __future__ import annotations
 
@@ -16,15 +15,12 @@ from pathlib import Path
 import prefect
 import pytest
 import yaml
-from prefect import flow
-from prefect.client.orchestration import SyncPrefectClient
 from prefect.logging.handlers import PrefectConsoleHandler
-from prefect.states import Pending, Running
 
 from dreamer_study.flows.commands.make_up import deployments
 from dreamer_study.flows.jobs import Stopped
 from dreamer_study.flows.prefect.logs import outlive_readers, plain_errors
-from dreamer_study.flows.prefect.lost_runs import end_lost_runs, is_lost
+from dreamer_study.flows.prefect.lost_runs import is_lost
 from dreamer_study.flows.prefect.report_links import link_to_report, serving_reports
 from dreamer_study.flows.progress.study_lock import only_run
 from dreamer_study.flows.study.configuration import Study
@@ -94,32 +90,6 @@ def test_a_study_of_a_relative_path_is_found_from_another_folder(
     assert lasting_name(load_study("demo")) == "demo"
 
 
-@flow
-def any_flow(study: str, root: str) -> None: ...
-
-
-def test_a_lost_run_is_crashed_and_one_whose_study_goes_on_runs(
-    client: SyncPrefectClient, tmp_path: Path
-) -> None:
-    path, lost, alive = small_study(tmp_path), tmp_path / "lost", tmp_path / "alive"
-    lost.mkdir()
-    runs = [
-        client.create_flow_run(
-            any_flow, parameters={"study": str(path), "root": str(root)}, state=state
-        )
-        for root, state in ((lost, Running()), (alive, Running()), (lost, Pending()))
-    ]
-
-    def states() -> list[str | None]:
-        return [client.read_flow_run(run.id).state_name for run in runs]
-
-    with only_run(load_study(path, root=alive)):
-        end_lost_runs()
-        assert states() == ["Crashed", "Running", "Crashed"]
-        end_lost_runs(every=True)  # on the server of a study that begins again
-        assert states() == ["Crashed"] * 3
-
-
 @pytest.fixture
 def logger() -> Iterator[logging.Logger]:
     """A logger whose handler writes to a pipe that nobody reads."""
@@ -173,6 +143,7 @@ print(PathFinder.find_spec("prefect").origin)
 """
 
 
+@pytest.mark.slow
 def test_a_deployed_flow_is_loaded_by_name_which_leaves_prefect_importable() -> None:
     """The processes of a data stage get the path of the flow's process.
 

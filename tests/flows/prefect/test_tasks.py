@@ -1,4 +1,8 @@
-"""The tasks of a study in Prefect: states, tries, logs, edges, pauses, and a lost server."""
+"""What Prefect's server knows of a study: states, tries, logs, edges, pauses, lost runs.
+
+All fast tests that need a server are in this file: each process of the tests that needs one starts
+its own, which takes ten seconds of CPU time.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +28,20 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import TaskRun
 from prefect.exceptions import Pause
-from prefect.states import Cancelling, Running, Suspended
+from prefect.states import Cancelling, Pending, Running, Suspended
 from prefect.states import Failed as FailedState
 from prefect.states import Paused as PausedState
 
 from dreamer_study.flows.jobs import Failed, Job, Stopped, Work
 from dreamer_study.flows.prefect import run_states, tasks
 from dreamer_study.flows.prefect.artifacts import artifact_key
+from dreamer_study.flows.prefect.lost_runs import end_lost_runs
 from dreamer_study.flows.prefect.tasks import PrefectSteps
+from dreamer_study.flows.progress.study_lock import only_run
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import BrokenDownload, InputError
 from tests.flows.by_hand import tiny
-from tests.flows.small_study import TINY
+from tests.flows.small_study import TINY, small_study
 from tests.waiting import until
 
 STUDY = load_study(TINY)
@@ -262,6 +268,32 @@ def test_lines_of_a_job_are_in_the_log_of_its_task_once(
     assert artifact.data == 100.0
     assert "500 tokens" in (artifact.description or "")
     until(lambda: "a line of the flow run" in {log.message for log in client.read_logs()})
+
+
+@flow
+def any_flow(study: str, root: str) -> None: ...
+
+
+def test_a_lost_run_is_crashed_and_one_whose_study_continues_runs(
+    client: SyncPrefectClient, tmp_path: Path
+) -> None:
+    path, lost, alive = small_study(tmp_path), tmp_path / "lost", tmp_path / "alive"
+    lost.mkdir()
+    runs = [
+        client.create_flow_run(
+            any_flow, parameters={"study": str(path), "root": str(root)}, state=state
+        )
+        for root, state in ((lost, Running()), (alive, Running()), (lost, Pending()))
+    ]
+
+    def states() -> list[str | None]:
+        return [client.read_flow_run(run.id).state_name for run in runs]
+
+    with only_run(load_study(path, root=alive)):
+        end_lost_runs()
+        assert states() == ["Crashed", "Running", "Crashed"]
+        end_lost_runs(every=True)  # on the server of a study that begins again
+        assert states() == ["Crashed"] * 3
 
 
 class JobsOnHold:

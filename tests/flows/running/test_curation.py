@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import dreamer_study.flows.running.curation
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.running.curation import prepare_data
+from dreamer_study.flows.running.curation_warnings import warnings
 from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import InputError
@@ -247,3 +249,13 @@ def test_a_cluster_that_is_not_there_is_one_line() -> None:
         workers(1, "tcp://127.0.0.1:1"),
     ):
         pass
+
+
+def test_a_document_for_which_much_of_a_source_is_dropped_is_told() -> None:
+    cluster = {"dropped": 199, "of": 1500, "because": "s/0", "example": "s/7"}
+    results = {"counts": [], "large_clusters": [cluster]}
+    (line,) = warnings([SimpleNamespace(stage="deduplicate", results=results)])
+    assert "199 of the 1,500 documents" in line
+    assert "'s/0'" in line
+    assert "--id s/7" in line
+    assert "\n" not in line

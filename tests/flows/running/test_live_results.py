@@ -104,6 +104,18 @@ def test_an_error_in_showing_results_ends_no_study(
     assert plan.evaluated
 
 
+def test_the_error_that_duckdb_makes_of_a_signal_is_not_swallowed(
+    prepared: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def enter(_: Results) -> None:
+        raise RuntimeError("Query interrupted")
+
+    monkeypatch.setattr(Results, "enter", enter)
+    with pytest.raises(KeyboardInterrupt):
+        Results(prepared(**TWO)).update(changed=True)
+
+
+@pytest.mark.slow
 def test_a_signal_in_a_query_is_not_swallowed(
     prepared: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:

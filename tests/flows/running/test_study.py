@@ -58,6 +58,7 @@ def run(plan: Plan, jobs: JobsByHand, options: Options = EVALUATED) -> Seen:
     return seen
 
 
+@pytest.mark.slow
 def test_a_study_goes_from_its_data_to_its_report_and_nothing_is_done_twice(
     prepared: Planned,
 ) -> None:

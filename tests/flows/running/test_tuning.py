@@ -90,6 +90,7 @@ def trained(jobs: JobsByHand) -> list[str]:
     return [job.name for job in jobs.submitted if job.kind == "training"]
 
 
+@pytest.mark.slow
 def test_every_variant_without_a_rate_of_its_own_is_searched_alike_and_trained_at_what_was_chosen(
     planned: Planned,
 ) -> None:

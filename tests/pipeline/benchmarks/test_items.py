@@ -188,27 +188,29 @@ def test_a_task_file_lies_beside_the_study_and_not_among_data(tmp_path):
 
 
 def test_a_sample_of_texts_is_fixed_written_once_and_the_same_for_items_and_task(tmp_path):
+    folder = tmp_path / "set"
+    folder.mkdir()
     for number in range(3):
         rows = [
             {"instruction": f"i{n}", "output": f"text {number} {n}" if n else " "}
             for n in range(30)
         ]
-        (tmp_path / f"Maths-College-{number}-Final.json").write_text(json.dumps(rows))
+        (folder / f"Maths-College-{number}-Final.json").write_text(json.dumps(rows))
     benchmark = dataclasses.replace(BENCHMARKS["maths-college"], rows=4)
-    found = benchmark_items(benchmark, tmp_path)
+    found = benchmark_items(benchmark, folder)
     assert len(found) == 4
-    (specification,) = task_specifications(benchmark, tmp_path, tmp_path / "out")
+    (specification,) = task_specifications(benchmark, folder, tmp_path / "out")
     task = build_task(specification, tmp_path / "cache")
     assert [task.doc_to_target(doc) for doc in task.eval_docs] == found["question"].to_pylist()
     (sample,) = (tmp_path / "out").glob("*.jsonl")
     before = sample.stat().st_mtime_ns
-    assert task_specifications(benchmark, tmp_path, tmp_path / "out") == [specification]
+    assert task_specifications(benchmark, folder, tmp_path / "out") == [specification]
     assert sample.stat().st_mtime_ns == before
     sample.write_text(sample.read_text().replace("text 1", "text 7"))
     with pytest.raises(
         InputError, match=r"jsonl is not as it was written; remove .*\.json, and the next run"
     ):
-        task_specifications(benchmark, tmp_path, tmp_path / "out")
+        task_specifications(benchmark, folder, tmp_path / "out")
 
 
 def test_a_template_of_columns_can_be_the_text(tmp_path):
@@ -289,3 +291,18 @@ def test_a_null_stands_for_the_default_of_a_field():
     assert changed == dataclasses.replace(BENCHMARKS["gsm8k"], revision=None, filter="none")
     text = {"name": "x", "repository": "a/b", "text": "t"}
     assert resolve_benchmark(text | {"metric": None, "rows": None}) == resolve_benchmark(text)
+
+
+def test_a_key_that_stands_twice_or_fits_by_case_alone_is_refused_as_in_a_source(tmp_path):
+    entry = {"name": "x", "repository": "a/b", "task": "t", "metric": "acc"}
+    path = tmp_path / "default" / "test.jsonl"
+    lines(path, [{"Question": "OTHER", "question": "Who?"}])
+    assert items(entry, tmp_path)[0]["question"] == "Who?"
+    for row, fault in (
+        ('{"question": "a", "question": "b"}', "row 0 holds 'question' twice"),
+        ('{"Question": "a", "QUESTION": "b"}', "Question and QUESTION differ in case alone"),
+        ('{"question": {"a": 1}}\n{"question": "b"}\n{"question": "c"}', "row 0 is malformed"),
+    ):
+        path.write_text(f"{row}\n")
+        with pytest.raises(InputError, match=fault):
+            items(entry, tmp_path)

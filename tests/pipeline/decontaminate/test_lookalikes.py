@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from dreamer_study.pipeline.decontaminate.agreement import Target
-from dreamer_study.pipeline.decontaminate.omissions import sentences, without_closing
+from dreamer_study.pipeline.decontaminate.omissions import without_closing
 from dreamer_study.pipeline.decontaminate.sample import sample_documents
 from dreamer_study.pipeline.storage.documents import find_shards
+from dreamer_study.pipeline.text.instructions import sentences
 from dreamer_study.pipeline.text.words import Words, text_column, word_blocks
 from tests.pipeline.decontaminate.items import WORDS, item_table
 from tests.pipeline.decontaminate.test_decontaminate import grades, run

@@ -271,11 +271,83 @@ def test_the_order_of_files_decides_nothing(tmp_path: Path) -> None:
 
 def test_a_hot_bucket_grows_linearly(tmp_path: Path) -> None:
     draw = random.Random(4)
-    text = " ".join("".join(draw.choice("abcdefgh") for _ in range(5)) for _ in range(60))
+    text = " ".join("".join(draw.choice("abcdefgh") for _ in range(5)) for _ in range(90))
     kept, dropped, results = run(tmp_path, [(reworded(draw, text, 1), "", "") for _ in range(3000)])
     assert len(kept) == 1
     assert len(dropped) == 2999
     assert results["candidates"] < 25 * 2 * 3000
+    (cluster,) = results["large_clusters"]
+    assert (cluster["dropped"], cluster["of"], cluster["because"]) == (2999, 3000, kept[0])
+    assert cluster["example"] in dropped
+
+
+def test_labels_and_usual_instructions_keep_no_copy(tmp_path: Path) -> None:
+    question = "Mia has 3 apples and buys 4 more at the market. How many apples does Mia have now?"
+    forms = [
+        "{}",
+        "**{}**",
+        "Question: {}",
+        "1. {}",
+        "<p>{}</p>",
+        "{} Please reason step by step, and put your final answer within \\boxed{{}}.",
+        "{}\n\nLet's think step by step.",
+    ]
+    rows = [(form.format(question), "She has 7.", "") for form in forms]
+    rows.append((question.replace("apples", "plums"), "She has 7.", ""))
+    assert run(tmp_path, rows)[0] in ([f"s/{at}", "s/7"] for at in range(7))
+
+
+def vocabulary(draw: random.Random, size: int) -> list[str]:
+    return ["".join(draw.choice("bcdfgaeiou") for _ in range(6)) for _ in range(size)]
+
+
+@pytest.mark.parametrize(("length", "step"), [(200, 22), (60, 7)])
+def test_of_a_chain_only_what_resembles_the_survivor_goes(
+    tmp_path: Path, length: int, step: int
+) -> None:
+    words = vocabulary(random.Random(6), length + 30 * step)
+    texts = [" ".join(words[at * step : at * step + length]) for at in range(30)]
+    _, dropped, results = run(tmp_path, [("", text, "") for text in texts])
+    assert 14 <= len(dropped) <= 18
+    sets = {f"s/{at}": set(ngram_ids(text, 5)) for at, text in enumerate(texts)}
+    for name, (_, because) in dropped.items():
+        common = len(sets[name] & sets[because])
+        assert common >= 0.7 * len(sets[name] | sets[because])
+    assert results["drifted"] == 0
+
+
+def test_what_takes_much_of_a_source_is_told_with_an_example(tmp_path: Path) -> None:
+    draw = random.Random(7)
+    words = vocabulary(draw, 3000)
+    preamble = " ".join(draw.choices(words, k=150))
+    behind = [(f"{preamble} {' '.join(draw.choices(words, k=9))}?", "Yes.", "") for _ in range(20)]
+    alone = [(" ".join(draw.choices(words, k=60)), "No.", "") for _ in range(150)]
+    few = [(f"{text} indeed", "No.", "") for text, *_ in alone[:1] * 3]
+    assert run(tmp_path / "few", [*alone, *few])[2]["large_clusters"] == []
+    *_, dropped, results = run(tmp_path / "many", [*alone, *behind])
+    (cluster,) = results["large_clusters"]
+    assert (cluster["dropped"], cluster["of"]) == (19, 170)
+    assert dropped[cluster["example"]] == ("near_duplicate", cluster["because"])
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("45", r"\(45\)"),
+        ("45", r"\[45\]"),
+        ("45", "**45**"),
+        ("0.25", r"\textbf{0.25}"),
+        ("45", r"45\rm{ seconds}"),
+        ("45", "forty-five"),
+        ("1000", "10^3"),
+        ("B", "(B)"),
+    ],
+)
+def test_an_answer_in_another_form_keeps_no_copy(tmp_path: Path, ours: str, theirs: str) -> None:
+    story = STORY.format(n=4)
+    rows = [(story, "So it is.", ours), (story.replace("every", "each"), "So it is.", theirs)]
+    assert len(run(tmp_path, rows)[1]) == 1
+    assert len(run(tmp_path / "other", [rows[0], (*rows[1][:2], "46")])[1]) == 0
 
 
 def test_nothing_to_do(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ MINE = {"name": "x", "repository": "a/b"}
             r"keep_if needs a response of elements, such as unnest\(",
         ),
         (MINE | {"question": "unnest(t)", "response": "r"}, "unnest gives several texts a row"),
-        (MINE | {"files": "a.csv", "text": "t"}, "give either repository or files"),
+        ({"name": "x", "files": [], "text": "t"}, "repository must be given"),
         (
             {"name": "x", "files": "a.csv", "text": "t", "delimiter": ";;"},
             "delimiter is ';;', but it must be one character",

@@ -180,6 +180,7 @@ def start_building(*arguments: Any) -> BaseProcess:
     return process
 
 
+@pytest.mark.slow
 def test_processes_sharing_a_store_do_the_work_once(tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     processes = [start_building(tmp_path / "store", marks, 0.5) for _ in range(3)]

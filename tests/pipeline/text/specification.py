@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from dreamer_study.pipeline.text.ngrams import MASK, WORD_BASE, word_id
 from dreamer_study.pipeline.text.normal_form import COMMANDS, SIGNS, fold
-from dreamer_study.pipeline.text.words import text_column, word_blocks
+from dreamer_study.pipeline.text.words import (
+    _CLOSING,
+    _NO_WORDS,
+    _OPENING,
+    _TWO_LETTERS,
+    text_column,
+    word_blocks,
+)
 
 PIECES = [
     "a",
@@ -44,6 +51,13 @@ PIECES += [
     " ",
     "\n",
     "$",
+    "`",
+    "\\(",
+    "\\)",
+    "sin",
+    "km",
+    "\\rm ",
+    "\\frac{1}",
     "'",
     "^",
     "%",
@@ -66,8 +80,8 @@ def word_ids(texts: list[str], block_bytes: int = 1 << 18) -> list[list[int]]:
 
 _THOUSANDS = re.compile(r"([0-9]+)((?:(?:,|\{,\}|,\\!|\\,)[0-9]{3}(?![0-9]))+)")
 _WORD = re.compile(r"(\\?)([a-z\x80-\U0010ffff]+)|([0-9]+(?:\.[0-9]+)*)|([%*+\-/<=>^])")
-_ALPHANUMERIC = re.compile("[a-z0-9\x80-\U0010ffff]")
-_TWO_LETTERS = re.compile("[a-z]{2}")  # beside a hyphen: a word; one letter is a variable
+_TWO_FIRST = re.compile("[a-z]{2}")
+_TWO_LAST = re.compile(".*[a-z]{2}", re.DOTALL)
 _LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 
 
@@ -76,32 +90,43 @@ def words_of(text: str) -> list[str]:
     text = _THOUSANDS.sub(lambda m: " " + m[1] + re.sub("[^0-9]", "", m[2]), fold(text)).translate(
         _LOWER
     )
-    text = "".join(_sign(text, i) if c in SIGNS or c == "}" else c for i, c in enumerate(text))
-    found = (
-        (command, letters or number or sign)
-        for command, letters, number, sign in _WORD.findall(text)
-    )
-    words = (COMMANDS.get(word, word) if command else word for command, word in found)
+    signed = "".join(_sign(text, i) if c in SIGNS or c == "}" else c for i, c in enumerate(text))
+    found = list(_WORD.finditer(signed))
+    words = []
+    for place, match in enumerate(found):
+        is_command, letters, number, sign = match.groups()
+        if sign == "-" and _joins(text, found, place):
+            continue
+        word = letters or number or sign
+        words.append(COMMANDS.get(word, word) if is_command else word)
     return [word for word in words if word is not None]
+
+
+def _joins(text: str, found: list[re.Match], place: int) -> bool:
+    """Test whether the hyphen at a place joins two words, of which one is a word of language."""
+    if place in (0, len(found) - 1):
+        return False
+    before, here, after = found[place - 1 : place + 2]
+    marked = text[before.end() : here.start()] in _CLOSING
+    marked &= text[here.end() : after.start() + len(after[1] or "")] in _OPENING
+    if not marked or before[4] or after[4]:
+        return False
+    ends = not before[1] and _TWO_LAST.fullmatch(before[0]) and _is_language(before[0])
+    begins = not after[1] and _TWO_FIRST.match(after[0]) and _is_language(after[0])
+    return bool(ends or begins)
+
+
+def _is_language(word: str) -> bool:
+    is_short = len(word.encode()) == 2
+    return word not in _NO_WORDS and (not is_short or word in _TWO_LETTERS)
 
 
 def _sign(text: str, i: int) -> str:
     """Read the sign or closing brace at `i` as itself, as a division line, or as a blank."""
-    here, two_before, before, after, two_after = (
-        text[i],
-        *(f"  {text}  "[i + k] for k in (0, 1, 3, 4)),
-    )
+    here, before, after = (text[i], *(f" {text} "[i + k] for k in (0, 2)))
     if here == "}":
-        return "/" if after == "{" else " "
-    if here in (before, after):
-        return " "
-    if here == "-" and _ALPHANUMERIC.match(before) and _ALPHANUMERIC.match(after):
-        return (
-            " "
-            if _TWO_LETTERS.match(two_before + before) or _TWO_LETTERS.match(after + two_after)
-            else here
-        )
-    return here
+        return "}/"[after == "{"]
+    return " " if here in (before, after) else here
 
 
 def sequence_id(words: Sequence[str]) -> int:

@@ -35,6 +35,59 @@ from tests.pipeline.text.specification import TEXTS, ngram_ids, word_ids, words_
             "x-y x - 3 well-known 5-gallon 10-20",
             ["x", "-", "y", "x", "-", "3", "well", "known", "5", "gallon", "10", "-", "20"],
         ),
+        (
+            r"2xy-4yz AB-CD abc-2 \pi-3 2x-sin y no-one",
+            [
+                *[
+                    "2",
+                    "xy",
+                    "-",
+                    "4",
+                    "yz",
+                    "ab",
+                    "-",
+                    "cd",
+                    "abc",
+                    "-",
+                    "2",
+                    "pi",
+                    "-",
+                    "3",
+                    "2",
+                    "x",
+                    "-",
+                    "sin",
+                    "y",
+                    "no",
+                    "one",
+                ]
+            ],
+        ),
+        (
+            r"$x$-axis \(y\)-axis `n`-gon **5**-digit \textbf{z}-axis non-$k$ $x$-$y$ (x)-axis",
+            [
+                *[
+                    "x",
+                    "axis",
+                    "y",
+                    "axis",
+                    "n",
+                    "gon",
+                    "5",
+                    "digit",
+                    "z",
+                    "axis",
+                    "non",
+                    "k",
+                    "x",
+                    "-",
+                    "y",
+                    "x",
+                    "-",
+                    "axis",
+                ]
+            ],
+        ),
         ("**bold** 2*3 -- ==", ["bold", "2", "*", "3"]),
         (
             "“Naïve” CAFE\u0301 x² ½ 漢字",
@@ -44,7 +97,16 @@ from tests.pipeline.text.specification import TEXTS, ngram_ids, word_ids, words_
             r"\log_82+\log_{82} 5, \log_10 2",
             ["log", "8", "2", "+", "log", "82", "5", "log", "10", "2"],
         ),
-        (r"\frac12, \tfrac 1{34}, \dfrac5{12}", ["1", "/", "2", "1", "34", "5", "/", "12"]),
+        (
+            r"\frac12, \tfrac 1{34}, \dfrac5{12}",
+            ["1", "/", "2", "1", "/", "34", "5", "/", "12"],
+        ),
+        (
+            r"\frac{1}2 \frac ab \dfrac{x} {y} \frac1\pi \binom84",
+            [*"1/2a/bx/y1/", "pi", "binom", *"8/4"],
+        ),
+        (r"\dbinom{8}{4} {\rm cm} \vert w \vert {\bf x}", ["binom", *"8/4", "cm", "w", "x"]),
+        (r"\begin{align*} x &= 2 \end{align*}", ["x", "=", "2"]),
         (r"\textbackslash frac{1}{2} Ben\textquotesingle s", ["1", "/", "2", "ben", "s"]),
         ("a&nbsp;b &lt; 5 &#39;x&#x27; R&D; AT&T", ["a", "b", "<", "5", "x", "r", "d", "at", "t"]),
         (
@@ -71,7 +133,7 @@ def test_the_example_of_the_module() -> None:
         for line in normal_form.__doc__.splitlines()
         if line.startswith("    ")
     ]
-    assert len(examples) == 4
+    assert len(examples) == 5
     for text, plain in examples:
         assert words_of(text) == words_of(plain)
         assert word_ids([text]) == word_ids([plain])

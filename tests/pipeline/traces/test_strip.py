@@ -1,5 +1,6 @@
 """Traces are stripped, response by response and as a stage."""
 
+from collections import Counter
 from time import process_time
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import strategies as st
 
 from dreamer_study.pipeline.sources.read import read_source
 from dreamer_study.pipeline.sources.table import resolve_source
-from dreamer_study.pipeline.traces.strip import MARKS, WORDS, strip_trace
+from dreamer_study.pipeline.traces.marks import EXAMPLES
+from dreamer_study.pipeline.traces.strip import examine, strip_trace
 from dreamer_study.pipeline.traces.strip_source import (
     DROP_EMPTY,
     DROP_UNCLOSED,
@@ -110,6 +112,246 @@ def test_mentions_and_words_within_text_stay_as_they_are(response):
     assert strip_trace(response) == (response, "none")
 
 
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_form_of_the_table_leaves_its_solution(name):
+    assert strip_trace(EXAMPLES[name]) == ("So 4.", "stripped")
+
+
+NAMES = [
+    "think",
+    "thinking",
+    "thought",
+    "thoughts",
+    "reasoning",
+    "reflection",
+    "scratchpad",
+    "analysis",
+    "inner_monologue",
+    "mm:think",
+    "seed:think",
+    "antml:thinking",
+    "antthinking",
+    "think_fast",
+    "deep-think",
+    "chain_of_thought",
+]
+# How the marks of one name are written: `{0}` is the name.
+SPELLINGS = {
+    "plain": ("<{0}>", "</{0}>"),
+    "attributes": ("<{0} time=\"3\" a='x y'>", "</{0}>"),
+    "blanks": ("< {0} >", "< / {0} >"),
+    "line breaks": ("<\n{0}\n>", "</\n{0}>"),
+    "escaped slash": ("<{0}>", "<\\/{0}>"),
+    "escaped brackets": ("\\<{0}\\>", "\\</{0}\\>"),
+    "HTML": ("&lt;{0}&gt;", "&lt;/{0}&gt;"),
+    "HTML twice": ("&amp;lt;{0}&amp;gt;", "&amp;lt;/{0}&amp;gt;"),
+    "JSON": ("\\u003c{0}\\u003e", "\\u003c/{0}\\u003e"),
+    "pipes": ("<|{0}|>", "<|/{0}|>"),
+    "begin and end": ("<|begin_of_{0}|>", "<|end_of_{0}|>"),
+    "start and end": ("<start_{0}>", "<end_{0}>"),
+    "start behind": ("<|{0}_start|>", "<|{0}_end|>"),
+    "wide": ("＜{0}＞", "＜／{0}＞"),
+    "triangles": ("◁{0}▷", "◁/{0}▷"),
+}
+PAIRS = [
+    (opening.format(cased), closing.format(cased))
+    for opening, closing in SPELLINGS.values()
+    for name in NAMES
+    for cased in (name, name.upper(), name.title())
+] + [
+    ("[THINK]", "[/THINK]"),
+    ("[ think ]", "[\\/think]"),
+    ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+    (
+        "<|start|>assistant<|channel|>commentary to=functions.x <|constrain|>json<|message|>",
+        "<|call|>\n<|start|>assistant<|channel|>final <|constrain|>json<|message|>",
+    ),
+    ("<|channel>thought\n", "<channel|>"),
+    ("<|CHANNEL>THOUGHT\n", "<CHANNEL|>"),
+    ("<unused94>thought\n", "<unused95>"),
+    ("<|im_start|>think\n", "<|im_end|>\n<|im_start|>answer\n"),
+    ('<details type="reasoning" done="true">\n<summary>Thought for 3 s</summary>', "</details>"),
+    ("<details>\n<summary>🤔 Thought process</summary>", "\n</details>"),
+    ("<DETAILS TYPE='reasoning'>", "</DETAILS>"),
+    ("```thinking\n", "\n```\n"),
+]
+
+
+@pytest.mark.parametrize("marks", PAIRS, ids=lambda marks: " ".join(marks))
+def test_marks_are_marks_wherever_they_stand(marks):
+    opening, closing = marks
+    trace = f"{opening}hm{closing}"
+    assert strip_trace(f"{opening}\nhm\nhm.\n{closing}\n\nSo 4.").text == "So 4."
+    assert strip_trace(f"{opening}{closing}So 4.").text == "So 4."
+    assert strip_trace(f"{trace}One.\n{trace}Two.").text == "One.\n\nTwo."
+    assert strip_trace(f"Sure. {trace}So 4.").text == "Sure.\n\nSo 4."
+    assert strip_trace(f"{opening}a {trace} hm {closing}\nSo 4.").text.endswith("So 4.")
+    assert strip_trace(f"{trace}<response>So 4.</response><|im_end|>").text == "So 4."
+    assert strip_trace(trace) == ("", "stripped")
+    assert strip_trace(f"{opening}hm") == ("", "unclosed")
+    assert strip_trace(f"{opening}hm\n<answer>So 4.</answer>").text == "So 4."
+    assert strip_trace(f"{opening}hm\n<answer>So 4.</answer>{closing}").text == "So 4."
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_closing_tag_alone_ends_a_trace_and_tags_in_prose_and_code_end_none(spelling, name):
+    opening, closing = (mark.format(name) for mark in SPELLINGS[spelling])
+    assert strip_trace(f"hm\n{closing}\n\nSo 4.").text == "So 4."
+    assert strip_trace(f"hm{closing}\n<answer>So 4.</answer>").text == "So 4."
+    assert strip_trace(f"hm\n{closing}\nhm\n{closing}\nSo 4.").text == "So 4."
+    for prose in (
+        f"Use {opening}draft{closing} as the example. So 4.",
+        f"Write {opening} before your reasoning. So 4.",
+        f'Print "{opening}" first. So 4.',
+        f"Print `{opening}draft{closing}` first. So 4.",
+        f"```xml\n{opening}note{closing}\n```\nSo 4.",
+    ):
+        assert strip_trace(prose) == (prose, "none")
+
+
+GLUED = ["assistantfinal", "assistantfinal\n", "assistant\nfinal\n", "assistantfinal "]
+
+
+@pytest.mark.parametrize("final", GLUED)
+def test_channels_that_lost_their_tokens(final):
+    assert strip_trace(f"analysisWe need it.{final}So 4.").text == "So 4."
+    assert strip_trace(f"analysis\nhm\n{final}So 4.").text == "So 4."
+    again = f"analysisWe{final}One.assistantanalysisHm{final}Two."
+    assert strip_trace(again).text == "One.\n\nTwo."
+    assert strip_trace("analysisWe need it, assistantcommentary to=x hm").kind == "unclosed"
+    assert strip_trace("We need it.assistantfinalSo 4.").text == "So 4."
+
+
+PHRASES = {
+    "Thinking Process:\n\n1. hm\n\nFinal answer: 4": "Final answer: 4",
+    "THINKING PROCESS:\nhm\n\nFINAL ANSWER: 4": "FINAL ANSWER: 4",
+    "**Thinking Process:**\n1. hm\n\n**Final Answer:** 4": "**Final Answer:** 4",
+    "### Thinking Process\nhm\n### Final Answer\n4": "4",
+    "Thinking Process: hm. Final answer: 4": "Final answer: 4",
+    "Thought: hm\nAnswer: 2\nThought: hm\nAnswer: 4": "Answer: 2\n\nAnswer: 4",
+    "Thinking Process:\nhm\n</think>\nSo 4.": "So 4.",
+    "Here's my thought process: hm\nHere's my response: So 4.": "So 4.",
+    "**Here is my thought process:** hm\n**Here is my response:**\nSo 4.": "So 4.",
+    "Here are my reasoning steps:\nhm\n[BEGIN FINAL RESPONSE]\nSo 4.\n[END FINAL RESPONSE]": "So 4.",
+    "Here's a thinking process that leads to it:\nhm\n\nFinal answer: 4": "Final answer: 4",
+}
+
+
+@pytest.mark.parametrize("response", PHRASES)
+def test_words_begin_a_trace_and_a_solution(response):
+    assert strip_trace(response) == (PHRASES[response], "stripped")
+
+
+@pytest.mark.parametrize("response", ["Thinking Process:\nhm", "Here is my thought process: hm"])
+def test_words_without_a_solution_are_a_trace_cut_off(response):
+    assert strip_trace(response) == ("", "unclosed")
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "The assistant's final analysis is that 4.",
+        "analysis of the sum gives 4.",
+        "analysis: the sum gives 4.",
+        "Analysis\nThe sum gives 4.",
+        "The token assistantfinal ends it. So 4.",
+        "If a<think and b>c then 4.",
+        "Thought: 2 + 2 is 4.",
+        "Thinking of 4, we get 4.",
+        "Reasoning: 2 + 2 = 4.\nAnswer: 4",
+        "Here is my reasoning: 2 + 2 = 4.\nAnswer: 4",
+        "Here is my answer: 4.",
+        "Declare vector<thought> v; and vector<analysis> w; here.",
+        "The tags <think> and </think> are used. So 4.",
+        "Put it between <think> and </think>. So 4.",
+        "Put it in \\texttt{<think>} first. So 4.",
+        "The XML is:\n<thought>hi</thought>\nand so on.",
+        "The server sends <response>ok</response> back. So 4.",
+        "<details><summary>Solution</summary>So 4.</details>",
+        "So [thinking](http://a.b) of 4.",
+        '[{"type": "circle", "r": 2}]',
+        "<div><p>So 4.</p></div>",
+    ],
+)
+def test_prose_and_code_lose_nothing(prose):
+    assert strip_trace(prose) == (prose, "none")
+
+
+KEPT = {
+    "<answer>4</answer></think>": "4",
+    "<ANSWER>4</ANSWER>\n</THINK>\n": "4",
+    "<think><answer>4</answer></think>": "4",
+    "<answer>4</answer></reasoning>": "4",
+    "They have 8 shells.\n</think>": "They have 8 shells.",
+    "Okay, so I think that they have 8 shells.\n</think>": "",
+    "<think>a</think>\nWrite <think> before it. So 4.": "Write <think> before it. So 4.",
+    "<think>a\n<answer>So 4.": "So 4.",
+    "<think>a\n<answer>So": "",
+    "<think>a</think>So 4.<|eot_id|>": "So 4.",
+    "So 4.<|im_end|>": "So 4.",
+    "<|channel|>analysis<|message|>hm<|end|>So 4.": "So 4.",
+    "<details><summary>Thinking</summary>a <details>b</details> c</details>So 4.": "So 4.",
+    "[{'type': 'thinking', 'thinking': 'hm'}, {'type': 'text', 'text': 'So 4.'}]": "So 4.",
+    "/no_think\n<think>\n\n</think>\nSo 4.": "So 4.",
+    "hm\n```\nx\n</think>So 4.\n```\n4\n```": "So 4.\n```\n4\n```",
+}
+
+
+@pytest.mark.parametrize("response", KEPT)
+def test_no_solution_is_lost(response):
+    assert strip_trace(response).text == KEPT[response]
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        ("<plan>", "</plan>"),
+        ("<<THOUGHT>>", "<</THOUGHT>>"),
+        ("Plan:", "Solution:"),
+        ("<p1>", "<x>"),
+    ],
+)
+def test_marks_of_a_study_are_marks(marks):
+    opening, closing = marks
+    own = (marks,)
+    text = f"{opening}hm{closing}"
+    assert strip_trace(f"{text}So 4.", "none", own) == ("So 4.", "stripped")
+    assert strip_trace(f"{text.upper()}So 4.", "none", own) == ("So 4.", "stripped")
+    assert strip_trace(f"{text}One.\n{text}Two.", "none", own).text == "One.\n\nTwo."
+    assert strip_trace(f"hm{closing}So 4.", "none", own).text == "So 4."
+    assert strip_trace(f"{opening}hm", "none", own) == ("", "unclosed")
+    mention = f'Print "{opening}" here.'
+    assert strip_trace(mention, "none", own) == (mention, "none")
+
+
+def test_tags_of_a_study_are_found_in_every_spelling():
+    own = (("<plan>", "</plan>"),)
+    for response in (
+        "< plan >hm< / plan >So 4.",
+        '<plan a="b">hm<\\/plan>So 4.',
+        "&lt;plan&gt;hm&lt;/plan&gt;So 4.",
+    ):
+        assert strip_trace(response, "none", own).text == "So 4."
+
+
+@pytest.mark.parametrize(
+    ("response", "left"),
+    [
+        ("<plan>hm</plan>So 4.", "<plan>"),
+        ("So 4. <|marker|> 5.", "<|marker|>"),
+        ("Use <think>draft</think> as the example.", "<think>"),
+        ("<think>hm</think>So 4.", ""),
+        ("<p>So</p> 4", ""),
+        ("If a < b and b > c, then 4.", ""),
+        ("hm <think>a</think>. Then hm</think>So 4.", ""),
+        ("<details><summary>Hint</summary>Add.</details>\n```\n4\n```", ""),
+    ],
+)
+def test_what_stays_is_said(response, left):
+    assert examine(response).left == left
+
+
 def test_a_source_that_declares_traces_is_believed():
     assert strip_trace("So <reasoning>40 + 2</reasoning> 42.", "paired") == (
         "So\n\n42.",
@@ -121,7 +363,7 @@ def test_a_source_that_declares_traces_is_believed():
 plain = st.text(st.sampled_from("ab 1\n$\\{}.[]é→<"), max_size=40)
 
 
-@given(trace=plain, solution=plain, marks=st.sampled_from(MARKS + WORDS))
+@given(trace=plain, solution=plain, marks=st.sampled_from(PAIRS))
 def test_the_solution_survives_byte_for_byte(trace, solution, marks):
     opening, closing = marks
     assert strip_trace(f"{opening}{trace}{closing}{solution}") == (solution.strip(), "stripped")
@@ -129,10 +371,24 @@ def test_the_solution_survives_byte_for_byte(trace, solution, marks):
     assert strip_trace(f"{opening}{trace}").kind == "unclosed"
 
 
-@pytest.mark.parametrize("mark", ["<", "&lt;"])
-def test_spaces_without_end_take_no_hours(mark):
+@pytest.mark.parametrize(
+    "response",
+    [
+        "<" + " " * 20_000 + "x",
+        "&lt;" + " " * 20_000 + "x",
+        "<" * 50_000,
+        "\\" * 50_000 + "u003cthink",
+        "Use <think> as it is. " * 5_000,
+        '<a b="' * 10_000,
+        "`a " * 20_000 + "<think>" * 5_000,
+        "<answer>x</answer>" * 5_000 + "</think>",
+        "Thinking Process:\n" + "Final answer:\n" * 5_000,
+    ],
+    ids=lambda response: response[:10],
+)
+def test_a_strange_response_takes_no_hours(response):
     began = process_time()
-    strip_trace(f"{mark}{' ' * 20_000}x")
+    strip_trace(response)
     assert process_time() - began < 1
 
 
@@ -172,6 +428,7 @@ def test_the_stage_counts_by_source_and_kind_and_keeps_order_and_answers(tmp_pat
         ("b", "unclosed"): 1,
         ("c", "none"): 1,
     }
+    assert result["marks"] == [{"source": "c", "mark": "<reasoning>", "documents": 1}]
     assert said == [1.0]
 
 
@@ -221,5 +478,8 @@ def test_real_traces(tmp_path):
     result = strip_traces(tmp_path / "in", tmp_path / "out")
     kinds = {trace["kind"]: trace["documents"] for trace in result["traces"]}
     assert kinds == {"none": 2, "stripped": 11_684, "unclosed": 13}
+    assert result["marks"] == []
+    dropped = read(tmp_path / "out", "dropped")
+    assert Counter(row["reason"] for row in dropped) == {DROP_UNCLOSED: 13, DROP_EMPTY: 2}
     marks = ("<think", "</think", "<answer>", "</answer>")
     assert not any(mark in row["response"] for row in read(tmp_path / "out") for mark in marks)

@@ -191,8 +191,8 @@ def test_curves_of_losses_alone_say_the_answer_of_one_task_and_point_to_the_rati
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for tasks, said in (
-        ("t", "For equal loss on t, B needed 0.90 times"),
-        ("tu", "ratios by loss stand below"),
+        ("t", "B and A are less than one checkpoint apart, no finding: 0.92 times"),
+        ("tu", "no average over tasks, and so no one answer; the ratios stand below"),
     ):
         points = itertools.product("AB", (0, 1), (1, 2, 3), tasks)
         rows = tuple(f"{v},{s},{n},{t},{3 - n / 2 - (v == 'B') / 10}" for v, s, n, t in points)
@@ -202,12 +202,7 @@ def test_curves_of_losses_alone_say_the_answer_of_one_task_and_point_to_the_rati
         )
         assert main(["factors", str(path), "--report", str(page)]) == 0
         assert said in " ".join(capsys.readouterr().out.split())
-        for text in (
-            "decided after correction for 1 comparison: B",
-            "From the easiest value",
-            "ratio-by-value",
-        ):
-            assert (text in page.read_text()) == (tasks == "t")
+        assert ("ratio-by-value" in page.read_text()) == (tasks == "t")
 
 
 def test_items_belong_to_points_and_have_their_mean(tmp_path: Path) -> None:
@@ -415,10 +410,10 @@ def test_the_example_has_a_table_and_a_report(
         == 0
     )
     said = capsys.readouterr().out
-    assert "times as many training tokens as LSTM" in said
+    assert "times as many training tokens" in said
     assert "Looped" in said
     page = (tmp_path / "report.html").read_text()
-    assert "From the easiest value that both reached to the hardest: GPT" in page
+    assert "table-ratios" in page
     assert len(page) > 100_000
 
 

@@ -98,6 +98,21 @@ def test_optimizers_that_are_as_good_are_less_than_a_checkpoint_apart(database: 
     assert sorted(found.index[found["significant"]]) == ["AdamH", "SOAP"]
 
 
+def test_the_page_of_the_curves_has_these_numbers(database: Path, at_target: pd.DataFrame) -> None:
+    page = CURVES.with_name("README.md").read_text(encoding="utf-8")
+    lines = {line.split(" | ")[0].strip("| "): line for line in page.splitlines()}
+    found = rows(database)
+    for name, steps in PUBLISHED_STEPS.items():
+        if name == "Muon":
+            continue
+        both = [
+            f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+            for row in (found.loc[name], at_target.loc[name])
+        ]
+        cells = [name, f"{steps:,}", f"{PUBLISHED[name]:.2f}", *both]
+        assert lines[name] == f"| {' | '.join(cells)} |"
+
+
 def test_exchanging_the_baseline_gives_the_inverse(database: Path) -> None:
     against_muon = rows(database)
     for name in PUBLISHED:

@@ -193,7 +193,7 @@ def test_the_slider_moves_arrow_tokens_ratio_and_height(page: Browser) -> None:
     page.settle()
     arrow = "[...document.querySelectorAll('#figure-answer .mark-rule line')].map((one) => one.outerHTML).join()"
     said, drawn = [page.run(HERO)], [page.run(arrow)]
-    for share in (0.3, 0.5):
+    for share in (0.2, 0.4):
         said.append(slide(page, share))
         drawn.append(page.run(arrow))
     assert "Training tokens over LA’s" in said[0]

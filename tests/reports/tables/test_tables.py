@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from dreamer_study.model.config import DreamerConfig, la
 from dreamer_study.reports.data import read_study
 from dreamer_study.reports.style.theme import styles
-from dreamer_study.reports.tables.cells import left, table
+from dreamer_study.reports.tables.cells import Table, left, table
 from dreamer_study.reports.tables.examples import examples
 from dreamer_study.reports.tables.hyperparameters import hyperparameters
+from dreamer_study.reports.tables.ratios import details, ranked, ratios
 from dreamer_study.reports.tables.results import results
 from tests.reports.small_results import (
     POINTS,
@@ -35,6 +37,114 @@ def test_cells_are_aligned_as_their_heads_and_groups_are_apart() -> None:
 
 
 PERPLEXITIES = {"LA": 9.5, "DR": 8.25}
+
+
+RATIO = {
+    "depth": 4,
+    "variant": "DR",
+    "baseline": "LA",
+    "task": "average",
+    "metric": "accuracy",
+    "score_low": 0.46,
+    "score_high": 0.53,
+    "ratio": 1.672,
+    "low": 1.35,
+    "high": 2.08,
+    "factor": 0.598,
+    "at_least": 1.23,
+    "reached": False,
+    "significant": True,
+    "p_adjusted": 0.0074,
+    "depends_on": "swaps",
+    "seeds": 4,
+    "detectable": 1.32,
+    "in_advance": False,
+    "near_chance": False,
+    "within_checkpoint": False,
+    "before_decay": False,
+    "decay_bound": None,
+    "one_task": False,
+    "cut_short": False,
+    "comparisons": 9,
+    "outdated": False,
+    "variant_tokens": 8e5,
+    "baseline_tokens": 4.5e5,
+    "best": 0.528,
+    "baseline_best": 0.747,
+}
+EMPTY = dict.fromkeys(("ratio", "low", "high", "factor", "score_low", "score_high", "detectable"))
+UNTESTED = {"significant": None, "p_adjusted": None, "comparisons": None}
+RATIOS = [
+    RATIO,
+    RATIO | {"variant": "X", "ratio": 0.5, "low": 0.4, "high": 0.6, "reached": True, "best": 0.75},
+    RATIO | UNTESTED | {"task": "gsm8k", "depends_on": None},
+    RATIO | EMPTY | UNTESTED | {"variant": "X", "task": "gsm8k", "low": 5.5, "near_chance": True},
+    RATIO | EMPTY | UNTESTED | {"variant": "Y", "seeds": None, "reached": None, "at_least": None},
+    RATIO | {"task": "math", "significant": False, "p_adjusted": 0.2, "within_checkpoint": True},
+    RATIO | EMPTY | UNTESTED | {"task": "mathqa", "outdated": True, "at_least": None},
+]
+
+
+def ratio_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Rows of `StudyData.ratios`."""
+    return pd.DataFrame(rows).astype({"significant": "boolean", "ratio": float, "low": float})
+
+
+def words(made: Table) -> list[str]:
+    """The rows of a table: the texts of the cells, with their notes in brackets."""
+    return [
+        " | ".join(f"{cell.text} ({cell.note})" if cell.note else cell.text for cell in row.cells)
+        for row in made.rows
+    ]
+
+
+def test_a_row_of_ratios_has_the_number_and_how_sure_it_is() -> None:
+    made = ratios(ratio_frame(RATIOS), styles(["LA", "DR", "X", "Y"]), 4)
+    number = "1.67x | 1.35 to 2.08 | 46 to 53 % | no, 52.8 %"
+    sure = "1.23x | 1.32x | 4"
+    assert words(made) == [
+        f"DR | Average accuracy | {number} | yes, p 0.007 | {sure}",
+        f"X | Average accuracy | 0.50x | 0.40 to 0.60 | 46 to 53 % | yes | yes, p 0.007 | {sure}",
+        "Y | Average accuracy | – (not evaluated) |  | – | – |  | – | – | –",
+        f"DR | GSM8K | {number} |  | {sure}",
+        "X | GSM8K | ≥\u202f5.50x |  | – | no, 52.8 % |  | 1.23x | – | 4",
+        f"DR | MATH | {number} | no, < 1 checkpoint | {sure}",
+        "DR | MathQA | – (not computed) |  | – | no, 52.8 % |  | – | – | 4",
+    ]
+    assert [row.cells[2].kind for row in made.rows] == ["strong", "strong", "", "", "", "", ""]
+    assert "for 9 comparisons" in made.caption
+    assert "epth" not in made.caption
+
+
+def test_the_factor_of_the_paper_is_explained_once_beside_what_makes_a_ratio_weak() -> None:
+    made = details(ratio_frame(RATIOS), styles(["LA", "DR", "X", "Y"]), 4, {(4, "DR"): False})
+    assert "data efficiency" in made.caption
+    said = words(made)
+    weak = "depends on swaps; rate not tuned"
+    assert said[0] == f"DR | Average accuracy | 1.67x | 0.60 | 800K | 450K | {weak}"
+    assert said[4].endswith(" | near chance")
+
+
+def test_many_variants_are_ranked_with_the_significant_ones_first() -> None:
+    estimates = {"A": 1.5, "B": 0.5, "C": 0.9, "D": 2.0, "E": 0.7}
+    rows = [RATIO | {"variant": name, "ratio": value} for name, value in estimates.items()]
+    rows.append(RATIO | {"variant": "F", "ratio": 0.4, "significant": False})
+    made = ranked(ratio_frame(rows), styles(["LA", *"ABCDEF"]), 4)
+    assert [row.cells[0].text for row in made.rows] == ["B", "E", "C", "A", "D", "F"]
+    assert [row.first for row in made.rows] == [False] * 5 + [True]
+    assert made.rows[-1].cells[-1].text == "not significant"
+
+
+def test_a_best_that_is_lower_within_noise_is_said() -> None:
+    made = ratios(ratio_frame([RATIO | {"reached": True, "best": 0.74}]), styles(["LA", "DR"]), 4)
+    assert " | within noise, 74.0 % | " in words(made)[0]
+
+
+def test_a_score_fixed_in_advance_is_what_was_to_be_reached() -> None:
+    fixed = RATIO | {"in_advance": True, "score_low": 0.5, "score_high": 0.5}
+    made = ratios(ratio_frame([fixed]), styles(["LA", "DR"]), 4)
+    assert " | 50 % (fixed in advance) | " in words(made)[0]
+    assert "Reached the score" in [head.text for head in made.head[0]]
 
 
 def test_a_task_with_an_accuracy_and_a_perplexity_has_both(tmp_path: Path) -> None:

@@ -325,6 +325,8 @@ def test_the_first_measure_with_something_to_say_leads() -> None:
     )
     assert leads(nothing, LOSS | nothing) == [("accuracy", "average")], "that nothing is in common"
     assert leads(task | {"in_advance": True} | nothing) == [("accuracy", "gsm8k")]
+    assert leads(task, task | {"task": "math"}) == [], "none of several tasks without an average"
+    assert leads(task, task | {"metric": "loss"}) == [("accuracy", "gsm8k")]
     assert leads({"outdated": True} | nothing) == []
     assert leads({"seeds": math.nan} | nothing) == [], "no curve"
 
@@ -472,7 +474,7 @@ def test_what_matching_takes_of_the_experts_is_said_above_a_tenth(tmp_path: Path
     )
     costs = [text for text in warnings(data, leading(data.ratios)) if "cost:" in text]
     assert costs == [
-        "Matching cost: experts smaller than LA’s, DR+DA by 33%; larger models lose less."
+        "Matching cost: experts smaller than LA’s, DR+DA by 33 %; larger models lose less."
     ]
 
 

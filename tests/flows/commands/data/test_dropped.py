@@ -4,10 +4,14 @@ one without any."""
 import io
 import json
 import re
+from itertools import combinations
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.plan.data_plan import DataPlan
@@ -16,6 +20,7 @@ from dreamer_study.flows.running.curation import curation_counts, prepare_data
 from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.storage.documents import KEPT
+from dreamer_study.reports.audit.removals import VIEWS, read_removals
 from tests.flows.small_study import TINY
 from tests.pipeline.documents import read
 
@@ -141,6 +146,43 @@ def test_unknown_names_are_told_what_there_is(
     assert status == 2
     assert words in error
     assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("near", [True, False])
+@pytest.mark.parametrize("remove", [["exact"], []])
+def test_stages_that_are_switched_off_have_dropped_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], near: bool, remove: list[str]
+) -> None:
+    content = yaml.safe_load(TINY.read_text())
+    content["data"]["world"] |= {"documents": 300}
+    content["data"] |= {"deduplicate": {"near": near}, "decontaminate": {"remove": remove}}
+    study = tmp_path / "off.yaml"
+    study.write_text(yaml.safe_dump(content))
+    prepare_data(Plan(load_study(str(study), root=tmp_path)), Steps())
+    for further in ((), ("--sample", "3"), ("--grade", "exact"), ("--stage", "deduplicate")):
+        status, out, error = said(capsys, "dropped", str(study), "--root", str(tmp_path), *further)
+        assert status == 0, error
+        assert ("near_duplicate" in out and "similarity" in out) or near is False or further
+
+
+@pytest.mark.parametrize("size", range(len(VIEWS)))
+def test_files_of_any_stages_may_be_absent(tmp_path: Path, size: int) -> None:
+    folder = tmp_path / "deduplicate" / "key" / "dropped"
+    folder.mkdir(parents=True)
+    names = VIEWS["dropped"].split()[:-1]
+    pq.write_table(pa.table({name: ["text"] for name in names}), folder / "00000.parquet")
+    files = {"dropped": [folder / "00000.parquet"]}
+    types = {"similarity": pa.float64(), "coverage": pa.float64()}
+    for view in VIEWS.keys() - files.keys():
+        columns = {name: types.get(name, pa.string()) for name in VIEWS[view].split()}
+        files[view] = [tmp_path / f"{view}.parquet"]
+        pq.write_table(pa.schema(columns).empty_table(), files[view][0])
+    asked = dict.fromkeys(("stage", "source", "reason", "grade", "id"))
+    for absent in combinations([view for view in VIEWS if view != "dropped"], size):
+        there = {view: paths for view, paths in files.items() if view not in absent}
+        rows = read_removals(there, sample=9, seed=0, each=False, **asked)
+        assert rows["question"].tolist() == ["text"]
+        assert rows["score"].isna().all()
 
 
 def test_a_preview_shows_rows_with_what_carries_loss(

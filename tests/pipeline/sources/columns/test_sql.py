@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.columns.names import named_columns
 from dreamer_study.pipeline.sources.columns.sql import (
     as_list,
     bind,
     evaluate,
     last_boxed,
-    named_columns,
     parse,
 )
 
@@ -134,8 +134,9 @@ def test_answers_after_marks_and_of_options_with_commas_and_letters(expression, 
 
 
 def test_only_named_columns_are_read():
-    columns = ["Problem", "solution", "messages", "hints/solutions"]
-    assert named_columns(["problem", 'lines("hints/solutions")'], columns) == [
+    names = ["Problem", "solution", "messages", "hints/solutions"]
+    columns = pa.schema([(name, pa.string()) for name in names])
+    assert named_columns(["problem", 'lines("hints/solutions")'], columns).names == [
         "Problem",
         "hints/solutions",
     ]

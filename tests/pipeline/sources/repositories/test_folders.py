@@ -7,13 +7,15 @@ from types import SimpleNamespace
 import pytest
 
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.files.readers import open_rows
 from dreamer_study.pipeline.sources.repositories.folders import (
     found_or_fetched,
     resolved_revision,
     source_files,
 )
+from dreamer_study.pipeline.sources.repositories.layouts import NoSplit
 from dreamer_study.pipeline.sources.repositories.splits import (
-    card_configurations,
+    Part,
     find_split,
     has_splits,
     select_files,
@@ -80,7 +82,7 @@ def test_a_missing_split_names_what_there_is(tmp_path):
     (tmp_path / "a/b/README.md").write_text(
         "---\nconfigs:\n- config_name: x\n  data_files: [{split: train, path: main/*}]\n---\n"
     )
-    with pytest.raises(InputError, match="it has x/train"):
+    with pytest.raises(InputError, match=r"no configuration 'main'; it has x$"):
         find_split(tmp_path / "a/b", "main", "test")
 
 
@@ -161,10 +163,10 @@ def test_every_card_of_the_real_mirror_leads_to_its_files():
         ),
         (["main/train/x/1.csv"], "main", "train", ["main/train/x/1.csv"]),
         (
-            ["data/train-1.parquet", "data/train_1M-1.parquet"],
+            ["data/train-00000-of-00001.parquet", "data/train_1M-00000-of-00001.parquet"],
             "default",
             "train",
-            ["data/train-1.parquet"],
+            ["data/train-00000-of-00001.parquet"],
         ),
         (
             ["default/cot-0.parquet", "default/tir-0.parquet"],
@@ -173,7 +175,9 @@ def test_every_card_of_the_real_mirror_leads_to_its_files():
             ["default/cot-0.parquet"],
         ),
         (["train.csv", "test.csv"], "default", "test", ["test.csv"]),
-        (["train.json", "train.parquet"], "default", "train", ["train.parquet"]),
+        (["main/dev.csv", "main/validation.csv"], "main", "validation", ["main/validation.csv"]),
+        (["cot.csv", "tir.csv"], "default", "cot", ["cot.csv"]),
+        (["main/en_train.csv", "main/en_test.csv"], "main", "train", ["main/en_train.csv"]),
         (
             ["Set.json", "config.json", ".download.json", ".hub/a.json"],
             "default",
@@ -199,7 +203,12 @@ def test_every_card_of_the_real_mirror_leads_to_its_files():
     ],
 )
 def test_layouts(names, configuration, split, found):
-    assert select_files(names, configuration, split, {}) == found
+    part = Part(configuration, split)
+    if found:
+        assert select_files(names, part, "", "a/b") == found
+    else:
+        with pytest.raises(NoSplit, match=f"a/b has no split '{split}'"):
+            select_files(names, part, "", "a/b")
 
 
 @pytest.mark.parametrize(
@@ -208,50 +217,112 @@ def test_layouts(names, configuration, split, found):
         "data_files: [{split: train, path: x/a-*.csv}]",
         "data_files: [{split: train, path: [x/a-1.csv, x/a-2.csv]}]",
         "data_files: [{split: test, path: x/b.csv}, {split: train, path: x/a-*.csv}]",
+        "data_files: [{split: test, path: x/absent.csv}, {split: train, path: x/a-*.csv}]",
         "data_files: x/a-*.csv",
         "data_files: ['x/a-?.csv']",
+        "data_files: x/a-[12].csv",
         "data_files: '**/a-*.csv'",
         "data_dir: x\n  data_files: a-*.csv",
     ],
 )
 def test_all_forms_of_a_cards_header(files):
-    card = card_configurations(f"---\nconfigs:\n- config_name: c\n  {files}\n---\n")
+    others = "- config_name: gone\n  data_files: gone/*.csv\n"
+    card = f"---\nconfigs:\n{others}- config_name: c\n  {files}\n---\n"
     names = ["x/a-1.csv", "x/a-2.csv", "x/b.csv", "x/y/a.csv", "train.csv"]
-    assert select_files(names, "c", "train", card) == ["x/a-1.csv", "x/a-2.csv"]
+    found = ["x/a-1.csv", "x/a-2.csv"]
+    assert select_files(names, Part("c", "train"), card, "a/b") == found
 
 
-def test_a_card_without_a_header_or_with_a_broken_one():
-    assert card_configurations("# Only text\n---\nconfigs: 1\n---\n") == {}
-    assert card_configurations("") == {}
-    with pytest.raises(InputError, match="its header is not YAML"):
-        card_configurations("---\na: [\n---\n")
+CARD = (
+    "---\nconfigs:\n- config_name: {name}\n  data_files: [{{split: {split}, path: {path}}}]\n---\n"
+)
 
 
 @pytest.mark.parametrize(
-    ("configs", "entry"),
+    ("name", "split", "path", "asked", "message"),
     [
-        ("configs: [main]", r" \(entry 1\)"),
-        ("configs: {a: 1}", ""),
-        ("configs: main", ""),
-        ("configs:\n- config_name: m\n- data_files:\n  - {split: train}", r" \(entry 2\)"),
-        ("configs:\n- data_files:\n  - {path: a.csv}", r" \(entry 1\)"),
-        ("configs:\n- data_files: {train: a.csv}", r" \(entry 1\)"),
-        ("configs:\n- data_dir: [a]", r" \(entry 1\)"),
+        ("default", "test", "a.csv", "default", r"no split 'train' .* it has default/test"),
+        ("default", "cot", "'*.csv'", "default", r"no split 'train' .* it has default/cot"),
+        ("x", "train", "a.csv", "y", "no configuration 'y'; it has x"),
+        ("default", "train", "'b*'", "default", "README"),
     ],
 )
-def test_configs_of_another_form_name_their_file(tmp_path, configs, entry):
+def test_a_card_that_lacks_a_split_has_none(name, split, path, asked, message):
+    card = CARD.format(name=name, split=split, path=path)
+    with pytest.raises(NoSplit, match=message) as error:
+        select_files(["a.csv", "train.csv"], Part(asked, "train"), card, "a/b")
+    assert "\n" not in str(error.value)
+
+
+def test_patterns_beside_a_repository_are_within_it(tmp_path):
+    entry = {"name": "s", "repository": "a/b", "files": "x/[ab].jsonl", "text": "text"}
+    for name in ("x/a.jsonl", "x/b.jsonl", "x/c.jsonl", "train.jsonl"):
+        touch(tmp_path / "mirror/a/b" / name)
+    source = resolve_source(entry)
+    folder = found_or_fetched(source, ("train",), mirror=tmp_path / "mirror", cache=tmp_path / "c")
+    assert [path.name for path in source_files(source, folder)] == ["a.jsonl", "b.jsonl"]
+    for files in ("../b/x/a.jsonl", "/etc/*.csv", "hf://datasets/a/b/x.csv"):
+        with pytest.raises(InputError, match="is not in the data set's folder"):
+            source_files(resolve_source(entry | {"files": files}), folder)
+    with pytest.raises(InputError, match="y/"):
+        source_files(resolve_source(entry | {"files": "y/*.jsonl"}), folder)
+
+
+def test_what_datasets_has_saved_to_disk_is_read(tmp_path):
+    import datasets
+
+    rows = datasets.Dataset.from_dict({"q": ["a", "b", "c"]})
+    rows.save_to_disk(tmp_path / "alone", num_shards=2)
+    both = datasets.DatasetDict({"train": rows, "test": rows.select([1])})
+    both.save_to_disk(tmp_path / "m/a/b")
+    alone = {"name": "s", "files": "alone", "text": "q"}
+    files = source_files(resolve_source(alone), tmp_path)
+    assert [path.name for path in files] == [f"data-0000{n}-of-00002.arrow" for n in (0, 1)]
+    repository = {"name": "s", "repository": "a/b", "text": "q"}
+    for split, count in (("train", 3), ("test", 1)):
+        source = resolve_source(repository | {"split": split})
+        (path,) = source_files(source, tmp_path / "m/a/b")
+        reader = open_rows(path)
+        (block,) = reader.blocks(reader.schema)
+        assert block.table["q"].to_pylist() == ["a", "b", "c"][:count] if count > 1 else ["b"]
+    with pytest.raises(InputError, match="no split 'dev'; it has train, test"):
+        find_split(tmp_path / "m/a/b", "default", "dev")
+    state = tmp_path / "alone/state.json"
+    state.write_text(state.read_text().replace("data-00000", "../data-00000"))
+    with pytest.raises(InputError, match="not in the data set's folder"):
+        source_files(resolve_source(alone), tmp_path)
+
+
+def test_a_card_without_a_header_or_with_a_broken_one():
+    names, part = ["train.csv"], Part("default", "train")
+    for card in ("# Only text\n---\nconfigs: 1\n---\n", "", "---\nconfigs:\n---\n"):
+        assert select_files(names, part, card, "a/b") == names
+    with pytest.raises(InputError, match="its header is not YAML"):
+        select_files(names, part, "---\na: [\n---\n", "a/b")
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        "configs: [main]",
+        "configs: {a: 1}",
+        "configs: main",
+        "configs:\n- config_name: main\n  data_files:\n  - {split: train}",
+        "configs:\n- config_name: main\n  data_files:\n  - {path: a.csv}",
+        "configs:\n- config_name: main\n  data_dir: [a]",
+    ],
+)
+def test_configs_of_another_form_name_their_file(tmp_path, configs):
     (tmp_path / "README.md").write_text(f"---\n{configs}\n---\n")
-    with pytest.raises(
-        InputError, match=rf"{tmp_path}/README\.md: its `configs:` must be a list .*`path`{entry}$"
-    ):
+    touch(tmp_path / "train.csv")
+    with pytest.raises(InputError, match=rf"{tmp_path}/README\.md: ") as error:
         find_split(tmp_path, "main", "train")
+    assert "\n" not in str(error.value)
 
 
-def test_numbers_name_configurations_and_null_names_none():
-    assert card_configurations(
-        "---\nconfigs:\n- config_name: 2019\n  data_files: a.csv\n---\n"
-    ) == {"2019": {"train": ["a.csv"]}}
-    assert card_configurations("---\nconfigs:\n---\n") == {}
+def test_numbers_name_configurations():
+    card = "---\nconfigs:\n- config_name: 2019\n  data_files: a.csv\n---\n"
+    assert select_files(["a.csv"], Part("2019", "train"), card, "a/b") == ["a.csv"]
 
 
 @pytest.mark.parametrize(
@@ -275,9 +346,11 @@ def test_a_card_names_files_of_its_own_folder_only(tmp_path, path):
             find_split(tmp_path / "set", "c", "train")
 
 
-def test_a_glob_of_many_stars_answers_at_once():
+def test_a_pattern_of_many_stars_is_refused_at_once():
     name = f"{'a' * 200}.csv"
-    start = time.process_time()
-    assert select_files([name], "c", "train", {"c": {"train": ["*a" * 14 + "*b.csv"]}}) == []
-    assert select_files([name], "c", "train", {"c": {"train": ["*a" * 14 + "*.csv"]}}) == [name]
-    assert time.process_time() - start < 1
+    for path, refused in (("*a" * 14 + "*b.csv", True), ("*a*a*b.csv", False)):
+        card = CARD.format(name="c", split="train", path=f"'{path}'")
+        start = time.process_time()
+        with pytest.raises(InputError, match="too many stars" if refused else "README"):
+            select_files([name], Part("c", "train"), card, "a/b")
+        assert time.process_time() - start < 3

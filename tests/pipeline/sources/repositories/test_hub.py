@@ -37,7 +37,7 @@ def run(program, tmp_path, port, **environment):
 
 PRELUDE = """
 from dreamer_study.pipeline.benchmarks.table import resolve_benchmark
-from dreamer_study.pipeline.sources.repositories.folders import download, found_or_fetched, resolved_revision
+from dreamer_study.pipeline.sources.repositories.folders import download, found_or_fetched, resolved_revision, source_files
 from dreamer_study.pipeline.sources.repositories.splits import find_split
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.table import resolve_source
@@ -120,6 +120,29 @@ print(resolved_revision(folder), len(find_split(folder, "main", "train")))
     assert result.stdout.splitlines()[-1] == f"{COMMIT} 2", result.stderr
     assert "1.0 openai/gsm8k/main/train" in result.stdout
     assert not hub.RequestHandlerClass.failing
+
+
+@pytest.mark.slow
+def test_patterns_beside_a_repository_are_fetched_and_recorded(tmp_path, hub):
+    program = """
+import sys
+fields = {"name": "s", "repository": "openai/gsm8k", "text": "answer"}
+entry = resolve_source(fields | {"files": ["main/*-0000[1]-*.jsonl", "socratic/*"]})
+for mirror in ("mirror", "mirror"):
+    download([entry], mirror)
+    folder = found_or_fetched(entry, ("train",), mirror=mirror, cache="cache")
+    print([path.name for path in source_files(entry, folder)], "datasets" in sys.modules)
+    attempt(mirror=mirror, splits=("dev",))
+attempt(mirror="mirror", splits=("train",))
+"""
+    result = run(program, tmp_path, hub.server_port)
+    assert result.returncode == 0, result.stderr
+    names = "['train-00001-of-00002.jsonl', 'train-00000-of-00001.jsonl']"
+    said = result.stdout.splitlines()
+    assert [line for line in said if line.startswith("[")] == [f"{names} True"] * 2
+    assert len(list((tmp_path / "mirror").rglob("*.jsonl"))) == 2
+    record = json.loads((tmp_path / "mirror/openai/gsm8k/.download.json").read_text())
+    assert record["parts"][0]["patterns"] == ["main/*-0000[1]-*.jsonl", "socratic/*"]
 
 
 @pytest.mark.slow

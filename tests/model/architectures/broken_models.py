@@ -1,0 +1,126 @@
+"""Architectures that break the contract in ways that no shape shows, and conventions of others. A
+file that models are loaded from."""
+
+import random
+from types import SimpleNamespace
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Tokens(nn.Module):
+    """Predict the next token from this one: what the others add to."""
+
+    def __init__(self, vocabulary_size, sequence_length, hidden_size=16):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary_size, hidden_size)
+        self.head = nn.Linear(hidden_size, vocabulary_size, bias=False)
+
+    def forward(self, tokens):
+        return self.head(self.mixed(self.tokens(tokens)))
+
+    def mixed(self, x):
+        return x
+
+
+class NextBehindGate(Tokens):
+    """Add the next token behind a gate that begins at 0."""
+
+    def __init__(self, **sizes):
+        super().__init__(**sizes)
+        self.gate = nn.Parameter(torch.zeros(()))
+
+    def mixed(self, x):
+        return x + self.gate * F.pad(x[:, 1:], (0, 0, 0, 1))
+
+
+class Chunks(Tokens):
+    """Forget the mask within chunks of eight tokens."""
+
+    def mixed(self, x):
+        length = x.shape[1]
+        chunk = torch.arange(length) // 8
+        mask = (chunk[:, None] >= chunk).float()
+        return x + mask / mask.sum(1, keepdim=True) @ x
+
+
+class NormOverBatch(Tokens):
+    """Normalise over all positions of a batch, in training."""
+
+    def __init__(self, **sizes):
+        super().__init__(**sizes)
+        self.norm = nn.BatchNorm1d(self.tokens.embedding_dim)
+
+    def mixed(self, x):
+        return self.norm(x.transpose(1, 2)).transpose(1, 2)
+
+
+class OtherRows(Tokens):
+    """Read the mean of all rows to their ends, in training alone."""
+
+    def mixed(self, x):
+        return x + x.mean((0, 1)) if self.training else x
+
+
+class RandomInEvaluation(Tokens):
+    def mixed(self, x):
+        return x * random.random()
+
+
+class KeepsState(Tokens):
+    """Carry the last token of one call into the next."""
+
+    state = 0.0
+
+    def mixed(self, x):
+        before = self.state
+        self.state = x[:1, -1:].detach()
+        return x + before
+
+
+class CountsCalls(Tokens):
+    """Anneal by a count of the calls in training, which no state keeps."""
+
+    calls = 0
+
+    def mixed(self, x):
+        self.calls += self.training
+        return x * (1 + self.calls)
+
+
+class NoGradient(Tokens):
+    @torch.no_grad()
+    def forward(self, tokens):
+        return super().forward(tokens)
+
+
+class NotFinite(Tokens):
+    def mixed(self, x):
+        return x / 0
+
+
+class WholeChunks(Tokens):
+    """Take rows of whole chunks of four tokens alone."""
+
+    def mixed(self, x):
+        return x.view(len(x), -1, 4, x.shape[-1]).flatten(1, 2)
+
+
+class Names(Tokens):
+    def decayed_parameters(self):
+        return ["head.weight"]
+
+
+class Pair(Tokens):
+    """Return logits and a loss."""
+
+    def forward(self, tokens):
+        return super().forward(tokens), None
+
+
+class Output(Tokens):
+    """Return an object with logits, and take tokens by name alone."""
+
+    def forward(self, *, input_ids):
+        return SimpleNamespace(logits=super().forward(input_ids))
