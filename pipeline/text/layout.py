@@ -1,7 +1,7 @@
 r"""Read mathematics as its signs, however a writer has set it.
 
 >>> plain_signs(r"Is \(x\) at $\dfrac12$, or at **1,000** {\rm cm}?")
-'isxat1/2orat1000cm'
+'isxat1/2,orat1000cm'
 >>> plain_signs(r"Is `x` at \frac{1}{2} or at 1\,000\,\text{cm}")
 'isxat1/2orat1000cm'
 >>> plain_signs(r"\frac{t+1}{t}"), plain_signs(r"t+\frac1t")
