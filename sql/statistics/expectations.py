@@ -39,10 +39,11 @@ class Expectation:
 
     A ratio is the tokens of `variant` over those of `against` (view token_ratios). `ratio_holds`:
     the 99.9 % interval holds this value. `ratio_below`: the 95 % interval lies below this value,
-    and the variant reached the other's best. `ratio_above`: the 95 % interval lies above this
-    value; of the lower bound `at_least` where the variant did not reach the other's best. `at` with
-    `ratio_at_most` or `ratio_at_least`: the ratio at this accuracy; a variant that never reaches
-    the accuracy counts with all tokens that it was trained on, where the ratio is to be high.
+    and the variant reached the other's best. `ratio_above`: the 95 % interval, or a one-sided
+    bound, lies above this value, or the lower bound `at_least` does where the variant did not reach
+    the other's best. `at` with `ratio_at_most` or `ratio_at_least`: the ratio at this accuracy; a
+    variant that never reaches the accuracy counts with all tokens that it was trained on, where the
+    ratio is to be high.
     `against` is a variant, by default the study's baseline; `task` a benchmark or 'average'.
     """
 
@@ -140,16 +141,36 @@ def _check_ratio(expectation: Expectation, row: dict[str, Any]) -> tuple[str, bo
     rule, value = expectation.rule
     if rule == "ratio_holds":
         return _check_holds(row, value)
-    # A lower bound may show that a ratio is above a value, never that the ratio is below one.
-    if row["reached"] is False and row["at_least_low"] is not None:
-        text = f"at least {row['at_least']:.2f} (from {row['at_least_low']:.2f})"
-        return text, rule == "ratio_above" and bool(row["at_least_low"] > value)
+    if rule == "ratio_above":
+        return _check_above(row, value)
+    if row["reached"] is False:
+        return f"{_told(row)}, but the other's best was not reached", False
+    return _told(row), row["high"] is not None and bool(row["high"] < value)
+
+
+def _check_above(row: dict[str, Any], value: float) -> tuple[str, bool]:
+    """Tell whether the interval, or a lower bound, lies above a value.
+
+    Where the variant did not reach the other's best, the lower bound there counts as well.
+    """
+    is_above = row["low"] is not None and bool(row["low"] > value)
+    if is_above or row["reached"] or row["at_least_low"] is None:
+        return _told(row), is_above
+    text = f"{_told(row)}; to the other's best at least {row['at_least']:.2f}"
+    return f"{text} (from {row['at_least_low']:.2f})", bool(row["at_least_low"] > value)
+
+
+def _told(row: dict[str, Any]) -> str:
+    """Say a ratio and its interval, or the one-sided bound in its place."""
+    low = row["low"]
+    high = row["high"]
     if row["ratio"] is None:
-        return "no ratio", False
-    if row["low"] is None:
-        return f"{row['ratio']:.2f}, no interval", False
-    held = row["high"] < value if rule == "ratio_below" else row["low"] > value
-    return f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f})", bool(held)
+        bounds = [f"at least {low:.2f}" if low is not None else ""]
+        bounds.append(f"at most {high:.2f}" if high is not None else "")
+        return " and ".join(filter(None, bounds)) or "no ratio"
+    if low is None or high is None:
+        return f"{row['ratio']:.2f}, no interval"
+    return f"{row['ratio']:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _check_holds(row: dict[str, Any], value: float) -> tuple[str, bool]:

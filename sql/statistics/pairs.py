@@ -30,17 +30,24 @@ from dreamer_study.sql.statistics.token_ratios import (
     Range,
     checkpoint_distance,
     common_range,
+    log_bounds,
     log_lower_bounds,
     log_ratios,
     log_ratios_at,
-    one_sided_bounds,
+    missing_model,
     reaches,
 )
 
-# The columns of `statistics`. RATIO, AT_LEAST, FACTOR and TARGETS are logarithms; BESTS is how far
-# the variant's best score is above the baseline's.
-RATIO, AT_LEAST, BESTS, FACTOR, TARGETS = 0, 1, 2, 3, slice(4, None)
-STATISTICS = 4 + PARTS
+# The columns of `_statistics`. All are logarithms but BESTS: how far the variant's best score is
+# above the baseline's. MISSED and MISSED_BY_BASELINE are the bounds of models that never rose.
+RATIO = 0
+AT_LEAST = 1
+BESTS = 2
+FACTOR = 3
+MISSED = 4
+MISSED_BY_BASELINE = 5
+TARGETS = slice(6, None)
+STATISTICS = 6 + PARTS
 
 
 @dataclass(frozen=True)
@@ -191,8 +198,9 @@ def _answer(
     reached = _has_reached(observed[BESTS], errors.size[BESTS])
     scores = common_range(baseline.mean, variant.mean)
     if np.isnan(scores.high[0]):
-        at_least, at_most = one_sided_bounds(baseline.mean, variant.mean)
-        return Comparison(low=at_least, high=at_most, reached=reached)
+        return replace(
+            _one_sided(baseline, variant, observed, lows, highs, errors), reached=reached
+        )
     return Comparison(
         ratio=_finite_or_none(np.exp(observed[RATIO])),
         low=_finite_or_none(lows[RATIO]),
@@ -205,6 +213,32 @@ def _answer(
         checkpoint_distance=checkpoint_distance(baseline.mean, variant.mean, scores),
         **_tokens_to(baseline, variant, scores.high[0]),
     )
+
+
+def _one_sided(
+    baseline: SeedCurves,
+    variant: SeedCurves,
+    observed: np.ndarray,
+    lows: np.ndarray,
+    highs: np.ndarray,
+    errors: Errors,
+) -> Comparison:
+    """Return the bound of two models that have no scores in common: at least, or at most.
+
+    It is one end of the 95 % interval of the bound; without an interval, the bound as observed. The
+    test is of the bound, which is no evidence for a ratio on its other side of 1.
+    """
+    missing = missing_model(baseline.mean, variant.mean)
+    if missing == "variant":
+        low = lows[MISSED] if np.isfinite(lows[MISSED]) else np.exp(observed[MISSED])
+        values = np.maximum(observed, 0)
+        return Comparison(low=float(low), p=_finite_or_none(errors.p(values)[MISSED]))
+    if missing == "baseline":
+        column = MISSED_BY_BASELINE
+        high = highs[column] if np.isfinite(highs[column]) else np.exp(observed[column])
+        values = np.minimum(observed, 0)
+        return Comparison(high=float(high), p=_finite_or_none(errors.p(values)[column]))
+    return Comparison()
 
 
 def _at_target(
@@ -315,6 +349,8 @@ def _statistics(baseline: Curves, variant: Curves, target: float | None) -> np.n
             log_lower_bounds(baseline, variant),
             variant.end - baseline.end,
             log_mean_factors(baseline, variant),
+            log_bounds(variant, baseline),
+            -log_bounds(baseline, variant),
             log_target_factors(baseline, variant),
         ]
     )

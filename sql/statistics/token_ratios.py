@@ -103,21 +103,35 @@ def reaches(curves: Curves, score: float) -> np.ndarray:
     return curves.end >= score - TIE * abs(score)
 
 
-def one_sided_bounds(baseline: Curves, variant: Curves) -> tuple[float | None, float | None]:
-    """Bound the ratio of two curves that have no range in common: at least, or at most.
+def missing_model(baseline: Curves, variant: Curves) -> str | None:
+    """Name the model, 'variant' or 'baseline', that never rose above the lowest score that counts.
 
-    At the lowest score that counts, one model needed some tokens and the other never had it with
-    all of its own. Both are None where neither model rises above that score.
+    Of two curves without a common range. None where neither or both rose above it.
     """
-    lowest = max(baseline.start[0], variant.start[0], baseline.noise_floor, variant.noise_floor)
-    goal = np.full((1, 1), lowest)
-    if variant.end[0] <= lowest < baseline.end[0]:
-        needed = baseline.crossings(goal)[0, 0]
-        return float(np.exp(variant.log_tokens[-1] - needed)), None
-    if baseline.end[0] <= lowest < variant.end[0]:
-        needed = variant.crossings(goal)[0, 0]
-        return None, float(np.exp(needed - baseline.log_tokens[-1]))
-    return None, None
+    lowest = _lowest_score(baseline, variant)[0]
+    has_variant = variant.end[0] > lowest
+    has_baseline = baseline.end[0] > lowest
+    if has_variant == has_baseline:
+        return None
+    return "baseline" if has_variant else "variant"
+
+
+def log_bounds(missing: Curves, other: Curves) -> np.ndarray:
+    """Bound the log ratio of a model that never had the lowest score that counts, from below [R].
+
+    The other model had that score with some tokens, this one never had it with all of its own. NaN
+    where the other one never had it either.
+    """
+    lowest = _lowest_score(missing, other)
+    needed = other.crossings(lowest[:, None])[:, 0]
+    bounds = missing.log_tokens[-1] - needed
+    return np.where(other.end > lowest, bounds, np.nan)
+
+
+def _lowest_score(first: Curves, second: Curves) -> np.ndarray:
+    """Return the lowest score that counts [R]: both curves' starts, and what guessing may reach."""
+    floor = max(first.noise_floor, second.noise_floor)
+    return np.maximum(np.maximum(first.start, second.start), floor)
 
 
 def checkpoint_distance(baseline: Curves, variant: Curves, scores: Range) -> float:
@@ -145,6 +159,5 @@ def _score_at_a_tenth(curves: Curves, best: np.ndarray) -> np.ndarray:
 
 
 def _above_starts(baseline: Curves, variant: Curves, low: np.ndarray, high: np.ndarray) -> Range:
-    floor = max(baseline.noise_floor, variant.noise_floor)
-    starts = np.maximum(baseline.start, variant.start)
-    return Range(*ends_of(np.maximum(np.maximum(low, starts), floor), high))
+    lowest = _lowest_score(baseline, variant)
+    return Range(*ends_of(np.maximum(low, lowest), high))

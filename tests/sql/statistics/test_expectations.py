@@ -78,6 +78,9 @@ RATIO = {
     "digest": "",
 }
 BETTER = {"ratio": 0.77, "low": 0.71, "high": 0.83, "reached": True}
+# A one-sided bound in place of the ratio, and a ratio above 1 of a variant that ends lower.
+NEVER = {"low": 2.5, "reached": False, "at_least": 1.1, "at_least_low": 0.9}
+BEHIND = {"ratio": 2.0, "low": 1.5, "high": 2.6, "reached": False, "at_least_low": 0.9}
 STOPPED = {**BETTER, "reached": False, "at_least": 1.4, "at_least_low": 1.3, "at_least_high": 1.5}
 
 
@@ -88,6 +91,8 @@ STOPPED = {**BETTER, "reached": False, "at_least": 1.4, "at_least_low": 1.3, "at
         ([STOPPED], True, False),
         ([BETTER, STOPPED], False, False),
         ([STOPPED] * 2, True, False),
+        ([NEVER], True, False),
+        ([BEHIND], True, False),
     ],
 )
 def test_a_lower_bound_is_below_nothing_and_every_depth_counts(path, depths, above, below):

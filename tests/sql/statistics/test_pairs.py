@@ -117,6 +117,22 @@ def test_two_models_at_chance_have_no_number() -> None:
     assert (found.ratio, found.low, found.high, found.p) == (None,) * 4
 
 
+def test_a_bound_without_a_common_range_has_the_interval_of_the_seeds() -> None:
+    # The variant stays below the baseline's start, which each seed has at other tokens.
+    shifts = (0.0, 0.03, 0.01)
+    low = SeedCurves(np.log(TOKENS), np.array([[0.1, 0.15, 0.15, 0.15, 0.15]] * 3), None, 0.25)
+    found = compare_models(lines(*shifts), low)
+    bound = np.log(160) - (np.log(10) + (0.25 - 0.1 - np.mean(shifts)) * DOUBLING)
+    error = np.std(shifts, ddof=1) / np.sqrt(3) * DOUBLING
+    half = t_distribution.ppf(0.975, 2) * error
+    assert np.log(found.low) == pytest.approx(bound - half)
+    assert (found.ratio, found.high, found.reached) == (None, None, False)
+    assert found.p < 0.05
+    turned = compare_models(low, lines(*shifts))
+    assert turned.high == pytest.approx(1 / found.low)
+    assert turned.low is None
+
+
 SPREAD = (0.0, 0.02, -0.02)  # of the seeds, around a best of 0.5
 
 

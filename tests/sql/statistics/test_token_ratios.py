@@ -13,10 +13,11 @@ from dreamer_study.sql.statistics.curves import Curves, SeedCurves
 from dreamer_study.sql.statistics.token_ratios import (
     checkpoint_distance,
     common_range,
+    log_bounds,
     log_lower_bounds,
     log_ratios,
     log_ratios_at,
-    one_sided_bounds,
+    missing_model,
 )
 
 TOKENS = np.array([10, 20, 40, 80, 160, 320])
@@ -124,25 +125,26 @@ def test_the_lower_bound_is_the_ratio_where_the_variant_reaches_the_best_of_the_
 
 
 @pytest.mark.parametrize(
-    ("variant", "bounds"),
+    ("variant", "missing", "bound"),
     [
-        pytest.param({10: 0.01, 80: 0.05}, (8.0, None), id="never had the baseline's start"),
-        pytest.param({30: 0.7, 60: 0.8}, (None, 30 / 320), id="starts above the baseline's best"),
-        pytest.param({30: 0.1, 60: 0.1}, (6.0, None), id="stays at the baseline's start"),
+        pytest.param({10: 0.01, 80: 0.05}, "variant", 8.0, id="never had the baseline's start"),
+        pytest.param({30: 0.7, 60: 0.8}, "baseline", 320 / 30, id="starts above the best"),
+        pytest.param({30: 0.1, 60: 0.1}, "variant", 6.0, id="stays at the baseline's start"),
     ],
 )
-def test_without_a_common_range_there_is_a_one_sided_bound(variant: dict, bounds: tuple) -> None:
-    assert np.isnan(log_ratios(line(), curve(variant))[0])
-    at_least, at_most = bounds
-    found = one_sided_bounds(line(), curve(variant))
-    assert found == (
-        at_least and pytest.approx(at_least),
-        at_most and pytest.approx(at_most),
-    )
+def test_without_a_common_range_there_is_a_one_sided_bound(
+    variant: dict, missing: str, bound: float
+) -> None:
+    other = curve(variant)
+    assert np.isnan(log_ratios(line(), other)[0])
+    assert missing_model(line(), other) == missing
+    models = {"variant": (other, line()), "baseline": (line(), other)}
+    assert np.exp(log_bounds(*models[missing])[0]) == pytest.approx(bound)
 
 
 def test_two_models_at_chance_have_no_bound() -> None:
-    assert one_sided_bounds(line(noise_floor=0.9), line(-0.1)) == (None, None)
+    assert missing_model(line(noise_floor=0.9), line(-0.1)) is None
+    assert np.isnan(log_bounds(line(noise_floor=0.9), line(-0.1))[0])
 
 
 def test_a_score_fixed_in_advance_counts_the_last_token_of_a_model_that_missed_it() -> None:
