@@ -121,6 +121,10 @@ def read_targets(texts: Sequence[str], curves: Curves) -> list[Target]:
             raise InputError(
                 f"--target {text}: of which task? TASK:METRIC={text}, one of {described}"
             )
+        if named and not task:
+            raise InputError(
+                f"--target {text}: the form is TASK:METRIC=SCORE, TASK:METRIC one of {described}"
+            )
         score = _score_of(text, number, metric)
         is_average = task == AVERAGE and metric in metrics
         if (task, metric) not in measured and not is_average:
@@ -169,8 +173,8 @@ def _why_no_ratio(database: Path, baseline: str) -> str:
             " interpolate them"
         )
     return (
-        f"no variant has a value in common with {baseline}: on no task does the best of one curve"
-        " reach the first of the other, so that there is no ratio"
+        f"no variant can be compared with {baseline}: on no task does one curve rise to scores that"
+        " the other has too, or beyond them by more than noise"
     )
 
 

@@ -95,7 +95,7 @@ def _of_bands(seeds: pd.Series) -> list[str]:
     if seeds.max() > 1:
         sentences.append(
             "Bands are 95% t-intervals of the mean over the seeds; what the choice of items adds is"
-            " in the interval of a mean ratio only."
+            " in the interval of a ratio only."
         )
     if seeds.min() == 1:
         sentences.append(

@@ -92,7 +92,7 @@ def _distinguished(rows: pd.DataFrame) -> pd.Series:
 
 def _finding(rows: pd.DataFrame) -> str:
     """Say how many ratios are significant; empty where none was tested."""
-    tested = rows[rows["significant"].notna()]
+    tested = rows[rows["significant"].notna() & rows["comparisons"].notna()]
     if tested.empty:
         return ""
     significant = tested[tested["significant"].astype(bool)]

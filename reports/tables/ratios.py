@@ -142,7 +142,8 @@ def _ratio_cell(row: Row) -> Cell:
     if pd.isna(row["seeds"]):
         return Cell(NOTHING, note="not evaluated")
     if pd.isna(best_estimate(row)):
-        return Cell(NOTHING, note="nothing in common")
+        missed = row["in_advance"] and pd.notna(row["score_high"])
+        return Cell(NOTHING, note="neither reached it" if missed else "nothing in common")
     return Cell(short_ratio(row), kind="strong" if finding(row) == SIGNIFICANT else "")
 
 

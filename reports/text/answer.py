@@ -91,8 +91,8 @@ def _sentence(row: Row, only_task: bool, is_first: bool = True) -> str:
     if kind == ONE_CHECKPOINT:
         return (
             f"{variant} and {baseline} are less than one checkpoint apart, no finding:"
-            f" {ratio}{_in_decay(row)} {reach} ({_interval(row)})."
-        )
+            f" {ratio}{_in_decay(row)} {reach} ({_interval(row)}){_not_reached(row, 'but it')}."
+        ).replace("but it did", f"but {variant} did")
     if kind == NOT_SIGNIFICANT:
         return (
             f"{variant} cannot be distinguished from {baseline}: {ratio}{_in_decay(row)} {reach}"
@@ -176,13 +176,18 @@ def _counts(records: list[dict[str, Any]]) -> str:
         (row for row in significant if best_estimate(row) < 1), key=lambda row: best_estimate(row)
     )
     more = len(significant) - len(fewer)
-    open_rows = len(records) - len(significant)
+    kinds = [finding(row) for row in records]
     parts = [f"{len(fewer)} took significantly fewer training tokens than {baseline}"]
     if fewer:
         parts[0] += f" (fewest: {fewer[0]['variant']}, {as_many(best_estimate(fewer[0]))})"
     parts.append(f"{more} significantly more")
-    if open_rows:
-        parts.append(f"{open_rows} cannot be distinguished from {baseline}")
+    others = {
+        f"cannot be distinguished from {baseline}": kinds.count(NOT_SIGNIFICANT),
+        f"less than one checkpoint apart from {baseline}": kinds.count(ONE_CHECKPOINT),
+        "without a test (one seed, or a bound alone)": kinds.count(ONE_SEED) + kinds.count(BOUND),
+        "without scores in common": kinds.count(NOTHING_COMMON),
+    }
+    parts += [f"{count} {words}" for words, count in others.items() if count]
     return f"Of {len(records)} variants {listed(parts)}."
 
 
@@ -212,6 +217,8 @@ def second(data: StudyData, leading: pd.DataFrame, *, only_task: bool = False) -
 def _short(row: Row) -> str:
     text = f"{row['variant']} {short_ratio(row)}"
     kind = finding(row)
+    if kind == ONE_CHECKPOINT:
+        return f"{text} (less than one checkpoint apart)"
     return f"{text} ({kind})" if kind in (NOT_SIGNIFICANT, ONE_SEED) else text
 
 
@@ -450,7 +457,10 @@ def _benchmarks(data: StudyData) -> list[str]:
 
 def _near_chance(data: StudyData, of_baseline: set[str]) -> list[str]:
     """Name the variants near chance, on benchmarks where the baseline is above chance."""
-    near = data.ratios[data.ratios["near_chance"].eq(True) & ~data.ratios["task"].isin(of_baseline)]
+    ratios = data.ratios
+    # The average of one task is that task.
+    repeats = ratios["one_task"].astype(bool) & (ratios["task"] == AVERAGE)
+    near = ratios[ratios["near_chance"].eq(True) & ~ratios["task"].isin(of_baseline) & ~repeats]
     return [
         f"Near chance: {_models(data, rows)} on {task_name(task)}."
         for task, rows in near.groupby("task")

@@ -225,20 +225,28 @@ def _one_sided(
 ) -> Comparison:
     """Return the bound of two models that have no scores in common: at least, or at most.
 
-    It is one end of the 95 % interval of the bound; without an interval, the bound as observed. The
-    test is of the bound, which is no evidence for a ratio on its other side of 1.
+    There is none where the two bests differ by no more than noise: of two flat curves of noise one
+    begins above all that the other has. It is one end of the 95 % interval of the bound; without an
+    interval, the bound as observed. It is as significant as the less significant of the bound and
+    of the difference of the bests; a bound is no evidence for a ratio on its other side of 1.
     """
     missing = missing_model(baseline.mean, variant.mean)
-    if missing == "variant":
+    difference = observed[BESTS]
+    error = errors.size[BESTS]
+    if missing == "variant" and not _has_reached(difference, error):
         low = lows[MISSED] if np.isfinite(lows[MISSED]) else np.exp(observed[MISSED])
-        values = np.maximum(observed, 0)
-        return Comparison(low=float(low), p=_finite_or_none(errors.p(values)[MISSED]))
-    if missing == "baseline":
+        p = errors.p(np.maximum(observed, 0))[MISSED]
+        return Comparison(low=float(low), p=_larger_p(p, errors.p(observed)[BESTS]))
+    if missing == "baseline" and not _has_reached(-difference, error):
         column = MISSED_BY_BASELINE
         high = highs[column] if np.isfinite(highs[column]) else np.exp(observed[column])
-        values = np.minimum(observed, 0)
-        return Comparison(high=float(high), p=_finite_or_none(errors.p(values)[column]))
+        p = errors.p(np.minimum(observed, 0))[column]
+        return Comparison(high=float(high), p=_larger_p(p, errors.p(observed)[BESTS]))
     return Comparison()
+
+
+def _larger_p(first: float, second: float) -> float | None:
+    return _finite_or_none(max(first, second)) if np.isfinite([first, second]).all() else None
 
 
 def _at_target(

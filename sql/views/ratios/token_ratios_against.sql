@@ -68,7 +68,9 @@ tested_rows as (
         *,
         case
             when headline then headline_p
-            when count(*) filter (not headline) over model = 1 then max(headline_p) filter (task = 'average') over model
+            when count(*) filter (not headline) over model = 1
+                and ratio is not distinct from max(ratio) filter (task = 'average') over model
+                then max(headline_p) filter (task = 'average') over model
         end as p_adjusted,
         count(*) filter (task not in ('average', 'validation')) over model as tasks
     from corrected
@@ -127,10 +129,14 @@ select
     ratios.target is not null as in_advance,
     ratios.near_chance,
     coalesce(abs(ln(ratios.ratio)) < ratios.checkpoint_distance, false) as within_checkpoint,
-    coalesce(ratios.decays and not (ratios.in_decay or ratios.baseline_in_decay), false) as before_decay,
+    coalesce(
+        ratios.ratio is not null and ratios.decays and not (ratios.in_decay or ratios.baseline_in_decay), false
+    ) as before_decay,
     case
+        when ratios.share is null or ratios.baseline_share is null then null
         when not (ratios.in_decay or ratios.baseline_in_decay) then null
         when least(ratios.share, ratios.baseline_share) >= 0.97 then null
+        when ratios.share = ratios.baseline_share then null
         when ratios.share < ratios.baseline_share then 'at most'
         else 'at least'
     end as decay_bound,

@@ -341,7 +341,7 @@ def test_a_curve_that_begins_above_the_other_has_a_bound(tmp_path: Path) -> None
 
 def test_no_common_range_and_an_unknown_baseline_are_one_line(tmp_path: Path) -> None:
     curves = Curves(TWO.assign(metric="accuracy", filter="none", value=[0.1, 0.1, 0.1, 0.1]))
-    with pytest.raises(InputError, match="no variant has a value in common with A"):
+    with pytest.raises(InputError, match="no variant can be compared with A"):
         enter_curves(tmp_path / "a.duckdb", curves, baseline=None)
     with pytest.raises(InputError, match="no variant 'a'; they are A, B"):
         enter_curves(tmp_path / "b.duckdb", curves, baseline="a")

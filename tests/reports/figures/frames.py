@@ -75,6 +75,7 @@ def ratios(**columns: Any) -> pd.DataFrame:
         "seeds": 4.0,
         "outdated": False,
         "significant": True,
+        "comparisons": 1,
         "within_checkpoint": False,
         "in_advance": False,
         "decay_bound": None,

@@ -94,17 +94,60 @@ def test_a_ratio_of_other_points_or_at_another_score_is_not_shown(sql, change):
     assert again["ratio"] is not None
 
 
-def test_a_score_fixed_in_advance_is_that_of_its_task_alone(sql):
-    seeds_of(sql, {"LA": LA, "DR": TWICE})
-    target = {"task": "t", "metric": "accuracy", "score": 0.35}
+def in_advance(sql, task, score=0.35):
+    """Fix a score of a task in advance."""
+    target = {"task": task, "metric": "accuracy", "score": score}
     config = json.dumps({"study": {"evaluation": {"target": [target]}}})
     put(sql, "studies", [{"study_id": "s", "name": "s", "config": config}])
+
+
+def test_a_score_fixed_in_advance_is_that_of_its_task_alone(sql):
+    seeds_of(sql, {"LA": LA, "DR": TWICE})
+    sql.execute("insert into evaluations by name select * replace ('u' as task) from evaluations")
+    in_advance(sql, "t")
     found = answer(sql)
     assert (found["in_advance"], found["score_low"], found["score_high"]) == (True, 0.35, 0.35)
     assert found["ratio"] == pytest.approx(2)
-    average = answer(sql, task="average", compute=False)
-    assert not average["in_advance"]
-    assert average["score_low"] < average["score_high"]
+    for task in ("average", "u"):
+        other = answer(sql, task=task, compute=False)
+        assert not other["in_advance"]
+        assert other["score_low"] < other["score_high"]
+
+
+@pytest.mark.parametrize("task", ["t", "average"])
+def test_a_score_of_the_only_task_is_one_of_the_average(sql, task):
+    seeds_of(sql, {"LA": LA, "DR": TWICE})
+    in_advance(sql, task)
+    for of_task in ("t", "average"):
+        found = answer(sql, task=of_task)
+        assert (found["in_advance"], found["score_low"]) == (True, 0.35)
+
+
+def test_a_score_that_nobody_reached_is_no_finding(sql):
+    seeds_of(sql, {"LA": LA, "DR": TWICE})
+    in_advance(sql, "t", 0.95)
+    for task in ("t", "average"):
+        found = answer(sql, task=task)
+        assert [found[name] for name in ("ratio", "low", "high", "significant")] == [None] * 4
+        assert (found["reached"], found["decay_bound"], found["before_decay"]) == (
+            False,
+            None,
+            False,
+        )
+
+
+def test_curves_of_noise_have_no_bound(sql):
+    flat = {tokens: 0.5 + 0.01 * (tokens % 3) for tokens in LA}
+    for seed, shift in enumerate((0.0, 0.012, -0.01, 0.006)):
+        above = {tokens: value + 0.03 + shift for tokens, value in flat.items()}
+        curves = {"LA": {"t": flat}, "DR": {"t": above}}
+        if seed % 2:
+            curves = {"LA": {"t": above}, "DR": {"t": flat}}
+        enter(sql, curves, seed=seed)
+    found = answer(sql)
+    if found["ratio"] is None:
+        assert (found["low"], found["high"], found["significant"]) == (None, None, None)
+    assert found["significant"] is not True
 
 
 def test_a_model_near_chance_has_no_ratio(sql):

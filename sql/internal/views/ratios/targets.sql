@@ -7,11 +7,29 @@ with settings as (
             try_cast(try_cast(config as json) ->> '$.study.evaluation.target' as json[])
         ) as target
     from studies
+),
+
+given as (
+    select
+        study_id,
+        target ->> '$.task' as task,
+        target ->> '$.metric' as metric, -- 'accuracy' or 'loss'
+        try_cast(target ->> '$.score' as double) as score
+    from settings
+),
+
+-- The only task of an average is the average: a target of one is a target of the other.
+alone as (
+    select study_id, kind as metric, any_value(task) as task
+    from internal.chosen_metric
+    where averaged
+    group by study_id, kind
+    having count(*) = 1
 )
 
-select
-    study_id,
-    target ->> '$.task' as task,
-    target ->> '$.metric' as metric, -- 'accuracy' or 'loss'
-    try_cast(target ->> '$.score' as double) as score
-from settings;
+from given
+union
+select given.study_id, if(given.task = 'average', alone.task, 'average') as task, given.metric, given.score
+from given
+join alone on alone.study_id = given.study_id and alone.metric = given.metric
+where given.task in ('average', alone.task);
