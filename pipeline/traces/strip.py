@@ -49,7 +49,7 @@ DECLARED = ("paired", "thought", "closing")
 LONGEST_MENTION = 80  # characters between two marks that a sentence mentions
 
 _FENCE = re.compile(r"^[ \t>]*(?:```|~~~)", re.MULTILINE)
-_FIRST_TAG = re.compile(r"\s*<([a-z][\w:.-]*)>", re.IGNORECASE)
+_ANY_TAG = re.compile(r"<(/?)([a-z][\w:.-]{0,60})>", re.IGNORECASE)
 _OF_PAGES = ("details", "fence")  # forms whose closing marks mean something else outside of traces
 # Kinds of a message's parts.
 _SPOKEN = ("text", "output_text")
@@ -59,11 +59,13 @@ _ALOUD = re.compile(
     r"\b(?:okay|ok|wait|hmm+|hold on|alternatively|maybe|let me|let's|i(?:'m|'ll| \w+))\b",
     re.IGNORECASE,
 )
-# Names of tags with which a text begins that is a page.
+# Names of the tags of pages.
 _HTML = re.compile(
-    r"a|article|b|blockquote|body|center|code|details|div|dl|em|figure|font|form|h[1-6]|head|header"
-    r"|hr|html|i|img|kbd|li|main|math|nav|ol|p|pre|s|script|section|small|span|strong|style|sub"
-    r"|sup|svg|table|u|ul|xml",
+    r"a|abbr|address|article|aside|audio|b|big|blockquote|body|button|canvas|caption|center|cite"
+    r"|code|dd|del|details|div|dl|dt|em|fieldset|figcaption|figure|font|footer|form|h[1-6]|head"
+    r"|header|hr|html|i|iframe|img|ins|kbd|label|legend|li|main|mark|math|nav|ol|option|p|pre|q|s"
+    r"|samp|script|section|select|small|span|strike|strong|style|sub|summary|sup|svg|table|tbody"
+    r"|td|template|textarea|tfoot|th|thead|title|tr|tt|u|ul|var|video|xml",
     re.IGNORECASE,
 )
 
@@ -117,7 +119,7 @@ def examine(response: str, marking: str = "none", own: Own = ()) -> Examined:
         if walk.is_open and not solution:
             return Examined("", UNCLOSED, "")
         kept = solution
-    return Examined(kept, STRIPPED, walk.left if kept else "")
+    return Examined(kept, STRIPPED, (walk.left or _unknown_tag(kept)) if kept else "")
 
 
 class _Walk:
@@ -297,11 +299,7 @@ class _Walk:
         total = len(self._fences) - first
         if before % 2 == 1 and total % 2 == 0:
             return True
-        line_start = self.text.rfind("\n", 0, mark.start) + 1
-        line_end = self.text.find("\n", mark.end)
-        behind = self.text[mark.end : line_end if line_end >= 0 else len(self.text)]
-        odd = self.text.count("`", max(line_start, self._begin), mark.start) % 2 == 1
-        return odd and "`" in behind
+        return _in_backticks(self.text, mark.start, mark.end, self._begin)
 
     def solution_in_trace(self) -> str:
         """Return the solution of a response where nothing stands behind the last trace, or "".
@@ -359,12 +357,45 @@ def _is_complete(text: str) -> bool:
 
 
 def _unknown_tag(text: str) -> str:
-    """Return the tag with which a text begins, if it is no HTML and is closed before some text."""
-    first = _FIRST_TAG.match(text)
-    if first is None or _HTML.fullmatch(first[1]):
-        return ""
-    _, closed, behind = text.partition(f"</{first[1]}>")
-    return f"<{first[1]}>" if closed and behind.strip() else ""
+    """Return the first tag of a text, outside of code, that is no HTML and encloses a part of it.
+
+    A tag within a sentence is a word of that sentence, and a text that one tag encloses is data.
+    """
+    tags = list(_ANY_TAG.finditer(text))
+    last = {tag[2].lower(): tag.start() for tag in tags if tag[1]}  # closing tag of each name
+    fences = [found.start() for found in _FENCE.finditer(text)] if last else []
+    for tag in tags:
+        name = tag[2].lower()
+        is_paired = not tag[1] and last.get(name, 0) > tag.start()
+        if not is_paired or _HTML.fullmatch(name) or not _begins_apart(text, tag.start()):
+            continue
+        in_code = bisect_left(fences, tag.start()) % 2 == 1 or _in_backticks(text, *tag.span())
+        if not in_code and not _is_enclosed(text, tag, tags):
+            return tag[0]
+    return ""
+
+
+def _begins_apart(text: str, place: int) -> bool:
+    """Test whether a place begins a text, a line or a sentence."""
+    before = text[max(0, place - 40) : place].rstrip(" \t")
+    return before == "" or before[-1] in "\n.!?:;。！？>"
+
+
+def _is_enclosed(text: str, tag: re.Match[str], tags: list[re.Match[str]]) -> bool:
+    """Test whether a whole text stands between a tag, the first of `tags`, and its closing tag."""
+    if tag is not tags[0] or text[: tag.start()].strip():
+        return False
+    closing = next(other for other in tags if other[1] and other[2].lower() == tag[2].lower())
+    return not text[closing.end() :].strip()
+
+
+def _in_backticks(text: str, start: int, end: int, begin: int = 0) -> bool:
+    """Test whether a part of a text stands between backticks of its line, from `begin` on."""
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", end)
+    behind = text[end : line_end if line_end >= 0 else len(text)]
+    odd = text.count("`", max(line_start, begin), start) % 2 == 1
+    return odd and "`" in behind
 
 
 def _read_parts(response: str) -> Examined | None:
