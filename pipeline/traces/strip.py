@@ -14,8 +14,9 @@ closes is all that counts, not their names; only a few marks, such as `</details
 a trace of their own form.
 
 A mention is no mark: between quotation marks, in code, or within a sentence that continues behind
-it ("Use <think>draft</think> as the example."). Names that are words of prose and code, such as
-`<reasoning>`, are mentions within a sentence, unless the source declares traces.
+it ("Use <think>draft</think> as the example.", "Split at </think>: there it ends."). Names
+that are words of prose and code, such as `<reasoning>`, are mentions within a sentence, unless the
+source declares traces.
 
 Example: "<think>1 + 1?</think>\n\nIt is 2." becomes "It is 2.".
 """
@@ -55,10 +56,9 @@ _OF_PAGES = ("details", "fence")  # forms whose closing marks mean something els
 _SPOKEN = ("text", "output_text")
 _THOUGHT = ("thinking", "redacted_thinking", "reasoning", "thought")
 # Words of thinking aloud. A text with none of them is a solution, though a closing mark ends it.
-_ALOUD = re.compile(
-    r"\b(?:okay|ok|wait|hmm+|hold on|alternatively|maybe|let me|let's|i(?:'m|'ll| \w+))\b",
-    re.IGNORECASE,
-)
+_HESITATION = r"okay|ok|wait|hmm+|hold on|alternatively|maybe|let me|let's"
+_HESITATES = re.compile(rf"\b(?:{_HESITATION})\b", re.IGNORECASE)
+_ALOUD = re.compile(rf"\b(?:{_HESITATION}|i(?:'m|'ll| \w+))\b", re.IGNORECASE)
 # Names of the tags of pages.
 _HTML = re.compile(
     r"a|abbr|address|article|aside|audio|b|big|blockquote|body|button|canvas|caption|center|cite"
@@ -147,6 +147,7 @@ class _Walk:
         self._passed = 0  # up to here marks are those of a mention
         self._unwrapped: set[str] = set()  # names of solutions whose opening mark was removed
         self._next_closing: dict[str, int] = {}  # by form, so that no mark is looked at twice
+        self._hesitates: int | None = None  # where thinking aloud begins, once that was asked
         self._has_code = "`" in text or "~~~" in text
         self._fences = [found.start() for found in _FENCE.finditer(text)] if self._has_code else []
         self._walk()
@@ -241,11 +242,23 @@ class _Walk:
         if mark.side == OPENING:
             return not mark.form.startswith("phrase") and self._mentions(mark, closing)
         if mark.side == CLOSING:
-            doubtful = bool(self.traces) or not self._is_sure(mark)
-            return doubtful and not mark.form and self._is_word_of_a_sentence(mark)
+            is_word = not mark.form and self._is_word_of_a_sentence(mark)
+            return is_word and not self._ends_first_trace(mark)
         if mark.side == SOLUTION:
             return not mark.sure and not self.traces and self._in_sentence(mark)
         return mark.side == SOLUTION_END and not mark.sure and mark.form not in self._unwrapped
+
+    def _ends_first_trace(self, closing: Mark) -> bool:
+        """Test whether a closing mark is believed within a sentence, as an opening mark lacks.
+
+        A source may declare such traces, and words of thinking aloud tell that the text is one.
+        """
+        if self.traces or not self._is_sure(closing):
+            return False
+        if self._hesitates is None:
+            found = _HESITATES.search(self.text)
+            self._hesitates = found.start() if found else len(self.text)
+        return self.marking == "closing" or self._hesitates < closing.start
 
     def _mentions(self, opening: Mark, closing: Mark | None) -> bool:
         """Test whether prose mentions an opening mark, with its closing mark if there is one."""

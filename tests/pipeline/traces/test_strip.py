@@ -210,6 +210,47 @@ def test_a_closing_tag_alone_ends_a_trace_and_tags_in_prose_and_code_end_none(sp
         assert strip_trace(prose) == (prose, "none")
 
 
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "The model ends its trace with the </think> tag. So the count is 4.",
+        "We print the tag </think> once. 2+2=4, so 4.",
+        "I print the tag </think> once. 2+2=4, so 4.",
+        "Split at </think>: 2 parts are left, so 4.",
+        "To close the tag write &lt;/think&gt; in HTML. So 4.",
+        "Split at </reasoning>, then count. So 4.",
+        "First add.\nThe tag [/THINK] ends it.\nSo 4.",
+        "Search for <|end_of_thought|> and </think> first. So 4.",
+    ],
+)
+def test_a_closing_mark_among_the_words_of_a_sentence_is_a_mention(prose):
+    assert examine(prose).text == prose
+    assert examine(prose).kind == "none"
+    assert examine(prose).left
+    assert strip_trace(f"hm\n{prose}\n</think>\n\nSo 4.").text == "So 4."
+    assert strip_trace(f"<think>hm</think>{prose}").text.startswith(prose[:9])
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "Okay, 2 + 2 is 4 </think> so 4.",
+        "2 + 2 is 4. </think> so 4.",
+        "2 + 2 is 4\n</think> so 4.",
+        "2 + 2 is 4</think> so 4.",
+        "2 + 2 is 4</think>so 4.",
+        "2 + 2 is 4 </think>\nso 4.",
+        "The tag </think> ends it, hm.\n</think> so 4.",
+    ],
+)
+def test_a_closing_mark_alone_still_ends_a_trace(response):
+    assert strip_trace(response) == ("so 4.", "stripped")
+
+
+def test_where_traces_are_closed_only_a_closing_mark_within_a_sentence_is_believed():
+    assert strip_trace("2 + 2 is 4 </think> so 4.", "closing") == ("so 4.", "stripped")
+
+
 GLUED = ["assistantfinal", "assistantfinal\n", "assistant\nfinal\n", "assistantfinal "]
 
 
