@@ -60,12 +60,16 @@ def behind_a_sentence(form: str, trace: str, solution: str) -> tuple[str, str]:
 
 EDITS: tuple[Edit, ...] = (planted, upper, cut_off, twice, behind_a_sentence)
 # Forms that an edit makes another text of: where nothing opens a trace, no cut and no sentence is
-# seen; words count in lower case or at the response's start, and parts only as a whole response.
+# seen; words that no answer follows are a heading; words count in lower case or at the response's
+# start, and parts only as a whole response.
 FOREIGN = {
     ("upper", "channels without their tokens"),
     ("upper", "parts of a message"),
     ("cut_off", "closing tag alone"),
     ("cut_off", "heading"),
+    ("cut_off", "label"),
+    ("cut_off", "words (Granite)"),
+    ("cut_off", "words (Apriel)"),
     ("cut_off", "parts of a message"),
     ("twice", "closing tag alone"),
     ("twice", "parts of a message"),

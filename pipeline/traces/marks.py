@@ -123,8 +123,8 @@ _SQUARE = r"\[\s{0,9}(?P<closes>(?:\\{0,9}/)?)\s{0,9}(?:think|thinking)\s{0,9}\]
 class Phrase(NamedTuple):
     """Words that begin a trace where a response begins, and words that end the trace.
 
-    In such a response `again` begins more traces. Without an end a trace was cut off if `cut_off`,
-    else the words are prose.
+    In such a response `again` begins more traces. Without an end the words are prose, unless
+    `cut_off`: then the trace was cut off, or the words are a heading, which `strip` decides.
     """
 
     begins: re.Pattern[str]
@@ -166,6 +166,11 @@ def _phrase(begins: str, *ends: re.Pattern[str], cut_off: bool) -> Phrase:
 
 
 _CHANNEL = r"(?:analysis|commentary)(?=[^\W_]|[\"“‘'$\\*]|[ \t]*(?:\n|\Z))"
+# Alone on its line such a word may be a heading, unless more of the channels' words follow.
+_CHANNEL_SURELY = re.compile(
+    r"assistant(?:analysis|commentary)"
+    r"|(?:analysis|commentary)(?=\S|[\s\S]*assistant\s{0,3}(?:analysis|commentary))"
+)
 PHRASES = (
     # lower-case words, glued to the text or alone on a line: what is left of gpt-oss's channels
     Phrase(
@@ -411,7 +416,8 @@ def _read_phrases(text: str) -> list[Mark]:
             ends = next(filter(None, found), None)
             if ends is None and not phrase.cut_off:
                 break
-            marks.append(Mark(*begins.span(), OPENING, form, True))
+            sure = bool(marks) or _CHANNEL_SURELY.match(text, first) is not None
+            marks.append(Mark(*begins.span(), OPENING, form, sure or ends is not None))
             if ends is None:
                 break
             marks.append(Mark(*ends.span(), CLOSING, form, True))

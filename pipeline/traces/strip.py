@@ -117,7 +117,7 @@ def examine(response: str, marking: str = "none", own: Own = ()) -> Examined:
     if walk.is_open or not kept:
         solution = walk.solution_in_trace()
         if walk.is_open and not solution:
-            return Examined("", UNCLOSED, "")
+            return walk.as_heading(response) or Examined("", UNCLOSED, "")
         kept = solution
     return Examined(kept, STRIPPED, (walk.left or _unknown_tag(kept)) if kept else "")
 
@@ -139,6 +139,7 @@ class _Walk:
         self.is_open = False
         self.is_unmarked = True
         self._opened = False
+        self._unended: Mark | None = None  # the opening mark of the last trace, if that has no end
         self._depth = 0  # of traces of one form inside each other
         self._pieces: list[str] = []  # of the part that is read now
         self._mention = ""  # the first in that part
@@ -166,6 +167,7 @@ class _Walk:
             self._end_part(len(self.text))
         else:
             self.is_open = True
+            self._unended = opening
             self.traces.append((opening.end, len(self.text)))
 
     def _pass_outside(self, number: int) -> Mark | None:
@@ -313,6 +315,23 @@ class _Walk:
         if before % 2 == 1 and total % 2 == 0:
             return True
         return _in_backticks(self.text, mark.start, mark.end, self._begin)
+
+    def as_heading(self, response: str) -> Examined | None:
+        """Keep a whole response that words open, if no mark tells that more than a heading.
+
+        None where the words open a trace that was cut off.
+        """
+        opening = self._unended
+        if opening is None or not opening.form.startswith("phrase") or self._is_sure(opening):
+            return None
+        others = [mark for mark in self.marks if mark != opening]
+        is_empty = not self.text[opening.end :].strip()
+        if is_empty or any(mark.side not in (TURN, UNKNOWN) for mark in others):
+            return None
+        left = self.text[opening.start : opening.end].strip()
+        if any(mark.side == TURN for mark in others):
+            return Examined(self._unmarked(0, len(self.text)), STRIPPED, left)
+        return Examined(response, NONE, left)
 
     def solution_in_trace(self) -> str:
         """Return the solution of a response where nothing stands behind the last trace, or "".

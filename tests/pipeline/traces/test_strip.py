@@ -284,8 +284,50 @@ def test_words_begin_a_trace_and_a_solution(response):
     assert strip_trace(response) == (PHRASES[response], "stripped")
 
 
-@pytest.mark.parametrize("response", ["Thinking Process:\nhm", "Here is my thought process: hm"])
-def test_words_without_a_solution_are_a_trace_cut_off(response):
+HEADINGS = [
+    "**Thought Process**\n\nAdd them: 2+2=4, so 4.",
+    "Here is the reasoning process: 2 + 2 = 4. Therefore 4.",
+    "Reasoning Process:\n1. 2+2=4\n2. Done: the value is 4.",
+    "## My thinking process\n2+2=4.",
+    "Here are the reasoning steps:\n1. 2+2=4.",
+    "analysis\n\nThe sum is 4.",
+    "commentary\nThe poem is long.",
+    "Thinking Process:\nhm",
+    "Here is my thought process: hm",
+]
+
+
+@pytest.mark.parametrize("response", HEADINGS)
+def test_words_without_a_solution_are_a_heading_which_is_said(response):
+    assert examine(response)[:2] == (response, "none")
+    left = examine(response).left
+    assert left
+    assert response.startswith(left)
+    assert examine(f"{response}<|im_end|>") == (response, "stripped", left)
+
+
+@pytest.mark.parametrize("response", HEADINGS)
+def test_words_without_a_solution_are_a_trace_cut_off_where_other_marks_or_the_source_say_so(
+    response,
+):
+    assert strip_trace(response, "paired") == ("", "unclosed")
+    assert strip_trace(f"{response}\n<think>hm") == ("", "unclosed")
+    assert strip_trace(f"{response}\n<answer>So") == ("", "unclosed")
+    assert strip_trace(f"{response}\n<answer>So 4.</answer>").text == "So 4."
+    assert strip_trace(f"{response}\n</think>\nSo 4.").text == "So 4."
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "Thinking Process:\n",
+        "Thinking Process:\nhm\nFinal answer: 2\nThinking Process:\nhm",
+        "analysisWe need it",
+        "assistantanalysis\nWe need it",
+        "analysis\nWe need it.assistantcommentary to=x hm",
+    ],
+)
+def test_words_that_are_no_heading_are_a_trace_cut_off(response):
     assert strip_trace(response) == ("", "unclosed")
 
 
