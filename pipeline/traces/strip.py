@@ -16,7 +16,7 @@ a trace of their own form.
 A mention is no mark: between quotation marks, in code, or within a sentence that continues behind
 it ("Use <think>draft</think> as the example.", "Split at </think>: there it ends."). Names
 that are words of prose and code, such as `<reasoning>`, are mentions within a sentence, unless the
-source declares traces.
+source declares traces. So is a heading without a tag ("Thinking Process:") that no answer follows.
 
 Example: "<think>1 + 1?</think>\n\nIt is 2." becomes "It is 2.".
 """
@@ -116,6 +116,9 @@ def examine(response: str, marking: str = "none", own: Own = ()) -> Examined:
     kept = "\n\n".join(filter(None, walk.kept))
     if walk.is_open or not kept:
         solution = walk.solution_in_trace()
+        if walk.is_open and not solution:
+            behind = walk.behind_twin()
+            solution = "\n\n".join(filter(None, [*walk.kept, behind])) if behind else ""
         if walk.is_open and not solution:
             return walk.as_heading(response) or Examined("", UNCLOSED, "")
         kept = solution
@@ -316,6 +319,27 @@ class _Walk:
             return True
         return _in_backticks(self.text, mark.start, mark.end, self._begin)
 
+    def behind_twin(self) -> str:
+        """Return the solution behind a trace that its opening mark ends too, as without a slash.
+
+        "" where the second such mark may be a word of the trace, and behind it no solution stands.
+        """
+        opening = self._unended
+        if opening is None or opening.form:
+            return ""
+        behind = self.marks[bisect_left(self.marks, opening) + 1 :]
+        others = [mark for mark in behind if mark.side in (OPENING, CLOSING)]
+        if len(others) != 1:
+            return ""
+        twin = others[0]
+        written = self.text[opening.start : opening.end].lower()
+        is_twin = self.text[twin.start : twin.end].lower() == written
+        is_empty = not self.text[opening.end : twin.start].strip()
+        if not is_twin or is_empty or self._is_word_of_a_sentence(twin):
+            return ""
+        text = self._unmarked(twin.end, len(self.text))
+        return text if _reads_as_solution(text) else ""
+
     def as_heading(self, response: str) -> Examined | None:
         """Keep a whole response that words open, if no mark tells that more than a heading.
 
@@ -347,7 +371,7 @@ class _Walk:
         if self._opened or self.marking == "closing" or not self.traces:
             return ""
         text = self._unmarked(*self.traces[-1])
-        return text if _is_complete(text) and not _ALOUD.search(text) else ""
+        return text if _reads_as_solution(text) else ""
 
     def _marked(self, begin: int, end: int, *, is_end: bool) -> str:
         """Return the last solution between two places that has both of its marks.
@@ -386,6 +410,10 @@ class _Walk:
 def _is_complete(text: str) -> bool:
     """Test whether a text ends as a sentence does, or in a formula."""
     return text.endswith((".", "!", "?", "。", "！", "？", ".)", "$", "\\)", "\\]", "**", ".*"))
+
+
+def _reads_as_solution(text: str) -> bool:
+    return _is_complete(text) and not _ALOUD.search(text)
 
 
 def _unknown_tag(text: str) -> str:

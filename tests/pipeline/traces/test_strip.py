@@ -251,6 +251,23 @@ def test_where_traces_are_closed_only_a_closing_mark_within_a_sentence_is_believ
     assert strip_trace("2 + 2 is 4 </think> so 4.", "closing") == ("so 4.", "stripped")
 
 
+@pytest.mark.parametrize(
+    "mark", ["<think>", "<reasoning>", "[THINK]", "<|think|>", "&lt;think&gt;"]
+)
+def test_a_trace_that_its_opening_mark_ends_too_is_a_trace(mark):
+    assert strip_trace(f"{mark}hm{mark}So 4.") == ("So 4.", "stripped")
+    assert strip_trace(f"{mark}\nhm\n{mark}\n\nSo 4.<|im_end|>").text == "So 4."
+    assert strip_trace(f"Sure.\n{mark}hm.{mark}So 4.").text == "Sure.\n\nSo 4."
+    for cut_off in (
+        f"{mark}\n{mark}\nSo 4.",
+        f"{mark}hm{mark}So",
+        f"{mark}hm{mark}Wait, is 4.",
+        f"{mark}hm, we write {mark} first. So 4.",
+        f"{mark}hm{mark}hm{mark}So 4.",
+    ):
+        assert strip_trace(cut_off) == ("", "unclosed")
+
+
 GLUED = ["assistantfinal", "assistantfinal\n", "assistant\nfinal\n", "assistantfinal "]
 
 
