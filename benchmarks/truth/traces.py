@@ -68,6 +68,9 @@ FOREIGN = {
     ("cut_off", "closing tag alone"),
     ("cut_off", "heading"),
     ("cut_off", "label"),
+    ("cut_off", "name in square brackets"),
+    ("cut_off", "name in curly brackets"),
+    ("cut_off", "words (Ollama)"),
     ("cut_off", "words (Granite)"),
     ("cut_off", "words (Apriel)"),
     ("cut_off", "parts of a message"),
@@ -82,6 +85,7 @@ FOREIGN = {
             "label",
             "words (Granite)",
             "words (Apriel)",
+            "words (Ollama)",
             "parts of a message",
         )
     ),

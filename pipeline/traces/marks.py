@@ -35,6 +35,9 @@ EXAMPLES = {
     "unused tokens (MedGemma)": "<unused94>thought\n2 + 2?<unused95>So 4.",
     "turns (s1)": "<|im_start|>think\n2 + 2?<|im_end|>\n<|im_start|>answer\nSo 4.<|im_end|>",
     "details": "<details><summary>Thinking</summary>2 + 2?</details>So 4.",
+    "name in square brackets": "[REASONING]2 + 2?[/REASONING]So 4.",
+    "name in curly brackets": "{think}2 + 2?{/think}So 4.",
+    "words (Ollama)": "Thinking...\n2 + 2?\n...done thinking.\n\nSo 4.",
     "fence": "```thinking\n2 + 2?\n```\nSo 4.",
     "heading": "## Thinking\n2 + 2?\n## Answer\nSo 4.",
     "label": "Thinking Process:\n2 + 2?\nFinal answer:\nSo 4.",
@@ -117,7 +120,11 @@ _TAG = r"""
     (?:\s{1,9}[\w:.-]{1,40}\s{0,3}=\s{0,3}(?:"[^"]{0,200}"|'[^']{0,200}'|[^\s"'<>]{1,200})){0,9}
     \s{0,9} \\{0,9} [/／]? [|｜]? [>＞▷⟩›〉]
 """
-_SQUARE = r"\[\s{0,9}(?P<closes>(?:\\{0,9}/)?)\s{0,9}(?:think|thinking)\s{0,9}\](?!\()"
+# Brackets of prose and code. A link of Markdown is no mark.
+_BRACKETS = r"""
+    \[\s{0,9}(?P<closes>(?:\\{0,9}/)?)\s{0,9}(?P<square>[a-z][\w:.-]{0,60})\s{0,9}\](?!\()
+  | \{\s{0,9}(?P<ends>(?:\\{0,9}/)?)\s{0,9}(?P<curly>[a-z][\w:.-]{0,60})\s{0,9}\}
+"""
 
 
 class Phrase(NamedTuple):
@@ -183,6 +190,11 @@ PHRASES = (
     _phrase(_label(_PROCESS, alone=True), _SOLUTION, _SOLUTION_INLINE, cut_off=True),
     _phrase(_label(_PROCESS, alone=False), _SOLUTION, _SOLUTION_INLINE, cut_off=False),
     _phrase(_label("thinking|thoughts?", alone=False), _SOLUTION, cut_off=False),
+    _phrase(
+        r"Thinking(?:\.\.\.|…)[ \t]*(?=\n)",
+        re.compile(r"(?:\.\.\.|…)\s?done thinking\b\.?", re.IGNORECASE),
+        cut_off=True,
+    ),
     # a reasoning may be the worked solution: only such words behind it tell that it is not
     _phrase(
         r"(?:\*\*)?Here(?:[ ]is|['’]s)[ ]my[ ](?:thinking|reasoning|thoughts?):(?:\*\*)?",
@@ -194,6 +206,7 @@ PHRASES = (
 # --- reading marks ---
 
 OPENING, CLOSING, SOLUTION, SOLUTION_END, TURN, UNKNOWN = range(6)
+PAIRED = "paired"  # the form of opening marks that are none without a closing mark
 QUOTES = "`\"'“”‘’«»„"
 Own = tuple[tuple[str, str], ...]  # opening and closing marks that a study adds
 
@@ -224,18 +237,20 @@ _MARK = re.compile(
             *_groups(_CLOSINGS, "closing"),
             *_groups(_CLOSINGS_OF_THEIR_OWN, "own"),
             f"(?P<turn>{_TURNS})",
-            f"(?P<square>{_SQUARE})",
+            f"(?P<brackets>{_BRACKETS})",
             f"(?P<tag>{_TAG})",
         ]
     ),
     _FLAGS,
 )
+_FIRST_NAMES = "|".join([*THOUGHTS, *SOLUTIONS, "begin_", "start_", "end_", "inner_", "deep"])
 # Where a mark may begin; searching for one character of a few is fast.
 _CANDIDATE = re.compile(
-    r"[<＜◁⟨‹〈\[`~](?:"
+    r"[<＜◁⟨‹〈\[{`~](?:"
     r"(?<=<)[|｜/\\／\s]{0,9}[^\W\d_]"
     r"|(?<=[＜◁⟨‹〈])[|｜/\\／\s]{0,9}[^\W\d_]"
-    r"|(?<=\[)[/\\\s]{0,9}(?:think|end )"
+    rf"|(?<=\[)[/\\\s]{{0,9}}(?:end |{_FIRST_NAMES})"
+    rf"|(?<=\{{)[/\\\s]{{0,9}}(?:{_FIRST_NAMES})"
     r"|(?<=[`~])(?:``|~~))",
     re.IGNORECASE,
 )
@@ -353,9 +368,8 @@ def _read(found: re.Match[str] | None) -> Mark | None:
         if read is None:
             return None
         return Mark(start, end, *read)
-    if kind == "square":
-        side = CLOSING if found["closes"] else OPENING
-        return Mark(start, end, side, "", True)
+    if kind == "brackets":
+        return _read_brackets(found)
     if kind == "turn":
         return Mark(start, end, TURN, "", True)
     if kind == "opening":
@@ -363,6 +377,29 @@ def _read(found: re.Match[str] | None) -> Mark | None:
     if kind == "nested":
         return Mark(start, end, UNKNOWN, form, True)
     return Mark(start, end, CLOSING, form if kind == "own" else "", True)
+
+
+def _read_brackets(found: re.Match[str]) -> Mark | None:
+    """Read a name between square or curly brackets, which prose and code write too.
+
+    So a word there marks a trace only with its closing mark, and a solution only behind a trace;
+    a name of more words, as in "[BEGIN_OF_THOUGHT]", is sure.
+    """
+    start, end = found.span()
+    name = (found["square"] or found["curly"]).lower()
+    slash = bool(found["closes"] or found["ends"])
+    read = _read_tag(name, slash, False)
+    if read is None:
+        return None
+    side, form, _ = read
+    is_named = not _EDGES.isdisjoint(_WORD_BREAK.split(name))
+    is_known = is_named or (name in ("think", "thinking") and found["square"] is not None)
+    if found["curly"] and side in (SOLUTION, SOLUTION_END):
+        return None
+    if side == OPENING and not is_known:
+        is_index = found.string[start - 1 : start].isalnum()
+        return None if is_index else Mark(start, end, OPENING, PAIRED, True)
+    return Mark(start, end, side, form, is_known or side == CLOSING)
 
 
 @lru_cache(maxsize=4096)

@@ -32,6 +32,7 @@ from typing import NamedTuple
 from dreamer_study.pipeline.traces.marks import (
     CLOSING,
     OPENING,
+    PAIRED,
     SOLUTION,
     SOLUTION_END,
     TURN,
@@ -244,14 +245,32 @@ class _Walk:
             return True
         if self._has_code and mark.form != "fence" and self._in_code(mark):
             return True
+        if mark.form == PAIRED and closing is None:
+            return True
         if mark.side == OPENING:
             return not mark.form.startswith("phrase") and self._mentions(mark, closing)
         if mark.side == CLOSING:
             is_word = not mark.form and self._is_word_of_a_sentence(mark)
             return is_word and not self._ends_first_trace(mark)
         if mark.side == SOLUTION:
-            return not mark.sure and not self.traces and self._in_sentence(mark)
-        return mark.side == SOLUTION_END and not mark.sure and mark.form not in self._unwrapped
+            return self._stays_before_solution(mark)
+        if mark.side != SOLUTION_END or mark.form in self._unwrapped:
+            return False
+        return not mark.sure or self._is_word_of_a_sentence(mark)
+
+    def _stays_before_solution(self, mark: Mark) -> bool:
+        """Test whether a mark of a solution is a mention: no solution stands behind it."""
+        is_bracket = self.text[mark.start] == "["
+        if not mark.sure and not self.traces and (is_bracket or self._in_sentence(mark)):
+            return True
+        if not self._is_word_of_a_sentence(mark):
+            return False
+        behind = bisect_left(self.marks, mark) + 1
+        following = self.marks[behind] if behind < len(self.marks) else None
+        if following is None or (following.side, following.form) != (SOLUTION_END, mark.form):
+            return True
+        between = self.text[mark.end : following.start].strip(" ,/.…")
+        return between in ("", "and", "or", "to") and self._is_word_of_a_sentence(following)
 
     def _ends_first_trace(self, closing: Mark) -> bool:
         """Test whether a closing mark is believed within a sentence, as an opening mark lacks.

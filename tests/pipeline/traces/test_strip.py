@@ -268,6 +268,56 @@ def test_a_trace_that_its_opening_mark_ends_too_is_a_trace(mark):
         assert strip_trace(cut_off) == ("", "unclosed")
 
 
+@pytest.mark.parametrize(
+    "response",
+    [
+        "[REASONING]s[/REASONING]So 4.",
+        "[Reasoning]\ns\n[/Reasoning]\n[ANSWER]So 4.[/ANSWER]",
+        "[scratchpad]s[/scratchpad]\n\nSo 4.",
+        "s\n[/REASONING]\nSo 4.",
+        "[BEGIN_OF_THOUGHT]s[END_OF_THOUGHT]So 4.",
+        "[BEGIN_OF_THOUGHT]s[END_OF_THOUGHT]\n[BEGIN_OF_SOLUTION]So 4.[END_OF_SOLUTION]",
+        "{think}s{/think}So 4.",
+        "{Thinking}\ns\n{/Thinking}\nSo 4.",
+        "{reasoning}s{/reasoning}So 4.",
+        "Thinking...\ns\n...done thinking.\n\nSo 4.",
+        "Thinking…\ns\n… done thinking.\nSo 4.",
+    ],
+)
+def test_names_in_brackets_and_words_around_a_trace(response):
+    assert strip_trace(response) == ("So 4.", "stripped")
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "[Analysis]\nThe sum is 4.",
+        "[Answer]\n4",
+        "Take x[reasoning] and y[answer]. So 4.",
+        "See [reasoning](http://a.b) and [answer][1]. So 4.",
+        "Print {think} and {answer}. So 4.",
+        "Write \\text{think} and \\texttt{answer}. So 4.",
+        "Thinking... we get 4.",
+        "Put it in <answer> tags. So 4.",
+        "First think, then write <answer> tags. So 4.",
+        "Put it between <answer> and </answer> tags. So 4.",
+        "Stop at </answer>, then count. So 4.",
+        "Use <final_answer> or <solution> for it. So 4.",
+    ],
+)
+def test_such_names_and_words_in_prose_stay(prose):
+    assert strip_trace(prose) == (prose, "none")
+    assert strip_trace(f"<think>hm</think>So 4.\n```\n{prose}\n```").text.endswith(f"{prose}\n```")
+
+
+def test_an_answer_within_a_sentence_loses_its_tags_alone():
+    response = "It is <answer> five </answer> then, and <answer>6</answer>."
+    assert strip_trace(response).text == "It is  five  then, and 6."
+    prose = "We think, then <answer> tags"
+    assert strip_trace(f"<think>s</think>{prose} follow.").text == f"{prose} follow."
+    assert strip_trace(f"{prose} hold it. <answer>4</answer>").text == f"{prose} hold it. 4"
+
+
 GLUED = ["assistantfinal", "assistantfinal\n", "assistant\nfinal\n", "assistantfinal "]
 
 
