@@ -243,17 +243,16 @@ _MARK = re.compile(
     ),
     _FLAGS,
 )
-_FIRST_NAMES = "|".join([*THOUGHTS, *SOLUTIONS, "begin_", "start_", "end_", "inner_", "deep"])
 # Where a mark may begin; searching for one character of a few is fast.
-_CANDIDATE = re.compile(
-    r"[<＜◁⟨‹〈\[{`~](?:"
-    r"(?<=<)[|｜/\\／\s]{0,9}[^\W\d_]"
-    r"|(?<=[＜◁⟨‹〈])[|｜/\\／\s]{0,9}[^\W\d_]"
-    rf"|(?<=\[)[/\\\s]{{0,9}}(?:end |{_FIRST_NAMES})"
-    rf"|(?<=\{{)[/\\\s]{{0,9}}(?:{_FIRST_NAMES})"
-    r"|(?<=[`~])(?:``|~~))",
-    re.IGNORECASE,
-)
+_CANDIDATES = r"""[<＜◁⟨‹〈\[`~](?:
+    (?<=<)[|｜/\\／\s]{0,9}[^\W\d_]
+  | (?<=[＜◁⟨‹〈])[|｜/\\／\s]{0,9}[^\W\d_]
+  | (?<=\[)[/\\\s]{0,9}(?:think|end[ _]|begin_|start_)
+  | (?<=[`~])(?:``|~~)
+)"""
+_CANDIDATE = re.compile(_CANDIDATES, _FLAGS)
+# Other names in brackets are marks only in a text with a closing mark in brackets.
+_CANDIDATE_OF_BRACKETS = re.compile(rf"{_CANDIDATES}|[\[{{][/\\\s]{{0,9}}[a-z]", _FLAGS)
 _FIRST_WORDS = re.compile(
     r"[\s#*]*(?:assistant|analysis|commentary|here|think|thought|reasoning|my|\[\{)", re.IGNORECASE
 )
@@ -278,7 +277,7 @@ def may_have_marks(text: str, own: Own = ()) -> bool:
         return True
     if ("&" in text or "u003" in text) and _ESCAPED.search(text):
         return True
-    if "assistantfinal" in text:
+    if "assistantfinal" in text or ("/" in text and ("[/" in text or "{/" in text)):
         return True
     if not own:
         return False
@@ -300,8 +299,10 @@ def unescape(text: str, own: Own = ()) -> str:
 def find_marks(text: str, own: Own = ()) -> list[Mark]:
     """List the marks of a text by their places, but for those between quotation marks."""
     marks: list[Mark] = []
+    has_brackets = "[/" in text or "{/" in text
+    candidates = _CANDIDATE_OF_BRACKETS if has_brackets else _CANDIDATE
     end = 0
-    for candidate in _CANDIDATE.finditer(text):
+    for candidate in candidates.finditer(text):
         start = candidate.start()
         if start < end:
             continue

@@ -323,7 +323,8 @@ class _Walk:
 
     def _is_word_of_a_sentence(self, mark: Mark) -> bool:
         """Test whether a mark stands among the words of a sentence, as a word would."""
-        is_apart = not self.text[mark.start - 1 : mark.start].isalnum()
+        before = self.text[mark.start - 1 : mark.start]
+        is_apart = before not in ("", "\n") and not before.isalnum()
         return is_apart and self._in_sentence(mark) and self._runs_on(mark)
 
     def _in_code(self, mark: Mark) -> bool:
@@ -440,6 +441,8 @@ def _unknown_tag(text: str) -> str:
 
     A tag within a sentence is a word of that sentence, and a text that one tag encloses is data.
     """
+    if "</" not in text:
+        return ""
     tags = list(_ANY_TAG.finditer(text))
     last = {tag[2].lower(): tag.start() for tag in tags if tag[1]}  # closing tag of each name
     fences = [found.start() for found in _FENCE.finditer(text)] if last else []
