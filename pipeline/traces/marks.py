@@ -3,7 +3,8 @@ r"""The table of marks: how public data mark a reasoning trace, and the solution
 Tags are the largest family, and their names differ from model to model. So a tag is read by the
 words of its name (`THOUGHTS`, `SOLUTIONS`): `<mm:think>`, `<|begin_of_thought|>`,
 `<start_working_out>` and `◁think▷` need no line of their own. Upper and lower case are alike, and
-so are `</think>`, `<\/think>`, `< / think >`, `&lt;/think&gt;` and `\u003c/think\u003e`.
+so are `</think>`, `<\/think>`, `< / think >`, `&lt;/think&gt;` and `\u003c/think\u003e`. Between
+brackets, as in `[REASONING]` or `{think}`, a name opens a trace only where it is closed too.
 
 `EXAMPLES` shows every form, and each of them becomes "So 4.".
 """

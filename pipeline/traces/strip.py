@@ -245,9 +245,9 @@ class _Walk:
             return True
         if self._has_code and mark.form != "fence" and self._in_code(mark):
             return True
-        if mark.form == PAIRED and closing is None:
-            return True
         if mark.side == OPENING:
+            if mark.form == PAIRED and closing is None:
+                return True
             return not mark.form.startswith("phrase") and self._mentions(mark, closing)
         if mark.side == CLOSING:
             is_word = not mark.form and self._is_word_of_a_sentence(mark)

@@ -548,6 +548,11 @@ def test_the_solution_survives_byte_for_byte(trace, solution, marks):
         "Thinking Process:\n" + "Final answer:\n" * 5_000,
         "<think>x</think>" + "`<plan>\n" * 10_000 + "</plan>`",
         "<think>x</think>" + "a <plan></plan>" * 10_000,
+        "[/" + "[analysis]" * 10_000,
+        "{/" + "{ " * 50_000,
+        "a </think> b " * 8_000,
+        "So <answer> it " * 7_000,
+        "analysis\n" + "assistant " * 10_000,
     ],
     ids=lambda response: response[:10],
 )
