@@ -10,6 +10,7 @@ in upper case, with the end of the trace cut off, twice in a response, and behin
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,7 +32,10 @@ Edit = Callable[[str, str, str], tuple[str, str]]
 
 def planted(form: str, trace: str, solution: str) -> tuple[str, str]:
     """Write a trace and a solution in a form."""
-    return EXAMPLES[form].replace(THOUGHT, trace).replace(SOLUTION, solution), solution
+    written = (trace, solution)
+    if form == "parts of a message":
+        written = (json.dumps(trace)[1:-1], json.dumps(solution)[1:-1])
+    return EXAMPLES[form].replace(THOUGHT, written[0]).replace(SOLUTION, written[1]), solution
 
 
 def upper(form: str, trace: str, solution: str) -> tuple[str, str]:
