@@ -10,6 +10,7 @@ in upper case, with the end of the trace cut off, twice in a response, and behin
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,7 +32,10 @@ Edit = Callable[[str, str, str], tuple[str, str]]
 
 def planted(form: str, trace: str, solution: str) -> tuple[str, str]:
     """Write a trace and a solution in a form."""
-    return EXAMPLES[form].replace(THOUGHT, trace).replace(SOLUTION, solution), solution
+    written = (trace, solution)
+    if form == "parts of a message":
+        written = (json.dumps(trace)[1:-1], json.dumps(solution)[1:-1])
+    return EXAMPLES[form].replace(THOUGHT, written[0]).replace(SOLUTION, written[1]), solution
 
 
 def upper(form: str, trace: str, solution: str) -> tuple[str, str]:
@@ -60,12 +64,19 @@ def behind_a_sentence(form: str, trace: str, solution: str) -> tuple[str, str]:
 
 EDITS: tuple[Edit, ...] = (planted, upper, cut_off, twice, behind_a_sentence)
 # Forms that an edit makes another text of: where nothing opens a trace, no cut and no sentence is
-# seen; words count in lower case or at the response's start, and parts only as a whole response.
+# seen; words that no answer follows are a heading; words count in lower case or at the response's
+# start, and parts only as a whole response.
 FOREIGN = {
     ("upper", "channels without their tokens"),
     ("upper", "parts of a message"),
     ("cut_off", "closing tag alone"),
     ("cut_off", "heading"),
+    ("cut_off", "label"),
+    ("cut_off", "name in square brackets"),
+    ("cut_off", "name in curly brackets"),
+    ("cut_off", "words (Ollama)"),
+    ("cut_off", "words (Granite)"),
+    ("cut_off", "words (Apriel)"),
     ("cut_off", "parts of a message"),
     ("twice", "closing tag alone"),
     ("twice", "parts of a message"),
@@ -78,6 +89,7 @@ FOREIGN = {
             "label",
             "words (Granite)",
             "words (Apriel)",
+            "words (Ollama)",
             "parts of a message",
         )
     ),
@@ -105,9 +117,10 @@ def measure(folder: Path, documents: int) -> None:
         row: dict[str, object] = {"form": form, "responses": len(pairs)}
         for edit in EDITS:
             name = edit.__name__
-            responses = [edit(form, *pair) for pair in pairs]
-            right = sum(strip_trace(response).text == left for response, left in responses)
-            row[name] = "" if (name, form) in FOREIGN else right
+            row[name] = ""
+            if (name, form) not in FOREIGN:
+                responses = [edit(form, *pair) for pair in pairs]
+                row[name] = sum(strip_trace(response).text == left for response, left in responses)
         rows.append(row)
     print_table(f"Right of {len(pairs)} traces of the built-in world, by form", rows)
 

@@ -3,7 +3,8 @@ r"""The table of marks: how public data mark a reasoning trace, and the solution
 Tags are the largest family, and their names differ from model to model. So a tag is read by the
 words of its name (`THOUGHTS`, `SOLUTIONS`): `<mm:think>`, `<|begin_of_thought|>`,
 `<start_working_out>` and `◁think▷` need no line of their own. Upper and lower case are alike, and
-so are `</think>`, `<\/think>`, `< / think >`, `&lt;/think&gt;` and `\u003c/think\u003e`.
+so are `</think>`, `<\/think>`, `< / think >`, `&lt;/think&gt;` and `\u003c/think\u003e`. Between
+brackets, as in `[REASONING]` or `{think}`, a name opens a trace only where it is closed too.
 
 `EXAMPLES` shows every form, and each of them becomes "So 4.".
 """
@@ -35,6 +36,9 @@ EXAMPLES = {
     "unused tokens (MedGemma)": "<unused94>thought\n2 + 2?<unused95>So 4.",
     "turns (s1)": "<|im_start|>think\n2 + 2?<|im_end|>\n<|im_start|>answer\nSo 4.<|im_end|>",
     "details": "<details><summary>Thinking</summary>2 + 2?</details>So 4.",
+    "name in square brackets": "[REASONING]2 + 2?[/REASONING]So 4.",
+    "name in curly brackets": "{think}2 + 2?{/think}So 4.",
+    "words (Ollama)": "Thinking...\n2 + 2?\n...done thinking.\n\nSo 4.",
     "fence": "```thinking\n2 + 2?\n```\nSo 4.",
     "heading": "## Thinking\n2 + 2?\n## Answer\nSo 4.",
     "label": "Thinking Process:\n2 + 2?\nFinal answer:\nSo 4.",
@@ -117,14 +121,18 @@ _TAG = r"""
     (?:\s{1,9}[\w:.-]{1,40}\s{0,3}=\s{0,3}(?:"[^"]{0,200}"|'[^']{0,200}'|[^\s"'<>]{1,200})){0,9}
     \s{0,9} \\{0,9} [/／]? [|｜]? [>＞▷⟩›〉]
 """
-_SQUARE = r"\[\s{0,9}(?P<closes>(?:\\{0,9}/)?)\s{0,9}(?:think|thinking)\s{0,9}\](?!\()"
+# Brackets of prose and code. A link of Markdown is no mark.
+_BRACKETS = r"""
+    \[\s{0,9}(?P<closes>(?:\\{0,9}/)?)\s{0,9}(?P<square>[a-z][\w:.-]{0,60})\s{0,9}\](?!\()
+  | \{\s{0,9}(?P<ends>(?:\\{0,9}/)?)\s{0,9}(?P<curly>[a-z][\w:.-]{0,60})\s{0,9}\}
+"""
 
 
 class Phrase(NamedTuple):
     """Words that begin a trace where a response begins, and words that end the trace.
 
-    In such a response `again` begins more traces. Without an end a trace was cut off if `cut_off`,
-    else the words are prose.
+    In such a response `again` begins more traces. Without an end the words are prose, unless
+    `cut_off`: then the trace was cut off, or the words are a heading, which `strip` decides.
     """
 
     begins: re.Pattern[str]
@@ -166,6 +174,11 @@ def _phrase(begins: str, *ends: re.Pattern[str], cut_off: bool) -> Phrase:
 
 
 _CHANNEL = r"(?:analysis|commentary)(?=[^\W_]|[\"“‘'$\\*]|[ \t]*(?:\n|\Z))"
+# Alone on its line such a word may be a heading, unless more of the channels' words follow.
+_CHANNEL_SURELY = re.compile(
+    r"assistant(?:analysis|commentary)"
+    r"|(?:analysis|commentary)(?=\S|[\s\S]*assistant\s{0,3}(?:analysis|commentary))"
+)
 PHRASES = (
     # lower-case words, glued to the text or alone on a line: what is left of gpt-oss's channels
     Phrase(
@@ -178,6 +191,11 @@ PHRASES = (
     _phrase(_label(_PROCESS, alone=True), _SOLUTION, _SOLUTION_INLINE, cut_off=True),
     _phrase(_label(_PROCESS, alone=False), _SOLUTION, _SOLUTION_INLINE, cut_off=False),
     _phrase(_label("thinking|thoughts?", alone=False), _SOLUTION, cut_off=False),
+    _phrase(
+        r"Thinking(?:\.\.\.|…)[ \t]*(?=\n)",
+        re.compile(r"(?:\.\.\.|…)\s?done thinking\b\.?", re.IGNORECASE),
+        cut_off=True,
+    ),
     # a reasoning may be the worked solution: only such words behind it tell that it is not
     _phrase(
         r"(?:\*\*)?Here(?:[ ]is|['’]s)[ ]my[ ](?:thinking|reasoning|thoughts?):(?:\*\*)?",
@@ -189,6 +207,7 @@ PHRASES = (
 # --- reading marks ---
 
 OPENING, CLOSING, SOLUTION, SOLUTION_END, TURN, UNKNOWN = range(6)
+PAIRED = "paired"  # the form of opening marks that are none without a closing mark
 QUOTES = "`\"'“”‘’«»„"
 Own = tuple[tuple[str, str], ...]  # opening and closing marks that a study adds
 
@@ -219,21 +238,22 @@ _MARK = re.compile(
             *_groups(_CLOSINGS, "closing"),
             *_groups(_CLOSINGS_OF_THEIR_OWN, "own"),
             f"(?P<turn>{_TURNS})",
-            f"(?P<square>{_SQUARE})",
+            f"(?P<brackets>{_BRACKETS})",
             f"(?P<tag>{_TAG})",
         ]
     ),
     _FLAGS,
 )
 # Where a mark may begin; searching for one character of a few is fast.
-_CANDIDATE = re.compile(
-    r"[<＜◁⟨‹〈\[`~](?:"
-    r"(?<=<)[|｜/\\／\s]{0,9}[^\W\d_]"
-    r"|(?<=[＜◁⟨‹〈])[|｜/\\／\s]{0,9}[^\W\d_]"
-    r"|(?<=\[)[/\\\s]{0,9}(?:think|end )"
-    r"|(?<=[`~])(?:``|~~))",
-    re.IGNORECASE,
-)
+_CANDIDATES = r"""[<＜◁⟨‹〈\[`~](?:
+    (?<=<)[|｜/\\／\s]{0,9}[^\W\d_]
+  | (?<=[＜◁⟨‹〈])[|｜/\\／\s]{0,9}[^\W\d_]
+  | (?<=\[)[/\\\s]{0,9}(?:think|end[ _]|begin_|start_)
+  | (?<=[`~])(?:``|~~)
+)"""
+_CANDIDATE = re.compile(_CANDIDATES, _FLAGS)
+# Other names in brackets are marks only in a text with a closing mark in brackets.
+_CANDIDATE_OF_BRACKETS = re.compile(rf"{_CANDIDATES}|[\[{{][/\\\s]{{0,9}}[a-z]", _FLAGS)
 _FIRST_WORDS = re.compile(
     r"[\s#*]*(?:assistant|analysis|commentary|here|think|thought|reasoning|my|\[\{)", re.IGNORECASE
 )
@@ -258,7 +278,7 @@ def may_have_marks(text: str, own: Own = ()) -> bool:
         return True
     if ("&" in text or "u003" in text) and _ESCAPED.search(text):
         return True
-    if "assistantfinal" in text:
+    if "assistantfinal" in text or ("/" in text and ("[/" in text or "{/" in text)):
         return True
     if not own:
         return False
@@ -280,8 +300,10 @@ def unescape(text: str, own: Own = ()) -> str:
 def find_marks(text: str, own: Own = ()) -> list[Mark]:
     """List the marks of a text by their places, but for those between quotation marks."""
     marks: list[Mark] = []
+    has_brackets = "[/" in text or "{/" in text
+    candidates = _CANDIDATE_OF_BRACKETS if has_brackets else _CANDIDATE
     end = 0
-    for candidate in _CANDIDATE.finditer(text):
+    for candidate in candidates.finditer(text):
         start = candidate.start()
         if start < end:
             continue
@@ -348,9 +370,8 @@ def _read(found: re.Match[str] | None) -> Mark | None:
         if read is None:
             return None
         return Mark(start, end, *read)
-    if kind == "square":
-        side = CLOSING if found["closes"] else OPENING
-        return Mark(start, end, side, "", True)
+    if kind == "brackets":
+        return _read_brackets(found)
     if kind == "turn":
         return Mark(start, end, TURN, "", True)
     if kind == "opening":
@@ -358,6 +379,29 @@ def _read(found: re.Match[str] | None) -> Mark | None:
     if kind == "nested":
         return Mark(start, end, UNKNOWN, form, True)
     return Mark(start, end, CLOSING, form if kind == "own" else "", True)
+
+
+def _read_brackets(found: re.Match[str]) -> Mark | None:
+    """Read a name between square or curly brackets, which prose and code write too.
+
+    So a word there marks a trace only with its closing mark, and a solution only behind a trace;
+    a name of more words, as in "[BEGIN_OF_THOUGHT]", is sure.
+    """
+    start, end = found.span()
+    name = (found["square"] or found["curly"]).lower()
+    slash = bool(found["closes"] or found["ends"])
+    read = _read_tag(name, slash, False)
+    if read is None:
+        return None
+    side, form, _ = read
+    is_named = not _EDGES.isdisjoint(_WORD_BREAK.split(name))
+    is_known = is_named or (name in ("think", "thinking") and found["square"] is not None)
+    if found["curly"] and side in (SOLUTION, SOLUTION_END):
+        return None
+    if side == OPENING and not is_known:
+        is_index = found.string[start - 1 : start].isalnum()
+        return None if is_index else Mark(start, end, OPENING, PAIRED, True)
+    return Mark(start, end, side, form, is_known or side == CLOSING)
 
 
 @lru_cache(maxsize=4096)
@@ -411,7 +455,8 @@ def _read_phrases(text: str) -> list[Mark]:
             ends = next(filter(None, found), None)
             if ends is None and not phrase.cut_off:
                 break
-            marks.append(Mark(*begins.span(), OPENING, form, True))
+            sure = bool(marks) or _CHANNEL_SURELY.match(text, first) is not None
+            marks.append(Mark(*begins.span(), OPENING, form, sure or ends is not None))
             if ends is None:
                 break
             marks.append(Mark(*ends.span(), CLOSING, form, True))

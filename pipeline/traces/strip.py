@@ -14,8 +14,9 @@ closes is all that counts, not their names; only a few marks, such as `</details
 a trace of their own form.
 
 A mention is no mark: between quotation marks, in code, or within a sentence that continues behind
-it ("Use <think>draft</think> as the example."). Names that are words of prose and code, such as
-`<reasoning>`, are mentions within a sentence, unless the source declares traces.
+it ("Use <think>draft</think> as the example.", "Split at </think>: there it ends."). Names
+that are words of prose and code, such as `<reasoning>`, are mentions within a sentence, unless the
+source declares traces. So is a heading without a tag ("Thinking Process:") that no answer follows.
 
 Example: "<think>1 + 1?</think>\n\nIt is 2." becomes "It is 2.".
 """
@@ -31,6 +32,7 @@ from typing import NamedTuple
 from dreamer_study.pipeline.traces.marks import (
     CLOSING,
     OPENING,
+    PAIRED,
     SOLUTION,
     SOLUTION_END,
     TURN,
@@ -49,21 +51,22 @@ DECLARED = ("paired", "thought", "closing")
 LONGEST_MENTION = 80  # characters between two marks that a sentence mentions
 
 _FENCE = re.compile(r"^[ \t>]*(?:```|~~~)", re.MULTILINE)
-_FIRST_TAG = re.compile(r"\s*<([a-z][\w:.-]*)>", re.IGNORECASE)
+_ANY_TAG = re.compile(r"<(/?)([a-z][\w:.-]{0,60})>", re.IGNORECASE)
 _OF_PAGES = ("details", "fence")  # forms whose closing marks mean something else outside of traces
 # Kinds of a message's parts.
 _SPOKEN = ("text", "output_text")
 _THOUGHT = ("thinking", "redacted_thinking", "reasoning", "thought")
 # Words of thinking aloud. A text with none of them is a solution, though a closing mark ends it.
-_ALOUD = re.compile(
-    r"\b(?:okay|ok|wait|hmm+|hold on|alternatively|maybe|let me|let's|i(?:'m|'ll| \w+))\b",
-    re.IGNORECASE,
-)
-# Names of tags with which a text begins that is a page.
+_HESITATION = r"okay|ok|wait|hmm+|hold on|alternatively|maybe|let me|let's"
+_HESITATES = re.compile(rf"\b(?:{_HESITATION})\b", re.IGNORECASE)
+_ALOUD = re.compile(rf"\b(?:{_HESITATION}|i(?:'m|'ll| \w+))\b", re.IGNORECASE)
+# Names of the tags of pages.
 _HTML = re.compile(
-    r"a|article|b|blockquote|body|center|code|details|div|dl|em|figure|font|form|h[1-6]|head|header"
-    r"|hr|html|i|img|kbd|li|main|math|nav|ol|p|pre|s|script|section|small|span|strong|style|sub"
-    r"|sup|svg|table|u|ul|xml",
+    r"a|abbr|address|article|aside|audio|b|big|blockquote|body|button|canvas|caption|center|cite"
+    r"|code|dd|del|details|div|dl|dt|em|fieldset|figcaption|figure|font|footer|form|h[1-6]|head"
+    r"|header|hr|html|i|iframe|img|ins|kbd|label|legend|li|main|mark|math|nav|ol|option|p|pre|q|s"
+    r"|samp|script|section|select|small|span|strike|strong|style|sub|summary|sup|svg|table|tbody"
+    r"|td|template|textarea|tfoot|th|thead|title|tr|tt|u|ul|var|video|xml",
     re.IGNORECASE,
 )
 
@@ -115,9 +118,12 @@ def examine(response: str, marking: str = "none", own: Own = ()) -> Examined:
     if walk.is_open or not kept:
         solution = walk.solution_in_trace()
         if walk.is_open and not solution:
-            return Examined("", UNCLOSED, "")
+            behind = walk.behind_twin()
+            solution = "\n\n".join(filter(None, [*walk.kept, behind])) if behind else ""
+        if walk.is_open and not solution:
+            return walk.as_heading(response) or Examined("", UNCLOSED, "")
         kept = solution
-    return Examined(kept, STRIPPED, walk.left if kept else "")
+    return Examined(kept, STRIPPED, (walk.left or _unknown_tag(kept)) if kept else "")
 
 
 class _Walk:
@@ -137,6 +143,7 @@ class _Walk:
         self.is_open = False
         self.is_unmarked = True
         self._opened = False
+        self._unended: Mark | None = None  # the opening mark of the last trace, if that has no end
         self._depth = 0  # of traces of one form inside each other
         self._pieces: list[str] = []  # of the part that is read now
         self._mention = ""  # the first in that part
@@ -145,6 +152,7 @@ class _Walk:
         self._passed = 0  # up to here marks are those of a mention
         self._unwrapped: set[str] = set()  # names of solutions whose opening mark was removed
         self._next_closing: dict[str, int] = {}  # by form, so that no mark is looked at twice
+        self._hesitates: int | None = None  # where thinking aloud begins, once that was asked
         self._has_code = "`" in text or "~~~" in text
         self._fences = [found.start() for found in _FENCE.finditer(text)] if self._has_code else []
         self._walk()
@@ -163,6 +171,7 @@ class _Walk:
             self._end_part(len(self.text))
         else:
             self.is_open = True
+            self._unended = opening
             self.traces.append((opening.end, len(self.text)))
 
     def _pass_outside(self, number: int) -> Mark | None:
@@ -237,13 +246,43 @@ class _Walk:
         if self._has_code and mark.form != "fence" and self._in_code(mark):
             return True
         if mark.side == OPENING:
+            if mark.form == PAIRED and closing is None:
+                return True
             return not mark.form.startswith("phrase") and self._mentions(mark, closing)
         if mark.side == CLOSING:
-            doubtful = bool(self.traces) or not self._is_sure(mark)
-            return doubtful and not mark.form and self._is_word_of_a_sentence(mark)
+            is_word = not mark.form and self._is_word_of_a_sentence(mark)
+            return is_word and not self._ends_first_trace(mark)
         if mark.side == SOLUTION:
-            return not mark.sure and not self.traces and self._in_sentence(mark)
-        return mark.side == SOLUTION_END and not mark.sure and mark.form not in self._unwrapped
+            return self._stays_before_solution(mark)
+        if mark.side != SOLUTION_END or mark.form in self._unwrapped:
+            return False
+        return not mark.sure or self._is_word_of_a_sentence(mark)
+
+    def _stays_before_solution(self, mark: Mark) -> bool:
+        """Test whether a mark of a solution is a mention: no solution stands behind it."""
+        is_bracket = self.text[mark.start] == "["
+        if not mark.sure and not self.traces and (is_bracket or self._in_sentence(mark)):
+            return True
+        if not self._is_word_of_a_sentence(mark):
+            return False
+        behind = bisect_left(self.marks, mark) + 1
+        following = self.marks[behind] if behind < len(self.marks) else None
+        if following is None or (following.side, following.form) != (SOLUTION_END, mark.form):
+            return True
+        between = self.text[mark.end : following.start].strip(" ,/.…")
+        return between in ("", "and", "or", "to") and self._is_word_of_a_sentence(following)
+
+    def _ends_first_trace(self, closing: Mark) -> bool:
+        """Test whether a closing mark is believed within a sentence, as an opening mark lacks.
+
+        A source may declare such traces, and words of thinking aloud tell that the text is one.
+        """
+        if self.traces or not self._is_sure(closing):
+            return False
+        if self._hesitates is None:
+            found = _HESITATES.search(self.text)
+            self._hesitates = found.start() if found else len(self.text)
+        return self.marking == "closing" or self._hesitates < closing.start
 
     def _mentions(self, opening: Mark, closing: Mark | None) -> bool:
         """Test whether prose mentions an opening mark, with its closing mark if there is one."""
@@ -284,7 +323,8 @@ class _Walk:
 
     def _is_word_of_a_sentence(self, mark: Mark) -> bool:
         """Test whether a mark stands among the words of a sentence, as a word would."""
-        is_apart = not self.text[mark.start - 1 : mark.start].isalnum()
+        before = self.text[mark.start - 1 : mark.start]
+        is_apart = before not in ("", "\n") and not before.isalnum()
         return is_apart and self._in_sentence(mark) and self._runs_on(mark)
 
     def _in_code(self, mark: Mark) -> bool:
@@ -297,11 +337,45 @@ class _Walk:
         total = len(self._fences) - first
         if before % 2 == 1 and total % 2 == 0:
             return True
-        line_start = self.text.rfind("\n", 0, mark.start) + 1
-        line_end = self.text.find("\n", mark.end)
-        behind = self.text[mark.end : line_end if line_end >= 0 else len(self.text)]
-        odd = self.text.count("`", max(line_start, self._begin), mark.start) % 2 == 1
-        return odd and "`" in behind
+        return _in_backticks(self.text, mark.start, mark.end, self._begin)
+
+    def behind_twin(self) -> str:
+        """Return the solution behind a trace that its opening mark ends too, as without a slash.
+
+        "" where the second such mark may be a word of the trace, and behind it no solution stands.
+        """
+        opening = self._unended
+        if opening is None or opening.form:
+            return ""
+        behind = self.marks[bisect_left(self.marks, opening) + 1 :]
+        others = [mark for mark in behind if mark.side in (OPENING, CLOSING)]
+        if len(others) != 1:
+            return ""
+        twin = others[0]
+        written = self.text[opening.start : opening.end].lower()
+        is_twin = self.text[twin.start : twin.end].lower() == written
+        is_empty = not self.text[opening.end : twin.start].strip()
+        if not is_twin or is_empty or self._is_word_of_a_sentence(twin):
+            return ""
+        text = self._unmarked(twin.end, len(self.text))
+        return text if _reads_as_solution(text) else ""
+
+    def as_heading(self, response: str) -> Examined | None:
+        """Keep a whole response that words open, if no mark tells that more than a heading.
+
+        None where the words open a trace that was cut off.
+        """
+        opening = self._unended
+        if opening is None or not opening.form.startswith("phrase") or self._is_sure(opening):
+            return None
+        others = [mark for mark in self.marks if mark != opening]
+        is_empty = not self.text[opening.end :].strip()
+        if is_empty or any(mark.side not in (TURN, UNKNOWN) for mark in others):
+            return None
+        left = self.text[opening.start : opening.end].strip()
+        if any(mark.side == TURN for mark in others):
+            return Examined(self._unmarked(0, len(self.text)), STRIPPED, left)
+        return Examined(response, NONE, left)
 
     def solution_in_trace(self) -> str:
         """Return the solution of a response where nothing stands behind the last trace, or "".
@@ -317,7 +391,7 @@ class _Walk:
         if self._opened or self.marking == "closing" or not self.traces:
             return ""
         text = self._unmarked(*self.traces[-1])
-        return text if _is_complete(text) and not _ALOUD.search(text) else ""
+        return text if _reads_as_solution(text) else ""
 
     def _marked(self, begin: int, end: int, *, is_end: bool) -> str:
         """Return the last solution between two places that has both of its marks.
@@ -358,13 +432,52 @@ def _is_complete(text: str) -> bool:
     return text.endswith((".", "!", "?", "。", "！", "？", ".)", "$", "\\)", "\\]", "**", ".*"))
 
 
+def _reads_as_solution(text: str) -> bool:
+    return _is_complete(text) and not _ALOUD.search(text)
+
+
 def _unknown_tag(text: str) -> str:
-    """Return the tag with which a text begins, if it is no HTML and is closed before some text."""
-    first = _FIRST_TAG.match(text)
-    if first is None or _HTML.fullmatch(first[1]):
+    """Return the first tag of a text, outside of code, that is no HTML and encloses a part of it.
+
+    A tag within a sentence is a word of that sentence, and a text that one tag encloses is data.
+    """
+    if "</" not in text:
         return ""
-    _, closed, behind = text.partition(f"</{first[1]}>")
-    return f"<{first[1]}>" if closed and behind.strip() else ""
+    tags = list(_ANY_TAG.finditer(text))
+    last = {tag[2].lower(): tag.start() for tag in tags if tag[1]}  # closing tag of each name
+    fences = [found.start() for found in _FENCE.finditer(text)] if last else []
+    for tag in tags:
+        name = tag[2].lower()
+        is_paired = not tag[1] and last.get(name, 0) > tag.start()
+        if not is_paired or _HTML.fullmatch(name) or not _begins_apart(text, tag.start()):
+            continue
+        in_code = bisect_left(fences, tag.start()) % 2 == 1 or _in_backticks(text, *tag.span())
+        if not in_code and not _is_enclosed(text, tag, tags):
+            return tag[0]
+    return ""
+
+
+def _begins_apart(text: str, place: int) -> bool:
+    """Test whether a place begins a text, a line or a sentence."""
+    before = text[max(0, place - 40) : place].rstrip(" \t")
+    return before == "" or before[-1] in "\n.!?:;。！？>"
+
+
+def _is_enclosed(text: str, tag: re.Match[str], tags: list[re.Match[str]]) -> bool:
+    """Test whether a whole text stands between a tag, the first of `tags`, and its closing tag."""
+    if tag is not tags[0] or text[: tag.start()].strip():
+        return False
+    closing = next(other for other in tags if other[1] and other[2].lower() == tag[2].lower())
+    return not text[closing.end() :].strip()
+
+
+def _in_backticks(text: str, start: int, end: int, begin: int = 0) -> bool:
+    """Test whether a part of a text stands between backticks of its line, from `begin` on."""
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", end)
+    behind = text[end : line_end if line_end >= 0 else len(text)]
+    odd = text.count("`", max(line_start, begin), start) % 2 == 1
+    return odd and "`" in behind
 
 
 def _read_parts(response: str) -> Examined | None:

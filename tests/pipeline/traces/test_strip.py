@@ -210,6 +210,114 @@ def test_a_closing_tag_alone_ends_a_trace_and_tags_in_prose_and_code_end_none(sp
         assert strip_trace(prose) == (prose, "none")
 
 
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "The model ends its trace with the </think> tag. So the count is 4.",
+        "We print the tag </think> once. 2+2=4, so 4.",
+        "I print the tag </think> once. 2+2=4, so 4.",
+        "Split at </think>: 2 parts are left, so 4.",
+        "To close the tag write &lt;/think&gt; in HTML. So 4.",
+        "Split at </reasoning>, then count. So 4.",
+        "First add.\nThe tag [/THINK] ends it.\nSo 4.",
+        "Search for <|end_of_thought|> and </think> first. So 4.",
+    ],
+)
+def test_a_closing_mark_among_the_words_of_a_sentence_is_a_mention(prose):
+    assert examine(prose).text == prose
+    assert examine(prose).kind == "none"
+    assert examine(prose).left
+    assert strip_trace(f"hm\n{prose}\n</think>\n\nSo 4.").text == "So 4."
+    assert strip_trace(f"<think>hm</think>{prose}").text.startswith(prose[:9])
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "Okay, 2 + 2 is 4 </think> so 4.",
+        "2 + 2 is 4. </think> so 4.",
+        "2 + 2 is 4\n</think> so 4.",
+        "2 + 2 is 4</think> so 4.",
+        "2 + 2 is 4</think>so 4.",
+        "2 + 2 is 4 </think>\nso 4.",
+        "The tag </think> ends it, hm.\n</think> so 4.",
+    ],
+)
+def test_a_closing_mark_alone_still_ends_a_trace(response):
+    assert strip_trace(response) == ("so 4.", "stripped")
+
+
+def test_where_traces_are_closed_only_a_closing_mark_within_a_sentence_is_believed():
+    assert strip_trace("2 + 2 is 4 </think> so 4.", "closing") == ("so 4.", "stripped")
+
+
+@pytest.mark.parametrize(
+    "mark", ["<think>", "<reasoning>", "[THINK]", "<|think|>", "&lt;think&gt;"]
+)
+def test_a_trace_that_its_opening_mark_ends_too_is_a_trace(mark):
+    assert strip_trace(f"{mark}hm{mark}So 4.") == ("So 4.", "stripped")
+    assert strip_trace(f"{mark}\nhm\n{mark}\n\nSo 4.<|im_end|>").text == "So 4."
+    assert strip_trace(f"Sure.\n{mark}hm.{mark}So 4.").text == "Sure.\n\nSo 4."
+    for cut_off in (
+        f"{mark}\n{mark}\nSo 4.",
+        f"{mark}hm{mark}So",
+        f"{mark}hm{mark}Wait, is 4.",
+        f"{mark}hm, we write {mark} first. So 4.",
+        f"{mark}hm{mark}hm{mark}So 4.",
+    ):
+        assert strip_trace(cut_off) == ("", "unclosed")
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "[REASONING]s[/REASONING]So 4.",
+        "[Reasoning]\ns\n[/Reasoning]\n[ANSWER]So 4.[/ANSWER]",
+        "[scratchpad]s[/scratchpad]\n\nSo 4.",
+        "s\n[/REASONING]\nSo 4.",
+        "[BEGIN_OF_THOUGHT]s[END_OF_THOUGHT]So 4.",
+        "[BEGIN_OF_THOUGHT]s[END_OF_THOUGHT]\n[BEGIN_OF_SOLUTION]So 4.[END_OF_SOLUTION]",
+        "{think}s{/think}So 4.",
+        "{Thinking}\ns\n{/Thinking}\nSo 4.",
+        "{reasoning}s{/reasoning}So 4.",
+        "Thinking...\ns\n...done thinking.\n\nSo 4.",
+        "Thinking…\ns\n… done thinking.\nSo 4.",
+    ],
+)
+def test_names_in_brackets_and_words_around_a_trace(response):
+    assert strip_trace(response) == ("So 4.", "stripped")
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "[Analysis]\nThe sum is 4.",
+        "[Answer]\n4",
+        "Take x[reasoning] and y[answer]. So 4.",
+        "See [reasoning](http://a.b) and [answer][1]. So 4.",
+        "Print {think} and {answer}. So 4.",
+        "Write \\text{think} and \\texttt{answer}. So 4.",
+        "Thinking... we get 4.",
+        "Put it in <answer> tags. So 4.",
+        "First think, then write <answer> tags. So 4.",
+        "Put it between <answer> and </answer> tags. So 4.",
+        "Stop at </answer>, then count. So 4.",
+        "Use <final_answer> or <solution> for it. So 4.",
+    ],
+)
+def test_such_names_and_words_in_prose_stay(prose):
+    assert strip_trace(prose) == (prose, "none")
+    assert strip_trace(f"<think>hm</think>So 4.\n```\n{prose}\n```").text.endswith(f"{prose}\n```")
+
+
+def test_an_answer_within_a_sentence_loses_its_tags_alone():
+    response = "It is <answer> five </answer> then, and <answer>6</answer>."
+    assert strip_trace(response).text == "It is  five  then, and 6."
+    prose = "We think, then <answer> tags"
+    assert strip_trace(f"<think>s</think>{prose} follow.").text == f"{prose} follow."
+    assert strip_trace(f"{prose} hold it. <answer>4</answer>").text == f"{prose} hold it. 4"
+
+
 GLUED = ["assistantfinal", "assistantfinal\n", "assistant\nfinal\n", "assistantfinal "]
 
 
@@ -243,8 +351,50 @@ def test_words_begin_a_trace_and_a_solution(response):
     assert strip_trace(response) == (PHRASES[response], "stripped")
 
 
-@pytest.mark.parametrize("response", ["Thinking Process:\nhm", "Here is my thought process: hm"])
-def test_words_without_a_solution_are_a_trace_cut_off(response):
+HEADINGS = [
+    "**Thought Process**\n\nAdd them: 2+2=4, so 4.",
+    "Here is the reasoning process: 2 + 2 = 4. Therefore 4.",
+    "Reasoning Process:\n1. 2+2=4\n2. Done: the value is 4.",
+    "## My thinking process\n2+2=4.",
+    "Here are the reasoning steps:\n1. 2+2=4.",
+    "analysis\n\nThe sum is 4.",
+    "commentary\nThe poem is long.",
+    "Thinking Process:\nhm",
+    "Here is my thought process: hm",
+]
+
+
+@pytest.mark.parametrize("response", HEADINGS)
+def test_words_without_a_solution_are_a_heading_which_is_said(response):
+    assert examine(response)[:2] == (response, "none")
+    left = examine(response).left
+    assert left
+    assert response.startswith(left)
+    assert examine(f"{response}<|im_end|>") == (response, "stripped", left)
+
+
+@pytest.mark.parametrize("response", HEADINGS)
+def test_words_without_a_solution_are_a_trace_cut_off_where_other_marks_or_the_source_say_so(
+    response,
+):
+    assert strip_trace(response, "paired") == ("", "unclosed")
+    assert strip_trace(f"{response}\n<think>hm") == ("", "unclosed")
+    assert strip_trace(f"{response}\n<answer>So") == ("", "unclosed")
+    assert strip_trace(f"{response}\n<answer>So 4.</answer>").text == "So 4."
+    assert strip_trace(f"{response}\n</think>\nSo 4.").text == "So 4."
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "Thinking Process:\n",
+        "Thinking Process:\nhm\nFinal answer: 2\nThinking Process:\nhm",
+        "analysisWe need it",
+        "assistantanalysis\nWe need it",
+        "analysis\nWe need it.assistantcommentary to=x hm",
+    ],
+)
+def test_words_that_are_no_heading_are_a_trace_cut_off(response):
     assert strip_trace(response) == ("", "unclosed")
 
 
@@ -339,6 +489,19 @@ def test_tags_of_a_study_are_found_in_every_spelling():
     ("response", "left"),
     [
         ("<plan>hm</plan>So 4.", "<plan>"),
+        ("<plan>secret</plan><think>x</think>So 4 it is.", "<plan>"),
+        ("<think>x</think><plan>secret</plan>So 4 it is.", "<plan>"),
+        ("<reason>secret</reason>\n<answer>So 4.</answer>", "<reason>"),
+        ("<think>s</think>So 4. <planning>secret</planning>", "<planning>"),
+        ("<think>s</think>So 4.\n<Plan>secret</plan>", "<Plan>"),
+        ("<plan>secret</plan>So 4.<|im_end|>", "<plan>"),
+        ("<plan>a</plan>So 4.\n<plan>b</plan>", "<plan>"),
+        ("<think>s <plan>x</plan></think>So 4.", ""),
+        ("<think>s</think>So <b>4</b>.\n<p>It is.</p>", ""),
+        ("<think>s</think><note>4</note>", ""),
+        ("<think>s</think>So:\n```xml\n<note>4</note>\n```\nIt is.", ""),
+        ("<think>s</think>So: `<note>4</note>` it is.", ""),
+        ("<think>s</think>The list<int>x</int> is 4.", ""),
         ("So 4. <|marker|> 5.", "<|marker|>"),
         ("Use <think>draft</think> as the example.", "<think>"),
         ("<think>hm</think>So 4.", ""),
@@ -383,6 +546,13 @@ def test_the_solution_survives_byte_for_byte(trace, solution, marks):
         "`a " * 20_000 + "<think>" * 5_000,
         "<answer>x</answer>" * 5_000 + "</think>",
         "Thinking Process:\n" + "Final answer:\n" * 5_000,
+        "<think>x</think>" + "`<plan>\n" * 10_000 + "</plan>`",
+        "<think>x</think>" + "a <plan></plan>" * 10_000,
+        "[/" + "[analysis]" * 10_000,
+        "{/" + "{ " * 50_000,
+        "a </think> b " * 8_000,
+        "So <answer> it " * 7_000,
+        "analysis\n" + "assistant " * 10_000,
     ],
     ids=lambda response: response[:10],
 )
