@@ -162,7 +162,7 @@ def _look(files: Sequence[Path], folder: Path, mark: str) -> tuple[dict[str, Any
     texts = evaluate([bind(text, named) for text in guessed.values()], table).to_pylist()
     by_kind = zip(*(row.values() for row in texts), strict=True)
     for kind, values in zip(guessed, by_kind, strict=True):
-        if not any(str(text).strip() for text in values if text is not None):
+        if kind != "answer" and not any(str(text).strip() for text in values if text is not None):
             raise InputError(
                 f"{files[0]}: the guess {_in_line(guessed)} gives no {kind} in the first"
                 f" {len(texts):,} rows; write the source into a study by hand"

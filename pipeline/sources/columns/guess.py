@@ -26,6 +26,7 @@ _RESPONSES = (
     "r",
     "a",
 )
+_ANSWERS = ("final_answer", "answer", "ground_truth")  # the short one, beside a response
 # of two responses, the better one is learnt
 _RESPONSES_TO_TURNS = ("completion", "chosen", *_RESPONSES)
 _TEXTS = ("text", "content", "document")
@@ -43,7 +44,7 @@ _CONTEXTS = (
 
 
 def guess_columns(table: pa.Table) -> dict[str, str]:
-    """Guess the columns of a source from rows: `question` and `response`, or `text`.
+    """Guess the columns of a source: `question`, `response` and perhaps `answer`, or `text`.
 
     Turns of a conversation come first, then names, then what is longest: the two longest columns in
     their order. Nothing where no column fits.
@@ -59,6 +60,9 @@ def guess_columns(table: pa.Table) -> dict[str, str]:
     longest = _two_longest(table, texts)
     if question and response:
         columns = {"question": question, "response": response}
+        answer = _first_named([name for name in plain if name != response], _ANSWERS)
+        if answer:
+            columns["answer"] = answer
     elif text or len(longest) == 1:
         columns = {"text": text or longest[0]}
     else:

@@ -176,6 +176,25 @@ def test_a_question_is_guessed_with_all_that_belongs_to_it(
 
 
 @pytest.mark.parametrize(
+    ("names", "response", "answer"),
+    [
+        (("problem", "solution", "answer"), "solution", "answer"),
+        (("question", "response", "final_answer"), "response", "final_answer"),
+        (("Question", "Ground_Truth", "output"), "output", "Ground_Truth"),
+        (("question", "answer", "final_answer"), "answer", "final_answer"),
+        (("question", "answer"), "answer", None),
+    ],
+)
+def test_a_short_answer_beside_a_response_is_guessed(
+    here: Path, names: tuple[str, ...], response: str, answer: str | None
+) -> None:
+    Path("a.jsonl").write_text(json.dumps(dict.fromkeys(names, "What is 2?")) + "\n")
+    assert main(["new", "my.yaml", "--data", "a.jsonl"]) == 0
+    (source,) = written("my.yaml")["data"]["sources"]
+    assert (source["response"], source.get("answer")) == (response, answer)
+
+
+@pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("a.json", '{"v": 1, "rows": [{"q": "a"}, {"q": "b"}]}', "its `rows` holds 2 records"),
