@@ -35,7 +35,7 @@ class CsvRows:
         first_line = self.file.head.partition(b"\n")[0].decode("utf-8", "replace")
         self.delimiter = delimiter or max(_DELIMITERS, key=first_line.count)
         csv.field_size_limit(longest)
-        lines = (line.decode("utf-8", "replace") for line in self.file.lines())
+        lines: Iterator[str] = (line.decode("utf-8", "replace") for line in self.file.lines())
         if escape and escape != '"':
             lines = with_doubled_quotes(lines, escape, self.delimiter)
         self._reader = csv.reader(lines, strict=True, delimiter=self.delimiter)
