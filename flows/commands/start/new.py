@@ -160,6 +160,13 @@ def _look(files: Sequence[Path], folder: Path, mark: str) -> tuple[dict[str, Any
     named = named_columns(guessed.values(), reader.schema)
     table = _first_block(open_rows(files[0]), named)
     texts = evaluate([bind(text, named) for text in guessed.values()], table).to_pylist()
+    by_kind = zip(*(row.values() for row in texts), strict=True)
+    for kind, values in zip(guessed, by_kind, strict=True):
+        if kind != "answer" and not any(str(text).strip() for text in values if text is not None):
+            raise InputError(
+                f"{files[0]}: the guess {_in_line(guessed)} gives no {kind} in the first"
+                f" {len(texts):,} rows; write the source into a study by hand"
+            )
     objects = sum(OBJECT in str(text) for row in texts for text in row.values())
     rows = sum(open_rows(file).count() for file in files)
     characters = sum(len(str(text)) for row in texts for text in row.values())

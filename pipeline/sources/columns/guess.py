@@ -10,7 +10,7 @@ import re
 import pyarrow as pa
 
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.pipeline.sources.columns.sql import answered, parse, quoted
+from dreamer_study.pipeline.sources.columns.sql import answered, parse, quoted, said
 from dreamer_study.pipeline.sources.files.json_values import ROLES
 
 # Names in public data sets, the most telling first; compared without case.
@@ -26,6 +26,9 @@ _RESPONSES = (
     "r",
     "a",
 )
+_ANSWERS = ("final_answer", "answer", "ground_truth")  # the short one, beside a response
+# of two responses, the better one is learnt
+_RESPONSES_TO_TURNS = ("completion", "chosen", *_RESPONSES)
 _TEXTS = ("text", "content", "document")
 _NO_TEXT = (
     r"(.*[_ ])?"
@@ -41,16 +44,15 @@ _CONTEXTS = (
 
 
 def guess_columns(table: pa.Table) -> dict[str, str]:
-    """Guess the columns of a source from rows: `question` and `response`, or `text`.
+    """Guess the columns of a source: `question`, `response` and perhaps `answer`, or `text`.
 
     Turns of a conversation come first, then names, then what is longest: the two longest columns in
     their order. Nothing where no column fits.
     """
-    for name in table.column_names:
-        if _holds_turns(table[name]):
-            turns = _expression(name)
-            return {"question": f"asked({turns})", "response": f"answered({turns})"}
+    conversations = [name for name in table.column_names if _holds_turns(table[name])]
     plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
+    if conversations:
+        return _of_turns(conversations, plain)
     question = _first_named(plain, _QUESTIONS)
     response = _first_named(plain, _RESPONSES)
     text = _first_named(plain, _TEXTS)
@@ -58,6 +60,9 @@ def guess_columns(table: pa.Table) -> dict[str, str]:
     longest = _two_longest(table, texts)
     if question and response:
         columns = {"question": question, "response": response}
+        answer = _first_named([name for name in plain if name != response], _ANSWERS)
+        if answer:
+            columns["answer"] = answer
     elif text or len(longest) == 1:
         columns = {"text": text or longest[0]}
     else:
@@ -65,6 +70,20 @@ def guess_columns(table: pa.Table) -> dict[str, str]:
         columns = dict(zip(("question", "response"), in_order, strict=False))
     expressions = {kind: _expression(name) for kind, name in columns.items()}
     return expressions | _question_in_context(plain, columns)
+
+
+def _of_turns(conversations: list[str], plain: list[str]) -> dict[str, str]:
+    """Take a prompt of turns and its completion, of turns or text, or one whole conversation."""
+    question = _first_named(conversations, _QUESTIONS)
+    others = [name for name in (*conversations, *plain) if name != question]
+    response = _first_named(others, _RESPONSES_TO_TURNS)
+    if question and response:
+        answer = _expression(response)
+        if response in conversations:
+            answer = f"answered({answer})"
+        return {"question": f"said({_expression(question)})", "response": answer}
+    turns = _expression(conversations[0])
+    return {"question": f"asked({turns})", "response": f"answered({turns})"}
 
 
 def _question_in_context(plain: list[str], columns: dict[str, str]) -> dict[str, str]:
@@ -85,8 +104,9 @@ def _holds_turns(column: pa.ChunkedArray) -> bool:
         return any({role, said} <= names for role, said in ROLES.items())
     if not pa.types.is_string(kind):
         return False
-    said = [text for text in column.to_pylist() if text]
-    return bool(said) and 2 * sum(bool(answered(text)) for text in said) > len(said)
+    texts = [text for text in column.to_pylist() if text]
+    with_turns = sum(bool(answered(text) or said(text)) for text in texts)
+    return 2 * with_turns > len(texts)
 
 
 def _first_named(columns: list[str], names: tuple[str, ...]) -> str:

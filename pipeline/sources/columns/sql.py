@@ -10,6 +10,8 @@ r"""Evaluate column expressions: SQL of DuckDB over the columns of one file.
         the last response of a conversation, which may also be text of JSON
     asked(messages)
         what was said before that response: the question, in a longer conversation with its history
+    said(prompt)
+        all turns of a conversation: the question, where another column has the response
     list_filter(messages, lambda m: m.role = 'assistant')[-1].content
         a turn, by its role
     list_extract(responses, 1).response
@@ -123,6 +125,14 @@ def asked(text: str) -> str:
     return "\n\n".join(said for _, said in _before_and_response(text)[0])
 
 
+def said(text: str) -> str:
+    """Return all turns of a conversation, as `asked` writes them; "" where the model is first."""
+    turns = _turns(text)
+    if not turns or turns[0][0]:
+        return ""
+    return "\n\n".join(said for _, said in turns)
+
+
 def answered(text: str) -> str:
     """Return the last response of a conversation; "" without one."""
     return _before_and_response(text)[1]
@@ -174,12 +184,14 @@ def _read_list(text: str) -> list[Any] | None:
 _FUNCTIONS: dict[str, tuple[Callable[[str], Any], pa.DataType, str]] = {
     "boxed": (last_boxed, pa.string(), "VARCHAR"),
     "asked_in": (asked, pa.string(), "VARCHAR"),
+    "said_in": (said, pa.string(), "VARCHAR"),
     "answered_in": (answered, pa.string(), "VARCHAR"),
     "listed": (as_list, pa.list_(pa.string()), "VARCHAR[]"),
 }
 _MACROS = r"""
 create macro lines(x) as listed(to_json(x) ->> '$');
 create macro asked(x) as asked_in(to_json(x) ->> '$');
+create macro said(x) as said_in(to_json(x) ->> '$');
 create macro answered(x) as answered_in(to_json(x) ->> '$');
 create macro bare_number(x) as
     case when regexp_full_match(x, '-?\$?-?\d[\d,]*(\.\d+)?%?')

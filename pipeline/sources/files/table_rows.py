@@ -8,7 +8,8 @@ that ends inside a quoted text.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -25,7 +26,7 @@ class CsvRows:
     """Read a CSV file in blocks.
 
     Without a `delimiter`, the one that the first line has most often is taken. `escape` is the sign
-    before a quote inside a quoted text, where such a quote is not doubled.
+    before a quote inside a text, where such a quote is not doubled.
     """
 
     def __init__(self, path: Path, longest: int, delimiter: str = "", escape: str = "") -> None:
@@ -34,14 +35,10 @@ class CsvRows:
         first_line = self.file.head.partition(b"\n")[0].decode("utf-8", "replace")
         self.delimiter = delimiter or max(_DELIMITERS, key=first_line.count)
         csv.field_size_limit(longest)
-        lines = (line.decode("utf-8", "replace") for line in self.file.lines())
-        self._reader = csv.reader(
-            lines,
-            strict=True,
-            delimiter=self.delimiter,
-            escapechar=escape or None,
-            doublequote=not escape,
-        )
+        lines: Iterator[str] = (line.decode("utf-8", "replace") for line in self.file.lines())
+        if escape and escape != '"':
+            lines = with_doubled_quotes(lines, escape, self.delimiter)
+        self._reader = csv.reader(lines, strict=True, delimiter=self.delimiter)
         self.names = next(self._records(), [])
         self.schema = pa.schema([(name, pa.string()) for name in self.names])
 
@@ -88,6 +85,61 @@ class CsvRows:
                     ' twice; where it stands as \\" give the source `escape: "\\\\"`'
                 )
             raise InputError(f"{self.path}: {fault}") from error
+
+
+def with_doubled_quotes(lines: Iterable[str], escape: str, delimiter: str) -> Iterator[str]:
+    r"""Write each escaped quote as two quotes, as `csv` reads them, line by line.
+
+    Two escape signs are one directly before a quote. Every other escape sign stays as written, such
+    as those of LaTeX, which the `escapechar` of `csv` deletes.
+    Example: `"a \"b\" \frac"` becomes `"a ""b"" \frac"`.
+    """
+    sign = re.escape(escape)
+    quote = re.compile(rf'(?<!{sign})((?:{sign}{sign})*)({sign}"|""|")')
+    inside = False  # a quoted text, which may have several lines
+    for line in lines:
+        parts = []
+        place = 0
+        while place < len(line):
+            if not inside and line[place] == '"':
+                inside = True
+                parts.append('"')
+                place += 1
+            if inside:
+                end, text, inside = _quoted_text(line, place, quote)
+                parts.append(text)
+                place = end
+            if not inside:
+                end = line.find(delimiter, place)
+                end = len(line) if end < 0 else end
+                parts.append(_bare_text(line[place:end], escape, quote))
+                parts.append(line[end : end + 1])
+                place = end + 1
+        yield "".join(parts)
+
+
+def _quoted_text(line: str, place: int, quote: re.Pattern[str]) -> tuple[int, str, bool]:
+    """Rewrite a quoted text from a place on: its end, the text, whether it is still open."""
+    parts = []
+    for found in quote.finditer(line, place):
+        parts.append(line[place : found.start()])
+        parts.append(found[1][: len(found[1]) // 2])
+        place = found.end()
+        if found[2] == '"':
+            return place, "".join(parts) + '"', False
+        parts.append('""')
+    return len(line), "".join(parts) + line[place:], True
+
+
+def _bare_text(text: str, escape: str, quote: re.Pattern[str]) -> str:
+    """Put a text outside of quotes in quotes where it holds an escaped one."""
+    if f'{escape}"' not in text:
+        return text
+    content = text.rstrip("\r\n")
+    doubled = quote.sub(
+        lambda found: found[1][: len(found[1]) // 2] + 2 * found[2].replace(escape, ""), content
+    )
+    return f'"{doubled}"{text[len(content) :]}'
 
 
 class WholeText:

@@ -15,6 +15,7 @@ from typing import Any
 
 from dreamer_study.pipeline.errors import BrokenDownload, InputError
 from dreamer_study.pipeline.sources.repositories import hub
+from dreamer_study.pipeline.sources.repositories.layouts import NotInCard
 from dreamer_study.pipeline.sources.repositories.splits import (
     Part,
     find_split,
@@ -44,12 +45,13 @@ def folder_of(
     Looks in `<mirror>/<owner>/<name>`, in a hub cache inside the mirror
     (`datasets--owner--name/snapshots/...`) and in `cache`; `files` lie `beside` the study file.
     None where no folder has them. Raises InputError when the mirror was fetched at another commit
-    than the entry's.
+    than the entry's, and where no folder has them and a card in the mirror lists others.
     """
     if not entry.repository:
         return beside
     parts = _parts(entry, splits)
     cached = _cached_folder(entry, cache)
+    not_in_card = None
     for folder in (*_mirror_folders(entry, mirror), cached):
         record = read_record(folder)
         if record:  # the folder was fetched: its record says what is complete
@@ -61,9 +63,15 @@ def folder_of(
                 )
             has_all = hub.is_fetched(record, parts)
         else:  # a user filled the folder: its files say what is there
-            has_all = folder != cached and folder.is_dir() and has_splits(folder, parts)
+            try:
+                has_all = folder != cached and folder.is_dir() and has_splits(folder, parts)
+            except NotInCard as error:  # another folder may be of a later commit
+                has_all = False
+                not_in_card = error
         if has_all:
             return folder
+    if not_in_card:
+        raise not_in_card
     return None
 
 

@@ -27,6 +27,10 @@ class NoSplit(InputError):
     """A data set has no such configuration or split, or not its files."""
 
 
+class NotInCard(NoSplit):
+    """A data set's own list of configurations and splits lacks one, so no other copy has it."""
+
+
 def splits_of_card(
     names: Iterable[str], header: Mapping[str, Any], configuration: str, split: str, where: object
 ) -> Splits:
@@ -45,7 +49,7 @@ def splits_of_card(
     named = configurations(header)
     is_default = configuration == "default" and configuration not in named
     if named and not is_default and configuration not in named:
-        raise NoSplit(
+        raise NotInCard(
             f"{where}: it has no configuration {configuration!r}; it has {', '.join(named)}"
         )
     ask = partial(_asked, tuple(names), where=str(where))

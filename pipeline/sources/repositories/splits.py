@@ -23,6 +23,7 @@ from dreamer_study.pipeline.sources.files.text_files import kind_of_file
 from dreamer_study.pipeline.sources.repositories.layouts import (
     CARD,
     NoSplit,
+    NotInCard,
     check_path,
     configurations,
     files_of_patterns,
@@ -69,7 +70,8 @@ def select_files(names: Iterable[str], part: Part, card: str, where: object) -> 
     else:
         found = _by_name(data_files(names), part, where)
     if not found:
-        raise NoSplit(
+        kind = NotInCard if header.get("configs") and not part.patterns else NoSplit
+        raise kind(
             f"{where} has no split {part.split!r} of configuration {part.configuration!r}; it has"
             f" {_summary(names, header, where)}"
         )
@@ -157,11 +159,14 @@ def find_split(
 def has_splits(folder: Path | str, parts: Iterable[Sequence[Any]]) -> bool:
     """Tell whether the folder has files for each part.
 
-    Raises InputError for a folder that cannot be read as it is: a broken card, a lost link.
+    Raises InputError for a folder that cannot be read as it is: a broken card, a lost link; and
+    NotInCard where its card lists the splits, and a part is none of them.
     """
     try:
         for part in parts:
             find_split(folder, *part)
+    except NotInCard:
+        raise
     except NoSplit:
         return False
     return True
@@ -176,7 +181,7 @@ def saved_files(folder: Path, configuration: str, split: str) -> list[Path]:
         if (place / "dataset_dict.json").is_file():
             splits = json.loads((place / "dataset_dict.json").read_text())["splits"]
             if split not in splits:
-                raise NoSplit(f"{place} has no split {split!r}; it has {', '.join(splits)}")
+                raise NotInCard(f"{place} has no split {split!r}; it has {', '.join(splits)}")
             place = place / split
         if (place / "state.json").is_file():
             state = json.loads((place / "state.json").read_text())

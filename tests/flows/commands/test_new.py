@@ -149,6 +149,16 @@ PARTS = [{"type": "image_url", "image_url": "x"}, {"type": "text", "text": "Who?
         ({"chat": json.dumps(TURNS)}, "asked(chat)", "Who?"),
         ({"chat": TURNS + MORE}, "asked(chat)", "Who? Ada. And?"),
         ({"chat": [{**TURNS[0], "content": PARTS}, TURNS[1]]}, "asked(chat)", "Who?"),
+        ({"prompt": TURNS[:1], "completion": TURNS[1:]}, "said(prompt)", "Who?"),
+        ({"prompt": TURNS + MORE[:1], "completion": MORE[1:]}, "said(prompt)", "Who? Ada. And?"),
+        (
+            {"prompt": json.dumps(TURNS[:1]), "completion": json.dumps(TURNS[1:])},
+            "said(prompt)",
+            "Who?",
+        ),
+        ({"prompt": TURNS[:1], "rejected": MORE[1:], "chosen": TURNS[1:]}, "said(prompt)", "Who?"),
+        ({"prompt": TURNS[:1], "answer": "Ada."}, "said(prompt)", "Who?"),
+        ({"prompt": "Who?", "messages": TURNS}, "asked(messages)", "Who?"),
     ],
 )
 def test_a_question_is_guessed_with_all_that_belongs_to_it(
@@ -160,7 +170,28 @@ def test_a_question_is_guessed_with_all_that_belongs_to_it(
     assert source["question"] == question
     said = capsys.readouterr().out
     assert f"0 question {shown}" in said.replace("\ufffc ", "")
+    if "prompt" in row:
+        assert f"0 response {'Grace' if 'And?' in shown else 'Ada'}." in said
     assert ("hold a picture or another part" in said) == ("image_url" in json.dumps(row))
+
+
+@pytest.mark.parametrize(
+    ("names", "response", "answer"),
+    [
+        (("problem", "solution", "answer"), "solution", "answer"),
+        (("question", "response", "final_answer"), "response", "final_answer"),
+        (("Question", "Ground_Truth", "output"), "output", "Ground_Truth"),
+        (("question", "answer", "final_answer"), "answer", "final_answer"),
+        (("question", "answer"), "answer", None),
+    ],
+)
+def test_a_short_answer_beside_a_response_is_guessed(
+    here: Path, names: tuple[str, ...], response: str, answer: str | None
+) -> None:
+    Path("a.jsonl").write_text(json.dumps(dict.fromkeys(names, "What is 2?")) + "\n")
+    assert main(["new", "my.yaml", "--data", "a.jsonl"]) == 0
+    (source,) = written("my.yaml")["data"]["sources"]
+    assert (source["response"], source.get("answer")) == (response, answer)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +199,12 @@ def test_a_question_is_guessed_with_all_that_belongs_to_it(
     [
         ("a.json", '{"v": 1, "rows": [{"q": "a"}, {"q": "b"}]}', "its `rows` holds 2 records"),
         ("a.csv", "q,a,a\n1,2,3\n", "2 columns are named 'a'"),
+        (
+            "a.jsonl",
+            '{"question": "Who?", "answer": " "}\n' * 2,
+            "gives no response in the first 2",
+        ),
+        ("a.jsonl", json.dumps({"messages": TURNS[:1]}), "gives no question in the first 1"),
         ("a.csv", 'q,a\n"say \\"a\\", b",2\n', "line 2 is not CSV"),
     ],
 )

@@ -264,6 +264,33 @@ def test_a_quote_behind_a_backslash_is_named_and_read_where_the_source_says_so(t
     assert found(tmp_path / "a.csv", escape="\\")[0] == [('Who is "Ada", then?', "b", "")]
 
 
+@pytest.mark.parametrize(
+    ("line", "question", "response"),
+    [
+        (
+            r'"He asked: \"What is $\frac{1}{2}+\sqrt{x}$?\"","It is $\frac{3}{4}$ and \neq 1."',
+            r'He asked: "What is $\frac{1}{2}+\sqrt{x}$?"',
+            r"It is $\frac{3}{4}$ and \neq 1.",
+        ),
+        ('"\\"a\\"\n\\frac\\\n\\"b\\"","c"', '"a"\n\\frac\\\n"b"', "c"),
+        (r'"a \\ b\\","c \\\"d\\\""', "a \\\\ b\\", r"c \"d\""),
+        (r"\frac \"a\",\"b\"", r'\frac "a"', '"b"'),
+        (r'"a ""b"" \"c\"",\sqrt', 'a "b" "c"', r"\sqrt"),
+        (r'"\"","\"\""', '"', '""'),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+def test_an_escape_sign_is_one_before_a_quote_alone(tmp_path, line, question, response, end):
+    (tmp_path / "a.csv").write_bytes(f"q,r\n{line}{end}".encode())
+    assert found(tmp_path / "a.csv", escape="\\")[0] == [(question, response, "")]
+
+
+def test_escaped_quotes_leave_the_numbers_of_lines(tmp_path):
+    (tmp_path / "a.csv").write_text('q,r\n"\\"a\n\\"",b\n"c"d,e\n')
+    with pytest.raises(InputError, match="line 4 is not CSV"):
+        found(tmp_path / "a.csv", escape="\\")
+
+
 @pytest.mark.parametrize("indent", [None, 1])
 def test_rows_inside_an_object_are_told_and_read_by_the_name_of_their_field(tmp_path, indent):
     content = {"version": "1.0", "about": {"rows": [1, 2]}, "n": 12, "rows": ROWS, "end": [None]}

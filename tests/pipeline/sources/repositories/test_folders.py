@@ -254,6 +254,45 @@ def test_a_card_that_lacks_a_split_has_none(name, split, path, asked, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "split", "message"),
+    [
+        ("main", "test", "a/b has no split 'train' of configuration 'main'; it has main/test"),
+        ("other", "train", "it has no configuration 'main'; it has other"),
+    ],
+)
+def test_what_a_card_in_the_mirror_lacks_is_not_sought_on_the_hub(tmp_path, name, split, message):
+    folder = tmp_path / "mirror/a/b"
+    touch(folder / "a.jsonl")
+    card = CARD.format(name=name, split=split, path="a.jsonl")
+    (folder / "README.md").write_text(card)
+    with pytest.raises(InputError, match=message) as error:
+        find(tmp_path / "mirror", tmp_path)
+    assert "hub" not in str(error.value)
+    assert "\n" not in str(error.value)
+    snapshot = tmp_path / "mirror/datasets--a--b/snapshots/c0ffee"
+    (snapshot.parents[1] / "refs").mkdir(parents=True)
+    (snapshot.parents[1] / "refs/main").write_text("c0ffee")
+    touch(snapshot / "main/train.jsonl")
+    assert find(tmp_path / "mirror", tmp_path) == snapshot
+
+
+def test_files_that_a_card_names_and_a_mirror_lacks_are_sought_on_the_hub(tmp_path):
+    touch(tmp_path / "mirror/a/b/x.jsonl")
+    card = CARD.format(name="main", split="train", path="gone.jsonl")
+    (tmp_path / "mirror/a/b/README.md").write_text(card)
+    with pytest.raises(InputError, match="nor is it, with main/train, in"):
+        find(tmp_path / "mirror", tmp_path)
+
+
+def test_a_split_that_was_not_saved_is_not_sought_on_the_hub(tmp_path):
+    folder = tmp_path / "mirror/a/b/main"
+    folder.mkdir(parents=True)
+    (folder / "dataset_dict.json").write_text('{"splits": ["test", "dev"]}')
+    with pytest.raises(InputError, match=r"main has no split 'train'; it has test, dev$"):
+        find(tmp_path / "mirror", tmp_path)
+
+
 def test_patterns_beside_a_repository_are_within_it(tmp_path):
     entry = {"name": "s", "repository": "a/b", "files": "x/[ab].jsonl", "text": "text"}
     for name in ("x/a.jsonl", "x/b.jsonl", "x/c.jsonl", "train.jsonl"):
