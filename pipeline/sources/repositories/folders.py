@@ -19,7 +19,7 @@ from dreamer_study.pipeline.sources.repositories.layouts import NotInCard
 from dreamer_study.pipeline.sources.repositories.splits import (
     Part,
     find_split,
-    has_splits,
+    missing_split,
     natural,
     read_record,
     saved_files,
@@ -63,11 +63,12 @@ def folder_of(
                 )
             has_all = hub.is_fetched(record, parts)
         else:  # a user filled the folder: its files say what is there
-            try:
-                has_all = folder != cached and folder.is_dir() and has_splits(folder, parts)
-            except NotInCard as error:  # another folder may be of a later commit
-                has_all = False
-                not_in_card = error
+            has_all = False
+            if folder != cached and folder.is_dir():
+                missing = missing_split(folder, parts)
+                has_all = missing is None
+                if isinstance(missing, NotInCard):  # another folder may be of a later commit
+                    not_in_card = missing
         if has_all:
             return folder
     if not_in_card:

@@ -159,17 +159,22 @@ def find_split(
 def has_splits(folder: Path | str, parts: Iterable[Sequence[Any]]) -> bool:
     """Tell whether the folder has files for each part.
 
-    Raises InputError for a folder that cannot be read as it is: a broken card, a lost link; and
-    NotInCard where its card lists the splits, and a part is none of them.
+    Raises InputError for a folder that cannot be read as it is: a broken card, a lost link.
+    """
+    return missing_split(folder, parts) is None
+
+
+def missing_split(folder: Path | str, parts: Iterable[Sequence[Any]]) -> NoSplit | None:
+    """Return the error of the first part that a folder lacks; NotInCard where its card has others.
+
+    Raises InputError for a folder that cannot be read as it is: a broken card, a lost link.
     """
     try:
         for part in parts:
             find_split(folder, *part)
-    except NotInCard:
-        raise
-    except NoSplit:
-        return False
-    return True
+    except NoSplit as error:
+        return error
+    return None
 
 
 def saved_files(folder: Path, configuration: str, split: str) -> list[Path]:
