@@ -261,7 +261,7 @@ def test_lines_of_a_job_are_in_the_log_of_its_task_once(
     assert lines.count("step 10, loss 2.5") == 1
     assert "of an earlier attempt" not in lines
     assert any("500 tokens" in line for line in lines)
-    assert "12 requests" in messages(client, runs[other.name])
+    until(lambda: "12 requests" in messages(client, runs[other.name]))
     key = artifact_key("tiny", one.name)
     wanted = ArtifactFilter(key=ArtifactFilterKey(any_=[key]))
     (artifact,) = client.read_artifacts(artifact_filter=wanted)

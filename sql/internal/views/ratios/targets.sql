@@ -29,7 +29,11 @@ alone as (
 
 from given
 union
-select given.study_id, if(given.task = 'average', alone.task, 'average') as task, given.metric, given.score
+select
+    given.study_id,
+    case given.task when 'average' then alone.task else 'average' end as task,
+    given.metric,
+    given.score
 from given
 join alone on alone.study_id = given.study_id and alone.metric = given.metric
 where given.task in ('average', alone.task);
