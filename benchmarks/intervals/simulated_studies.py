@@ -92,7 +92,7 @@ class Design:
         return self.sign * self._values(model, tokens, units).mean(axis=0)
 
     def _values(self, model: int, tokens: np.ndarray, units: np.ndarray) -> np.ndarray:
-        """Return the true values of seeds that lie so many units off [N, C]."""
+        """Return the true values of seeds that lie a number of units off [N, C]."""
         law = self.laws[model]
         spread = self.spreads[model]
         if self.forms[model] == "late skill":

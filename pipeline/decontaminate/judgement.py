@@ -199,7 +199,7 @@ def judge(item: Problem, asked: Problem, grade: str | None) -> str | None:
 
 
 def _grade_of_rephrased(item: Problem, asked: Problem, shared: int) -> str | None:
-    """Return the grade of a problem with the numbers, the answer and so many words of an item."""
+    """Return the grade of a problem with the numbers, the answer and some words of an item."""
     many_words = shared >= _MOST_OF_SHORT * len(item.content)
     many_numbers = item.numbers.total() >= _ENOUGH_NUMBERS and item.sequence == asked.sequence
     if shared < _LEAST_LISTED:

@@ -73,7 +73,7 @@ def deduplicate(
     Returns "counts", "candidates" (pairs compared), "verified" (near duplicates found), "refused"
     (pairs alike but for a guard, by guard), "drifted" (near duplicates below the threshold to the
     document kept: none), "clusters" (number by size) and "large_clusters" (those that drop many
-    documents of a source: "dropped", "of" so many of the source, "because" and an "example").
+    documents of a source: "dropped", "of" this many of the source, "because" and an "example").
     Raises InputError for a shard that cannot be read, for a memory size that makes no sense and for
     a full disk.
     """

@@ -62,7 +62,7 @@ def together(
     of_items: np.ndarray | float = 0.0,
     significance: float = SIGNIFICANCE,
 ) -> Errors:
-    """Add variances: a part from the spread of so many seeds each, and the items' variance.
+    """Add variances: a part from the spread of the seeds of each side, and the items' variance.
 
     Degrees of freedom by Welch and Satterthwaite, in which the items' part, as good as known, drops
     out of the denominator:

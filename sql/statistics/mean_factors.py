@@ -17,7 +17,7 @@ import numpy as np
 
 from dreamer_study.sql.statistics.curves import Curves, ends_of
 
-# Targets: the middles of so many equal parts of the range that both curves cover. The view
+# Targets: the middles of this number of equal parts of the range that both curves cover. The view
 # factor_by_target has the same number, as 25 and 26: change both.
 PARTS = 25
 

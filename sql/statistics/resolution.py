@@ -32,7 +32,7 @@ class Noise:
     items: int = 0
 
     def with_items(self, items: int) -> Noise:
-        """Return the noise of a study with so many items.
+        """Return the noise of a study with another number of items.
 
         Unchanged where one of the two numbers of items is not known. A standard error goes with one
         over the root of the number of items.

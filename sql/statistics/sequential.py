@@ -14,6 +14,6 @@ NOMINAL = 0.0167
 
 
 def looks_until(most: int) -> list[int]:
-    """List the numbers of seeds at which a study looks that has at most so many seeds."""
+    """List the numbers of seeds at which a study looks that has at most this number of seeds."""
     earlier = [seeds for seeds in LOOKS if seeds < most]
     return [*earlier, most]

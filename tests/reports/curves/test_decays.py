@@ -32,7 +32,7 @@ def decayed(share: np.ndarray) -> np.ndarray:
 
 
 def points(variant: str, horizon: float, tokens_needed: float, shift: float) -> pd.DataFrame:
-    """Make the accuracies along one run of a model that needs so many times the tokens."""
+    """Make the accuracies along one run of a model that needs a multiple of the tokens."""
     tokens = SHARES * horizon
     effective = tokens * 2 ** decayed(SHARES) / tokens_needed * np.exp(-shift)
     accuracy = 0.5 + 0.1 * np.log(effective / HORIZON)

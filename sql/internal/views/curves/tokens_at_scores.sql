@@ -1,7 +1,7 @@
 -- One row: a score and a model of a depth, with the tokens at which the model first had the score.
 -- All models of a depth are read at the same 101 scores of a task and metric, in equal steps from the easiest (step 0): the
 -- lowest score that any model began with, or the most that guessing may reach where that is better. The last one is the
--- best score of all. `tokens` is null where the model never had the score, and at most so many where its first
+-- best score of all. `tokens` is null where the model never had the score, and at most this many where its first
 -- checkpoint had the score (`at_first`).
 create or replace view internal.tokens_at_scores as
 with models as (
