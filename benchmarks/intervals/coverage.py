@@ -1,6 +1,6 @@
 """Count how often the 95 % intervals of ratios hold the true ones, by the kind of study.
 
-    python -m benchmarks.intervals.coverage [--studies 1000] [--seeds 3 4 5 8] [--designs population]
+    python -m benchmarks.intervals.coverage [--studies 1000] [--designs population]
 
 Decides whether the method of the intervals may be believed. Each study is simulated, of a design of
 its own (`designs.py`). What is estimated is the ratio of the true curves: the same function of the

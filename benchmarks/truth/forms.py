@@ -1,5 +1,6 @@
-r"""Measure whether copies of mathematical items are found in whatever form they are written; decides
-whether a change of the normal form is kept.
+r"""Measure whether copies of mathematical items are found in whatever form they are written.
+
+Decides whether a change of the normal form is kept.
 
     python -m benchmarks.truth.forms [--each 42]
 
@@ -30,30 +31,91 @@ from dreamer_study.pipeline.text.number_words import CARDINALS
 
 # Question and answer; N is drawn anew at each place, as `{0}`, `{1}`, ...
 TEMPLATES = (
-    (r"Compute $\frac{{{0}}}{{{1}}} + \frac{{{2}}}{{{3}}}$ as a common fraction.", r"\frac{{{0}}}{{{2}}}"),
+    (
+        r"Compute $\frac{{{0}}}{{{1}}} + \frac{{{2}}}{{{3}}}$ as a common fraction.",
+        r"\frac{{{0}}}{{{2}}}",
+    ),
     (r"Simplify $\sqrt{{{0}}} \cdot \sqrt{{{1}}} - \sqrt{{{2}}}$ completely.", r"{0}\sqrt{{{1}}}"),
     (r"What is $\frac{{{0}}}{{{1}}}$ of {2} when it is rounded down?", r"{2}"),
     (r"If $x^2 - {0}x + {1} = 0$ and $x > {2}$, what is the value of $x^3 - {3}x$?", r"{0}"),
     (r"Let $f(x) = {0}x - {1}$ and $g(x) = x^2 + {2}$. Find $f(g({3})) - g(f({3}))$.", r"-{0}"),
-    (r"How many elements does the set $\{{{0}, {1}, {2}, {3}\}} \cup \{{x : x < {0}\}}$ of positive integers have?", "{1}"),
-    (r"A wire of ${0}\text{{ cm}}$ is bent into a rectangle whose length is ${1}\text{{ cm}}$. How many square centimeters does it enclose?", r"{0}\text{{ cm}}^2"),
-    (r"For which values of $x$ is $\left| x - {0} \right| \le {1}$ and $x \ge {2}$? Express your answer in interval notation.", r"[{0},{1})"),
-    (r"In the figure, what is the measure of angle $ABC$ in degrees? [asy] draw((0,0)--({0},{1})); label(\"${2}^\circ$\",(1,1)); [/asy]", r"{2}^\circ"),
-    (r"Find the point where the line $y = {0}x - {1}$ meets the $y$-axis, and the distance of that point from $({2},{3})$.", r"({0},{1})"),
-    (r"What is the greatest prime factor of ${0}! + {1}!$ for a clerk who knows only ${2}$ primes?", r"{2}"),
+    (
+        r"How many elements does the set $\{{{0}, {1}, {2}, {3}\}} \cup \{{x : x < {0}\}}$ of "
+        r"positive integers have?",
+        "{1}",
+    ),
+    (
+        r"A wire of ${0}\text{{ cm}}$ is bent into a rectangle whose length is ${1}\text{{ "
+        r"cm}}$. How many square centimeters does it enclose?",
+        r"{0}\text{{ cm}}^2",
+    ),
+    (
+        r"For which values of $x$ is $\left| x - {0} \right| \le {1}$ and $x \ge {2}$? "
+        r"Express your answer in interval notation.",
+        r"[{0},{1})",
+    ),
+    (
+        r"In the figure, what is the measure of angle $ABC$ in degrees? [asy] "
+        r"draw((0,0)--({0},{1})); label(\"${2}^\circ$\",(1,1)); [/asy]",
+        r"{2}^\circ",
+    ),
+    (
+        r"Find the point where the line $y = {0}x - {1}$ meets the $y$-axis, and the distance "
+        r"of that point from $({2},{3})$.",
+        r"({0},{1})",
+    ),
+    (
+        r"What is the greatest prime factor of ${0}! + {1}!$ for a clerk who knows only ${2}$ "
+        r"primes?",
+        r"{2}",
+    ),
     (r"Expand $(2xy - {0}yz)({1}x + {2}z)$ and give the coefficient of $xyz - {3}$ in it.", r"{1}"),
-    (r"Solve the system $3a - {0}b = {1}$ and $a + {2}b = {3}$ for the product $ab$.", r"\frac{{{0}}}{{{3}}}"),
+    (
+        r"Solve the system $3a - {0}b = {1}$ and $a + {2}b = {3}$ for the product $ab$.",
+        r"\frac{{{0}}}{{{3}}}",
+    ),
     (r"Compute $\log_{{{0}}} {1} + \log_{{{0}}} {2}$.", r"{0}"),
-    (r"Evaluate $\sin {0}^\circ - \cos {1}^\circ + \tan {2}^\circ$ for the sketch on the board.", r"\frac{{\sqrt{{{0}}}}}{{{1}}}"),
-    (r"In how many ways can ${0}$ students be seated in $\binom{{{1}}}{{2}}$ chairs, if {2} chairs are broken?", r"10^{1}"),
-    (r"A store sells {0} pens for \${1} and {2} pencils for \${3}. How many dollars does a child pay for one of each?", r"\${1}.50"),
-    (r"What percent of $1{{,}}{0}00$ is ${1}{2}0$, to the nearest tenth of a percent?", r"{0}.{1}\%"),
-    (r"The sequence ${0}, {1}, {2}, \ldots$ is arithmetic in its first ${3}$ terms. What is the sum of its $n$-th and $(n+1)$-st terms at $n = {3}$?", r"{0}"),
+    (
+        r"Evaluate $\sin {0}^\circ - \cos {1}^\circ + \tan {2}^\circ$ for the sketch on the "
+        r"board.",
+        r"\frac{{\sqrt{{{0}}}}}{{{1}}}",
+    ),
+    (
+        r"In how many ways can ${0}$ students be seated in $\binom{{{1}}}{{2}}$ chairs, if "
+        r"{2} chairs are broken?",
+        r"10^{1}",
+    ),
+    (
+        r"A store sells {0} pens for \${1} and {2} pencils for \${3}. How many dollars does a "
+        r"child pay for one of each?",
+        r"\${1}.50",
+    ),
+    (
+        r"What percent of $1{{,}}{0}00$ is ${1}{2}0$, to the nearest tenth of a percent?",
+        r"{0}.{1}\%",
+    ),
+    (
+        r"The sequence ${0}, {1}, {2}, \ldots$ is arithmetic in its first ${3}$ terms. What "
+        r"is the sum of its $n$-th and $(n+1)$-st terms at $n = {3}$?",
+        r"{0}",
+    ),
     (r"Find $w^4$ if $w = {0} + {1}i$ and $\overline{{w}}$ is its conjugate.", r"-{0} + {1}i"),
-    (r"A regular ${0}$-gon and a ${1}$-gon share a side of length ${2}$. How many degrees lie between them?", r"\frac{{{0}\pi}}{{{1}}}"),
+    (
+        r"A regular ${0}$-gon and a ${1}$-gon share a side of length ${2}$. How many degrees "
+        r"lie between them?",
+        r"\frac{{{0}\pi}}{{{1}}}",
+    ),
     (r"Compute ${0} \times {1} - {2} \div {3}$.", r"{0}"),
-    (r"If $\left( u + \frac{{{0}}}{{u}} \right)^2 = {1}$, find $\left\lfloor u^2 + \frac{{{2}}}{{u^2}} \right\rfloor$.", r"{1}"),
-    (r"Express $\begin{{pmatrix}} {0} & {1} \\ {2} & {3} \end{{pmatrix}}^2$ by its trace and determinant.", r"{3}"),
+    (
+        r"If $\left( u + \frac{{{0}}}{{u}} \right)^2 = {1}$, find $\left\lfloor u^2 + "
+        r"\frac{{{2}}}{{u^2}} \right\rfloor$.",
+        r"{1}",
+    ),
+    (
+        r"Express $\begin{{pmatrix}} {0} & {1} \\ {2} & {3} \end{{pmatrix}}^2$ by its trace "
+        r"and determinant.",
+        r"{3}",
+    ),
 )  # fmt: skip
 NAMES = """
 Anna Bruno Clara David Edgar Fiona Georg Helen Ivan Julia Karl Laura Mika Nadia Oscar Petra
