@@ -143,7 +143,7 @@ def say_server(address: str, *, joins: bool) -> None:
         say_lost_runs()
     print(f"Prefect answers at {address.removesuffix('/api')}{whose}", flush=True)
     if not joins:
-        print(f"Its pages ask for the {secret_for(sys.stdout)}", flush=True)
+        print(f"Its pages ask for the {secret_for(sys.stdout, secret_file())}", flush=True)
 
 
 def serve(deployments: list[RunnerDeployment], limit: int, record: Path, stops: list[int]) -> None:

@@ -33,7 +33,7 @@ from dreamer_study.flows.prefect.server import (
     await_server,
     healthy,
     own_server,
-    secret,
+    secret_file_of,
     secret_for,
     secret_of,
 )
@@ -104,7 +104,8 @@ def starting_server(study: Study) -> Iterator[Server]:
         else:
             with chdir(folder):
                 process, address = stack.enter_context(own_server())
-            server = Server(address, secret(), str(home), is_new, folder, process)
+            asked_for = secret_file_of(address).read_text()
+            server = Server(address, asked_for, str(home), is_new, folder, process)
             # before any work there is nothing for which to end the server in good order
             stack.callback(lambda: server.has_run or process.kill())
         yield server
@@ -163,7 +164,7 @@ def say_server(server: Server) -> None:
     if not server.process:
         whose = "named by PREFECT_API_URL"
     else:
-        whose = f"this run's own, {secret_for(sys.stderr)}"
+        whose = f"this run's own, {secret_for(sys.stderr, secret_file_of(server.address))}"
         if named:
             whose += f"; none answers at {named}"
     address = server.address.removesuffix("/api")

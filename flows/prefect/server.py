@@ -1,7 +1,9 @@
 """Start, watch and end Prefect servers on this machine.
 
-They answer nobody without this user's secret, which is in a file that only this user can read. The
-secret is sent to no server of another user, and is printed to a terminal only.
+They answer nobody without a secret, which is in a file that only this user can read. The server of
+`make up`, which starts studies for whoever has its secret, has one that stays; the server of a run
+has one of its own, which ends with the run. A secret is sent to no server of another user, and is
+printed to a terminal only.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import TextIO
 from urllib.parse import urlsplit
 
 from dreamer_study.flows.jobs import Failed
-from dreamer_study.flows.jobs.private_files import private_folder
+from dreamer_study.flows.jobs.private_files import private_folder, write_private
 from dreamer_study.model.processes import bound_command
 from dreamer_study.pipeline.errors import InputError
 
@@ -40,29 +42,51 @@ class NoServer(Failed):
     """No Prefect server starts, or the server that is there takes no flow run."""
 
 
+def new_secret() -> str:
+    """Return a new secret: `dreamer:<random>`."""
+    return f"dreamer:{secrets.token_urlsafe(16)}"
+
+
 @cache
 def secret_file() -> Path:
-    """Return the file of the secret, which is made when it is first asked for."""
+    """Return the file of the secret of `make up`, which is made when it is first asked for."""
     path = private_folder("prefect") / "secret"
     if not path.exists():
         with NamedTemporaryFile("w", dir=path.parent) as file:  # which this user alone can read
-            file.write(f"dreamer:{secrets.token_urlsafe(16)}")
+            file.write(new_secret())
             file.flush()
             with suppress(FileExistsError):  # another process was first
                 os.link(file.name, path)
     return path
 
 
+def secret_file_of(address: str) -> Path:
+    """Return the file of the secret of this user's server at an address.
+
+    The server of a run has a file of its own, named by its port, as long as the run lasts.
+    """
+    own = _own_secret_file(address)
+    return own if own.exists() else secret_file()
+
+
+def _own_secret_file(address: str) -> Path:
+    return private_folder("prefect") / f"secret-{_port(address)}"
+
+
 def secret() -> str:
-    """Return the secret of this user's Prefect servers: `dreamer:<random>`."""
+    """Return the secret of the server of `make up`."""
     return secret_file().read_text()
 
 
-def secret_for(reader: TextIO) -> str:
+def secret_for(reader: TextIO, file: Path) -> str:
     """Say which secret the pages ask for: the secret itself on a terminal, else its file."""
     if reader.isatty():
-        return f"secret {secret()}"
-    return f"secret in {secret_file()}"
+        return f"secret {file.read_text()}"
+    return f"secret in {file}"
+
+
+def _port(address: str) -> int:
+    return urlsplit(address).port or DEFAULT_PORT
 
 
 def allow_loopback() -> None:
@@ -94,8 +118,7 @@ def owners(address: str) -> set[int]:
     >>> int(row.split()[1].rpartition(":")[2], 16), row.split()[3], row.split()[7]
     (4200, '0A', '1000')
     """
-    number = urlsplit(address).port or DEFAULT_PORT
-    port = f":{number:04X}"
+    port = f":{_port(address):04X}"
     users = set[int]()
     for table in SOCKETS:
         with suppress(OSError):
@@ -122,14 +145,14 @@ def secret_of(address: str) -> str | None:
     # Where nobody listens, a program of another user may come before the secret is sent.
     if not owners(address) or not ours(address):
         return None
-    return secret()
+    return secret_file_of(address).read_text()
 
 
 def check_port(address: str) -> None:
     """Raise InputError where no server can be started at an address."""
     parts = urlsplit(address)
     try:
-        socket.create_server((str(parts.hostname), parts.port or DEFAULT_PORT)).close()
+        socket.create_server((str(parts.hostname), _port(address))).close()
     except OSError as error:
         raise InputError(
             f"no Prefect server answers at {address}, and none can start there ({error.strerror}):"
@@ -138,19 +161,18 @@ def check_port(address: str) -> None:
         ) from None
 
 
-def start_server(address: str) -> subprocess.Popen[bytes]:
+def start_server(address: str, asks_for: str) -> subprocess.Popen[bytes]:
     """Start a Prefect server at an address: one process, which ends when this process dies.
 
     So no earlier server answers at the address. Pages of other origins get no answer, nor does
-    anybody without the secret.
+    anybody without the secret that the server asks for.
     """
-    parts = urlsplit(address)
-    host = str(parts.hostname)
-    port = str(parts.port or DEFAULT_PORT)
+    host = str(urlsplit(address).hostname)
+    port = str(_port(address))
     environment = {
         **os.environ,
-        "PREFECT_SERVER_API_AUTH_STRING": secret(),
-        "PREFECT_API_AUTH_STRING": secret(),
+        "PREFECT_SERVER_API_AUTH_STRING": asks_for,
+        "PREFECT_API_AUTH_STRING": asks_for,
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": address.removesuffix("/api"),
         "PREFECT_SERVER_UI_API_URL": address,
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
@@ -202,16 +224,23 @@ def own_server() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Run a Prefect server on a free loopback port during the block; its data are in PREFECT_HOME.
 
     Yields the server, which is starting, and the address of its API, for `await_server`: starting
-    takes seconds, in which others can work.
+    takes seconds, in which others can work. Its secret is new, and in `secret_file_of(address)`
+    during the block: whoever reads it later, in a log or a terminal's history, can start nothing.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{probe.getsockname()[1]}/api"
-    server = start_server(address)
+    asks_for = new_secret()
+    file = _own_secret_file(address)
+    write_private(file, asks_for)
     try:
-        yield server, address
+        server = start_server(address, asks_for)
+        try:
+            yield server, address
+        finally:
+            end_server(server)
     finally:
-        end_server(server)
+        file.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -223,7 +252,8 @@ def kept_alive(address: str) -> Iterator[None]:
     no server, and continue.
     """
     check_port(address)
-    servers = [await_server(start_server(address), address)]
+    _own_secret_file(address).unlink(missing_ok=True)  # of a run that was killed
+    servers = [await_server(start_server(address, secret()), address)]
     ending = threading.Event()
 
     def say(message: str) -> None:
@@ -240,7 +270,7 @@ def kept_alive(address: str) -> Iterator[None]:
                 end = f"ended with status {status}"
             say(f"Prefect's server {end}; another one starts; studies continue")
             try:
-                servers.append(await_server(start_server(address), address))
+                servers.append(await_server(start_server(address, secret()), address))
             except NoServer as error:
                 say(f"{error}. Studies under way continue; start `make up` again")
                 os._exit(1)

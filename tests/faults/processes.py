@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from dreamer_study.flows.prefect.server import secret
+from dreamer_study.flows.prefect.server import secret_file_of
 from tests.flows.small_study import PROJECT
 
 DREAMER, PREFECT = (Path(sys.executable).with_name(name) for name in ("dreamer", "prefect"))
@@ -79,7 +79,7 @@ def request(address: str, path: str, body: object = None, method: str | None = N
     content = None if body is None else json.dumps(body).encode()
     headers = {
         "Content-Type": "application/json",
-        "Authorization": "Basic " + b64encode(secret().encode()).decode(),
+        "Authorization": "Basic " + b64encode(secret_file_of(address).read_bytes()).decode(),
     }
     asked = urllib.request.Request(f"{address}/{path}", content, headers, method=method)
     with urllib.request.urlopen(asked, timeout=30) as answer:
@@ -109,7 +109,7 @@ def refuses_strangers(address: str) -> None:
     """Check that a Prefect server does nothing for pages of other origins, nor for who has no
     secret."""
     allowed = "access-control-allow-origin"
-    basic = "Basic " + b64encode(secret().encode()).decode()
+    basic = "Basic " + b64encode(secret_file_of(address).read_bytes()).decode()
     foreign = {"Origin": "https://evil.example"}
     assert answered(address, "/flow_runs/filter", Authorization=basic)[0] == 200
     for path in ("/flow_runs/filter", "/deployments/filter", "/deployments/"):

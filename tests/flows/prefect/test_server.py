@@ -42,6 +42,7 @@ from dreamer_study.flows.prefect.server import (
     own_server,
     secret,
     secret_file,
+    secret_file_of,
     secret_for,
 )
 from dreamer_study.flows.progress import reports
@@ -123,6 +124,10 @@ def test_the_server_of_a_run_answers_nobody_without_the_secret(tmp_path: Path) -
     with environment({"PREFECT_HOME": str(tmp_path)}), own_server() as (server, address):
         await_server(server, address)
         refuses_strangers(address)
+        file = secret_file_of(address)
+        assert file.read_text() != secret()  # which starts studies, by `make up`
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert not file.exists()
 
 
 def test_the_secret_is_in_a_file_of_this_user_alone(
@@ -146,9 +151,9 @@ def test_the_secret_is_in_a_file_of_this_user_alone(
 
 def test_the_secret_is_printed_to_a_terminal_only() -> None:
     with open(os.openpty()[1], "w") as terminal:
-        assert secret() in secret_for(terminal)
+        assert secret() in secret_for(terminal, secret_file())
     with open(os.devnull, "w") as other:
-        assert secret_for(other) == f"secret in {secret_file()}"
+        assert secret_for(other, secret_file()) == f"secret in {secret_file()}"
 
 
 @pytest.mark.slow
