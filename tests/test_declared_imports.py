@@ -14,6 +14,7 @@ from tests.one_name import FOLDERS, NAME
 ROOT = Path(__file__).parents[1]
 EXTRAS = ("cluster", "tensorboard", "tracking", "transformers")  # the others serve no module
 NOT_IMPORTED = {  # declared for another reason than an import
+    "cryptography": "makes the keys of a local Dask cluster",
     "fastapi": "bounds the version of Prefect's server, which does not start with newer ones",
 }
 

@@ -26,7 +26,7 @@ from dreamer_study.flows.study.configuration import Study
 from dreamer_study.model.processes import GRACE_SECONDS, TICK_SECONDS, stop
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.locks import try_lock
-from dreamer_study.pipeline.storage.parallel import LOST, scheduler
+from dreamer_study.pipeline.storage.parallel import LOST, local_scheduler, scheduler
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -51,12 +51,7 @@ def open_jobs(study: Study) -> Iterator[tuple[Study, Jobs]]:
             yield study, held.enter_context(closing(LocalJobs(study)))
             return
         if address == "local":
-            from distributed import LocalCluster
-
-            here = LocalCluster(
-                n_workers=study.workers or cores(), threads_per_worker=1, dashboard_address=None
-            )
-            address = held.enter_context(here).scheduler_address
+            address = held.enter_context(local_scheduler(study.workers or cores()))
             study = study.model_copy(
                 update={"compute": study.compute.model_copy(update={"cluster": address})}
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,7 @@ from dreamer_study.pipeline.sources.read import check_rows
 from dreamer_study.pipeline.sources.repositories.folders import source_files
 from dreamer_study.pipeline.tokens.tokenizer import read_tokenizer
 
+CLUSTER = "DREAMER_CLUSTER"  # the scheduler that the user trusts, an address
 UNKNOWN_VOCABULARY = 1024  # instead of that of a tokenizer which is not read yet
 TRAINED_BYTES = 16  # of each parameter: weight, gradient and two moments in float32
 
@@ -37,6 +39,7 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
     cluster without Dask, and models that fit neither the memory nor the disk.
     """
     check_trusted(study, trust_code=trust_code)
+    check_cluster(study, trust_code=trust_code)
     check_data(study, trust_code=trust_code)
     if study.tokenizer_file:
         read_tokenizer(study.tokenizer_file)
@@ -49,6 +52,20 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
         _check_devices(study, planned)
         _check_memory(study, planned)
     _check_disk(study, planned)
+
+
+def check_cluster(study: Study, *, trust_code: bool) -> None:
+    """Raise InputError where the study file names a Dask scheduler that the user does not trust.
+
+    A client of Dask runs what the scheduler and its workers send.
+    """
+    cluster = study.compute.cluster
+    if not trust_code and cluster not in (None, "local", os.environ.get(CLUSTER)):
+        raise InputError(
+            f"compute.cluster: the study file names the Dask scheduler {cluster}, which could run"
+            f" code here; if you trust that scheduler, set {CLUSTER}={cluster} in the environment,"
+            " or say --trust-code (Prefect: trust_code)"
+        )
 
 
 def _check_extras(study: Study) -> None:

@@ -27,6 +27,8 @@ Workers = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
 Progress = Callable[[float, str], None]
 
 CONNECT_SECONDS = 10
+# of the schedulers of `local_scheduler`, by their addresses
+_keys: dict[str, Any] = {}
 LOST = "Dask's scheduler is lost; when it runs again, the same command continues from here"
 
 
@@ -86,13 +88,33 @@ def at_once(work: Callable[[Any], Any], things: Sequence[Any], threads: int) -> 
 
 
 @contextmanager
+def local_scheduler(processes: int) -> Iterator[str]:
+    """Run a Dask scheduler and its workers on this machine during the block; yields the address.
+
+    Only clients of this process reach them: Dask runs the code that it is sent, so it asks for keys
+    that were made for this block. Other users of the machine have none.
+    """
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=processes, threads_per_worker=1, dashboard_address=None, security=True
+    ) as here:
+        address = str(here.scheduler_address)
+        _keys[address] = here.security
+        try:
+            yield address
+        finally:
+            del _keys[address]
+
+
+@contextmanager
 def scheduler(address: str) -> Iterator[Any]:
     """Connect to a Dask scheduler; yields the client. Raises InputError where none answers."""
     from distributed import Client
 
     try:
-        client = Client(address, timeout=CONNECT_SECONDS)
-    except (OSError, ValueError) as error:
+        client = Client(address, timeout=CONNECT_SECONDS, security=_keys.get(address))
+    except (OSError, ValueError, TypeError) as error:  # TypeError: no keys for a tls:// address
         raise InputError(f"cluster {address}: no Dask scheduler answers there ({error})") from error
     # We report a lost scheduler, once; Dask's client would repeat itself.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)

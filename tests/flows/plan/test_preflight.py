@@ -53,6 +53,21 @@ def test_the_tiny_study_may_start(tmp_path: Path) -> None:
     assert machine_memory() > 2**28
 
 
+def test_a_scheduler_is_trusted_by_the_user_and_not_by_the_study_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = "tcp://127.0.0.1:9"
+    study = load_study(study_file(tmp_path, compute={"cluster": cluster}), root=tmp_path)
+    for trusted in (None, "tcp://127.0.0.1:8786"):
+        if trusted:
+            monkeypatch.setenv("DREAMER_CLUSTER", trusted)
+        with pytest.raises(InputError, match=r"compute\.cluster: .* DREAMER_CLUSTER=tcp://127"):
+            check_study(study)
+    check_study(study, trust_code=True)
+    monkeypatch.setenv("DREAMER_CLUSTER", cluster)
+    check_study(study)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -185,7 +200,7 @@ def own(**training: Any) -> dict[str, Any]:
             "models.variants: B: model configuration: experts is 0",
         ),
         ({"data": {"tokenizer": {"file": __file__}}}, "is no tokenizer.json"),
-        ({"compute": {"cluster": "tcp://127.0.0.1:1"}}, "Dask is not installed"),
+        ({"compute": {"cluster": "local"}}, "Dask is not installed"),
     ],
 )
 def test_one_line_says_what_cannot_be(

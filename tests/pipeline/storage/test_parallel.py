@@ -1,0 +1,37 @@
+"""Work on the workers of a Dask scheduler of this machine."""
+
+from __future__ import annotations
+
+import operator
+
+import pytest
+from distributed.security import Security
+
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage import parallel
+from dreamer_study.pipeline.storage.parallel import local_scheduler, workers
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_local_scheduler_works_for_this_process_and_for_nobody_without_its_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with local_scheduler(1) as address:
+        assert address.startswith("tls://127.0.0.1:")
+        with workers(2, address) as run:
+            assert list(run(operator.add, [(1, 2), (3, 4)])) == [3, 7]
+        monkeypatch.setattr(parallel, "CONNECT_SECONDS", 2)
+        strangers = (
+            address.replace("tls", "tcp"),  # without encryption
+            address,  # without keys
+        )
+        for stranger, keys in (
+            (address.replace("tls", "tcp"), None),  # without encryption
+            (address, None),
+            (address, Security.temporary()),  # other keys
+        ):
+            monkeypatch.setattr(parallel, "_keys", {address: keys})
+            with pytest.raises(InputError, match="no Dask scheduler answers"):
+                with workers(2, stranger):
+                    pass
