@@ -44,7 +44,7 @@ from dreamer_study.model.training.ranks import (
 from dreamer_study.model.training.recorder import Recorder
 from dreamer_study.model.training.trainer import Trainer
 from dreamer_study.pipeline.errors import InputError, is_full_disk
-from dreamer_study.pipeline.storage.locks import holder, sign, try_lock
+from dreamer_study.pipeline.storage.locks import holder, open_lock, sign, try_lock
 
 LOOK_SECONDS = 1.0  # between two looks whether another process still trains a run
 WARM_UP = 2  # steps before the traced ones: the first steps allocate and compile
@@ -162,7 +162,7 @@ def _alone(folder: Path, ranks: Ranks, wait: bool, stopped: Callable[[], bool]) 
     only when this one is stopped before the other ends.
     """
     path = folder / ".lock"
-    with path.open("a+") as file:
+    with open_lock(path) as file:
         while ranks.any(ranks.is_first and not try_lock(file)):
             if ranks.any(not wait or stopped()):
                 raise InputError(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.pipeline.storage.locks import holder, sign, try_lock
+from dreamer_study.pipeline.storage.locks import holder, open_lock, sign, try_lock
 
 LOCK = ".running.lock"
 LOOKS = 5  # tries before a lock counts as held
@@ -21,9 +21,9 @@ def only_run(study: Study) -> Iterator[None]:
     The lock is the operating system's, so a killed holder frees the lock at once. Raises InputError
     where another process runs the study.
     """
-    path = (study.folder / LOCK).resolve()
+    path = study.folder.resolve() / LOCK
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
+    with open_lock(path) as file:
         for _ in range(LOOKS):
             locked = try_lock(file)
             if locked:

@@ -15,6 +15,7 @@ from dreamer_study.flows.study.configuration import PRESETS, Study
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.settings import one_line
 from dreamer_study.pipeline.storage.files import write_text_atomically
+from dreamer_study.pipeline.storage.links import refuse_links
 
 MIRROR = ".mirror"  # in the study's folder: where its last run looked for data sets
 
@@ -85,8 +86,8 @@ def load_study(
 
     `changes` has other values by dotted keys; `mirror` and `root` override the study's own values.
     A study without a mirror takes that of its last run. Raises InputError, in one line, for a file
-    that does not exist, is not YAML, or does not validate, and for a file where the study's folder
-    is to be.
+    that does not exist, is not YAML, or does not validate, for a file where the study's folder is
+    to be, and for a link in that folder which leads out of it.
     """
     if isinstance(study, Mapping):
         named = None
@@ -113,6 +114,7 @@ def load_study(
         loaded._place = PRESETS if named in presets() else Path(named).parent
     _check_folder(loaded.folder, "`root` or --root")
     _check_folder(loaded.store_folder, "`store`")
+    refuse_links(loaded.folder)
     last_mirror = loaded.folder / MIRROR
     if not loaded.mirror and last_mirror.exists():
         folder = last_mirror.read_text(encoding="utf-8")

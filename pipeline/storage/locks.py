@@ -30,6 +30,15 @@ def try_lock(file: IO[Any], *, shared: bool = False) -> bool:
     return True
 
 
+def open_lock(path: Path) -> IO[str]:
+    """Open the file of a lock, which is made where there is none.
+
+    Raises OSError where a link is at its place: signing the lock would empty another file.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o666), "a+", encoding="utf-8")
+
+
 @contextmanager
 def hold(path: Path, tell: Callable[[str], object]) -> Iterator[None]:
     """Hold the lock on a file while the block runs, after waiting for whoever holds the lock.
@@ -40,7 +49,7 @@ def hold(path: Path, tell: Callable[[str], object]) -> Iterator[None]:
     began = time.monotonic()
     told = False
     while True:
-        with path.open("a+") as file:
+        with open_lock(path) as file:
             if try_lock(file) and _is_file_at(path, file):
                 sign(file)
                 yield

@@ -23,6 +23,8 @@ import vl_convert
 from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.files import is_of_this_user_alone
 from dreamer_study.reports import style
 from dreamer_study.reports.data import StudyData, read_study
 from dreamer_study.reports.figures.rendering import (
@@ -59,8 +61,12 @@ def write_report(database: Path, study_id: str, folder: Path, *, papers: bool = 
 def write_data(data: StudyData, folder: Path, *, papers: bool = True) -> Path:
     """Write the report of data that have been read already, as `write_report` does.
 
-    Returns the page's path.
+    Returns the page's path. Raises InputError where the folder, or `figures` in it, is a link: a
+    folder of somebody else may hold such links, and files elsewhere would be replaced.
     """
+    for place in (folder, folder / "figures"):
+        if place.is_symlink():
+            raise InputError(f"{place} is a link to {place.resolve()}; remove the link")
     text, figures = _page(data, beside=papers or (folder / "figures").exists())
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / "index.html"
@@ -134,17 +140,21 @@ def _packed(text: str) -> str:
 def _packed_library() -> str:
     """Pack Vega, Vega-Lite and Vega-Embed as one script.
 
-    That takes two seconds, so the user's cache keeps the script.
+    That takes two seconds, so the user's cache keeps the script, where nobody else can change it.
     """
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dreamer-study"
     kept = folder / f"vega-{vl_convert.__version__}.txt"
-    with suppress(OSError):
-        return kept.read_text()
-    packed = _packed(vl_convert.javascript_bundle())
-    with suppress(OSError):  # a home that cannot be written, a full disk
-        # model/ops/native loads code from there, if the folder is this user's alone.
+    keeps = False
+    with suppress(OSError):  # a home that cannot be written
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        put(kept, packed.encode())
+        keeps = is_of_this_user_alone(folder)
+    if keeps:
+        with suppress(OSError):
+            return kept.read_text()
+    packed = _packed(vl_convert.javascript_bundle())
+    if keeps:
+        with suppress(OSError):  # a full disk
+            put(kept, packed.encode())
     return packed
 
 

@@ -30,6 +30,7 @@ from dreamer_study.pipeline.sources.repositories.splits import (
     select_files,
 )
 from dreamer_study.pipeline.storage.files import write_text_atomically
+from dreamer_study.pipeline.storage.locks import open_lock
 from dreamer_study.pipeline.storage.parallel import Progress, quiet
 
 TIMEOUT_SECONDS = 5
@@ -61,7 +62,7 @@ def fetch(
     commit = info.sha
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".download.lock").open("w") as lock:
+    with open_lock(folder / ".download.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         record = read_record(folder) or {"repository": repository, "revision": commit, "parts": []}
         if record["revision"] != commit:

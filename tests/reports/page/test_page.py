@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from threading import Thread
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.data import read_study
 from dreamer_study.reports.figures.accuracy import accuracy
-from dreamer_study.reports.page.report import _packed_library
+from dreamer_study.reports.page.report import _packed, _packed_library, write_data
 from dreamer_study.reports.page.serving import refresh, server, watch
 from dreamer_study.reports.page.summary import summary
 from dreamer_study.reports.page.toolbar import toolbar
@@ -175,4 +176,20 @@ def test_the_folder_of_what_is_kept_is_this_users_alone(
         _packed_library.__wrapped__()
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "dreamer-study").stat().st_mode) == 0o700
+    folder = tmp_path / "dreamer-study"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    (kept,) = folder.iterdir()
+    kept.write_text("of somebody else")
+    assert _packed_library.__wrapped__() == "of somebody else"
+    folder.chmod(0o777)
+    assert _packed_library.__wrapped__() == _packed("script")
+
+
+@pytest.mark.parametrize("link", ["report", "report/figures"])
+def test_no_report_is_written_through_a_link(tmp_path: Path, link: str) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "folder" / link).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "folder" / link).symlink_to(tmp_path / "site")
+    with pytest.raises(InputError, match=rf"{link} is a link to .*site"):
+        write_data(Mock(), tmp_path / "folder/report")
+    assert list((tmp_path / "site").iterdir()) == []
