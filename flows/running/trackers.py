@@ -10,8 +10,9 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import chdir, redirect_stdout
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from dreamer_study.flows.plan.study_plan import Plan, Run
@@ -45,6 +46,8 @@ class Tracker:
         self._plan = plan
         self._kind = plan.study.tracking
         self._logged: dict[str, list[int]] = {}
+        if self._kind == "wandb":
+            reports.write_line(f"tracking: {_wandb_address()} gets the study's curves")
         if self._kind:
             self._logged = read_progress(plan.study.folder / FILE)
         self._opened: dict[str, Opened] = {}
@@ -88,6 +91,16 @@ class Tracker:
             for key in points["key"].unique():
                 self._logged.setdefault(key, []).append(int(tokens))
         write_text_atomically(study.folder / FILE, json.dumps(self._logged), durable=False)
+
+
+def _wandb_address() -> str:
+    """Return the address to which W&B sends the user's key and the curves."""
+    import wandb
+
+    # W&B takes settings from the current folder, which may be somebody else's: they name the
+    # address. It reads them once, here in an empty folder.
+    with TemporaryDirectory() as empty, chdir(empty):
+        return str(wandb.setup().settings.base_url)
 
 
 def _described(study: Study, run: Run) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from dreamer_study.pipeline.errors import InputError
 
+LINKED_BY_WANDB = "wandb"  # a folder in a study's, which W&B fills with links to its own logs
+
 
 def refuse_links(folder: Path) -> None:
     """Raise InputError where a link in a folder leads out of the folder.
@@ -35,5 +37,5 @@ def _links(folder: Path) -> Iterator[Path]:
     for entry in entries:
         if entry.is_symlink():
             yield Path(entry.path)
-        elif entry.is_dir(follow_symlinks=False):
+        elif entry.is_dir(follow_symlinks=False) and entry.name != LINKED_BY_WANDB:
             yield from _links(Path(entry.path))

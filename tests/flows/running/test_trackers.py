@@ -170,3 +170,26 @@ def test_a_tracker_that_is_not_installed_is_told_before_the_start(
     with pytest.raises(InputError, match="wandb is not installed"):
         check_study(tiny(tmp_path, tracking="wandb"))
     check_study(tiny(tmp_path))
+
+
+WANDB_SETTINGS = """
+from types import SimpleNamespace
+from dreamer_study.flows.running.trackers import Tracker
+
+study = SimpleNamespace(tracking="wandb", folder=__import__("pathlib").Path("."))
+Tracker(SimpleNamespace(study=study))
+import wandb
+print(wandb.setup().settings.base_url)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["wandb", ".wandb"])
+def test_the_current_folder_does_not_say_where_the_key_goes(tmp_path: Path, folder: str) -> None:
+    pytest.importorskip("wandb")
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "settings").write_text("[default]\nbase_url = http://127.0.0.1:9\n")
+    program = [sys.executable, "-P", "-c", WANDB_SETTINGS]
+    ended = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "127.0.0.1" not in ended.stdout + ended.stderr
+    assert "tracking: https://" in ended.stderr
