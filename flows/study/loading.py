@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 
 from dreamer_study.flows.study.configuration import PRESETS, Study
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.plain_yaml import PlainLoader
 from dreamer_study.pipeline.settings import one_line
 from dreamer_study.pipeline.storage.files import write_text_atomically
 from dreamer_study.pipeline.storage.links import refuse_links
@@ -170,20 +172,20 @@ def _change(content: dict[str, Any], key: str, value: Any, where: str) -> None:
     section[name] = value
 
 
-class _StrictLoader(yaml.SafeLoader):
+class _StrictLoader(PlainLoader):
     """Load plain values only; 3e-4 and 1.5e9 are numbers.
 
     A key that is given twice is an error, where YAML takes the second.
     """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [
+        keys = Counter(
             key.value
             for key, _ in node.value
             if isinstance(key, yaml.ScalarNode) and key.value != "<<"
-        ]
-        for key in keys:
-            if keys.count(key) > 1:
+        )
+        for key, times in keys.items():
+            if times > 1:
                 raise yaml.YAMLError(
                     f"the key {key!r} is given twice, {str(node.start_mark).strip()}"
                 )

@@ -18,6 +18,7 @@ import yaml
 
 from dreamer_study.model.evaluation.trust import TRUST, RunsCode, check_definition
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.plain_yaml import Bounded
 from dreamer_study.pipeline.storage.digests import file_digest
 
 TASKS = Path(importlib.util.find_spec("lm_eval").origin).resolve().parent / "tasks"
@@ -132,7 +133,7 @@ class _TaskReader:
                 self.task.files.append(file)
             return getattr(_module(file, module), name) if self._imported else name
 
-        class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        class Loader(Bounded, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             """Load plain values, and functions; another tag is an error."""
 
         Loader.add_constructor("!function", load_function)

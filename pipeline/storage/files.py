@@ -30,12 +30,6 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
-def is_of_this_user_alone(folder: Path) -> bool:
-    """Tell whether nobody else can put files into a folder, from which code is taken."""
-    state = folder.stat()
-    return state.st_uid == os.getuid() and not state.st_mode & 0o022
-
-
 @contextmanager
 def atomic_file(path: Path, *, shared: bool = False, durable: bool = True) -> Iterator[Path]:
     """Yield a partial path beside `path` to write to, then rename that file to `path`.

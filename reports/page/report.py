@@ -24,7 +24,6 @@ from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.pipeline.storage.files import is_of_this_user_alone
 from dreamer_study.reports import style
 from dreamer_study.reports.data import StudyData, read_study
 from dreamer_study.reports.figures.rendering import (
@@ -147,7 +146,8 @@ def _packed_library() -> str:
     keeps = False
     with suppress(OSError):  # a home that cannot be written
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        keeps = is_of_this_user_alone(folder)
+        state = folder.stat()
+        keeps = state.st_uid == os.getuid() and not state.st_mode & 0o022
     if keeps:
         with suppress(OSError):
             return kept.read_text()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import sys
 from collections.abc import Callable
 
@@ -15,7 +16,6 @@ from torch import Tensor
 
 from dreamer_study.model.ops.native.build import compile_library, library_path
 from dreamer_study.model.ops.native.signatures import signatures
-from dreamer_study.pipeline.storage.files import is_of_this_user_alone
 
 REALS = {torch.float32: "float", torch.float64: "double"}
 
@@ -39,7 +39,8 @@ def library(dtype: torch.dtype) -> ctypes.CDLL | None:
     path = library_path(REALS[dtype])
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not is_of_this_user_alone(path.parent):
+        folder = path.parent.stat()
+        if folder.st_uid != os.getuid() or folder.st_mode & 0o022:
             raise OSError(
                 f"others can write to {path.parent}: chmod go-w, or set XDG_CACHE_HOME to a folder"
                 " of your own"

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.plain_yaml import load_plain
 from dreamer_study.pipeline.sources.files.readers import KINDS, is_data
 from dreamer_study.pipeline.sources.files.text_files import kind_of_file
 from dreamer_study.pipeline.sources.repositories.layouts import (
@@ -258,8 +259,8 @@ def parse_card(text: str, where: object = CARD) -> tuple[dict[str, Any], str]:
     if card is None:
         return {}, ""
     try:
-        header = yaml.safe_load(card[1])
-    except yaml.YAMLError as error:
+        header = load_plain(card[1])
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: of a date or a number
         reason = str(error).splitlines()[0]
         raise InputError(f"{where}: its header is not YAML ({reason})") from error
     return header if isinstance(header, dict) else {}, card[2]
