@@ -20,6 +20,17 @@ from dreamer_study.pipeline.storage.files import write_text_atomically
 from dreamer_study.pipeline.storage.links import refuse_links
 
 MIRROR = ".mirror"  # in the study's folder: where its last run looked for data sets
+# What else is in the folder and is written in place. W&B fills a folder of its own with links.
+WRITTEN = (
+    ".prefect",
+    ".running.lock",
+    "evaluating",
+    "report",
+    "results.duckdb",
+    "results.duckdb.wal",
+    "store",
+    "tensorboard",
+)
 
 
 def presets() -> list[str]:
@@ -116,7 +127,7 @@ def load_study(
         loaded._place = PRESETS if named in presets() else Path(named).parent
     _check_folder(loaded.folder, "`root` or --root")
     _check_folder(loaded.store_folder, "`store`")
-    refuse_links(loaded.folder)
+    refuse_links(loaded.folder, WRITTEN)
     last_mirror = loaded.folder / MIRROR
     if not loaded.mirror and last_mirror.exists():
         folder = last_mirror.read_text(encoding="utf-8")

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dreamer_study.pipeline.errors import InputError
 
-LINKED_BY_WANDB = "wandb"  # a folder in a study's, which W&B fills with links to its own logs
 
+def refuse_links(folder: Path, names: Iterable[str]) -> None:
+    """Raise InputError where an entry of a folder, or a link anywhere in it, leads out of the folder.
 
-def refuse_links(folder: Path) -> None:
-    """Raise InputError where a link in a folder leads out of the folder.
-
-    Whoever writes to the link's name would overwrite a file elsewhere: folders of strangers, and
-    git, carry links. The folder itself may be a link of the user.
+    `names` are the entries. Whoever writes to a link's name would overwrite a file elsewhere;
+    folders of strangers, and git, carry links. The folder itself may be a link of the user.
     """
     inside = folder.resolve()
-    for link in _links(inside):
+    for link in (link for name in names for link in _links(inside / name)):
         target = link.resolve()
         if not target.is_relative_to(inside):
             raise InputError(
@@ -27,15 +25,22 @@ def refuse_links(folder: Path) -> None:
             )
 
 
-def _links(folder: Path) -> Iterator[Path]:
-    """Yield the links at any depth of a folder, without following them."""
+def _links(path: Path) -> Iterator[Path]:
+    """Yield a path, if it is a link, or the links at any depth below, without following them."""
+    if path.is_symlink():
+        yield path
+    elif path.is_dir():
+        yield from _links_below(path)
+
+
+def _links_below(folder: Path) -> Iterator[Path]:
     try:
         with os.scandir(folder) as found:
             entries = list(found)
-    except (FileNotFoundError, NotADirectoryError):  # another process may remove a folder meanwhile
+    except FileNotFoundError:  # another process may remove a folder meanwhile
         return
     for entry in entries:
         if entry.is_symlink():
             yield Path(entry.path)
-        elif entry.is_dir(follow_symlinks=False) and entry.name != LINKED_BY_WANDB:
-            yield from _links(Path(entry.path))
+        elif entry.is_dir(follow_symlinks=False):
+            yield from _links_below(Path(entry.path))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dreamer_study.flows.commands.cli import main
+from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import atomic_file
 from dreamer_study.pipeline.storage.links import refuse_links
@@ -27,7 +28,7 @@ def mine(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "link",
-    [".running.lock", ".mirror.partial", "results.duckdb", "store/runs/a.json", "report/figures"],
+    [".running.lock", "results.duckdb", "store/runs/a.json", "report/figures", ".prefect"],
 )
 @pytest.mark.parametrize("whole_folder", [False, True])
 def test_a_study_is_refused_where_a_link_leads_out_of_its_folder(
@@ -52,11 +53,17 @@ def test_links_within_a_folder_and_the_folder_itself_may_be_links(tmp_path: Path
     (real / "store").mkdir(parents=True)
     (real / "store/newest").symlink_to(real / "store")
     (tmp_path / "runs").symlink_to(real)
-    refuse_links(tmp_path / "runs")
-    refuse_links(tmp_path / "absent")
-    (real / "up").symlink_to("../..")
+    refuse_links(tmp_path / "runs", ["store"])
+    refuse_links(tmp_path / "absent", ["store"])
+    (real / "store/up").symlink_to("../..")
     with pytest.raises(InputError, match="up is a link to"):
-        refuse_links(tmp_path / "runs")
+        refuse_links(tmp_path / "runs", ["store"])
+
+
+def test_other_links_in_a_folder_that_is_the_root_stay(tmp_path: Path, mine: Path) -> None:
+    """As in a folder of work, which holds data and an environment too."""
+    (tmp_path / "data").symlink_to(mine.parent)
+    load_study(TINY, root=tmp_path)
 
 
 def test_a_link_at_the_place_of_a_partial_file_is_replaced(tmp_path: Path, mine: Path) -> None:
