@@ -10,9 +10,9 @@ from dreamer_study.pipeline.errors import InputError
 
 
 def refuse_links(folder: Path, names: Iterable[str]) -> None:
-    """Raise InputError where an entry of a folder, or a link anywhere in it, leads out of the folder.
+    """Raise InputError where one of these entries of a folder, or a link below, leads out of it.
 
-    `names` are the entries. Whoever writes to a link's name would overwrite a file elsewhere;
+    Whoever writes to a link's name would overwrite a file elsewhere;
     folders of strangers, and git, carry links. The folder itself may be a link of the user.
     """
     inside = folder.resolve()

@@ -60,6 +60,7 @@ _BY_PLACE = re.compile(
     rf"({_NAME})\s*\[\s*-?\d+\s*\]|\b(?:list|array)_extract\(\s*({_NAME})\s*,", re.IGNORECASE
 )
 # the text of a part of a message; a picture or another thing leaves a mark
+MOST_MEMORY = "2GB"  # of one block of rows, which has about 8 MB
 _PART = 'lambda p: case when p."type" = \'text\' then p."text" else chr(65532) end'
 _USERS = ("user", "human")
 _MODELS = ("assistant", "gpt", "model")
@@ -338,7 +339,8 @@ def quoted(name: str) -> str:
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
     closed = {"enable_external_access": "false", "python_enable_replacements": "false"}
-    database = duckdb.connect(":memory:", config={**closed, "threads": "1"})
+    bounds = {"threads": "1", "memory_limit": MOST_MEMORY}
+    database = duckdb.connect(":memory:", config={**closed, **bounds})
     for name, (function, kind, result) in _FUNCTIONS.items():
         by_column = partial(_by_column, function, kind)
         # DuckDB's stubs know no names of types in capitals.
