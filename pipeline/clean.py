@@ -36,6 +36,7 @@ CONTROLS = (
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x{80}-\x{9f}\x{ad}\x{200b}\x{200e}\x{200f}"
     r"\x{202a}-\x{202e}\x{2060}\x{2066}-\x{2069}\x{feff}]"
 )
+MARKS = r"\p{M}{31,}"  # more than any writing needs: Unicode's stream-safe texts have 30 at most
 LINE_ENDS = r"\r\n?|[\x0b\x0c]"  # page breaks end lines, too
 
 # UTF-8 that was decoded as Windows-1252 or Latin-1: "Ã©", "â€™", "Â°", "Ï€", "ðŸ˜€".
@@ -147,7 +148,16 @@ def _mend(
 
 
 def _compose(texts: pa.Array) -> pa.Array:
-    return pa.array([unicodedata.normalize("NFC", text) for text in texts.to_pylist()], pa.string())
+    """Compose letters and marks to one character each (NFC), but for texts with endless marks.
+
+    The time of NFC grows with the square of a run of marks: 200,000 would take minutes.
+    """
+    endless = pc.match_substring_regex(texts, MARKS)
+    composed = [
+        text if leave else unicodedata.normalize("NFC", text)
+        for text, leave in zip(texts.to_pylist(), endless.to_pylist(), strict=True)
+    ]
+    return pa.array(composed, pa.string())
 
 
 def _remove_controls(texts: pa.Array) -> pa.Array:
@@ -195,6 +205,8 @@ def _encoding_faults(
     characters: pa.Array,
     settings: CleanSettings,
 ) -> Iterator[tuple[str, pa.Array]]:
+    marks = [pc.match_substring_regex(text, MARKS) for text in (question, response)]
+    yield "endless combining marks", pc.or_(*marks)
     if settings.broken_characters is not None:
         broken = pc.add(
             pc.count_substring(question, "\ufffd"), pc.count_substring(response, "\ufffd")

@@ -126,6 +126,17 @@ def test_bad_settings_are_refused(bad):
         CleanSettings(**bad)
 
 
+def test_endless_combining_marks_take_no_time_and_are_dropped(tmp_path):
+    written = "a" + "\u0301\u0316" * 15  # 30 marks, as Unicode allows a text
+    endless = "a" + "\u0301\u0316" * 99_000
+    kept, dropped, _ = run(tmp_path, [written, endless], OFF)
+    assert dropped == [("endless combining marks", endless)]
+    kept, dropped, mended = run(tmp_path / "on", [written, endless])
+    assert kept == [unicodedata.normalize("NFC", written)]
+    assert mended == {"compose_unicode": 1}
+    assert [reason for reason, _ in dropped] == ["endless combining marks"]
+
+
 def test_a_response_that_loops_at_its_end_is_dropped(tmp_path):
     loops = ["We begin. " + "We add 3 and 4 to get 7. " * 80, "So we have $" + "\\right) " * 300]
     steps = " ".join(
