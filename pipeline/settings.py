@@ -229,6 +229,10 @@ def _check_plain(value: Any, hint: Any, where: str = "") -> Any:
     return value
 
 
+# Control characters other than tabs and ends of lines, and halves of a character.
+_UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+
+
 def _check_plain_scalar(value: Any, hint: Any, where: str) -> None:
     if isinstance(value, bool) and not re.search(r"\b(bool|Any)\b", str(hint)):
         raise ValueError(f"{where}{str(value).lower()} is no number, nor a word")
@@ -236,6 +240,9 @@ def _check_plain_scalar(value: Any, hint: Any, where: str) -> None:
         is_empty_path = not value and "Path" in str(hint)
         if is_empty_path or "\0" in value:
             raise ValueError(f"{where}{value!r} is no name")
+        unwritable = _UNWRITABLE.search(value)
+        if unwritable:
+            raise ValueError(f"{where}it holds {unwritable[0]!r}, which no text has")
 
 
 def settings_section(kind: type, without: Collection[str] = ()) -> Any:

@@ -33,10 +33,11 @@ def read_report(file: Path, content: Mapping[str, Any]) -> Report | None:
     results = content.get("results")
     if not isinstance(results, Mapping):
         return None
-    groups = content.get("group_subtasks") or {}
+    groups = _mapping(content.get("group_subtasks"))
     scores = {task: [*_scores(task, values, content)] for task, values in results.items()}
     # A group without a value of its own stands for nothing: its tasks count.
-    parts = {part for group, tasks in groups.items() if scores.get(group) for part in tasks}
+    grouped = [tasks for group, tasks in groups.items() if scores.get(group)]
+    parts = {part for tasks in grouped if isinstance(tasks, list) for part in tasks}
     kept = [score for task, found in scores.items() if task not in parts for score in found]
     return Report(file, _model(content), {}, kept)
 
@@ -56,7 +57,7 @@ def samples_of(file: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
                 sample = json.loads(line)
                 item = str(sample["doc_id"])
                 values = {name: sample[name] for name in sample.get("metrics", ())}
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise InputError(
                     f"{samples}, line {number}: not a sample of lm-eval: {error!r}"
                 ) from error
@@ -67,11 +68,16 @@ def samples_of(file: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         yield task, rows
 
 
+def _mapping(value: object) -> Mapping[str, Any]:
+    """Return a mapping; an empty one in the place of anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
 def _scores(task: str, values: object, content: Mapping[str, Any]) -> Iterator[Score]:
     """Yield a score for every metric and filter of a task."""
     if not isinstance(values, Mapping):
         return
-    counts = (content.get("n-samples") or {}).get(task) or {}
+    counts = _mapping(_mapping(content.get("n-samples")).get(task))
     for key, value in values.items():
         metric, comma, filter = key.partition(",")
         number = number_or_none(value)
@@ -93,11 +99,12 @@ def _scores(task: str, values: object, content: Mapping[str, Any]) -> Iterator[S
 
 def _model(content: Mapping[str, Any]) -> str:
     """Name the model and its revision: `org/model, revision step1000`."""
-    config = content.get("config") or {}
+    config = _mapping(content.get("config"))
     arguments = config.get("model_args") or ""
     if isinstance(arguments, str):
         pairs = [part.partition("=") for part in arguments.split(",")]
         arguments = {name.strip(): value.strip() for name, _, value in pairs}
+    arguments = _mapping(arguments)
     name = content.get("model_name") or arguments.get("pretrained") or ""
     revision = arguments.get("revision")
     return f"{name}, revision {revision}" if revision else str(name)

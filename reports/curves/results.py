@@ -87,7 +87,7 @@ def _reports(files: Sequence[Path]) -> tuple[list[Report], list[Path]]:
     for file in files:
         try:
             content = json.loads(file.read_text())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{file}: not a result file of lm-eval: {error!r}") from error
         found = None
         if isinstance(content, dict):

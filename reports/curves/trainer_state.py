@@ -30,7 +30,7 @@ def rows_of_trainer_states(folder: Path, files: Iterable[Path], asked: Asked) ->
         try:
             state = json.loads(file.read_text())
             histories.append((state.get("global_step") or 0, file, fields, state["log_history"]))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InputError(f"{file}: not a trainer_state.json: {error!r}") from error
     histories.sort(key=lambda history: history[0])  # a later checkpoint has the earlier rows too
     found = Found([file for _, file, _, _ in histories])

@@ -7,6 +7,7 @@ inside.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,9 @@ _APART = {
         ("color", "fill", "shape", "strokeDash", "fillOpacity", "strokeOpacity"), "independent"
     )
 }
+
+# In JSON: control characters, escaped (behind an even number of backslashes) or not.
+UNDRAWN = re.compile(r"((?<!\\)(?:\\\\)*)(?:\\u00[01][0-9a-f]|\\[bf]|[\x7f-\x9f\ud800-\udfff])")
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ def page_drawing(panel: Panel, number: int) -> str:
 
     `number` makes the ids of the drawing unique.
     """
-    drawing = vl_convert.vegalite_to_svg(complete(panel.specification, panel.description))
+    drawing = _drawn(complete(panel.specification, panel.description))
     for name in set(re.findall(r'\bid="([^"]+)"', drawing)):
         unique = f"figure-{number}-{name}"
         drawing = drawing.replace(f'id="{name}"', f'id="{unique}"')
@@ -139,9 +143,20 @@ def page_drawing(panel: Panel, number: int) -> str:
     return themed(drawing)
 
 
+def _drawn(specification: Mapping[str, Any]) -> str:
+    """Draw a specification as SVG.
+
+    The library ends this process at a control character, which a name in a stranger's file may
+    have: there a sign stands for the character.
+    """
+    text = json.dumps(specification, ensure_ascii=False)
+    drawable = UNDRAWN.sub(lambda found: f"{found[1]}\ufffd", text)
+    return vl_convert.vegalite_to_svg(drawable)
+
+
 def export(figure: Figure, folder: Path) -> None:
     """Write a figure for papers into a folder as SVG, PDF and PNG (two pixels a point)."""
-    drawing = vl_convert.vegalite_to_svg(composed(figure))
+    drawing = _drawn(composed(figure))
     folder.mkdir(parents=True, exist_ok=True)
     svg, pdf, png = (folder / f"{figure.name}.{ending}" for ending in ENDINGS)
     put(svg, drawing.encode())

@@ -245,6 +245,15 @@ def test_a_root_that_is_no_name_is_refused(root: str) -> None:
         load_study("demo", root=root)
 
 
+@pytest.mark.parametrize("escape", ["ud800", "x1b", "x07", "x7f"])
+def test_a_character_that_nothing_can_show_is_told_at_its_key(tmp_path: Path, escape: str) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(f'{TINY.read_text()}\nremark: "a \\{escape}[31m"\n')
+    with pytest.raises(InputError, match="remark: it holds ") as error:
+        load_study(path)
+    assert str(error.value).isprintable()
+
+
 def test_a_tilde_is_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     study = load_study("demo", root="~/runs/demo", mirror="~/data")

@@ -446,3 +446,24 @@ sys.exit(bool({"torch", "prefect", "lm_eval"} & {*sys.modules}))
 def test_neither_torch_nor_prefect_is_imported() -> None:
     done = subprocess.run([sys.executable, "-c", IMPORTED], stdout=subprocess.DEVNULL)
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"results": {"t": {"acc,none": 0.5}}, "n-samples": 5}',
+        '{"results": {"t": {"acc,none": 0.5}}, "group_subtasks": [1], "config": 7}',
+        '{"results": {"t": {"acc,none": 0.5}}, "group_subtasks": {"t": 3}}',
+        '{"results": {"t": {"acc,none": 0.5}}, "config": {"model_args": [1]}}',
+        f'{{"results": {"[" * 100_000}{"]" * 100_000}}}',
+    ],
+)
+def test_a_results_file_of_another_form_is_one_line(
+    tmp_path: Path, content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "m/1000/results_2024.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(content)
+    assert main(["factors", str(tmp_path), "--pattern", "{variant}/{tokens}"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("dreamer: ")
