@@ -14,7 +14,10 @@ from tests.one_name import FOLDERS, NAME
 ROOT = Path(__file__).parents[1]
 EXTRAS = ("cluster", "tensorboard", "tracking", "transformers")  # the others serve no module
 NOT_IMPORTED = {  # declared for another reason than an import
+    "antlr4-python3-runtime": "of lm-eval's tasks of MATH",
     "cryptography": "makes the keys of a local Dask cluster",
+    "math-verify": "of lm-eval's tasks of MATH",
+    "sympy": "of lm-eval's tasks of MATH",
     "fastapi": "bounds the version of Prefect's server, which does not start with newer ones",
 }
 

@@ -1,4 +1,4 @@
-"""Write the table of studies in README.md from their ratios of tokens (`ratios.csv`).
+"""Write the table of findings in README.md from the ratios of tokens of studies (`ratios.csv`).
 
 python docs/results/readme_table.py
 """
@@ -13,56 +13,33 @@ RESULTS = Path(__file__).parent
 README = RESULTS.parents[1] / "README.md"
 BEGIN, END = "<!-- by docs/results/readme_table.py -->\n", "<!-- end of the table -->\n"
 
-ACCURACY = "average", "accuracy", "average accuracy"
-ANSWERS = "average", "loss", "loss of the right answers"
-DOCUMENTS = "validation", "loss", "loss on held-out documents"
-# Folder, which of its studies, description, measures.
+TASK, METRIC = "average", "accuracy"
+# Folder, which of its studies, description.
 STUDIES = [
     (
         "demo",
         "4",
-        "the demo: expressions and recall, depth 4, four seeds of 800,000 tokens each",
-        [ACCURACY, ANSWERS, DOCUMENTS],
+        "the demo: expressions and recall, hidden size 64, depth 4, four seeds",
     ),
     (
         "depth",
         "expressions of up to 4",
-        "[expressions](docs/results/depth/README.md) alone, depth 4, eight seeds of 1.2M tokens",
-        [ACCURACY],
+        "[expressions](docs/results/depth/README.md) alone, hidden size 64, depth 4, eight seeds",
     ),
-    (
-        "depth",
-        "expressions of up to 6",
-        "expressions of up to six operations, 2.4M tokens",
-        [ACCURACY],
-    ),
-    ("depth", "chain of two tables", "chains through two tables, 1.2M tokens", [ACCURACY]),
-    ("depth", "chain of three tables", "chains through three tables, 1.6M tokens", [ACCURACY]),
     (
         "recurrence",
         "8",
-        "[harder problems](docs/results/recurrence/README.md), depth 8, five seeds of 2M tokens",
-        [ACCURACY],
-    ),
-    (
-        "gpu-small",
-        "8",
-        "[stories](docs/results/gpu-small/README.md), hidden size 256, depth 8,"
-        " four seeds of 9M tokens",
-        [ACCURACY],
-    ),
-    (
-        "size-and-problems",
-        "8",
-        "[stories again](docs/results/size-and-problems/README.md),"
-        " eight other seeds of 4.8M tokens",
-        [ACCURACY],
+        "[harder problems](docs/results/recurrence/README.md), hidden size 96, depth 8, five seeds",
     ),
     (
         "size-and-problems",
         "4",
-        "the repeated stories, hidden size 64, depth 4, six seeds",
-        [ACCURACY],
+        "[stories](docs/results/size-and-problems/README.md), hidden size 64, depth 4, six seeds",
+    ),
+    (
+        "size-and-problems",
+        "8",
+        "the same stories, hidden size 256, depth 8, eight seeds, protocol committed in advance",
     ),
 ]
 VARIANTS = "DR", "DR+DA"
@@ -79,18 +56,18 @@ def with_table(text: str) -> str:
 
 
 def table() -> Iterator[str]:
-    """Yield the lines of the table: a row for each study and measure, a column for each variant."""
-    yield f"| study | for equal | {' | '.join(VARIANTS)} |\n|---|---|{'---|' * len(VARIANTS)}\n"
-    for folder, study, description, measures in STUDIES:
+    """Yield the lines of the table: a row for each study, a column for each variant."""
+    yield f"| study, for equal average accuracy | {' | '.join(VARIANTS)} |\n"
+    yield f"|---|{'---|' * len(VARIANTS)}\n"
+    for folder, study, description in STUDIES:
         with (RESULTS / folder / "ratios.csv").open(newline="") as lines:
             rows = {
-                (row["study"], row["task"], row["metric"], row["variant"]): row
+                row["variant"]: row
                 for row in csv.DictReader(lines)
+                if (row["study"], row["task"], row["metric"]) == (study, TASK, METRIC)
             }
-        for task, metric, words in measures:
-            cells = [cell(rows[study, task, metric, variant]) for variant in VARIANTS]
-            yield f"| {description} | {words} | {' | '.join(cells)} |\n"
-            description = ""  # which the rows of further measures do not repeat
+        cells = [cell(rows[variant]) for variant in VARIANTS]
+        yield f"| {description} | {' | '.join(cells)} |\n"
 
 
 def cell(row: dict[str, str]) -> str:

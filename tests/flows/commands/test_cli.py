@@ -171,13 +171,14 @@ def test_a_usage_error_is_one_line(
     assert said in line
 
 
-def test_every_command_is_in_the_help_and_has_an_example_in_the_readme(
+def test_every_command_is_in_the_help_and_has_an_example_in_the_documents(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words, readme = parser().format_help(), (Path(__file__).parents[3] / "README.md").read_text()
+    words = parser().format_help()
+    page = (Path(__file__).parents[3] / "docs/commands.md").read_text()
     for name in (name for names in GROUPS.values() for name in names):
         assert f"\n  {name} " in words
-        assert f"dreamer {name} " in readme or f"dreamer {name}`" in readme, name
+        assert f"dreamer {name} " in page or f"dreamer {name}`" in page, name
     with pytest.raises(SystemExit):
         main(["--version"])
     assert capsys.readouterr().out == f"dreamer {version('dreamer-study')}\n"
