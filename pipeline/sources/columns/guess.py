@@ -100,7 +100,9 @@ def _check_not_meant(table: pa.Table, nested: list[str]) -> None:
     fields = [field.name for field in inner] if pa.types.is_struct(inner) else []
     what = "lists of " if is_list else ""
     what += f"objects with the fields {', '.join(fields)}" if fields else "texts"
-    expression = _expression(meant) + "[1]" * is_list
+    expression = _expression(meant)
+    if is_list:
+        expression += "[1]"
     if fields:
         expression += f".{_expression(fields[0])}"
     raise InputError(
