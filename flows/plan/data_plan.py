@@ -32,14 +32,14 @@ from dreamer_study.pipeline.worlds.tasks import REPOSITORY
 # used again.
 VERSIONS = {
     "world": 2,
-    "documents": 8,
+    "documents": 9,
     "traces": 6,
     "clean": 3,
     # with this version goes up the one of deduplicate, whose key does not name the signatures
     "signatures": 3,
     "deduplicate": 6,
     "decontaminate": 8,
-    "items": 5,
+    "items": 6,
     "late": 4,
     "tokenizer": 2,
     "tokens": 6,

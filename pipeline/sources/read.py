@@ -15,7 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.pipeline.sources.files.readers import Reader, open_rows
+from dreamer_study.pipeline.sources.files.readers import (
+    Reader,
+    check_not_all_malformed,
+    open_rows,
+)
 from dreamer_study.pipeline.sources.rows import RowConverter
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.storage.documents import DocumentWriter, sum_counts
@@ -108,6 +112,7 @@ def _check_file(source: Source, reader: Reader) -> None:
         converter = RowConverter(source, reader)
         blocks = reader.blocks(converter.columns, FIRST_ROWS, converter.expressions)
         for block in islice(blocks, 1):
+            check_not_all_malformed(reader, block)
             converter.check(block.table)
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.curves.asked import Asked
 from dreamer_study.reports.curves.columns import KEYS
-from dreamer_study.reports.curves.events import NAME as EVENTS
-from dreamer_study.reports.curves.events import rows_of_events
-from dreamer_study.reports.curves.logs import rows_of_logs
+from dreamer_study.reports.curves.forms.events import NAME as EVENTS
+from dreamer_study.reports.curves.forms.events import rows_of_events
+from dreamer_study.reports.curves.forms.logs import rows_of_logs
+from dreamer_study.reports.curves.forms.results import curves_of_results
+from dreamer_study.reports.curves.forms.tables import READERS, rows_of_folder, rows_of_table
+from dreamer_study.reports.curves.forms.trainer_state import NAME as TRAINER_STATE
+from dreamer_study.reports.curves.forms.trainer_state import rows_of_trainer_states
 from dreamer_study.reports.curves.patterns import counted
 from dreamer_study.reports.curves.points import Curves, curves_of
-from dreamer_study.reports.curves.results import curves_of_results
-from dreamer_study.reports.curves.tables import READERS, rows_of_folder, rows_of_table
-from dreamer_study.reports.curves.trainer_state import NAME as TRAINER_STATE
-from dreamer_study.reports.curves.trainer_state import rows_of_trainer_states
 
 SAMPLES = "samples_"  # of lm-eval, which are items
 # The forms of a folder, the first that has a file.

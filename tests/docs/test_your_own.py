@@ -58,6 +58,7 @@ def test_data_of_the_page_are_read_as_it_says(here: Path) -> None:
             found[source.name] = (document["question"], document["response"])
     assert found == {
         "questions": ("What is 4 times 6?", "4 times 6 is 24."),
+        "chats": ("2 and 3?\n\n5.\n\nTwice that?", "10."),
         "problems": ("Ann has 3 pens and finds 4. How many pens has she?", "7"),
         "notes": ("", "The sum of two numbers does not depend on their order."),
     }

@@ -7,7 +7,7 @@ import ast
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -20,18 +20,26 @@ from dreamer_study.flows.commands.tables import printable
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.flows.study.schema import study_schema
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.columns.conversations import has_several_questions, turns_of
 from dreamer_study.pipeline.sources.columns.guess import guess_columns
 from dreamer_study.pipeline.sources.columns.names import named_columns
 from dreamer_study.pipeline.sources.columns.sql import bind, evaluate
+from dreamer_study.pipeline.sources.files.blocks import Block
 from dreamer_study.pipeline.sources.files.json_rows import JsonRows
 from dreamer_study.pipeline.sources.files.json_values import OBJECT
-from dreamer_study.pipeline.sources.files.readers import Reader, open_rows
+from dreamer_study.pipeline.sources.files.readers import (
+    Reader,
+    check_not_all_malformed,
+    open_rows,
+)
+from dreamer_study.pipeline.sources.files.text_files import kind_of_file
 from dreamer_study.pipeline.storage.files import write_text_atomically
 
 # beside the study: the link in its first line holds wherever the folder goes
 SCHEMA = "study.schema.json"
 SHOWN_ROWS = 3
 SHOWN_CHARACTERS = 90  # of a text
+TURNS = re.compile(r"(?:asked|said)\((.+)\)")  # a guess that takes a question out of turns
 # Tokens of a training that is suggested: minutes on a CPU.
 FEWEST_TOKENS = 24_000
 MOST_TOKENS = 1_000_000
@@ -144,57 +152,137 @@ def _look(files: Sequence[Path], folder: Path, mark: str) -> tuple[dict[str, Any
     Returns the entry of their source, and an estimate of their tokens. `mark` makes the name of the
     source differ from those of other files.
     """
-    reader = open_rows(files[0])
-    if isinstance(reader, JsonRows) and reader.hint:
-        raise InputError(f"{files[0]}: {reader.hint}")
+    path = files[0]
+    reader = open_rows(path)
     columns = reader.schema.names
     twice = [name for name in dict.fromkeys(columns) if columns.count(name) > 1]
     if twice:
-        raise InputError(f"{files[0]}: {columns.count(twice[0])} columns are named {twice[0]!r}")
-    table = _first_block(reader, reader.schema)
-    guessed = guess_columns(table) if table else {}
-    if not guessed:
-        raise InputError(
-            f"{files[0]}: no rows, or no column of text; its columns are {', '.join(columns)}"
-        )
-    named = named_columns(guessed.values(), reader.schema)
-    table = _first_block(open_rows(files[0]), named)
-    texts = evaluate([bind(text, named) for text in guessed.values()], table).to_pylist()
-    by_kind = zip(*(row.values() for row in texts), strict=True)
-    for kind, values in zip(guessed, by_kind, strict=True):
-        if kind != "answer" and not any(str(text).strip() for text in values if text is not None):
+        raise InputError(f"{path}: {columns.count(twice[0])} columns are named {twice[0]!r}")
+    guessed, block = _guess(path, reader)
+    bound = [bind(text, block.table.schema) for text in guessed.values()]
+    texts = [[str(text or "").strip() for text in row.values()] for row in _rows(bound, block)]
+    for place, kind in enumerate(guessed):
+        if kind != "answer" and not any(row[place] for row in texts):
             raise InputError(
-                f"{files[0]}: the guess {_in_line(guessed)} gives no {kind} in the first"
+                f"{path}: the guess {_in_line(guessed)} gives no {kind} in the first"
                 f" {len(texts):,} rows; write the source into a study by hand"
             )
-    objects = sum(OBJECT in str(text) for row in texts for text in row.values())
     rows = sum(open_rows(file).count() for file in files)
-    characters = sum(len(str(text)) for row in texts for text in row.values())
+    characters = sum(len(text) for row in texts for text in row)
     tokens = rows / len(texts) * characters / BYTES_PER_TOKEN
 
-    names = str(files[0])
+    names = str(path)
     if len(files) > 1:
         names += f" and {len(files) - 1} more"
     print(f"{names}: {rows:,} rows, about {tokens:,.0f} tokens")
     print(f"  of the columns {', '.join(columns)} taken by a guess: {_in_line(guessed)}")
-    for number, row in enumerate(texts[:SHOWN_ROWS]):
-        for kind, text in zip(guessed, row.values(), strict=True):
-            on_one_line = " ".join(str(text).split())
-            print(f"  {number} {kind:<8} {printable(on_one_line[:SHOWN_CHARACTERS])}")
-    if objects:
-        print(f"  {objects:,} texts hold a picture or another part that is no text: left out")
+    numbers = block.rows.to_pylist()
+    for number, row in zip(numbers[:SHOWN_ROWS], texts, strict=False):
+        for kind, text in zip(guessed, row, strict=True):
+            print(f"  {number} {kind:<8} {_on_one_line(text)}")
+    _print_several_turns(guessed, block)
+    for line in _losses(guessed, texts, block):
+        print(f"  {line}")
     source = {
-        "name": _name(files[0].name.partition(".")[0]) + mark,
+        "name": _name(path.name.partition(".")[0]) + mark,
         "files": [escape(_path_from(file, folder)) for file in files],
         **guessed,
     }
     return source, tokens
 
 
-def _first_block(reader: Reader, columns: pa.Schema) -> pa.Table | None:
-    """Read the first rows that are whole; None without any."""
-    blocks = (block.table for block in reader.blocks(columns))
-    return next((table for table in blocks if len(table)), None)
+def _guess(path: Path, reader: Reader) -> tuple[dict[str, str], Block]:
+    """Guess the columns of a file; returns them, and its first rows of these columns."""
+    block = _first_block(reader, reader.schema)
+    hint = reader.hint if isinstance(reader, JsonRows) else ""
+    if hint and kind_of_file(path.name) == "json":
+        raise InputError(f"{path}: {hint}")
+    try:
+        guessed = guess_columns(block.table) if block else {}
+    except InputError as error:
+        raise InputError(f"{path}: {hint or error}") from None
+    if hint and "response" not in guessed:
+        raise InputError(f"{path}: {hint}")
+    if not guessed:
+        raise InputError(
+            f"{path}: no rows, or no column of text; its columns are"
+            f" {', '.join(reader.schema.names)}"
+        )
+    named = named_columns(guessed.values(), reader.schema)
+    block = _first_block(open_rows(path), named)
+    assert block is not None
+    return guessed, block
+
+
+def _first_block(reader: Reader, columns: pa.Schema) -> Block | None:
+    """Read the first rows that are whole; None without any.
+
+    Raises InputError for a table of which every first row is malformed.
+    """
+    for block in reader.blocks(columns):
+        check_not_all_malformed(reader, block)
+        if len(block.table):
+            return block
+    return None
+
+
+def _rows(bound: Sequence[str], block: Block) -> list[dict[str, Any]]:
+    return evaluate(bound, block.table).to_pylist()
+
+
+def _on_one_line(text: str) -> str:
+    """Shorten a text for a terminal."""
+    return printable(" ".join(text.split())[:SHOWN_CHARACTERS]) or "(empty)"
+
+
+def _losses(guessed: Mapping[str, str], texts: list[list[str]], block: Block) -> list[str]:
+    """Say what of the first rows is left out, and why."""
+    needed = [place for place, kind in enumerate(guessed) if kind != "answer"]
+    empty = [
+        number
+        for number, row in zip(block.rows.to_pylist(), texts, strict=True)
+        if not all(row[place] for place in needed)
+    ]
+    left_out = {
+        "an object or list where a text is wanted": [row for row, _ in block.not_text],
+        "a row that is malformed": [row for row, _ in block.malformed],
+        "no text where one is wanted": empty,
+    }
+    read = len(texts) + len(block.not_text) + len(block.malformed)
+    lines = [
+        f"{what}: {len(rows):,} of the first {read:,} rows (such as {min(rows)}), left out"
+        for what, rows in left_out.items()
+        if rows
+    ]
+    objects = sum(OBJECT in text for row in texts for text in row)
+    if objects:
+        lines.append(f"{objects:,} texts hold a picture or another part that is no text: left out")
+    return lines
+
+
+def _print_several_turns(guessed: Mapping[str, str], block: Block) -> None:
+    """Say how many rows have several turns, and print the pair that is made of the first one."""
+    column = TURNS.fullmatch(guessed.get("question", ""))
+    if column is None:
+        return
+    turns = _rows([f"to_json({column[1]}) ->> '$'"], block)
+    conversations = [turns_of(str(row["0"] or "")) for row in turns]
+    several = [place for place, row in enumerate(conversations) if has_several_questions(row)]
+    if not several:
+        return
+    first = several[0]
+    print(
+        f"  several turns: {len(several):,} of the first {len(conversations):,} rows; the last"
+        " response is learnt, and the question is all before it, as in row"
+        f" {block.rows[first].as_py()}:"
+    )
+    bound = [bind(text, block.table.schema) for text in guessed.values()]
+    pair = evaluate(bound, block.table.slice(first, 1)).to_pylist()[0]
+    for kind, text in zip(guessed, pair.values(), strict=True):
+        name = kind
+        for turn in str(text or "").split("\n\n"):
+            print(f"    {name:<8} {_on_one_line(turn)}")
+            name = ""
 
 
 def _variants(module: Path, folder: Path) -> list[dict[str, Any]]:

@@ -37,9 +37,7 @@ locked.
 
 from __future__ import annotations
 
-import ast
 import atexit
-import json
 import re
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -50,7 +48,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.pipeline.sources.files.json_values import ROLES, NotText, text_of
+from dreamer_study.pipeline.sources.columns.answers import TEMPLATE, last_boxed
+from dreamer_study.pipeline.sources.columns.conversations import answered, asked, read_list, said
+from dreamer_study.pipeline.sources.files.turns import THOUGHTS, turn_fields
 
 _NAME = r'(?:"[^"]+"|[A-Za-z_]\w*)'
 _COALESCE = re.compile(rf"\bcoalesce\(\s*({_NAME}(?:\s*,\s*{_NAME})+)\s*\)", re.IGNORECASE)
@@ -59,14 +59,13 @@ _UNNEST = re.compile(r"\bunnest\s*\(", re.IGNORECASE)
 _BY_PLACE = re.compile(
     rf"({_NAME})\s*\[\s*-?\d+\s*\]|\b(?:list|array)_extract\(\s*({_NAME})\s*,", re.IGNORECASE
 )
-# the text of a part of a message; a picture or another thing leaves a mark
 MOST_MEMORY = "2GB"  # of one block of rows, which has about 8 MB
-_PART = 'lambda p: case when p."type" = \'text\' then p."text" else chr(65532) end'
-_USERS = ("user", "human")
-_MODELS = ("assistant", "gpt", "model")
-_BOX = re.compile(r"\\(?:boxed|fbox)")
-_BARE = re.compile(r"\s+([^\s${}\\]+)")  # "\boxed 5"
-_BRACE = re.compile(r"[{}]|\\.", re.DOTALL)  # an escaped brace, such as \{, is none
+# the text of a part of a message; a picture or another thing leaves a mark
+_PART = """lambda p: case
+    when p."type" in ({thoughts}) then null
+    when p."text" is not null then p."text"
+    else chr(65532)
+end""".format(thoughts=", ".join(f"'{name}'" for name in THOUGHTS))
 
 
 def as_list(text: str) -> list[str]:
@@ -74,112 +73,10 @@ def as_list(text: str) -> list[str]:
 
     Empty elements are left out: "['a', 'b']" gives two elements, "a" one, "" none.
     """
-    values = _read_list(text)
+    values = read_list(text)
     if values is None:
         values = [text]
     return [str(value) for value in values if value not in (None, "")]
-
-
-def last_boxed(text: str) -> str:
-    r"""Return the content of the last \boxed{...} or \fbox{...}, trimmed; "" without one.
-
-    Its braces must be balanced; "\boxed 5" counts too.
-    Example: r"so \boxed{1} or \boxed{\frac{1}{2}}" gives r"\frac{1}{2}".
-    """
-    marks = [*_BOX.finditer(text)]
-    if not marks:
-        return ""
-    closing = _closing_braces(text)
-    for mark in reversed(marks):
-        opening = mark.end()
-        if text.startswith("{", opening):
-            if opening in closing:
-                return text[opening + 1 : closing[opening]].strip()
-            continue
-        bare = _BARE.match(text, opening)
-        if bare:
-            return bare[1].rstrip(".,;")
-    return ""
-
-
-def _closing_braces(text: str) -> dict[int, int]:
-    """Find where each brace that is opened is closed.
-
-    The text is read once for all boxes: a model that loops writes thousands of them.
-    """
-    closing: dict[int, int] = {}
-    opened: list[int] = []
-    for brace in _BRACE.finditer(text):
-        if brace[0] == "{":
-            opened.append(brace.start())
-        elif brace[0] == "}" and opened:
-            closing[opened.pop()] = brace.start()
-    return closing
-
-
-def asked(text: str) -> str:
-    """Return what was said before the last response of a conversation; "" without a response.
-
-    Turns of users and models are texts with a blank line between them. What a system was told is
-    left out.
-    """
-    return "\n\n".join(said for _, said in _before_and_response(text)[0])
-
-
-def said(text: str) -> str:
-    """Return all turns of a conversation, as `asked` writes them; "" where the model is first."""
-    turns = _turns(text)
-    if not turns or turns[0][0]:
-        return ""
-    return "\n\n".join(said for _, said in turns)
-
-
-def answered(text: str) -> str:
-    """Return the last response of a conversation; "" without one."""
-    return _before_and_response(text)[1]
-
-
-def _before_and_response(text: str) -> tuple[list[tuple[bool, str]], str]:
-    """Split a conversation at its last response: the turns before, and the response.
-
-    Turns are pairs: whether the model says it, and what is said. A conversation whose first
-    question is missing has none, nor has one with a turn that holds no text.
-    """
-    turns = _turns(text)
-    while turns and not turns[-1][0]:
-        turns.pop()  # what nobody answered
-    if not turns:
-        return [], ""
-    before = turns[:-1]
-    return (before if before and not before[0][0] else []), turns[-1][1]
-
-
-def _turns(text: str) -> list[tuple[bool, str]]:
-    """Read the turns of a conversation, which a column may hold as JSON or Python text."""
-    turns = []
-    for turn in _read_list(text) or ():
-        if not isinstance(turn, dict):
-            return []
-        for role, said in ROLES.items():
-            speaker = str(turn.get(role)).lower()
-            if speaker in (*_USERS, *_MODELS):
-                try:
-                    turns.append((speaker in _MODELS, text_of(turn.get(said) or "").strip()))
-                except NotText:
-                    return []
-    return turns
-
-
-def _read_list(text: str) -> list[Any] | None:
-    """Read a list as JSON or Python writes it; None for any other text."""
-    if text.strip().startswith("["):
-        for read in (json.loads, ast.literal_eval):
-            try:
-                value = read(text.strip())
-            except (ValueError, SyntaxError, RecursionError, MemoryError):
-                continue  # not this notation: the text itself may be meant
-            return value if isinstance(value, list) else None
-    return None
 
 
 _FUNCTIONS: dict[str, tuple[Callable[[str], Any], pa.DataType, str]] = {
@@ -200,7 +97,9 @@ create macro bare_number(x) as
         else x
     end;
 create macro after(x, mark) as bare_number(regexp_extract(
-    x, '(?s).*' || regexp_escape(mark) || '\s*([^\n]*?)\s*?\.?[^\S\n]*(?:\n|$)', 1
+    regexp_replace(x, '{template}', '', 'g'),
+    '(?s).*' || regexp_escape(mark) || '\s*([^\n]*?)\s*?\.?[^\S\n]*(?:\n|$)',
+    1
 ));
 create macro option(options, letter) as regexp_extract(
     options,
@@ -273,21 +172,21 @@ def check_turns(text: str, schema: pa.Schema) -> None:
     """
     for by_place in _BY_PLACE.finditer(text):
         turns = by_place[1] or by_place[2]
-        role = _role_field(turns.strip('"'), schema)
-        if role:
+        fields = _turn_fields(turns.strip('"'), schema)
+        if fields:
+            role, said = fields
             raise InputError(
                 f"{text}: a turn that is taken by its place may be the user's; take it by its role,"
-                f" list_filter({turns}, lambda m: m.\"{role}\" = 'assistant')[-1].{ROLES[role]}"
+                f" list_filter({turns}, lambda m: m.\"{role}\" = 'assistant')[-1].{said}"
             )
 
 
-def _role_field(column: str, schema: pa.Schema) -> str:
-    """Return the field of a column of conversations that says who speaks; "" without one."""
+def _turn_fields(column: str, schema: pa.Schema) -> tuple[str, str] | None:
+    """Return the fields of a column of conversations: who speaks, and what is said."""
     kind = schema.field(column).type if column in schema.names else pa.null()
     if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
-        return ""
-    roles = (role for role in ROLES if kind.value_type.get_field_index(role) >= 0)
-    return next(roles, "")
+        return None
+    return turn_fields({field.name: None for field in kind.value_type})
 
 
 def evaluate(bound: Sequence[str], table: pa.Table, record: str | None = None) -> pa.Table:
@@ -347,7 +246,7 @@ def _database() -> duckdb.DuckDBPyConnection:
         database.create_function(  # type: ignore[call-overload]
             name, by_column, ["VARCHAR"], result, type="arrow", null_handling="special"
         )
-    database.execute(_MACROS)
+    database.execute(_MACROS.replace("{template}", TEMPLATE))
     database.execute("set lock_configuration = true")
     atexit.register(_close, database)
     return database

@@ -19,7 +19,6 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.files.blocks import LONGEST_SHOWN, Block, batches
 from dreamer_study.pipeline.sources.files.json_values import (
     DECODER,
-    ROLES,
     NotText,
     Number,
     Seen,
@@ -29,6 +28,7 @@ from dreamer_study.pipeline.sources.files.json_values import (
     strings,
 )
 from dreamer_study.pipeline.sources.files.text_files import TextFile, kind_of_file
+from dreamer_study.pipeline.sources.files.turns import is_turn_or_part
 
 _CHUNK = 2**16  # characters that are read at once
 _LARGEST_CHUNK = 2**24
@@ -75,16 +75,26 @@ class JsonRows:
 
     @property
     def hint(self) -> str:
-        """Say which field of a file's only object holds rows, if one does."""
-        if not self.schema or not self._may_be_one_object:
+        """Say how a file's only object holds rows, if it does."""
+        if not self.schema:
             return ""
-        for name, value in self._first.items():
-            records = value if isinstance(value, list) else []
-            if records and all(_is_row(record) for record in records):
+        lists = _lists_of_rows(self._first)
+        if lists:
+            holds = " and ".join(f"its `{path}` holds {n:,} records" for path, n in lists.items())
+            return f"it is one object, and {holds}: give the source `field: {next(iter(lists))}`"
+        if not self._may_be_one_object:
+            return ""
+        values = [*self._first.values()]
+        nested = [value for value in values if isinstance(value, dict)]
+        for value in (self._first, *nested):
+            columns = _columns_in_lists(value)
+            if columns:
                 return (
-                    f"it is one object, and its `{name}` holds {len(records):,} records: give the"
-                    f" source `field: {name}`"
+                    f"it is one object, whose columns are lists ({', '.join(columns[:5])}): write"
+                    " one record a line"
                 )
+        if len(values) > 1 and all(map(_is_row, values)):
+            return f"it is one object of {len(values):,} records by name: write one record a line"
         return ""
 
     def count(self, limit: int | None = None) -> int:
@@ -227,8 +237,10 @@ class JsonRows:
         """Read on to the first row of the array that the field of an object holds."""
         place = f"the object around {self._field!r}"
         names: list[str] = []
+        field = self._field
+        is_inside = text.startswith("{")
         position = 1
-        while text.startswith("{") or names:
+        while is_inside:
             text, position = self._past(_BLANK, text, position)
             if not text:
                 raise self._cut_off(place)
@@ -237,10 +249,15 @@ class JsonRows:
             text, position, end = self._with_whole_value(text, position, place)
             names.append(str(DECODER.decode(text[position:end])))
             text, position = self._past(_BLANK + ":", text, end)
-            if names[-1] == self._field:
+            if names[-1] == field:
                 if text.startswith("[", position):
                     return text, position + 1
                 raise InputError(f"{self.path}: its field {self._field!r} holds no list of rows")
+            if field.startswith(f"{names[-1]}.") and text.startswith("{", position):
+                field = field.removeprefix(f"{names[-1]}.")
+                names = []
+                position += 1
+                continue
             text, _, position = self._with_whole_value(text, position, place)
         there = f"; it has {', '.join(names)}" if names else ": it is no object"
         raise InputError(f"{self.path}: it has no field {self._field!r}{there}")
@@ -315,4 +332,32 @@ def _shown(text: bytes) -> str:
 
 def _is_row(value: Any) -> bool:
     """Tell whether a value may be a row: an object that is no turn and no part of a message."""
-    return isinstance(value, dict) and not {*ROLES, "type"} & value.keys()
+    return isinstance(value, dict) and bool(value) and not is_turn_or_part(value)
+
+
+def _lists_of_rows(value: dict[str, Any]) -> dict[str, int]:
+    """Find the lists of rows inside an object: how many rows each holds, by its path."""
+    found = {}
+    for name, inner in value.items():
+        if isinstance(inner, list) and inner and all(map(_is_row, inner)):
+            found[name] = len(inner)
+        elif isinstance(inner, dict):
+            for path, count in _lists_of_rows(inner).items():
+                found[f"{name}.{path}"] = count
+    return found
+
+
+def _columns_in_lists(value: dict[str, Any]) -> list[str]:
+    """List the fields of an object that are all columns: equally long lists, or maps, of values.
+
+    So pandas writes a table: `{"question": {"0": "Who?"}, "answer": {"0": "Ada."}}`.
+    """
+    columns = []
+    for name, inner in value.items():
+        is_map = isinstance(inner, dict) and all(map(str.isdigit, inner))
+        cells = [*inner.values()] if is_map else inner
+        if isinstance(cells, list) and cells and not any(isinstance(x, dict | list) for x in cells):
+            columns.append((name, len(cells)))
+    are_all = len(columns) == len(value) > 1
+    of_one_length = len({length for _, length in columns}) == 1
+    return [name for name, _ in columns] if are_all and of_one_length else []

@@ -19,12 +19,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from dreamer_study.pipeline.sources.files.turns import FIELDS, THOUGHTS, turn_fields
+
 # Unicode's own sign for a thing in a text that is no text, such as a picture.
 OBJECT = "\ufffc"
 MOST_NAMES = 1000  # of an object; one with more is a map, whose keys are values
-ROLES = {"role": "content", "from": "value"}  # the fields of a turn: who says it, what is said
-# Fields that our functions look for, whether an expression names them or not.
-_OF_TURNS = {*ROLES, *ROLES.values(), "type", "text"}
 
 
 class Number(str):
@@ -138,7 +137,7 @@ def _fitted_fields(
 ) -> dict[str, Any]:
     fields = {}
     for field in kind:
-        is_read = expressions is None or field.name in expressions or field.name in _OF_TURNS
+        is_read = expressions is None or field.name in expressions or field.name in FIELDS
         if is_read:
             check_once(value, field.name)
         try:
@@ -172,18 +171,21 @@ def text_of(value: Any) -> str:
         return str(value)
     parts = value if isinstance(value, list) else [value]
     if len(parts) == 1 and isinstance(parts[0], dict):
-        for role, said in ROLES.items():
-            if role in parts[0] and parts[0].get(said) is not None:
-                return text_of(parts[0][said])
-    return "\n".join(map(_part, parts))
+        fields = turn_fields(parts[0])
+        if fields is not None and parts[0][fields[1]] is not None:
+            return text_of(parts[0][fields[1]])
+    texts = map(_part, parts)
+    return "\n".join(text for text in texts if text is not None)
 
 
-def _part(part: Any) -> str:
-    """Return the text of a part of a message."""
+def _part(part: Any) -> str | None:
+    """Return the text of a part of a message; None for a reasoning trace."""
     if isinstance(part, str) and not isinstance(part, Number):
         return part
     if not isinstance(part, dict) or not isinstance(part.get("type"), str):
         raise NotText
+    if part["type"] in THOUGHTS:
+        return None
     if isinstance(part.get("text"), str):
         return part["text"]
     if part["type"] == "text":

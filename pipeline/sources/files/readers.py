@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.files.arrow_rows import ArrowRows
+from dreamer_study.pipeline.sources.files.blocks import Block
 from dreamer_study.pipeline.sources.files.json_rows import JsonRows
 from dreamer_study.pipeline.sources.files.parquet_rows import ParquetRows
 from dreamer_study.pipeline.sources.files.table_rows import CsvRows, WholeText
@@ -71,3 +72,14 @@ def open_rows(
         f"{path}: unknown kind of file; known are {endings}, and these with"
         f" {', '.join(COMPRESSIONS)}"
     )
+
+
+def check_not_all_malformed(reader: Reader, block: Block) -> None:
+    """Raise InputError for rows of CSV that all have another length than the first line."""
+    if isinstance(reader, CsvRows) and block.malformed and not len(block.table):
+        raise InputError(
+            f"{reader.path}: each of its first {len(block.malformed):,} rows has another number of"
+            f" fields than its first line, which has {len(reader.names)}. The fields are taken to"
+            f" be between {reader.delimiter!r} and texts in double quotes; the source's `delimiter`"
+            " and `escape` say otherwise"
+        )

@@ -128,6 +128,7 @@ def test_texts_are_one_source_and_a_conversation_another(here: Path) -> None:
 
 TURNS = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ada."}]
 MORE = [{"role": "user", "content": "And?"}, {"role": "assistant", "content": "Grace."}]
+ROWS = [{"question": "Who?", "answer": "Ada", "type": "name"}] * 2
 PARTS = [{"type": "image_url", "image_url": "x"}, {"type": "text", "text": "Who?"}]
 
 
@@ -159,6 +160,14 @@ PARTS = [{"type": "image_url", "image_url": "x"}, {"type": "text", "text": "Who?
         ({"prompt": TURNS[:1], "rejected": MORE[1:], "chosen": TURNS[1:]}, "said(prompt)", "Who?"),
         ({"prompt": TURNS[:1], "answer": "Ada."}, "said(prompt)", "Who?"),
         ({"prompt": "Who?", "messages": TURNS}, "asked(messages)", "Who?"),
+        ({"prompt": "Who?", "rejected": MORE[1:], "chosen": TURNS[1:]}, "prompt", "Who?"),
+        (
+            {"instruction": "Who?", "context": "Ada wrote it.", "response": "Ada."},
+            "concat_ws(chr(10), nullif(instruction, ''), nullif(context, ''))",
+            "Who? Ada wrote it.",
+        ),
+        ({"Was?": "Who?", "thinking": "Hm, " * 9, "Antwort": "Ada."}, '"Was?"', "Who?"),
+        ({"question": "Who?", "Zeile": "Er " * 9, "x": "Ada."}, "question", "Who?"),
     ],
 )
 def test_a_question_is_guessed_with_all_that_belongs_to_it(
@@ -183,6 +192,7 @@ def test_a_question_is_guessed_with_all_that_belongs_to_it(
         (("Question", "Ground_Truth", "output"), "output", "Ground_Truth"),
         (("question", "answer", "final_answer"), "answer", "final_answer"),
         (("question", "answer"), "answer", None),
+        (("Question", "question", "Answer", "answer"), "answer", None),
     ],
 )
 def test_a_short_answer_beside_a_response_is_guessed(
@@ -198,6 +208,16 @@ def test_a_short_answer_beside_a_response_is_guessed(
     ("name", "content", "message"),
     [
         ("a.json", '{"v": 1, "rows": [{"q": "a"}, {"q": "b"}]}', "its `rows` holds 2 records"),
+        ("a.json", json.dumps({"v": 1, "data": ROWS}), "its `data` holds 2 records"),
+        ("a.jsonl", json.dumps({"v": 1, "data": ROWS}), "its `data` holds 2 records"),
+        ("a.json", json.dumps({"v": 1, "set": {"train": ROWS}}), "its `set.train` holds 2 records"),
+        ("a.json", json.dumps({"q": ["a", "b"], "r": ["c", "d"]}), "columns are lists (q, r)"),
+        ("a.json", json.dumps({"q": {"0": "a"}, "r": {"0": "b"}}), "columns are lists (q, r)"),
+        ("a.json", json.dumps({"0": ROWS[0], "1": ROWS[1]}), "2 records by name"),
+        ("a.jsonl", json.dumps({"question": "a", "answer": {"x": 1}}), "`answer.x`"),
+        ("a.jsonl", json.dumps({"question": "a", "answers": ["b"]}), "`answers[1]`"),
+        ("a.jsonl", json.dumps({"name": "a", "dialog": ["b", "c"]}), "`dialog` holds lists of"),
+        ("a.csv", "q,a\nb, c,d\n", "each of its first 1 rows has another number of fields"),
         ("a.csv", "q,a,a\n1,2,3\n", "2 columns are named 'a'"),
         (
             "a.jsonl",
@@ -215,6 +235,39 @@ def test_data_that_a_guess_would_misread_are_refused(
     assert main(["new", "my.yaml", "--data", name]) == 2
     assert message in capsys.readouterr().err
     assert not Path("my.yaml").exists()
+
+
+def test_one_pair_of_a_row_of_several_turns_is_printed_and_such_rows_are_counted(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chats = [TURNS, TURNS + MORE, TURNS + MORE[:1], TURNS[:1]]
+    Path("a.jsonl").write_text("".join(json.dumps({"m": chat}) + "\n" for chat in chats))
+    assert main(["new", "my.yaml", "--data", "a.jsonl"]) == 0
+    said = capsys.readouterr().out
+    assert "several turns: 2 of the first 4 rows" in said
+    pair = """as in row 1:
+    question Who?
+             Ada.
+             And?
+    response Grace.
+"""
+    assert pair in said
+    assert "no text where one is wanted: 1 of the first 4 rows (such as 3), left out" in said
+
+
+def test_rows_that_a_guess_loses_are_counted(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = ["Ada", {"x": 1}, None, [1, 2], "Grace"]
+    rows = [json.dumps({"question": "Who?", "answer": answer}) for answer in answers]
+    Path("a.jsonl").write_text("\n".join([*rows[:4], "{broken", rows[4]]))
+    assert main(["new", "my.yaml", "--data", "a.jsonl"]) == 0
+    said = capsys.readouterr().out
+    assert "an object or list where a text is wanted: 2 of the first 6 rows (such as 1)" in said
+    assert "a row that is malformed: 1 of the first 6 rows (such as 4)" in said
+    assert "no text where one is wanted: 1 of the first 6 rows (such as 2)" in said
+    assert "2 response (empty)" in said
+    assert "None" not in said
 
 
 def test_a_module_that_no_study_in_the_folder_can_name_is_refused(

@@ -165,6 +165,66 @@ def test_a_longer_conversation_gives_its_last_response_with_what_was_before(
     assert dropped == {3: "empty question", 5: "empty question"}
 
 
+USER, MODEL = {"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ada"}
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}
+
+
+@pytest.mark.parametrize(
+    ("turns", "question", "response"),
+    [
+        ([{"role": "developer", "content": "Be kind."}, USER, MODEL], "Who?", "Ada"),
+        ([{"role": "assistant", "content": "Hello."}, USER, MODEL], "Hello.\n\nWho?", "Ada"),
+        ([USER, CALL, {"role": "tool", "content": "A. L."}, MODEL], "Who?\n\nA. L.", "Ada"),
+        ([USER, {**MODEL, "reasoning_content": "Hm."}], "Who?", "Ada"),
+        ([USER, {**MODEL, "thinking": "Hm."}], "Who?", "Ada"),
+        ([USER, {"role": "thinking", "content": "Hm."}, MODEL], "Who?", "Ada"),
+        (
+            [USER, {**MODEL, "channel": "analysis"}, {**MODEL, "channel": "final"}],
+            "Who?",
+            "Ada",
+        ),
+        (
+            [{"speaker": "user", "text": "Who?"}, {"speaker": "bot", "text": "Ada"}],
+            "Who?",
+            "Ada",
+        ),
+        ([{"role": "Human", "text": "Who?"}, {"role": "AI", "text": "Ada"}], "Who?", "Ada"),
+        ([{"from": "human", "value": "Who?"}, {"from": "chatgpt", "value": "Ada"}], "Who?", "Ada"),
+        ([USER, MODEL, USER, CALL], "Who?", "Ada"),
+    ],
+)
+@pytest.mark.parametrize("form", [lambda m: m, json.dumps], ids=["turns", "JSON"])
+def test_who_speaks_is_known_in_every_form(tmp_path, turns, question, response, form):
+    path = lines(tmp_path / "a.jsonl", [{"m": form(turns)}])
+    kept, dropped, _ = found(path, question="asked(m)", response="answered(m)")
+    assert (kept, dropped) == ([(question, response, "")], {})
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        {"type": "thinking", "thinking": "Hm."},
+        {"type": "reasoning", "text": "Hm."},
+        {"type": "redacted_thinking", "data": "x"},
+    ],
+)
+@pytest.mark.parametrize(
+    "response", ["answered(m)", "list_filter(m, lambda t: t.role = 'assistant')[-1].content"]
+)
+def test_a_part_that_thinks_is_no_response_and_no_picture(tmp_path, thought, response):
+    chats = [chat([TEXT], [thought, {"type": "text", "text": "Ada"}])] * 2
+    for kind in ("jsonl", "parquet"):
+        lines(tmp_path / "a.jsonl", chats)
+        fields = pa.struct([(name, pa.string()) for name in ("type", "text", "thinking", "data")])
+        turn = pa.struct([("role", pa.string()), ("content", pa.list_(fields))])
+        schema = pa.schema([("m", pa.list_(turn))])
+        pq.write_table(pa.Table.from_pylist(chats, schema), tmp_path / "a.parquet")
+        kept, dropped, objects = found(
+            tmp_path / f"a.{kind}", question="asked(m)", response=response
+        )
+        assert (kept, dropped, objects) == ([("Who?", "Ada", "")] * 2, {}, 0)
+
+
 def test_of_keys_that_differ_in_case_the_one_that_is_spelled_is_read(tmp_path):
     row = {"Q": "OTHER", "q": "Who?", "r": "Ada", "R": "OTHER", "m": {"A": "OTHER", "a": "1"}}
     path = lines(tmp_path / "a.jsonl", [row])
@@ -308,3 +368,25 @@ def test_rows_inside_an_object_are_told_and_read_by_the_name_of_their_field(tmp_
     path.write_text(path.read_text()[:-100_000])
     with pytest.raises(InputError, match="cut off in row"):
         found(path, field="rows")
+
+
+def test_rows_below_several_names_are_read_by_their_path(tmp_path):
+    path = tmp_path / "a.json"
+    content = {"v": 1, "set": {"about": {"n": [1]}, "train": ROWS[:3], "dev": ROWS[:1]}, "x": [2]}
+    path.write_text(json.dumps(content))
+    expected = r"its `set\.train` holds 3 records and its `set\.dev` holds 1 .* `field: set\.train`"
+    with pytest.raises(InputError, match=expected):
+        found(path)
+    assert len(found(path, field="set.train")[0]) == 3
+    assert len(found(path, field="set.dev")[0]) == 1
+    with pytest.raises(InputError, match=r"no field 'set\.test'; it has about, train, dev"):
+        found(path, field="set.test")
+
+
+@pytest.mark.parametrize("row", ["a, b, c,d", "'a, b','c'", "a"])
+def test_a_table_of_which_every_row_is_malformed_names_its_dialect(tmp_path, row):
+    (tmp_path / "a.csv").write_text(f"q,r\n{row}\n{row}\n")
+    with pytest.raises(InputError, match=r"each of its first 2 rows .* has 2\. .* between ','"):
+        found(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text(f"q,r\n{row}\nWho?,Ada\n")
+    assert found(tmp_path / "a.csv")[:2] == ([("Who?", "Ada", "")], {0: "malformed row"})

@@ -120,6 +120,9 @@ def test_expressions_stay_as_they_are_written(sql):
         ("after('#### 3\nmore\n#### $5.', '####')", "5"),
         ("after('#### 3 apples, 4 pears.\nend', '####')", "3 apples, 4 pears"),
         ("after('no mark', '####')", ""),
+        *((f"after('#### 7{end}', '####')", "7") for end in ("<|im_end|>", "</s>", ".<|eot_id|>")),
+        ("after('#### 1,234 <|im_end|>\n<|endoftext|>', '####')", "1234"),
+        ("after('#### x < 3 | y > 4', '####')", "x < 3 | y > 4"),
         ("option(options, 'a')", "rs . 400"),
         ("option(options, 'b')", "1 , 250"),
         ("option(options, 'c')", "x ( a )"),
@@ -149,10 +152,18 @@ def test_only_named_columns_are_read():
         (r"so \boxed{5}", "5"),
         (r"\boxed{1} then \boxed{\frac{1}{2}}", r"\frac{1}{2}"),
         (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
-        (r"\boxed{a} and \boxed{cut off", "a"),
+        (r"\boxed{a} and \boxed{cut off", ""),
         (r"\boxed{ }", ""),
         (r"$\boxed 7$", "7"),
         (r"\fbox{x}", "x"),
+        (r"\boxed {7}", "7"),
+        ("\\boxed\n{7}", "7"),
+        (r"\boxed{1} then \boxed {", ""),
+        (r"\boxed{1}, as \boxed asks", "asks"),
+        (r"\boxed{1}, in \boxed.", "1"),
+        (r"\boxed 7<|im_end|>", "7"),
+        (r"\boxed{7}</s>", "7"),
+        (r"\boxed 7.</s>", "7"),
         (r"no box, \boxing{3}", ""),
         ("", ""),
     ],
@@ -177,7 +188,7 @@ def test_a_balanced_box_at_the_end_is_always_found(before, inside):
 def test_boxes_of_a_model_that_loops_take_no_hours():
     began = process_time()
     assert last_boxed("\\boxed{" * 4_000) == ""
-    assert last_boxed("\\boxed{7} " + "\\boxed{" * 4_000) == "7"
+    assert last_boxed("\\boxed{" * 4_000 + "7}") == "7"
     assert process_time() - began < 2
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import pandas as pd
 
 from dreamer_study.pipeline.errors import InputError, nearest
-from dreamer_study.reports.curves import every_eval_ever, lighteval, lm_eval
 from dreamer_study.reports.curves.asked import Asked
+from dreamer_study.reports.curves.forms import every_eval_ever, lighteval, lm_eval
 from dreamer_study.reports.curves.kinds import LOSS, kind_of
 from dreamer_study.reports.curves.patterns import (
     IN_STEPS,

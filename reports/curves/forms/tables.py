@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.curves.asked import Asked
 from dreamer_study.reports.curves.columns import KEYS, has_key, name_columns
+from dreamer_study.reports.curves.forms.wandb import is_wide, long_rows
 from dreamer_study.reports.curves.patterns import fields_of_files, lacking
 from dreamer_study.reports.curves.rows import FILE, ROW, Rows
-from dreamer_study.reports.curves.wandb import is_wide, long_rows
 
 READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     ".csv": lambda path: _read_csv(path),

@@ -1,0 +1,1 @@
+"""Read the forms in which curves are found: tables, exports, logs, and results of harnesses."""
