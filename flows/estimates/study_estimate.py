@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from dreamer_study.flows.estimates.benchmark_sizes import scored_by, unknown_benchmarks
 from dreamer_study.flows.estimates.data_needs import DataNeeds, data_needs
@@ -30,6 +31,9 @@ from dreamer_study.pipeline.sources.source import notices
 from dreamer_study.sql.statistics.errors import SIGNIFICANCE
 from dreamer_study.sql.statistics.resolution import Noise, smallest_ratio
 from dreamer_study.sql.statistics.sequential import NOMINAL
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DEMO_NOISE = Noise(0.090, 0.050, measured_on="the demo (average accuracy, 2026-11-28)", items=400)
 
@@ -87,11 +91,11 @@ class WorkLeft:
     absent: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimate:
     """What a study will need.
 
-    `models` are matched to the `baselines` of their depths; `flops` are those of all trainings;
+    `models` are matched to the baseline of their depth; `flops` are those of all trainings;
     `device` is GPU or core; `times` are None where a model has no rate. `left` is None for a study
     that was not started. `notices` are of the sources, about their licences.
     """
@@ -117,11 +121,77 @@ class Estimate:
             return None
         return self.times.device_hours * self.price
 
+    def table(self) -> pd.DataFrame:
+        """Return a row for each model: its sizes, what matching left, and how fast it trains.
+
+        `parameters` count all weights; `flops_per_token` are of a forward pass; the two columns
+        `_to_baseline` are shares of the baseline's number, 0 where both are equal; `memory_bytes`
+        are of weights, gradients and states; `tokens_per_second` are of training on one device,
+        null where they are not known.
+        """
+        # takes half a second, which no line waits for
+        import pandas as pd
+
+        return pd.DataFrame([self._row(model) for model in self.models])
+
+    def _row(self, model: PlannedModel) -> dict[str, object]:
+        baseline = self.baseline_of(model)
+        return {
+            "model": model.model_id,
+            "variant": model.variant,
+            "depth": model.depth,
+            "parameters": model.parameters,
+            "parameters_to_baseline": model.parameters / baseline.parameters - 1,
+            "flops_per_token": model.flops_per_token,
+            "flops_to_baseline": model.flops_per_token / baseline.flops_per_token - 1,
+            "memory_bytes": model.memory_bytes,
+            "tokens_per_second": self.rates.by_model.get(model.model_id, math.nan),
+        }
+
+    def needs(self) -> dict[str, float | str | None]:
+        """Return what the whole study needs, by name; None for what is not known.
+
+        Tokens are those of one training; FLOPs are of all trainings; seconds are of the clock, and
+        `device_hours` of all devices together; `detectable_ratio` is the smallest ratio above 1
+        that four of five such studies distinguish from 1.
+        """
+        times = self.times
+        detectable = self.resolution.ratio
+        return {
+            "tokens": self.study.training.tokens,
+            "epochs": self.data.epochs.count,
+            "training_flops": self.flops,
+            "device": self.device,
+            "devices": times.devices if times else None,
+            "training_seconds": times.training if times else None,
+            "evaluation_seconds": times.evaluation if times else None,
+            "device_hours": times.device_hours if times else None,
+            "cost": self.cost,
+            "disk_bytes": self.disk.checkpoints + self.disk.states + self.disk.data,
+            "free_bytes": self.disk.free,
+            "detectable_ratio": None if math.isinf(detectable) else detectable,
+        }
+
+    def __repr__(self) -> str:
+        parts = [f"{name}={_short(value)}" for name, value in self.needs().items()]
+        return f"Estimate({self.study.study_id}: {', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        """Show the models and the needs in a notebook."""
+        import pandas as pd
+
+        needs = pd.DataFrame({name: [_short(value)] for name, value in self.needs().items()})
+        return f"{self.table().to_html(index=False)}\n{needs.to_html(index=False)}"
+
     def baseline_of(self, model: PlannedModel) -> PlannedModel:
         """Return the model that a model is matched to: the baseline at its depth."""
         baseline = self.study.models.compared_with
         at_depth = (other for other in self.models if other.depth == model.depth)
         return next(other for other in at_depth if other.variant == baseline)
+
+
+def _short(value: float | str | None) -> str:
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)
 
 
 def estimate_study(

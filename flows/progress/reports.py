@@ -43,13 +43,12 @@ Heard = TypeVar("Heard", bound=Listener)
 def report(key: str, fraction: float, words: str = "") -> None:
     """Tell all listeners that `fraction` (0 to 1) of the work `key` is done.
 
-    `words` adds detail, such as the time that is left. No work depends on a listener: a full disk
-    or a reader that has gone ends none.
+    `words` adds detail, such as the time that is left. No work depends on what
+    listeners write: a full disk or a reader that has gone ends none.
     """
     with _lock:
         for listener in _listeners.get():
-            with suppress(OSError):
-                listener.update(key, bounded(fraction), words)
+            listener.update(key, bounded(fraction), words)
 
 
 def bounded(fraction: float) -> float:

@@ -70,9 +70,7 @@ def rows_of_frame(frame: pd.DataFrame, name: str, asked: Asked, keys: Iterable[s
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
         raise InputError(f"{name}: two columns have the name {twice[0]!r}")
-    # what is counted by groups has no group of a category that no row has
-    plain = {column: frame[column].astype(object) for column in frame.select_dtypes("category")}
-    frame = frame.assign(**plain, **{FILE: 0, ROW: range(len(frame))}).reset_index(drop=True)
+    frame = frame.assign(**{FILE: 0, ROW: range(len(frame))}).reset_index(drop=True)
     return _named(Rows(frame, [name]), asked, keys)
 
 
