@@ -24,6 +24,7 @@ V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -47,11 +48,13 @@ OPTIONAL = (
 class Network(nn.Module):
     """A model with everything that training and evaluation do with one.
 
-    `dtype` is that of the matrix products; None: that of the parameters.
+    `dtype` is that of the matrix products; None: that of the parameters. `tokenizer` is of a model
+    that `dreamer_study.load_model` has loaded.
     """
 
     config: Architecture
     dtype: torch.dtype | None = None
+    tokenizer: Any = None
 
     @property
     def device(self) -> torch.device:

@@ -58,6 +58,19 @@ def as_file(study: str | Study, *, root: Path | str | None = None) -> str:
     return str(_write(study))
 
 
+def named_by_file(study: Study) -> Study:
+    """Return a study that a name or a path stands for, by which commands find the study.
+
+    One that was built from values is written to `study.yaml` in its folder. Files that the study
+    names are still looked for where they were before.
+    """
+    if study._arguments is not None:
+        return study
+    named = study.model_copy()
+    named._arguments = shlex.join([str(_write(study)), "--root", str(study.folder)])
+    return named
+
+
 def _write(study: Study) -> Path:
     """Write the values of a study to `study.yaml` in its folder."""
     path = study.folder / "study.yaml"

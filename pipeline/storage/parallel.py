@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from contextvars import copy_context
 from multiprocessing import get_context, parent_process
-from threading import Thread
+from threading import Lock, Thread
+from types import ModuleType
 from typing import Any
 
 from pydantic import ByteSize, TypeAdapter, ValidationError
@@ -29,6 +32,7 @@ Progress = Callable[[float, str], None]
 CONNECT_SECONDS = 10
 # of the schedulers of `local_scheduler`, by their addresses
 _keys: dict[str, Any] = {}
+_starting = Lock()
 LOST = "Dask's scheduler is lost; when it runs again, the same command continues from here"
 
 
@@ -60,8 +64,13 @@ def workers(processes: int, cluster: str | None = None) -> Iterator[Workers]:
     with ProcessPoolExecutor(
         processes, mp_context=get_context("spawn"), initializer=_begin
     ) as pool:
+
+        def run(work: Callable[..., Any], arguments: Iterable[tuple]) -> Iterator[Any]:
+            with _without_script():  # which starts the processes
+                return pool.map(work, *zip(*arguments, strict=True))
+
         try:
-            yield lambda work, arguments: pool.map(work, *zip(*arguments, strict=True))
+            yield run
         except BrokenProcessPool as error:
             raise InputError(
                 f"one of {processes} processes of a data stage was killed, most likely for lack of"
@@ -73,6 +82,22 @@ def workers(processes: int, cluster: str | None = None) -> Iterator[Workers]:
             raise
 
 
+@contextmanager
+def _without_script() -> Iterator[None]:
+    """Let processes start that do not import the script of this program.
+
+    A script that runs a study would begin again in each of them, unless its author guards it by
+    `if __name__ == "__main__"`. The processes need nothing of it: their work is of a module.
+    """
+    with _starting:
+        script = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = script
+
+
 def at_once(work: Callable[[Any], Any], things: Sequence[Any], threads: int) -> list[Any]:
     """Do `work` for each thing in `threads` threads, for work that itself waits for `Workers`.
 
@@ -80,9 +105,14 @@ def at_once(work: Callable[[Any], Any], things: Sequence[Any], threads: int) -> 
     """
     if threads <= 1:
         return [work(thing) for thing in things]
+    context = copy_context()  # progress is told to whoever listens in this one
+
+    def in_context(thing: Any) -> Any:
+        return context.copy().run(work, thing)
+
     pool = ThreadPoolExecutor(threads)
     try:
-        return list(pool.map(work, things))
+        return list(pool.map(in_context, things))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dreamer_study.pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
 class Asked:
     """Hold how curves are to be read.
 
-    `columns` are texts such as `tokens=step*2097152`, `logs` are patterns of lines such as
-    `step:{step}/{} val_loss:{loss}`, `metric` is a name such as `acc_norm`, or with its filter
-    `exact_match,strict-match`.
+    `items` is a table, or a data frame. `columns` are texts such as `tokens=step*2097152`, `logs`
+    are patterns of lines such as `step:{step}/{} val_loss:{loss}`, `metric` is a name such as
+    `acc_norm`, or with its filter `exact_match,strict-match`.
     """
 
-    items: Path | None = None
+    items: Path | pd.DataFrame | None = None
     pattern: str | None = None
     logs: Sequence[str] = ()
     columns: Sequence[str] = ()

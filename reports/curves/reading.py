@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
+
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.curves.asked import Asked
 from dreamer_study.reports.curves.columns import KEYS
@@ -12,12 +14,21 @@ from dreamer_study.reports.curves.forms.events import NAME as EVENTS
 from dreamer_study.reports.curves.forms.events import rows_of_events
 from dreamer_study.reports.curves.forms.logs import rows_of_logs
 from dreamer_study.reports.curves.forms.results import curves_of_results
-from dreamer_study.reports.curves.forms.tables import READERS, rows_of_folder, rows_of_table
+from dreamer_study.reports.curves.forms.tables import (
+    READERS,
+    rows_of_folder,
+    rows_of_frame,
+    rows_of_table,
+)
 from dreamer_study.reports.curves.forms.trainer_state import NAME as TRAINER_STATE
 from dreamer_study.reports.curves.forms.trainer_state import rows_of_trainer_states
 from dreamer_study.reports.curves.patterns import counted
 from dreamer_study.reports.curves.points import Curves, curves_of
+from dreamer_study.reports.curves.rows import Rows
 
+# what messages call the data frames of a Python program
+FRAME = "curves"
+ITEMS_FRAME = "items"
 SAMPLES = "samples_"  # of lm-eval, which are items
 # The forms of a folder, the first that has a file.
 FORMS: dict[str, Callable[[Path], bool]] = {
@@ -37,10 +48,7 @@ def read(path: Path, asked: Asked = Asked()) -> Curves:  # noqa: B008, it is fro
         _refuse(asked, path, items=True, metric=True, columns=True)
         return curves_of(rows_of_logs(path, asked))
     if not path.is_dir():
-        items = None
-        if asked.items is not None:
-            items = rows_of_table(asked.items, Asked(), [*KEYS, "item"])
-        return curves_of(rows_of_table(path, asked), items)
+        return curves_of(rows_of_table(path, asked), _items(asked))
     form, files = _form_of(path)
     if form in ("results", "records"):
         _refuse(asked, path, items=True, columns=True)
@@ -54,6 +62,23 @@ def read(path: Path, asked: Asked = Asked()) -> Curves:  # noqa: B008, it is fro
         }[form]
         curves = curves_of(rows_of(path, files, asked))
     return curves
+
+
+def read_frame(frame: pd.DataFrame, asked: Asked = Asked()) -> Curves:  # noqa: B008, it is frozen
+    """Read curves of a data frame. Raises InputError, one line, for whatever is wrong in them."""
+    if asked.logs:
+        raise InputError(f"{FRAME}: --log is of a folder of logs; leave it out")
+    return curves_of(rows_of_frame(frame, FRAME, asked), _items(asked))
+
+
+def _items(asked: Asked) -> Rows | None:
+    """Read the items behind the points of a single table."""
+    keys = [*KEYS, "item"]
+    if asked.items is None:
+        return None
+    if isinstance(asked.items, pd.DataFrame):
+        return rows_of_frame(asked.items, ITEMS_FRAME, Asked(), keys)
+    return rows_of_table(asked.items, Asked(), keys)
 
 
 def read_curves(path: Path, items: Path | None = None) -> Curves:

@@ -19,7 +19,7 @@ ROW = "\0row"  # its place in the file
 
 @dataclass(frozen=True)
 class Rows:
-    """Hold rows of one or more files.
+    """Hold rows of one or more files, or of a data frame in memory, of which there is the name.
 
     Of a log, a later row of a point counts, as a run that was resumed writes points again; a table
     that has a point twice is wrong. `notes` are lines to print, `ignored` columns that nobody read.
@@ -27,7 +27,7 @@ class Rows:
     """
 
     frame: pd.DataFrame
-    files: Sequence[Path]
+    files: Sequence[Path | str]
     is_log: bool = False
     notes: Sequence[str] = ()
     ignored: Sequence[str] = ()
@@ -39,9 +39,15 @@ class Rows:
         return [name for name in self.frame if name not in (FILE, ROW)]
 
     def place(self, position: int) -> str:
-        """Say where a row stands: the line of a text, else the number of the row from 1."""
+        """Say where a row stands: the line of a text, else the number of the row from 1.
+
+        A row of a data frame stands where `iloc` finds the row, from 0.
+        """
         number, row = self.frame[[FILE, ROW]].iloc[position]
-        return f"{self.files[int(number)]}, {_place(self.files[int(number)], int(row))}"
+        file = self.files[int(number)]
+        if isinstance(file, str):
+            return f"{file}.iloc[{int(row)}]"
+        return f"{file}, {_place(file, int(row))}"
 
     def having(self, frame: pd.DataFrame, *notes: str, **changes: Any) -> Rows:
         """Return these rows with another frame and further notes."""

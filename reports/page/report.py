@@ -7,25 +7,20 @@ each of them once; they fit their place, show numbers, and answer to the toolbar
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
 import re
-from base64 import b64encode
-from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 from itertools import count
 from pathlib import Path
 
 import jinja2
-import vl_convert
 from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports import style
 from dreamer_study.reports.data import StudyData, read_study
+from dreamer_study.reports.figures.library import packed, packed_library
 from dreamer_study.reports.figures.rendering import (
     ENDINGS,
     Figure,
@@ -55,6 +50,12 @@ def write_report(database: Path, study_id: str, folder: Path, *, papers: bool = 
     study.
     """
     return write_data(read_study(database, study_id), folder, papers=papers)
+
+
+def page_text(database: Path, study_id: str) -> str:
+    """Return the text of a page that has no files beside it. Raises what `write_report` raises."""
+    text, _ = _page(read_study(database, study_id), beside=False)
+    return text
 
 
 def write_data(data: StudyData, folder: Path, *, papers: bool = True) -> Path:
@@ -119,43 +120,12 @@ def _page(data: StudyData, *, beside: bool) -> tuple[str, list[Figure]]:
         identity=_identity(data),
         sections=shown,
         style=Markup(_style()),
-        library=_packed_library() if figures else "",
+        library=packed_library() if figures else "",
         beside=beside,
-        figures=_packed(specifications) if specifications else None,
+        figures=packed(specifications) if specifications else None,
         script=Markup(_script()),
     )
     return text, figures
-
-
-def _packed(text: str) -> str:
-    """Pack what only the script needs.
-
-    Packed, a text is a quarter as long, and no part of it can end a script element.
-    """
-    return b64encode(gzip.compress(text.encode(), compresslevel=6, mtime=0)).decode()
-
-
-@cache
-def _packed_library() -> str:
-    """Pack Vega, Vega-Lite and Vega-Embed as one script.
-
-    That takes two seconds, so the user's cache keeps the script, where nobody else can change it.
-    """
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dreamer-study"
-    kept = folder / f"vega-{vl_convert.__version__}.txt"
-    keeps = False
-    with suppress(OSError):  # a home that cannot be written
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        state = folder.stat()
-        keeps = state.st_uid == os.getuid() and not state.st_mode & 0o022
-    if keeps:
-        with suppress(OSError):
-            return kept.read_text()
-    packed = _packed(vl_convert.javascript_bundle())
-    if keeps:
-        with suppress(OSError):  # a full disk
-            put(kept, packed.encode())
-    return packed
 
 
 def _template() -> jinja2.Template:

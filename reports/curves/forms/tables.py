@@ -47,9 +47,31 @@ def rows_of_table(path: Path, asked: Asked, keys: Iterable[str] = KEYS) -> Rows:
     """Read a single table; `--pattern` is of its names of runs."""
     frame = read_table(path)
     rows = Rows(frame.assign(**{FILE: 0, ROW: range(len(frame))}), [path])
-    if is_wide(frame.columns):
+    return _named(rows, asked, keys)
+
+
+def _named(rows: Rows, asked: Asked, keys: Iterable[str]) -> Rows:
+    """Name the columns of a single table."""
+    if is_wide(rows.frame.columns):
         rows = long_rows(rows)
     return name_columns(rows, asked, [*keys], run_pattern=asked.pattern)
+
+
+def rows_of_frame(frame: pd.DataFrame, name: str, asked: Asked, keys: Iterable[str] = KEYS) -> Rows:
+    """Read a data frame as a table; an index with names is columns. Messages call the frame `name`.
+
+    Raises InputError where the frame is empty or has a column twice.
+    """
+    if any(frame.index.names):
+        frame = frame.reset_index()
+    if frame.empty:
+        raise InputError(f"{name}: holds no rows")
+    frame = frame.rename(columns=str)
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise InputError(f"{name}: two columns have the name {twice[0]!r}")
+    frame = frame.assign(**{FILE: 0, ROW: range(len(frame))}).reset_index(drop=True)
+    return _named(Rows(frame, [name]), asked, keys)
 
 
 def rows_of_folder(folder: Path, files: Iterable[Path], asked: Asked) -> Rows:

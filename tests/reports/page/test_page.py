@@ -17,7 +17,8 @@ import pytest
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.data import read_study
 from dreamer_study.reports.figures.accuracy import accuracy
-from dreamer_study.reports.page.report import _packed, _packed_library, write_data
+from dreamer_study.reports.figures.library import packed, packed_library
+from dreamer_study.reports.page.report import write_data
 from dreamer_study.reports.page.serving import refresh, server, watch
 from dreamer_study.reports.page.summary import summary
 from dreamer_study.reports.page.toolbar import toolbar
@@ -173,16 +174,16 @@ def test_the_folder_of_what_is_kept_is_this_users_alone(
     monkeypatch.setattr("vl_convert.javascript_bundle", lambda: "script")
     before = os.umask(0o002)
     try:
-        _packed_library.__wrapped__()
+        packed_library.__wrapped__()
     finally:
         os.umask(before)
     folder = tmp_path / "dreamer-study"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     (kept,) = folder.iterdir()
     kept.write_text("of somebody else")
-    assert _packed_library.__wrapped__() == "of somebody else"
+    assert packed_library.__wrapped__() == "of somebody else"
     folder.chmod(0o777)
-    assert _packed_library.__wrapped__() == _packed("script")
+    assert packed_library.__wrapped__() == packed("script")
 
 
 @pytest.mark.parametrize("link", ["report", "report/figures"])

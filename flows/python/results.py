@@ -1,0 +1,230 @@
+"""The results of a study in Python: the answer, ratios, curves, figures, and any SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dreamer_study.flows.python.loading import StudyLike, load
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.files import naming, write_text_atomically
+from dreamer_study.reports.page.answer import Answer, read_answer
+
+if TYPE_CHECKING:
+    import altair as alt
+    import pandas as pd
+
+WARNING = "! "  # how a note begins that weakens the answer
+SHOWN = ("Variant", "Benchmark", "Measure", "Tokens over the baseline’s", "95 % CI", "Significant")
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of one study in a results file, which is read anew by every call.
+
+    `path` is the file, `study_id` the study in the file. `notes` are lines about curves from
+    elsewhere: how they were read, and what their intervals hold. `store` is the folder of the
+    study's models, where that is known.
+
+    Every method raises InputError where the file is missing, damaged, or held by a process that
+    writes for longer than five seconds (`dreamer_study.run` waits for its readers).
+    """
+
+    path: Path
+    study_id: str
+    notes: tuple[str, ...] = ()
+    store: Path | None = None
+
+    @property
+    def answer(self) -> str:
+        """The answer in a sentence for each variant: a ratio of tokens, and its 95 % interval.
+
+        Where there is no answer, the sentence says why.
+        """
+        return " ".join(self._answer().sentences)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What makes the answer weak, a sentence each; empty where nothing does."""
+        of_curves = [note.removeprefix(WARNING) for note in self.notes if note.startswith(WARNING)]
+        return [*self._answer().warnings, *of_curves]
+
+    def factors(self) -> pd.DataFrame:
+        """Return the rows of the public view `token_ratios`, which docs/sql.md describes.
+
+        A row for each depth, variant (but the baseline), task ("average", "validation", or a
+        benchmark) and metric ("accuracy", "loss"). `ratio` is the tokens of the variant over the
+        baseline's to the same scores: below 1 the variant needs fewer; `factor` is 1 over the
+        ratio. `low` and `high` are its 95 % interval over seeds and items, null with one seed;
+        `significant` is after correction for several comparisons.
+        """
+        return self._ask("study_ratios")
+
+    def curves(self) -> pd.DataFrame:
+        """Return the points of all curves: a row for each run, task, metric and checkpoint.
+
+        `tokens` are training tokens; `value` is an accuracy (0 to 1) where `metric` is "accuracy",
+        and bits per byte where it is "loss" (curves from elsewhere: in their own unit).
+        """
+        return self._ask("curve_points")
+
+    def checkpoints(self) -> pd.DataFrame:
+        """Return the checkpoints of the study's models: a row each, the latest of a run last.
+
+        `tokens` are training tokens, `loss` is nats per token over the last steps, `seconds` are of
+        training. `folder` is what `load_model` loads, null where the folder is not here.
+        """
+        frame = self._ask("study_checkpoints")
+        folders = [
+            self._folder(run, tokens)
+            for run, tokens in zip(frame["run_id"], frame["tokens"], strict=True)
+        ]
+        return frame.assign(folder=folders)
+
+    def sql(self, query: str, **parameters: Any) -> pd.DataFrame:
+        """Return the rows of a query over the tables and views that docs/sql.md describes.
+
+        `parameters` are those that the query names with a `$`: sql("from runs where seed = $seed",
+        seed=0). The query cannot change the file, and reads no other. Raises InputError for SQL
+        that DuckDB refuses.
+        """
+        from dreamer_study.sql.results import query as ask
+
+        return ask(self.path, query, parameters)
+
+    def plot(self, figure: str = "answer") -> alt.TopLevelMixin:
+        """Draw a figure of the report as an Altair chart, which a notebook shows without a network.
+
+        Figures are "answer", "token-ratios", "ratio-by-value", and those that the report has for
+        this study, such as "accuracy-depth-4"; InputError for another name lists them. Of a chart
+        as any other, `save("answer.png")` writes a file, and `to_dict()` has the data.
+        """
+        # Altair takes a second
+        from dreamer_study.reports.figures.notebook import offline_chart
+        from dreamer_study.reports.page.figures import named_figure
+
+        return offline_chart(named_figure(self.path, self.study_id, figure))
+
+    def report(self, path: Path | str) -> Path:
+        """Write the report, and return the path of its page.
+
+        A path that ends in `.html` is written as that one file; another is a folder, which gets
+        `index.html`, `study.yaml` and the figures for papers in `figures/`. Raises InputError where
+        the folder of the file is missing.
+        """
+        # takes a second, which a query need not wait for
+        from dreamer_study.reports.page.report import page_text, write_report
+
+        target = Path(path)
+        with naming(target):
+            if target.suffix != ".html":
+                return write_report(self.path, self.study_id, target)
+            if target.is_dir() or not target.parent.is_dir():
+                raise InputError(f"{target}: must be a file in a folder that is there")
+            write_text_atomically(target, page_text(self.path, self.study_id))
+        return target
+
+    def _repr_html_(self) -> str:
+        """Show the answer, what makes it weak, and the ratios in a notebook."""
+        answer = self._answer()
+        parts = [f"<p>{escape(' '.join(answer.sentences))}</p>"]
+        if self.warnings:
+            points = "".join(f"<li>{escape(warning)}</li>" for warning in self.warnings)
+            parts.append(f"<ul>{points}</ul>")
+        return "\n".join([*parts, _table(self.path, self.study_id)])
+
+    def _answer(self) -> Answer:
+        return read_answer(self.path, self.study_id)
+
+    def _ask(self, name: str) -> pd.DataFrame:
+        from dreamer_study.sql.results import ask
+
+        return ask(self.path, name, study=self.study_id)
+
+    def _folder(self, run: str, tokens: int) -> str | None:
+        """Return the folder of a checkpoint; None where it is not here."""
+        store = self.store or self.path.parent / "store"
+        folder = store / "runs" / run / "checkpoints" / f"{tokens:015d}"
+        return str(folder) if folder.is_dir() else None
+
+
+def results(
+    study: StudyLike, *, root: Path | str | None = None, study_id: str | None = None
+) -> Results:
+    """Open the results of a study that was run.
+
+    Args:
+        study: a preset, a study file, a mapping or a `Study`; or the folder of a study, a folder
+            that was published, or a results file (`results.duckdb`)
+        root: the folder that the study writes to, in place of the study's own value
+        study_id: which study of a file that holds several; default the newest
+
+    Raises InputError where there are no results, and where they are of another study, as after a
+    change of the study file.
+    """
+    store = None
+    if isinstance(study, Study | Mapping):
+        loaded = load(study, root=root)
+        path, wanted, store = loaded.database, loaded.study_id, loaded.store_folder
+    else:
+        from dreamer_study.flows.commands.results.query import find_results
+
+        path, wanted = find_results(str(study), None if root is None else Path(root))
+    return Results(path, _study_in(path, study_id or wanted), store=store)
+
+
+def _study_in(path: Path, wanted: str | None) -> str:
+    """Return the study that is wanted, or the newest one of a results file."""
+    from dreamer_study.sql.results import query
+
+    newest_first = "select study_id from studies order by created_at desc nulls last, study_id"
+    studies = list(query(path, newest_first)["study_id"])
+    if not studies:
+        raise InputError(f"{path}: holds no study yet")
+    if wanted is None:
+        return studies[0]
+    if wanted not in studies:
+        raise InputError(
+            f"{path}: holds no results of {wanted}, but of {', '.join(studies)}; name one by"
+            " study_id, or run the study as it is now"
+        )
+    return wanted
+
+
+def _table(path: Path, study_id: str) -> str:
+    """Tabulate the ratios of a study for which it is read, in HTML."""
+    from dreamer_study.reports.data import read_study
+    from dreamer_study.reports.text.names import depth_name, task_name
+    from dreamer_study.reports.text.ratios import (
+        read_for,
+        short_interval,
+        short_ratio,
+        yes_or_no,
+    )
+
+    data = read_study(path, study_id, ("order", "ratios"))
+    several = data.ratios["depth"].nunique() > 1
+    rows = []
+    for row in read_for(data.ratios).to_dict("records"):
+        variant = row["variant"]
+        if several:
+            variant = f"{variant}, {depth_name(row['depth']).lower()}"
+        rows.append(
+            [
+                variant,
+                task_name(row["task"]),
+                row["metric"],
+                short_ratio(row),
+                short_interval(row),
+                yes_or_no(row["significant"]),
+            ]
+        )
+    lines = [
+        f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+        for tag, cells in (("th", SHOWN), *(("td", cells) for cells in rows))
+    ]
+    return f"<table>{''.join(lines)}</table>"
