@@ -12,7 +12,13 @@ from pathlib import Path
 from tests.one_name import FOLDERS, NAME
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ("cluster", "tensorboard", "tracking", "transformers")  # the others serve no module
+EXTRAS = (
+    "cluster",
+    "completion",
+    "tensorboard",
+    "tracking",
+    "transformers",
+)  # the others serve no module
 NOT_IMPORTED = {  # declared for another reason than an import
     "fastapi": "bounds the version of Prefect's server, which does not start with newer ones",
 }
