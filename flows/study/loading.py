@@ -57,11 +57,16 @@ def find_study(name: str, root: Path | str | None = None) -> tuple[str, Path | s
         return name, root
     if (folder / PUBLISHED).is_file():
         return str(folder / "study.yaml"), root
+    refuse_other_root(folder, root)
+    return _study_of_folder(folder), folder
+
+
+def refuse_other_root(folder: Path, root: Path | str | None) -> None:
+    """Raise InputError where a study is named by its folder, and `root` is another folder."""
     if root is not None and Path(root).expanduser().resolve() != folder.resolve():
         raise InputError(
-            f"{name} is a study's folder, and --root names {root}; give one of the two"
+            f"{folder} is a study's folder, and --root names {root}; give one of the two"
         )
-    return _study_of_folder(folder), folder
 
 
 def _study_of_folder(folder: Path) -> str:

@@ -73,11 +73,11 @@ def find_results(name: str, root: Path | str | None) -> tuple[Path, str | None]:
             )
         return path, None
     # takes longer to be imported than a query
-    from dreamer_study.flows.study.loading import find_study, load_study, presets
+    from dreamer_study.flows.study.loading import load_study, presets, refuse_other_root
 
     results = path / "results.duckdb"
     if name not in presets() and results.exists():
-        find_study(name, root)
+        refuse_other_root(path, root)
         return results, None
     study = load_study(name, root=root)
     if not study.database.exists():
