@@ -15,6 +15,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -111,7 +112,7 @@ class Jobs(ABC):
     """Run jobs, and tell what happens to them to the one thread that reads the events.
 
     `do(job, work)` is called in a thread when a job has its cores or GPUs; it calls `work`, again
-    where another try may help.
+    where another try may help. The thread is in the context in which these jobs were opened.
     """
 
     gpus: Sequence[int] = ()
@@ -119,6 +120,7 @@ class Jobs(ABC):
 
     def __init__(self) -> None:
         self.do: Callable[[Job, Work], None] = do_here
+        self._context = copy_context()
         self._events: SimpleQueue[Event | BaseException] = SimpleQueue()
         self._left = 0  # jobs that have not ended, as far as the reader of the events knows
         self._stopping = threading.Event()

@@ -196,7 +196,8 @@ class DaskJobs(Jobs):
                 return
             self._at_work.add(job)
             self._places[job] = place
-        threading.Thread(target=self._follow, args=(job, key), daemon=True).start()
+        follow = partial(self._context.copy().run, self._follow, job, key)
+        threading.Thread(target=follow, daemon=True).start()
 
     def _follow(self, job: Job, key: str) -> None:
         """Wait for the end of one job, and tell what happens to it."""

@@ -118,7 +118,7 @@ class LocalJobs(Jobs):
                 heapq.heappop(self._waiting)
                 self._free -= taken
                 self._room[job.kind] -= 1
-                self._threads.submit(self._follow, job, taken)
+                self._threads.submit(self._context.copy().run, self._follow, job, taken)
             for waiting in passed_over:
                 heapq.heappush(self._waiting, waiting)
 

@@ -1,7 +1,9 @@
-"""Report progress to whoever listens: lines on standard error, the status file, Prefect.
+"""Report progress to whoever listens: lines on standard error, the status file, a function.
 
-Stages call `progress.report(key, fraction, words)`; the flow or the command chooses the listeners.
-A child process writes its progress into a file (`model/training/recorder.py`).
+Stages call `report(key, fraction, words)` and `write_line(text)`; the flow, the command or a Python
+program chooses who hears them. The listeners belong to the context (`contextvars`) in which a study
+is run, so that two studies of one process are told apart; a thread that works for a study runs in
+its context. A child process writes its progress into a file (`model/training/recorder.py`).
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol, TypeVar
 from unicodedata import category
 
 from dreamer_study.flows.progress.folding import fold, width_of
@@ -30,10 +33,19 @@ NORMAL = "normal"
 VERBOSE = "verbose"  # every report of progress, at most one of a key in a second
 VERBOSE_SECONDS = 1.0
 
-# each has `update(key, fraction, words)`, which is called for every report
-_listeners: list[Any] = []
-_lock = threading.Lock()
+# listeners are told one thing at a time; one of them may write a line
+_lock = threading.RLock()
 _verbosity = [NORMAL]  # of this process, the newest last
+
+
+class Listener(Protocol):
+    """Who hears of progress."""
+
+    def update(self, key: str, fraction: float, words: str) -> object:
+        """Hear that `fraction` (0 to 1) of the work `key` is done."""
+
+
+Heard = TypeVar("Heard", bound=Listener)
 
 
 def report(key: str, fraction: float, words: str = "") -> None:
@@ -43,7 +55,7 @@ def report(key: str, fraction: float, words: str = "") -> None:
     or a reader that has gone ends none.
     """
     with _lock:
-        for listener in _listeners:
+        for listener in _listeners.get():
             with suppress(OSError):
                 listener.update(key, bounded(fraction), words)
 
@@ -86,6 +98,13 @@ def is_quiet() -> bool:
 
 
 def write_line(text: str) -> None:
+    """Write a line to standard error, or hand the line to the function of `writing_to`."""
+    write = _writer.get()
+    with _lock:
+        write(text)
+
+
+def _to_standard_error(text: str) -> None:
     """Write a line to standard error, if anybody can read the line there, and wants to."""
     if is_quiet():
         return
@@ -102,14 +121,28 @@ def end_now(status: int) -> NoReturn:
     os._exit(status)
 
 
+_listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
+_writer: ContextVar[Callable[[str], object]] = ContextVar("writer", default=_to_standard_error)
+
+
 @contextmanager
-def listening(listener: Any) -> Iterator[Any]:
-    """Pass every report within the block to `listener`."""
-    _listeners.append(listener)
+def listening(listener: Heard) -> Iterator[Heard]:
+    """Pass every report within the block to `listener` too."""
+    token = _listeners.set((*_listeners.get(), listener))
     try:
         yield listener
     finally:
-        _listeners.remove(listener)
+        _listeners.reset(token)
+
+
+@contextmanager
+def writing_to(write: Callable[[str], object]) -> Iterator[None]:
+    """Hand every line of `write_line` within the block to a function."""
+    token = _writer.set(write)
+    try:
+        yield
+    finally:
+        _writer.reset(token)
 
 
 class Lines:

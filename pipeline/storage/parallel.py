@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from contextvars import copy_context
 from multiprocessing import get_context, parent_process
 from threading import Thread
 from typing import Any
@@ -78,9 +79,14 @@ def at_once(work: Callable[[Any], Any], things: Sequence[Any], threads: int) -> 
     """
     if threads <= 1:
         return [work(thing) for thing in things]
+    context = copy_context()  # progress is told to whoever listens in this one
+
+    def in_context(thing: Any) -> Any:
+        return context.copy().run(work, thing)
+
     pool = ThreadPoolExecutor(threads)
     try:
-        return list(pool.map(work, things))
+        return list(pool.map(in_context, things))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 

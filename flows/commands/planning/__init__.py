@@ -1,1 +1,1 @@
-"""Know in advance what a study costs: `dreamer plan`, with estimates from rates and sizes."""
+"""Say in advance what a study costs: `dreamer plan`."""

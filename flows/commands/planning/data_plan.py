@@ -1,74 +1,40 @@
-"""Estimate what a study's data need: documents, downloads, disk and memory.
-
-Sizes come from `pipeline/sources/sizes.py`. Sums leave out sources of unknown size, and are then
-"at least".
-"""
+"""Say what a study's data need: a table of the sources, and lines about totals and epochs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pandas as pd
 
-from dreamer_study.flows.commands.planning.benchmark_sizes import BYTES_PER_TOKEN
+from dreamer_study.flows.estimates.data_needs import DataNeeds, Epochs, SizedSource
 from dreamer_study.flows.jobs.devices import cores
-from dreamer_study.flows.plan.study_plan import Plan
-from dreamer_study.flows.running.curation import PROCESS_MEMORY
 from dreamer_study.flows.running.curation_warnings import repetition
 from dreamer_study.flows.study.configuration import Study
-from dreamer_study.pipeline.errors import InputError
-from dreamer_study.pipeline.sources.repositories.folders import source_files
-from dreamer_study.pipeline.sources.sizes import Size, size_of, stripped_text
-from dreamer_study.pipeline.sources.source import Source
-from dreamer_study.pipeline.storage.parallel import memory_bytes
-from dreamer_study.pipeline.worlds.tasks import REPOSITORY
-
-# The stages that write outputs of the size of the text, in their order.
-STAGES = ("documents", "traces", "clean", "deduplicate", "decontaminate", "tokens")
-PACKED_ON_DISK = 3  # of Parquet with zstd: text of 1.2 GB takes about 0.4 GB
-KEY_BYTES = 50  # of a document's keys on disk: 31 were measured, 49 with keys of questions
-# bytes of a document of the built-in world, of what curation keeps of it, and of a token
-WORLD_BYTES = {"world": (300, 105, 3.3), "sheets": (140, 135, 2.2)}
-# the share of the documents that get band hashes: the most of any real source, reasoning-gym
-SIGNED = 0.24
 
 
-@dataclass(frozen=True)
-class SizedSource:
-    """A source with its size after all limits of rows, and its bytes without reasoning traces."""
-
-    source: Source
-    size: Size
-    stripped: float
+def source_table(needs: DataNeeds) -> pd.DataFrame:
+    """Build the table of sources."""
+    return pd.DataFrame([_row(sized) for sized in needs.sources])
 
 
-def data_sizes(study: Study) -> tuple[pd.DataFrame, dict[str, str], float]:
-    """Build the table of sources, and lines about totals, stages, epochs and memory.
-
-    Returns also the bytes that the data stages write where nothing is dropped; sources of unknown
-    size count as none. Raises InputError for a file in the mirror that is damaged.
-    """
-    sources = [_sized(study, source) for source in study.data.resolved]
-    sizes = [sized.size for sized in sources]
-    written = sum(_bytes_written(study, sources).values())
+def data_lines(study: Study, needs: DataNeeds) -> dict[str, str]:
+    """Say totals, what stages write, epochs and memory, a line each by its name."""
+    sizes = [sized.size for sized in needs.sources]
     documents = _total([size.documents for size in sizes], "{:,.0f}".format)
     download = _total([size.download for size in sizes])
     text = _total([size.text for size in sizes])
-    disk = f"{amount(written)} of disk"
+    disk = f"{amount(needs.written)} of disk"
     if any(size.text is None for size in sizes):
         disk += " or more"
-    memory = min(memory_bytes(study.data.memory), cores() * PROCESS_MEMORY)
-    lines = {
+    return {
         "data": f"{documents} documents, {download} to download, {text} of text",
         "stages": f"{disk}; nothing is counted as dropped",
-        "epochs": _epochs(study, sources),
+        "epochs": _epochs(needs.epochs),
         "memory": (
-            f"at most data.memory = {study.data.memory} at once; {amount(memory)} with a process"
-            f" on each of {cores()} cores, as here"
+            f"at most data.memory = {study.data.memory} at once; {amount(needs.memory)} with a"
+            f" process on each of {cores()} cores, as here"
         ),
     }
-    return pd.DataFrame([_row(sized) for sized in sources]), lines, written
 
 
 def _row(sized: SizedSource) -> dict[str, str]:
@@ -82,83 +48,18 @@ def _row(sized: SizedSource) -> dict[str, str]:
     }
 
 
-def _epochs(study: Study, sources: list[SizedSource]) -> str:
-    """Say how often the training reads its data, from the packed tokens or an estimate.
-
-    An epoch is all rows once. Tokens count without padding, in the rows as in the training, and
-    with any `loss_on`.
-    """
-    tokens = study.training.tokens
-    packed = _packed_tokens(study)
-    if packed is not None:
-        epochs = f"{tokens / packed:,.3g} over {packed:,} packed tokens"
-        return "; WARNING: ".join([epochs, *repetition(tokens, packed)])
-
-    built_in = {name: bytes_per_token for name, (_, _, bytes_per_token) in WORLD_BYTES.items()}
-    by_source = [built_in.get(sized.source.name, BYTES_PER_TOKEN) for sized in sources]
-    available = sum(
-        sized.source.weight * sized.stripped / bytes_per_token
-        for sized, bytes_per_token in zip(sources, by_source, strict=True)
-    )
-    assumed = " and ".join(f"{bytes_per_token:g}" for bytes_per_token in sorted(set(by_source)))
-    estimate = f"about {available:,.3g} tokens, at {assumed} bytes each"
-    epochs = tokens / max(available, 1)
-    if any(sized.size.text is None for sized in sources):
-        return f"at most {epochs:,.3g} over at least {estimate}"
-    return "; WARNING: ".join(
-        [f"about {epochs:,.3g} over {estimate}", *repetition(tokens, available)]
-    )
-
-
-def _packed_tokens(study: Study) -> int | None:
-    try:
-        return Plan(study).data.packed.results["tokens"]
-    except InputError:
-        return None  # the data are still to be packed
-
-
-def _bytes_written(study: Study, sources: list[SizedSource]) -> dict[str, float]:
-    """Estimate the bytes that each of STAGES writes; signatures belong to deduplication."""
-    text = sum(sized.size.text or 0 for sized in sources)
-    stripped = sum(sized.stripped for sized in sources)
-    written = dict.fromkeys(STAGES, stripped / PACKED_ON_DISK)
-    written["documents"] = text / PACKED_ON_DISK
-    written["deduplicate"] += _signature_bytes(study, sources)
-    small_vocabulary = (study.data.tokenizer.vocabulary_size or 0) <= 2**16
-    bytes_of_token = 2 if small_vocabulary else 4  # uint16, or uint32
-    written["tokens"] = stripped / BYTES_PER_TOKEN * bytes_of_token
-    return written
-
-
-def _signature_bytes(study: Study, sources: list[SizedSource]) -> float:
-    """Estimate the bytes of the keys and of the band hashes of all documents."""
-    documents = sum(sized.size.documents or 0 for sized in sources)
-    signing = study.data.deduplicate.signing
-    signed = 0.0  # the share of the documents that get band hashes
-    if signing.near:
-        signed = SIGNED if signing.numbers else 1.0
-    # of each document that is signed its place and the hashes of its bands, 8 bytes each
-    return documents * (KEY_BYTES + signed * 8 * (1 + signing.bands))
-
-
-def _sized(study: Study, source: Source) -> SizedSource:
-    """Find a source's size, after the row limits of the source and of the study.
-
-    For the built-in world the bytes without traces are those that curation keeps.
-    """
-    if source.repository == REPOSITORY:
-        world = study.data.world
-        stories = world.documents_of_stories
-        documents = stories if source.name == "world" else world.documents - stories
-        text, kept, _ = WORLD_BYTES[source.name]
-        return SizedSource(source, Size(documents, 0, documents * text), documents * kept)
-    folder = Plan(study).find(source)
-    size = size_of(source, source_files(source, folder) if folder else [])
-    limit = study.data.limit_of(source)
-    if limit is not None and size.documents is not None and size.documents > limit:
-        text = None if size.text is None else size.text * limit / size.documents
-        size = Size(limit, size.download, text)
-    return SizedSource(source, size, stripped_text(source, size.text or 0))
+def _epochs(epochs: Epochs) -> str:
+    """Say how often the training reads its data, with a warning where that is too often."""
+    count = f"{epochs.count:,.3g}"
+    if epochs.packed:
+        said = f"{count} over {epochs.available:,} packed tokens"
+    else:
+        assumed = " and ".join(f"{bytes_per_token:g}" for bytes_per_token in epochs.assumed)
+        estimate = f"about {epochs.available:,.3g} tokens, at {assumed} bytes each"
+        if epochs.at_least:
+            return f"at most {count} over at least {estimate}"
+        said = f"about {count} over {estimate}"
+    return "; WARNING: ".join([said, *repetition(epochs.trained, epochs.available)])
 
 
 def amount(count: float | None) -> str:

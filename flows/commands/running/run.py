@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 
-from dreamer_study.flows.commands.data.sources import print_notices
 from dreamer_study.flows.commands.results.printing import print_answer
 from dreamer_study.flows.commands.running.status import A_SECOND, Watch
 from dreamer_study.flows.commands.states import DATA_STAGES
 from dreamer_study.flows.commands.tables import console, print_table
-from dreamer_study.flows.jobs.cluster import open_jobs
-from dreamer_study.flows.plan.preflight import check_study, study_warnings
-from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress import reports
-from dreamer_study.flows.progress.status_file import recorded
 from dreamer_study.flows.progress.study_lock import only_run
-from dreamer_study.flows.running.curation_warnings import say
+from dreamer_study.flows.running.beginning import (
+    check_and_warn,
+    nothing_to_do,
+    run_plain,
+    staying,
+)
 from dreamer_study.flows.running.live_results import patiently
 from dreamer_study.flows.running.options import Options
-from dreamer_study.flows.running.steps import Steps
-from dreamer_study.flows.running.study import is_complete, run_study
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import lasting_name, load_study
-from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import naming
 from dreamer_study.sql.statistics.expectations import check_expectations
 
@@ -50,14 +44,10 @@ def run(options: argparse.Namespace) -> int:
     study = load_study(options.study, mirror=options.mirror, root=options.root)
     options.trust_code |= study.trusted
     wanted = Options(options.until, options.accept_code_change, options.trust_code)
-    plan = Plan(study)
     lost = False
     with reports.listening(reports.Lines()):  # a results file may be held by another program
-        complete = not plan.absent and is_complete(plan)
-    if complete:
-        reports.write_line(f"Nothing to do: {study.study_id} is complete.")
-        say(study_warnings(study))
-    else:
+        complete = nothing_to_do(study)
+    if not complete:
         lost = _run_on_screen(study, wanted, options)
     status = 0
     if options.until == "report":
@@ -75,16 +65,15 @@ def _run_on_screen(study: Study, wanted: Options, options: argparse.Namespace) -
     lines = reports.Lines(without=STAGES if page.console.is_terminal else ())
     shown = nullcontext() if reports.is_quiet() else page
     with shown, reports.listening(lines), only_run(study), _server(study, options) as server:
-        check_study(study, trust_code=options.trust_code)
-        say(study_warnings(study))
-        print_notices(study.own_sources)
-        parameters: dict[str, Any] | None = None
-        if not options.plain:
+        check_and_warn(study, trust_code=options.trust_code)
+        with staying(study.folder), naming(study.folder):
+            if options.plain:
+                run_plain(study, wanted)
+                return False
             parameters = {name: getattr(options, name) for name in PARAMETERS}
             # A server that outlives this process finds the study by these, from another folder.
             parameters |= {"study": lasting_name(study), "root": str(study.folder)}
-        with _staying(study.folder), naming(study.folder):
-            return _run(study, wanted, parameters, server)
+            return run_shown(study, wanted, parameters, server)
 
 
 def _print_results(study: Study) -> int:
@@ -116,40 +105,17 @@ def _server(study: Study, options: argparse.Namespace) -> AbstractContextManager
     return starting_server(study)
 
 
-def _run(study: Study, options: Options, parameters: Mapping[str, Any] | None, server: Any) -> bool:
-    """Run a study, with parameters as a flow of Prefect.
+def run_shown(study: Study, options: Options, parameters: Mapping[str, Any], server: Any) -> bool:
+    """Run a study as a flow of Prefect with these parameters, without where no server answers.
 
-    Returns whether its server was lost, or none was there.
+    Returns whether the server was lost, or none was there.
     """
-    if parameters:
-        from dreamer_study.flows.commands.run_here import run_in_process
-        from dreamer_study.flows.prefect.server import NoServer
+    from dreamer_study.flows.commands.run_here import run_in_process
+    from dreamer_study.flows.prefect.server import NoServer
 
-        try:
-            return run_in_process(study, options, parameters, server)
-        except NoServer as error:  # on which no result depends
-            reports.write_line(f"{error}; the study continues without Prefect")
-    with recorded(study), open_jobs(study) as (study, jobs):
-        run_study(Plan(study), jobs, Steps(study.compute), options)
-    return parameters is not None
-
-
-@contextmanager
-def _staying(folder: Path) -> Iterator[None]:
-    """Raise InputError where a folder is moved or removed during the block, whatever fails first.
-
-    The error says what to do.
-    """
-    before = folder.stat()
     try:
-        yield
-    except Exception:
-        if folder.exists() and os.path.samestat(before, folder.stat()):
-            raise
-        # where Prefect has kept how the flow failed
-        if folder.exists() and os.listdir(folder) == [".prefect"]:
-            shutil.rmtree(folder)
-        raise InputError(
-            f"{folder} was moved or removed while the study ran; move it back, in the place of what"
-            " may be there now, and run the same command again, or give its new place by --root"
-        ) from None
+        return run_in_process(study, options, parameters, server)
+    except NoServer as error:  # on which no result depends
+        reports.write_line(f"{error}; the study continues without Prefect")
+    run_plain(study, options)
+    return True

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from dreamer_study.flows.commands.planning.benchmark_sizes import BYTES_PER_TOKEN
 from dreamer_study.flows.commands.tables import console, printable
+from dreamer_study.flows.estimates.benchmark_sizes import BYTES_PER_TOKEN
 from dreamer_study.flows.study.configuration import PRESETS
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.flows.study.schema import study_schema

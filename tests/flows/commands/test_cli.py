@@ -19,10 +19,11 @@ import pytest
 from dreamer_study.flows.commands import cli
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.parser import GROUPS, parser
-from dreamer_study.flows.commands.planning.benchmark_sizes import scored_by, unknown_benchmarks
-from dreamer_study.flows.commands.planning.data_plan import data_sizes
-from dreamer_study.flows.commands.planning.rates import Rates
-from dreamer_study.flows.commands.planning.time_plan import estimate_times
+from dreamer_study.flows.commands.planning.data_plan import data_lines, source_table
+from dreamer_study.flows.estimates.benchmark_sizes import scored_by, unknown_benchmarks
+from dreamer_study.flows.estimates.data_needs import data_needs
+from dreamer_study.flows.estimates.rates import Rates
+from dreamer_study.flows.estimates.times import estimate_times
 from dreamer_study.flows.plan.model_plan import plan_models
 from dreamer_study.flows.plan.study_plan import Plan, Run
 from dreamer_study.flows.running.curation import prepare_data
@@ -328,9 +329,10 @@ def test_files_at_hand_are_measured(tmp_path: Path) -> None:
         pa.table({"q": ["question"] * 100, "r": ["response"] * 100}), folder / "train-00000.parquet"
     )
     source = {"name": "set", "repository": "owner/set", "question": "q", "response": "r"}
-    sources, lines, _ = data_sizes(
-        tiny(tmp_path, data={"sources": [source], "mirror": str(tmp_path)})
-    )
+    chosen = tiny(tmp_path, data={"sources": [source], "mirror": str(tmp_path)})
+    needs = data_needs(chosen)
+    sources = source_table(needs)
+    lines = data_lines(chosen, needs)
     assert sources.to_dict("records")[0]["documents"] == "100"
     assert sources.to_dict("records")[0]["to download"] == "at hand"
     assert lines["data"].startswith("100 documents, 0 B to download")
@@ -350,7 +352,7 @@ def test_a_mirror_that_is_not_there_is_one_line(
 def test_bytes_of_data_grow_with_the_documents_and_their_signatures(tmp_path: Path) -> None:
     def needed(documents: int, **deduplicate: object) -> float:
         data = {"world": {"documents": documents}, "deduplicate": deduplicate}
-        return data_sizes(tiny(tmp_path, data=data))[2]
+        return data_needs(tiny(tmp_path, data=data)).written
 
     assert needed(1000) > 1000 * 100
     assert needed(2000) == pytest.approx(2 * needed(1000))
@@ -418,11 +420,11 @@ def test_epochs_are_those_of_the_packed_tokens_and_the_estimate_is_near(tmp_path
     chosen = study(tmp_path)
     bigger = dataclasses.replace(chosen.data.world, documents=3000)
     chosen = chosen.model_copy(update={"data": chosen.data.model_copy(update={"world": bigger})})
-    estimate = float(data_sizes(chosen)[1]["epochs"].split()[1])
+    estimate = data_needs(chosen).epochs.count
     plan = Plan(chosen)
     prepare_data(plan, Steps())
     packed = plan.data.packed.results["tokens"]
-    assert data_sizes(chosen)[1]["epochs"].startswith(
+    assert data_lines(chosen, data_needs(chosen))["epochs"].startswith(
         f"{1000 / packed:,.3g} over {packed:,} packed tokens"
     )
     assert estimate == pytest.approx(1000 / packed, rel=0.15)

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-import dreamer_study.flows.commands.running.run
+import dreamer_study.flows.running.beginning
 from dreamer_study.flows.commands import tables
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.results import report as command
@@ -234,7 +234,7 @@ def test_a_folder_that_was_moved_is_said_whatever_fails(
             chosen.folder.mkdir()
         raise error
 
-    monkeypatch.setattr(dreamer_study.flows.commands.running.run, "run_study", moves)
+    monkeypatch.setattr(dreamer_study.flows.running.beginning, "run_study", moves)
     root = tmp_path / "run"
     assert main(["run", str(small_study(tmp_path)), "--root", str(root), "--plain"]) == 2
     said = capsys.readouterr().err
@@ -248,7 +248,7 @@ def test_an_error_in_a_folder_that_stays_is_said_as_it_is(
     def fails(*_: object) -> None:
         raise InputError("a shard is gone")
 
-    monkeypatch.setattr(dreamer_study.flows.commands.running.run, "run_study", fails)
+    monkeypatch.setattr(dreamer_study.flows.running.beginning, "run_study", fails)
     assert (
         main(["run", str(small_study(tmp_path)), "--root", str(tmp_path / "run"), "--plain"]) == 2
     )

@@ -15,10 +15,12 @@ import pytest
 
 import dreamer_study.flows.jobs.devices
 import dreamer_study.flows.jobs.local
-from dreamer_study.flows.jobs import Event, Failed, Stopped
+from dreamer_study.flows.jobs import Event, Failed, Job, Stopped, Work
+from dreamer_study.flows.progress import reports
 from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.study.configuration import Compute
 from dreamer_study.pipeline.errors import InputError
+from tests.flows.by_hand import Heard
 from tests.flows.jobs.programs import alive, events, go, job, local, process, said, use
 from tests.flows.small_study import PROJECT
 from tests.waiting import until
@@ -244,6 +246,7 @@ PARENT = """
 import sys
 from pathlib import Path
 import pytest
+from tests.flows.by_hand import Heard
 from tests.flows.jobs.programs import events, job, local, use
 folder = Path(sys.argv[1])
 use(folder, pytest.MonkeyPatch())
@@ -436,3 +439,16 @@ def test_a_pause_ends_what_runs_and_starts_nothing_until_the_end_of_the_pause(
     assert heard == ["saves"], "a pause is no failure, and no try"
     assert [event.kind for event in found["saves"]] == ["started", "paused", "started", "finished"]
     assert found["waits"][-1].kind == "finished"
+
+
+def test_a_job_is_done_in_the_context_of_who_opened_the_jobs(tmp_path: Path) -> None:
+    """So that what its thread reports is heard by whoever listens to this study."""
+    with reports.listening(Heard()) as heard, local(tmp_path, workers=1) as jobs:
+
+        def do(one: Job, work: Work) -> None:
+            reports.report(one.name, 1.0, "done")
+            work(lambda: None)
+
+        jobs.do = do
+        events(jobs, job(tmp_path, "a"))
+    assert heard.reports == [("a", 1.0, "done")]

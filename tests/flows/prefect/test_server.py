@@ -24,11 +24,11 @@ from prefect.runner import Runner
 
 import dreamer_study.flows.commands.make_up
 import dreamer_study.flows.commands.run_here
-import dreamer_study.flows.commands.running.run
 import dreamer_study.flows.full_study
 import dreamer_study.flows.prefect.bare_names
 import dreamer_study.flows.prefect.lost_runs
 import dreamer_study.flows.prefect.server
+import dreamer_study.flows.running.beginning
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.make_up import only_one
 from dreamer_study.flows.commands.run_here import environment, run_in_process, starting_server
@@ -193,7 +193,7 @@ def test_the_server_starts_while_the_study_is_checked(
 
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     monkeypatch.setattr(dreamer_study.flows.commands.run_here, "own_server", start)
-    monkeypatch.setattr(dreamer_study.flows.commands.running.run, "check_study", refuse)
+    monkeypatch.setattr(dreamer_study.flows.running.beginning, "check_study", refuse)
     assert main(["run", str(TINY), "--root", str(tmp_path), *options]) == 2
     assert happened == order
 
@@ -326,7 +326,7 @@ def test_a_study_runs_where_no_server_starts(
     )
     monkeypatch.setattr(dreamer_study.flows.commands.run_here, "await_server", fails)
     monkeypatch.setattr(
-        dreamer_study.flows.commands.running.run,
+        dreamer_study.flows.running.beginning,
         "run_study",
         lambda plan, *_: ran.append(plan.study),
     )

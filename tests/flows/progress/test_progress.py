@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ from dreamer_study.flows.running.curation_warnings import say
 from dreamer_study.flows.running.job_progress import Followed
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.storage.parallel import at_once
 from tests.flows.by_hand import Heard, tiny
 from tests.flows.small_study import PROJECT, TINY
 
@@ -179,3 +181,34 @@ def test_a_second_start_names_the_first_which_frees_the_study_when_killed(tmp_pa
     assert runs_elsewhere(study) == ""
     with only_run(study):
         pass
+
+
+def test_two_studies_of_one_process_are_heard_apart() -> None:
+    """Each runs in a thread of a Python program, and hears of its own work alone."""
+    both_listen = threading.Barrier(2)
+    heard: dict[str, list[object]] = {"first": [], "second": []}
+
+    def run(name: str) -> None:
+        with reports.listening(Heard()) as told, reports.writing_to(heard[name].append):
+            both_listen.wait()
+            reports.report(name, 0.5, "half")
+            reports.write_line(f"a line of {name}")
+            both_listen.wait()
+        heard[name] += told.reports
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in heard]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for name, told in heard.items():
+        assert told == [f"a line of {name}", (name, 0.5, "half")]
+
+
+def test_threads_that_work_for_a_study_are_heard_by_who_listens_to_it() -> None:
+    def work(name: str) -> None:
+        reports.report(name, 1.0, "done")
+
+    with reports.listening(Heard()) as heard:
+        at_once(work, ["one", "two"], threads=2)
+    assert sorted(heard.reports) == [("one", 1.0, "done"), ("two", 1.0, "done")]

@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dreamer_study.flows.commands.planning.benchmark_sizes import scored_by
-from dreamer_study.flows.commands.planning.rates import Rates
+from dreamer_study.flows.estimates.benchmark_sizes import scored_by
+from dreamer_study.flows.estimates.rates import Rates
 from dreamer_study.flows.jobs.devices import cores, gpus, share_ranks
 from dreamer_study.flows.plan.model_plan import PlannedModel
 from dreamer_study.flows.plan.preflight import Training, phases

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from dreamer_study.flows.commands.planning.rates import Rates
+from dreamer_study.flows.estimates.rates import Rates
 from dreamer_study.flows.plan.model_plan import PlannedModel
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress.reports import write_line

@@ -1,0 +1,262 @@
+"""Estimate what a study will need, from its configuration and what its store holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from dreamer_study.flows.estimates.benchmark_sizes import scored_by, unknown_benchmarks
+from dreamer_study.flows.estimates.data_needs import DataNeeds, data_needs
+from dreamer_study.flows.estimates.measure import measure_rates
+from dreamer_study.flows.estimates.rates import Rates, rates_at, rates_in_store
+from dreamer_study.flows.estimates.times import Times, estimate_times
+from dreamer_study.flows.jobs.devices import gpus
+from dreamer_study.flows.plan.model_plan import PlannedModel, check_trusted, plan_models, size
+from dreamer_study.flows.plan.preflight import (
+    bytes_written,
+    check_data,
+    phases,
+    state_bytes,
+    study_warnings,
+)
+from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.progress.disk import free_bytes
+from dreamer_study.flows.progress.study_lock import LOCK
+from dreamer_study.flows.study.configuration import Study
+from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.sources.source import notices
+from dreamer_study.sql.statistics.errors import SIGNIFICANCE
+from dreamer_study.sql.statistics.resolution import Noise, smallest_ratio
+from dreamer_study.sql.statistics.sequential import NOMINAL
+
+DEMO_NOISE = Noise(0.090, 0.050, measured_on="the demo (average accuracy, 2026-11-28)", items=400)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """On what a study will run, as far as whoever asks says.
+
+    `gpus` is their number, by default those of this machine; `tflops` are the TFLOP/s that one
+    sustains; with `measure`, training steps are timed here; `price` is that of an hour of a device.
+    """
+
+    gpus: int | None = None
+    tflops: float | None = None
+    measure: bool = False
+    price: float | None = None
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """The smallest ratio of tokens that a study can detect, in four of five such studies.
+
+    Infinite with one seed, which shows no spread. `with_one_more` is that with one more `seeds`.
+    """
+
+    seeds: int
+    ratio: float
+    with_one_more: float
+    noise: Noise
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The bytes of checkpoints, of states to resume from, and of data; and those that are free."""
+
+    checkpoints: float
+    states: float
+    data: float
+    free: int
+
+
+@dataclass(frozen=True)
+class WorkLeft:
+    """Which work a study that was started leaves to be done.
+
+    The trainings are those `of_search` where a search for learning rates is under way. `absent`
+    names the data sets that are not here, without which nothing more is known; None stands for
+    what is not known yet.
+    """
+
+    trainings: int | None = None
+    of_trainings: int | None = None
+    of_search: bool = False
+    evaluations: int | None = None
+    absent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a study will need.
+
+    `models` are matched to the `baselines` of their depths; `flops` are those of all trainings;
+    `device` is GPU or core; `times` are None where a model has no rate. `left` is None for a study
+    that was not started. `notices` are of the sources, about their licences.
+    """
+
+    study: Study
+    models: tuple[PlannedModel, ...]
+    data: DataNeeds
+    flops: float
+    device: str
+    rates: Rates
+    times: Times | None
+    price: float | None
+    resolution: Resolution
+    disk: Disk
+    left: WorkLeft | None
+    warnings: tuple[str, ...]
+    notices: tuple[str, ...]
+
+    @property
+    def cost(self) -> float | None:
+        """The price of all hours of devices; None without a price or a time."""
+        if self.price is None or self.times is None:
+            return None
+        return self.times.device_hours * self.price
+
+    def baseline_of(self, model: PlannedModel) -> PlannedModel:
+        """Return the model that a model is matched to: the baseline at its depth."""
+        baseline = self.study.models.compared_with
+        at_depth = (other for other in self.models if other.depth == model.depth)
+        return next(other for other in at_depth if other.variant == baseline)
+
+
+def estimate_study(
+    study: Study, machine: Machine = Machine(), *, trust_code: bool = False
+) -> Estimate:
+    """Estimate what a study will need; trains nothing, but where `machine` asks to measure.
+
+    Raises InputError for numbers without sense, when the vocabulary is unknown before the tokenizer
+    is read, a model cannot be matched, or the mirror does not exist.
+    """
+    _check_numbers(machine)
+    check_data(study, trust_code=trust_code)
+    vocabulary = _vocabulary_size(study)
+    trust_code |= study.trusted
+    check_trusted(study, trust_code=trust_code)
+    on_gpu = machine.gpus is not None or gpus(study) > 0
+    if machine.measure and on_gpu and not gpus(study):
+        raise InputError(
+            "--measure times a device of this machine, which has no GPU that torch sees; with"
+            " --gpus give --tflops N, your GPU's sustained rate"
+        )
+    sized = partial(size, code=study.place, trust_code=trust_code)
+    planned = plan_models(study, vocabulary, sized)
+    rates = _rates(study, planned, machine, on_gpu=on_gpu, trust_code=trust_code)
+    times = None
+    if not rates.unknown(planned):
+        times = estimate_times(study, planned, rates, machine.gpus)
+    data = data_needs(study)
+    return Estimate(
+        study=study,
+        models=tuple(planned),
+        data=data,
+        flops=_flops(study, planned),
+        device="GPU" if on_gpu else "core",
+        rates=rates,
+        times=times,
+        price=machine.price,
+        resolution=_resolution(study),
+        disk=Disk(*bytes_written(study, planned), data.written, free_bytes(study.store_folder)),
+        left=_left(study),
+        warnings=tuple(study_warnings(study)),
+        notices=tuple(notice for source in study.own_sources for notice in notices(source)),
+    )
+
+
+def largest_state(estimate: Estimate) -> int:
+    """Count the bytes of the state of a training of the last model."""
+    return state_bytes(estimate.study, estimate.models[-1])
+
+
+def _check_numbers(machine: Machine) -> None:
+    if not 0 <= (machine.price or 0) < math.inf:
+        raise InputError(f"--price is {machine.price:g}, but it must be a number of 0 or more")
+    if machine.gpus is not None and machine.gpus < 1:
+        raise InputError(f"--gpus is {machine.gpus}, but it must be a whole number of at least 1")
+    if machine.tflops is not None and not 0 < machine.tflops < math.inf:
+        raise InputError(f"--tflops is {machine.tflops:g}, but it must be a number above 0")
+
+
+def _vocabulary_size(study: Study) -> int:
+    """Return the size of the vocabulary: of the tokenizer where that is made, else as planned."""
+    try:
+        return Plan(study).data.tokenizer.results["vocabulary_size"]
+    except InputError:
+        planned = study.data.tokenizer.vocabulary_size
+    if planned is None:
+        raise InputError(
+            "data.tokenizer.vocabulary_size: give it beside 'hub' or 'file', to size the models"
+        )
+    return planned
+
+
+def _rates(
+    study: Study,
+    planned: Sequence[PlannedModel],
+    machine: Machine,
+    *,
+    on_gpu: bool,
+    trust_code: bool,
+) -> Rates:
+    """Find how fast the models train: as an option says, else as runs in the store did."""
+    if machine.measure:
+        return measure_rates(study, planned, trust_code=trust_code)
+    if machine.tflops is not None:
+        return rates_at(machine.tflops, study, planned)
+    return rates_in_store(study, planned, on_gpu=on_gpu)
+
+
+def _flops(study: Study, planned: Sequence[PlannedModel]) -> float:
+    """Count the FLOPs of all trainings, those of a search for learning rates too."""
+    length = study.training.sequence_length
+    trainings = [training for phase in phases(study, planned) for training in phase]
+    return sum(
+        training.model.training_flops(length) * (training.end - training.start)
+        for training in trainings
+    )
+
+
+def _resolution(study: Study) -> Resolution:
+    """Find the smallest ratio that the study can detect, and the one with one more seed.
+
+    That is the smallest ratio above 1 that four of five such studies distinguish from 1.
+    """
+    usual = len(study.training.seeds)  # a variant with seeds of its own is a control, or a twin
+    seeds = 1 if study.training.stop_at(usual) else usual
+    items = 0
+    if not unknown_benchmarks(study):
+        items = sum(scored.items for scored in scored_by(study))
+    noise = DEMO_NOISE.with_items(items)
+    significance = NOMINAL if study.training.seeds_until else SIGNIFICANCE
+    return Resolution(
+        seeds=seeds,
+        ratio=smallest_ratio(noise, seeds, significance),
+        with_one_more=smallest_ratio(noise, seeds + 1, significance),
+        noise=noise,
+    )
+
+
+def _left(study: Study) -> WorkLeft | None:
+    """Find which work a study that was started leaves to be done; None where it was not started."""
+    if not (study.folder / LOCK).exists():
+        return None
+    plan = Plan(study)
+    if plan.absent:
+        return WorkLeft(absent=tuple(data_set.name for data_set in plan.absent))
+    if not plan.described:
+        return WorkLeft()
+    runs = plan.tuning_runs or plan.runs
+    evaluations = None
+    if plan.prepared:
+        every = [evaluation for run in runs for evaluation in plan.evaluations(run)]
+        evaluations = sum(not evaluation.done for evaluation in every)
+    return WorkLeft(
+        trainings=sum(not run.done for run in runs),
+        of_trainings=len(runs),
+        of_search=bool(plan.tuning_runs),
+        evaluations=evaluations,
+    )
