@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from dreamer_study.flows.commands.tables import console, printable
+from dreamer_study.flows.commands.tables import console
 from dreamer_study.flows.estimates.benchmark_sizes import BYTES_PER_TOKEN
 from dreamer_study.flows.study.configuration import PRESETS
 from dreamer_study.flows.study.loading import load_study
@@ -28,6 +28,7 @@ from dreamer_study.pipeline.sources.files.json_rows import JsonRows
 from dreamer_study.pipeline.sources.files.json_values import OBJECT
 from dreamer_study.pipeline.sources.files.readers import Reader, open_rows
 from dreamer_study.pipeline.storage.files import write_text_atomically
+from dreamer_study.reports.text.numbers import counted
 
 # beside the study: the link in its first line holds wherever the folder goes
 SCHEMA = "study.schema.json"
@@ -204,7 +205,7 @@ def _look(files: Sequence[Path], folder: Path, mark: str) -> tuple[dict[str, Any
         if kind != "answer" and not any(str(text).strip() for text in values if text is not None):
             raise InputError(
                 f"{files[0]}: the guess {_in_line(guessed)} gives no {kind} in the first"
-                f" {len(texts):,} rows; write the source into a study by hand"
+                f" {counted(len(texts), 'row')}; write the source into a study by hand"
             )
     objects = sum(OBJECT in str(text) for row in texts for text in row.values())
     rows = sum(open_rows(file).count() for file in files)
@@ -214,14 +215,18 @@ def _look(files: Sequence[Path], folder: Path, mark: str) -> tuple[dict[str, Any
     names = str(files[0])
     if len(files) > 1:
         names += f" and {len(files) - 1} more"
-    print(f"{names}: {rows:,} rows, about {tokens:,.0f} tokens")
-    print(f"  of the columns {', '.join(columns)} taken by a guess: {_in_line(guessed)}")
+    held = counted(round(tokens), "token")
+    console.print(f"{names}: {counted(rows, 'row')}, about {held}")
+    console.print(f"  of the columns {', '.join(columns)} taken by a guess: {_in_line(guessed)}")
     for number, row in enumerate(texts[:SHOWN_ROWS]):
         for kind, text in zip(guessed, row.values(), strict=True):
             on_one_line = " ".join(str(text).split())
-            print(f"  {number} {kind:<8} {printable(on_one_line[:SHOWN_CHARACTERS])}")
+            console.print(f"  {number} {kind:<8} {on_one_line[:SHOWN_CHARACTERS]}")
     if objects:
-        print(f"  {objects:,} texts hold a picture or another part that is no text: left out")
+        console.print(
+            f"  {counted(objects, 'text')} with a picture or another part that is no text, which is"
+            " left out"
+        )
     source = {
         "name": _name(files[0].name.partition(".")[0]) + mark,
         "files": [escape(_path_from(file, folder)) for file in files],
