@@ -12,7 +12,13 @@ from pathlib import Path
 from tests.one_name import FOLDERS, NAME
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ("cluster", "tensorboard", "tracking", "transformers")  # the others serve no module
+EXTRAS = (
+    "cluster",
+    "completion",
+    "tensorboard",
+    "tracking",
+    "transformers",
+)  # the others serve no module
 NOT_IMPORTED = {  # declared for another reason than an import
     "antlr4-python3-runtime": "of lm-eval's tasks of MATH",
     "cryptography": "makes the keys of a local Dask cluster",

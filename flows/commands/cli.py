@@ -7,14 +7,16 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 
-from dreamer_study.flows.commands.parser import parser
+from dreamer_study.flows.commands.help import refusal
+from dreamer_study.flows.commands.parser import parse
 from dreamer_study.flows.jobs import BAD_INPUT, Failed, Stopped
-from dreamer_study.flows.progress.reports import end_now, printable
+from dreamer_study.flows.progress.reports import VERBOSE, end_now, printable, writing
 from dreamer_study.pipeline.errors import InputError
 
 BAD_PLACES = (errno.EROFS, errno.ENAMETOOLONG)
@@ -44,8 +46,8 @@ def _trust_no_modules_here() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return the exit status.
 
-    0: done, 1: failed, 2: bad input, 130 or 143: stopped by a signal. Without `arguments` they are
-    those of this process.
+    `EXIT_STATUSES` of the parser says what each means. Without `arguments` they are those of this
+    process.
     """
     if arguments is not None:
         return _run(list(arguments))
@@ -59,14 +61,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: list[str]) -> int:
     """Run one subcommand with the signals that stop it taken care of; returns the exit status."""
-    options = parser().parse_args(given)
+    options = parse(given)
+    if not options.command:
+        return 0
     module, function = options.command.split(":")
     # a compiled library that is being imported answers an exception by a crash
     with handling(_end_at_once):
         command = getattr(import_module(f"dreamer_study.flows.commands.{module}"), function)
     signals: list[int] = []
-    grace = LONG_GRACE if given[0] == "run" else GRACE
-    with handling(partial(_note, signals, grace)):
+    grace = LONG_GRACE if options.called == "run" else GRACE
+    with handling(partial(_note, signals, grace)), writing(options.verbosity):
         try:
             status = command(options) or 0
             sys.stdout.flush()
@@ -75,7 +79,9 @@ def _run(given: list[str]) -> int:
             if signals:  # DuckDB and Prefect answer a signal by errors of their own
                 print(STOPPED, file=sys.stderr)
                 return 128 + signals[0]
-            return _status_of(error, only_prints=given[0] not in WORKING)
+            if options.verbosity == VERBOSE:
+                traceback.print_exception(error)
+            return _status_of(error, only_prints=options.called not in WORKING)
 
 
 def _status_of(error: BaseException, *, only_prints: bool) -> int:
@@ -97,7 +103,7 @@ def _status_of(error: BaseException, *, only_prints: bool) -> int:
     message = str(error)
     if isinstance(error, OSError) and error.filename and error.strerror:
         message = f"{error.filename}: {error.strerror}"
-    print(f"dreamer: {printable(message)}", file=sys.stderr)
+    sys.stderr.write(refusal(printable(message)))
     is_bad_path = isinstance(error, BAD_PATHS) or (
         isinstance(error, OSError) and error.errno in BAD_PLACES
     )

@@ -37,7 +37,7 @@ from dreamer_study.flows.prefect.server import (
     secret_for,
     secret_of,
 )
-from dreamer_study.flows.progress.reports import write_line
+from dreamer_study.flows.progress.reports import is_quiet, write_line
 from dreamer_study.flows.running.options import Options
 from dreamer_study.flows.study.configuration import Study
 
@@ -160,6 +160,8 @@ def run_in_process(
 
 def say_server(server: Server) -> None:
     """Write a dim line with the address at which Prefect shows the run."""
+    if is_quiet():
+        return
     named = os.environ.get("PREFECT_API_URL", "")
     if not server.process:
         whose = "named by PREFECT_API_URL"

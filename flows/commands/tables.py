@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal
 
@@ -13,16 +14,21 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
+from dreamer_study.flows.progress.folding import fold, width_of
 from dreamer_study.flows.progress.reports import printable
+from dreamer_study.reports.text.numbers import figure
 
 
 class _Console(Console):
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print objects; of texts control characters are escaped, and no line is folded.
+        """Print objects; of texts control characters are escaped, and lines are folded at words.
 
-        So a command that is printed stays whole.
+        A command in backticks stays whole, and so does every line in a pipe.
         """
-        escaped = [printable(part) if isinstance(part, str) else part for part in objects]
+        width = width_of(sys.stdout)
+        escaped = [
+            fold(printable(part), width) if isinstance(part, str) else part for part in objects
+        ]
         only_texts = all(isinstance(part, str) for part in escaped)
         super().print(*escaped, soft_wrap=only_texts, **options)
 
@@ -43,6 +49,8 @@ IN_A_PIPE: dict[str, Any] = (
 console = _Console(highlight=False, markup=False, **IN_A_PIPE)
 
 FOLDED = 24  # columns of the terminal: a column that is wider may be folded down to these
+GAP = 2  # columns between two columns of a table
+LONGEST_WORD = 40  # columns: only a longer word, such as a path, is broken
 
 
 def empty_table(
@@ -60,36 +68,82 @@ def empty_table(
     return table
 
 
+def print_fields(fields: Iterable[tuple[str, str]], column: int = 10) -> None:
+    """Print lines of a name and a text, which begins at a column and is folded there."""
+    width = width_of(sys.stdout)
+    for name, text in fields:
+        room = width - column if width else None
+        first, *more = fold(printable(text), room).split("\n")
+        lines = [f"{printable(name):<{column}}{first}", *(f"{'':<{column}}{line}" for line in more)]
+        console.print("\n".join(lines))
+
+
 def print_table(table: pd.DataFrame) -> None:
     """Print a data frame as a table, numbers to the right.
 
     Where a terminal is too narrow, the last columns are only named.
     """
-    fitting = _fitting_columns(table)
+    texts = [[cell(value) for value in table[name]] for name in table]
+    needed = [_width(printable(str(name)), cells) for name, cells in zip(table, texts, strict=True)]
+    fitting = _fitting_columns(needed)
     part = table.iloc[:, :fitting]
     shown = empty_table(
         (str(name), pd.api.types.is_numeric_dtype(part[name])) for name in part.columns
     )
-    for row in part.itertuples(index=False):
-        shown.add_row(*map(cell, row))
+    widths = _shared_out(needed[:fitting])
+    for column, width in zip(shown.columns, widths, strict=True):
+        column.width = width
+    for cells in zip(*texts[:fitting], strict=True):
+        shown.add_row(*cells)
     console.print(shown)
     absent = table.columns[fitting:]
     if len(absent):
         console.print(
-            f"Not shown: {', '.join(map(str, absent))}. A pipe (| less -S) gets every column."
+            f"Not shown: {', '.join(map(str, absent))}. A pipe (`| less -S`) gets every column."
         )
 
 
-def _fitting_columns(table: pd.DataFrame) -> int:
+@dataclass(frozen=True)
+class _Width:
+    """How many columns of the terminal a column of a table needs, and how many it would fill."""
+
+    least: int
+    most: int
+
+
+def _width(head: str, cells: Sequence[str]) -> _Width:
+    """Measure a column: its head stays on one line, and no word is broken that can stay whole."""
+    most = max([cell_len(head), *map(cell_len, cells)])
+    words = [word for text in cells for word in text.split()]
+    longest = max(map(cell_len, words), default=0)
+    if longest > LONGEST_WORD:
+        longest = FOLDED
+    return _Width(max(cell_len(head), longest, min(most, FOLDED)), most)
+
+
+def _fitting_columns(needed: Sequence[_Width]) -> int:
     """Count the first columns that fit the terminal, at least one."""
     end = 0
-    for number, name in enumerate(table):
-        longest = max(map(cell_len, map(cell, table[name])), default=0)
-        end += max(len(str(name)), min(longest, FOLDED))
+    for number, column in enumerate(needed):
+        end += column.least
         if end > console.width:
             return max(1, number)
-        end += 2  # the gap before the next column
-    return max(1, len(table.columns))
+        end += GAP
+    return max(1, len(needed))
+
+
+def _shared_out(needed: Sequence[_Width]) -> list[int]:
+    """Give each column of a table what it needs at least, and a share of what is left."""
+    gaps = GAP * (len(needed) - 1)
+    left = max(console.width - gaps - sum(column.least for column in needed), 0)
+    widths = [min(column.least, console.width) for column in needed]
+    by_wish = sorted(range(len(needed)), key=lambda place: needed[place].most - widths[place])
+    for given, place in enumerate(by_wish):
+        share = left // (len(needed) - given)
+        more = min(share, max(needed[place].most - widths[place], 0))
+        widths[place] += more
+        left -= more
+    return widths
 
 
 def cell(value: Any) -> str:
@@ -108,4 +162,4 @@ def _cell_of_float(value: float) -> str:
         return "-"
     if math.isinf(value):
         return "unbounded"
-    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return figure(value, 4) if abs(value) < 1e4 else f"{value:,.0f}"

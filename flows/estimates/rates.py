@@ -21,6 +21,7 @@ from dreamer_study.flows.study.configuration import Study
 from dreamer_study.model.checkpoints.checksums import newest_values
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.digests import canonical
+from dreamer_study.reports.text.numbers import counted, figure
 
 FEWEST_STEPS = 10  # of a run, before its rate counts: the first steps allocate and compile
 
@@ -78,15 +79,14 @@ def rates_in_store(study: Study, planned: Sequence[PlannedModel], *, on_gpu: boo
             by_model[model.model_id] = sum(run.tokens for run in same) / seconds
             used += [run for run in same if run not in used]
     devices = " and ".join(sorted({run.device for run in used}))
-    runs_counted = "1 run" if len(used) == 1 else f"{len(used):,} runs"
-    return Rates(by_model, f"{runs_counted} in the store, on {devices}", shared=True)
+    return Rates(by_model, f"{counted(len(used), 'run')} in the store, on {devices}", shared=True)
 
 
 def rates_at(tflops: float, study: Study, planned: Sequence[PlannedModel]) -> Rates:
     """Compute the rates of a device that sustains `tflops` TFLOP/s of useful work."""
     length = study.training.sequence_length
     rates = {model.model_id: tflops * 1e12 / model.training_flops(length) for model in planned}
-    return Rates(rates, f"computed from your {tflops:g} TFLOP/s (--tflops)")
+    return Rates(rates, f"computed from your {figure(tflops)} TFLOP/s (--tflops)")
 
 
 def _device(study: Study, *, on_gpu: bool) -> str | None:

@@ -16,6 +16,7 @@ from dreamer_study.flows.progress.reports import write_line
 from dreamer_study.model.training.step_log import best_rates, choose_seed, mean_losses
 from dreamer_study.pipeline.storage.files import write_text_atomically
 from dreamer_study.pipeline.storage.integrity import sealed
+from dreamer_study.reports.text.numbers import counted, figure
 
 
 def size_models(plan: Plan, *, trust_code: bool) -> None:
@@ -84,11 +85,11 @@ def decide_seeds(plan: Plan, high_over_low: float) -> bool:
     is_known = high_over_low == high_over_low
     is_narrow = is_known and high_over_low <= wanted
     _write_decision(plan.look_decision(seeds), {"go_on": not is_narrow, "seeds": seeds})
-    width = f"{high_over_low:.3g}" if is_known else "unknown"
-    then = "enough" if is_narrow else f"{plan.look} seeds now"
+    width = figure(high_over_low) if is_known else "unknown"
+    then = "enough" if is_narrow else f"{counted(plan.look, 'seed')} now"
     write_line(
-        f"{seeds} seeds: high / low of the widest interval of average accuracy is {width}, wanted"
-        f" {wanted:g}: {then}"
+        f"{counted(seeds, 'seed')}: high / low of the widest interval of average accuracy is"
+        f" {width}, wanted {wanted:g}: {then}"
     )
     return not is_narrow
 

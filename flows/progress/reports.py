@@ -21,13 +21,21 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
 from unicodedata import category
 
+from dreamer_study.flows.progress.folding import fold, width_of
+
 MOST_UNDONE = 0.99  # the largest fraction of work that is not done: shown as 99 %
 FAILURE = "failed: "  # begins the words of what has failed
 # after which a process counts as silent: a training tells of every step, an evaluation of batches
 SILENT_SECONDS = {"training": 60, "evaluation": 600}
 
+QUIET = "quiet"  # nothing but answers and errors
+NORMAL = "normal"
+VERBOSE = "verbose"  # every report of progress, at most one of a key in a second
+VERBOSE_SECONDS = 1.0
+
 # listeners are told one thing at a time; one of them may write a line
 _lock = threading.RLock()
+_verbosity = [NORMAL]  # of this process, the newest last
 
 
 class Listener(Protocol):
@@ -73,6 +81,21 @@ def _printable(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
+@contextmanager
+def writing(verbosity: str) -> Iterator[None]:
+    """Write as much to standard error as a verbosity asks for, within the block."""
+    _verbosity.append(verbosity)
+    try:
+        yield
+    finally:
+        _verbosity.pop()
+
+
+def is_quiet() -> bool:
+    """Tell whether nothing but answers and errors is to be written."""
+    return _verbosity[-1] == QUIET
+
+
 def write_line(text: str) -> None:
     """Write a line to standard error, or hand the line to the function of `writing_to`."""
     write = _writer.get()
@@ -81,9 +104,12 @@ def write_line(text: str) -> None:
 
 
 def _to_standard_error(text: str) -> None:
-    """Write a line to standard error, if anybody can read the line there."""
+    """Write a line to standard error, if anybody can read the line there, and wants to."""
+    if is_quiet():
+        return
+    line = fold(printable(text), width_of(sys.stderr), "  ")
     with suppress(OSError):
-        sys.stderr.write(f"{printable(text)}\n")  # not print: Prefect takes that over inside a flow
+        sys.stderr.write(f"{line}\n")  # not print: Prefect takes that over inside a flow
         sys.stderr.flush()
 
 
@@ -121,20 +147,25 @@ def writing_to(write: Callable[[str], object]) -> Iterator[None]:
 class Lines:
     """Write a plain line at the start, at every tenth, at the end and at a failure of each key.
 
-    Keys that begin with `without` are passed over.
+    Keys that begin with `without` are passed over. Where much is to be written, each key has a line
+    for every report, at most one in a second.
     """
 
     def __init__(self, without: tuple[str, ...] = ()) -> None:
         self.started = time.monotonic()
         self.without = without
-        self.last: dict[str, int | str] = {}  # the step of each key that was written last
+        self.last: dict[str, float | str] = {}  # the step of each key that was written last
 
     def update(self, key: str, fraction: float, words: str) -> None:
-        step = words if words.startswith(FAILURE) else int(fraction * 10)
+        seconds = time.monotonic() - self.started
+        step: float | str = int(fraction * 10)
+        if words.startswith(FAILURE):
+            step = words
+        elif _verbosity[-1] == VERBOSE and fraction < 1:
+            step = seconds // VERBOSE_SECONDS
         if self.last.get(key) == step or key.startswith(self.without):
             return
         self.last[key] = step
-        seconds = time.monotonic() - self.started
         write_line(f"{seconds:7.1f} s  {key:<28} {fraction:4.0%}  {words}".rstrip())
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from dreamer_study.flows.progress import reports
 from dreamer_study.flows.progress.reports import read_progress
 from dreamer_study.flows.study.configuration import Study
+from dreamer_study.flows.study.loading import note_name
 from dreamer_study.pipeline.storage.files import write_text_atomically
 
 FILE = ".progress.json"
@@ -66,6 +67,7 @@ class _Recorder:
 def recorded(study: Study) -> Iterator[None]:
     """Record what is reported during the block in the study's folder."""
     study.folder.mkdir(parents=True, exist_ok=True)
+    note_name(study)
     recorder = _Recorder(study.folder / FILE, study.study_id)
     try:
         with reports.listening(recorder):

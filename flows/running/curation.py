@@ -24,7 +24,7 @@ from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress.reports import report
 from dreamer_study.flows.running.curation_warnings import (
     check_kept,
-    counted,
+    kept_and_dropped,
     repetition,
     say,
     stage_warnings,
@@ -61,6 +61,7 @@ from dreamer_study.pipeline.traces.strip import STRIPPED
 from dreamer_study.pipeline.traces.strip_source import strip_traces
 from dreamer_study.pipeline.worlds.tasks import world_items
 from dreamer_study.pipeline.worlds.world import write_world
+from dreamer_study.reports.text.numbers import counted
 
 WORTH_PROCESSES = 100_000_000  # characters: below, starting processes takes longer than the work
 LIMITED_ROW = 8_000  # characters that a row is taken to have where only some rows are read
@@ -132,9 +133,10 @@ def _deduplication(plan: Plan) -> Work:
 
 def _late_words(benchmark: Benchmark, late: Output) -> str:
     in_data = len(late.results["found"])
+    items = counted(late.results["items"], "item")
     return (
-        f"benchmark {benchmark.name!r} is late: {in_data:,} of its {late.results['items']:,} items"
-        " stand in the data, and are left out of its score"
+        f"benchmark {benchmark.name!r} is late: {in_data:,} of its {items} are in the training"
+        " data, and are left out of its score"
     )
 
 
@@ -150,7 +152,7 @@ def _make(plan: Plan, steps: Steps, output: Output, label: str, work: Work, **op
     def build() -> None:
         plan.store.build(output, partial(work, progress=progress), **options)  # or only checks it
         if not was_done:
-            for line in counted(output):
+            for line in kept_and_dropped(output):
                 steps.log(line)
         for warning in stage_warnings(output):
             steps.log(f"WARNING: {warning}")

@@ -12,6 +12,7 @@ from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.storage.documents import KEPT
 from dreamer_study.pipeline.storage.store import Output
 from dreamer_study.pipeline.traces.strip import DECLARED, NONE
+from dreamer_study.reports.text.numbers import counted
 from dreamer_study.reports.text.token_stream import MOST_EPOCHS
 
 
@@ -36,19 +37,20 @@ def check_kept(source: Source, outputs: Sequence[Output]) -> None:
         stage = "documents"
         reason = "no rows"
         most = 0
+    documents = counted(lost.total(), "document")
     raise InputError(
-        f"source {source.name!r}: none of its {lost.total():,} documents is kept; stage {stage!r}"
+        f"source {source.name!r}: none of its {documents} is kept; stage {stage!r}"
         f" dropped {most:,} as {reason!r}: compare its columns, filters and `trace` with its"
         " rows, or remove the source"
     )
 
 
-def counted(output: Output) -> list[str]:
+def kept_and_dropped(output: Output) -> list[str]:
     """List, a line each, what a stage kept of each source, and what it dropped for which reason."""
     lines = []
     for row in document_counts(output):
         what = "kept" if row["reason"] == KEPT else f"dropped as {row['reason']}"
-        lines.append(f"source {row['source']}: {row['documents']:,} documents {what}")
+        lines.append(f"source {row['source']}: {counted(row['documents'], 'document')} {what}")
     return lines
 
 
@@ -75,8 +77,8 @@ def object_warnings(output: Output) -> list[str]:
         return []
     name = output.configuration["source"]["name"]
     return [
-        f"source {name!r}: {objects:,} documents held a picture or another part that is no text:"
-        " only their text is kept"
+        f"source {name!r}: {counted(objects, 'document')} held a picture or another part that is"
+        " no text: only their text is kept"
     ]
 
 
@@ -95,15 +97,17 @@ def warnings(outputs: Sequence[Output]) -> list[str]:
         for row in counts:
             read[row["source"]] += row["documents"]
         lines += [
-            f"{output.stage} dropped {row['documents']:,} of the {read[row['source']]:,} documents"
-            f" of source {row['source']!r} as {row['reason']!r}"
+            f"{output.stage} dropped {row['documents']:,} of the"
+            f" {counted(read[row['source']], 'document')} of source {row['source']!r} as"
+            f" {row['reason']!r}"
             for row in counts
             if row["reason"] != KEPT and 2 * row["documents"] > read[row["source"]]
         ]
         lines += [
-            f"{output.stage} dropped {cluster['dropped']:,} of the {cluster['of']:,} documents of a"
-            f" source as near duplicates of {cluster['because']!r} alone, one of them"
-            f" {cluster['example']!r} (`dreamer dropped STUDY --id {cluster['example']}` shows"
+            f"{output.stage} dropped {cluster['dropped']:,} of the"
+            f" {counted(cluster['of'], 'document')} of a source as near duplicates of"
+            f" {cluster['because']!r} alone, one of them {cluster['example']!r} (`dreamer dropped"
+            f" STUDY --id {cluster['example']}` shows"
             " both); if they only share a long text, set data.deduplicate.threshold higher"
             for cluster in output.results.get("large_clusters", ())
         ]

@@ -10,6 +10,7 @@ from dreamer_study.flows.jobs import Event, Job
 from dreamer_study.flows.plan.study_plan import Plan, Run
 from dreamer_study.flows.progress import reports
 from dreamer_study.flows.progress.reports import FAILURE, read_progress, silence
+from dreamer_study.reports.text.numbers import counted
 
 
 class Followed:
@@ -62,7 +63,7 @@ class Followed:
         if event.kind == "failed":
             self._failed.setdefault(key, f"{FAILURE}{event.error}")
         done = self._evaluated[key]
-        progress = f"{done} of {job.goal} checkpoints"
+        progress = f"{done} of {counted(job.goal, 'checkpoint')}"
         state = read_progress(job.folder / "progress.json")
         if not event.ends and "requests_per_second" in state:
             progress += f", {state['requests_per_second']:,.0f} requests/s"
@@ -86,7 +87,7 @@ def training_words(job: Job) -> tuple[float, str]:
         parts.append(f"loss {loss:.3f}")
     if rate:
         parts.append(f"{rate:,.0f} tokens/s")
-    parts.append(f"{tokens:,} tokens")
+    parts.append(counted(tokens, "token"))
     if rate:
         parts.append(f"{max(job.goal - tokens, 0) / rate:,.0f} s left")
     if state.get("note"):

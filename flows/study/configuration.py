@@ -303,6 +303,11 @@ class Study(Section):
         return self._arguments or self.name
 
     @property
+    def named(self) -> bool:
+        """Whether the study is a preset's or a file's, and was not built from values alone."""
+        return self._arguments is not None
+
+    @property
     def place(self) -> Path:
         """The folder of the study file, below which its task files and its code lie."""
         return self._start / self._place

@@ -13,13 +13,16 @@ import yaml
 from pydantic import ValidationError
 
 from dreamer_study.flows.study.configuration import PRESETS, Study
-from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.errors import InputError, nearest
 from dreamer_study.pipeline.plain_yaml import PlainLoader
 from dreamer_study.pipeline.settings import one_line
 from dreamer_study.pipeline.storage.files import write_text_atomically
 from dreamer_study.pipeline.storage.links import refuse_links
 
-MIRROR = ".mirror"  # in the study's folder: where its last run looked for data sets
+# in the study's folder: where its last run looked for data sets, and what that run's STUDY was
+MIRROR = ".mirror"
+NAMED = ".study"
+PUBLISHED = "environment.json"  # in a folder that `dreamer publish` wrote: what ran the study
 # What else is in the folder and is written in place. W&B fills a folder of its own with links.
 WRITTEN = (
     ".prefect",
@@ -44,6 +47,62 @@ def lasting_name(study: Study) -> str:
     if name in presets() or Path(name).is_absolute():
         return name
     return str(study.place / Path(name).name)
+
+
+def note_name(study: Study) -> None:
+    """Write into the study's folder what the study is called, so that the folder names the study.
+
+    A study of values alone is not called anything.
+    """
+    if study.named:
+        write_text_atomically(study.folder / NAMED, lasting_name(study))
+
+
+def find_study(name: str, root: Path | str | None = None) -> tuple[str, Path | str | None]:
+    """Find what STUDY names: a preset, a study file, or the folder of a study.
+
+    Returns the preset's name or the file's path, and the folder that the study writes to where
+    `root` or the name says it. A preset comes before a folder of its name. Of a published folder
+    the study file counts: nothing else is written there. Raises InputError for a folder that does
+    not say whose it is.
+    """
+    folder = Path(name)
+    if name in presets() or not folder.is_dir():
+        return name, root
+    if (folder / PUBLISHED).is_file():
+        return str(folder / "study.yaml"), root
+    refuse_other_root(folder, root)
+    return _study_of_folder(folder), folder
+
+
+def refuse_other_root(folder: Path, root: Path | str | None) -> None:
+    """Raise InputError where a study is named by its folder, and `root` is another folder."""
+    if root is not None and Path(root).expanduser().resolve() != folder.resolve():
+        raise InputError(
+            f"{folder} is a study's folder, and --root names {root}; give one of the two"
+        )
+
+
+def _study_of_folder(folder: Path) -> str:
+    """Return the preset or the file of the study that a folder belongs to."""
+    note = folder / NAMED
+    noted = note.read_text(encoding="utf-8").strip() if note.is_file() else ""
+    # its own file, or that of a run from before runs were noted
+    files = [folder / "study.yaml", folder / "report" / "study.yaml"]
+    if noted in presets() or (noted and Path(noted).is_file()):
+        return noted
+    for file in files:
+        if file.is_file():
+            return str(file)
+    if noted:
+        raise InputError(
+            f"{folder} was made from {noted}, which is not there; name the study file, and give"
+            f" --root {shlex.quote(str(folder))}"
+        )
+    raise InputError(
+        f"{folder} is no study's folder: no run has written there, and no study.yaml is in it;"
+        f" name a preset ({', '.join(presets())}), a study file or a study's folder"
+    )
 
 
 def as_file(study: str | Study, *, root: Path | str | None = None) -> str:
@@ -108,7 +167,7 @@ def load_study(
     root: Path | str | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> Study:
-    """Load the study of a preset's name, of a YAML file's path, or of a mapping.
+    """Load the study of a preset's name, of the path of a YAML file or a folder, or of a mapping.
 
     `changes` has other values by dotted keys; `mirror` and `root` override the study's own values.
     A study without a mirror takes that of its last run. Raises InputError, in one line, for a file
@@ -119,7 +178,7 @@ def load_study(
         named = None
         content = dict(study)
     else:
-        named = str(study)
+        named, root = find_study(str(study), root)
         content = _read_content(named)
     for key, value in (changes or {}).items():
         _change(content, key, value, named or "study")
@@ -168,7 +227,7 @@ def _read_content(study: str) -> dict[str, Any]:
     else:
         raise InputError(
             f"study {study!r} is neither a preset ({', '.join(presets())}) nor a YAML file that"
-            " exists"
+            f" exists, nor a study's folder{nearest(study, presets())}"
         )
     if not isinstance(content, dict):
         raise InputError(

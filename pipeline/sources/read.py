@@ -26,6 +26,7 @@ from dreamer_study.pipeline.storage.documents import DocumentWriter, sum_counts
 from dreamer_study.pipeline.storage.files import sync
 from dreamer_study.pipeline.storage.parallel import Progress, Workers, quiet, serial
 from dreamer_study.pipeline.storage.resumable import results_once, resumable_parts
+from dreamer_study.pipeline.text.counts import counted
 
 FIRST_ROWS = 100  # that are looked at before any work
 
@@ -63,7 +64,7 @@ def read_source(
     def report(number: int, of_file: float, rows: int) -> None:
         done = (bytes_before[number] + of_file * sizes[number]) / bytes_before[-1]
         rows += sum(results["rows"] for results in read)
-        progress(done, f"{source.name}: {rows:,} rows")
+        progress(done, f"{source.name}: {counted(rows, 'row')}")
 
     with resumable_parts(output, made_from, files) as folder:
         plans = _planned(source, files, limit, run)
@@ -81,7 +82,7 @@ def read_source(
         raise InputError(
             f"source {source.name!r} has no rows in {', '.join(map(str, files)) or 'no files'}"
         )
-    progress(1.0, f"{source.name}: {rows:,} rows")
+    progress(1.0, f"{source.name}: {counted(rows, 'row')}")
     return {
         "counts": sum_counts(results["counts"] for results in read),
         "rows": rows,

@@ -26,6 +26,7 @@ from dreamer_study.pipeline.storage.digests import digest
 from dreamer_study.pipeline.storage.documents import DocumentWriter, find_shards, shards, sum_counts
 from dreamer_study.pipeline.storage.files import atomic_file, sync
 from dreamer_study.pipeline.storage.parallel import Progress, Workers, serial
+from dreamer_study.pipeline.text.counts import counted
 
 UNFINISHED = "unfinished"
 _KINDS = ("documents", "dropped")
@@ -178,7 +179,7 @@ def shard_by_shard(
         ]
         for shard, results in zip(files, run(write_document_shard, tasks), strict=True):
             written.append(results)
-            progress(len(written) / len(files), f"{shard.stop:,} documents")
+            progress(len(written) / len(files), counted(shard.stop, "document"))
     totals: Counter[tuple[str, str]] = Counter()
     for results in written:
         for name, what, count in results["results"]:

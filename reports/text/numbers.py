@@ -11,6 +11,8 @@ from typing import Any
 
 import pandas as pd
 
+from dreamer_study.pipeline.text.counts import counted as counted
+
 THIN = "\u202f"  # narrow no-break space, between a number and its unit
 NOTHING = "–"
 TIMES = {"days": 86_400, "h": 3_600, "min": 60}  # units of time in seconds
@@ -34,6 +36,23 @@ def tokens(count: Any) -> str:
 def number(value: Any, decimals: int = 0) -> str:
     """Format a number with thousands separators: 12,345.6."""
     return NOTHING if pd.isna(value) else f"{value:,.{decimals}f}"
+
+
+def figure(value: Any, digits: int = 3) -> str:
+    """Format a number in three digits, or as many as wanted, without an exponent: 2,400, 0.012."""
+    if pd.isna(value):
+        return NOTHING
+    if not value or math.isinf(value):
+        return f"{value:g}"
+    rounded = float(f"{value:.{digits}g}")
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    text = f"{rounded:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def flops(value: float) -> str:
+    """Format a number of FLOPs, which has too many digits to be written out: 1.28e21."""
+    return f"{value:.3g}".replace("e+", "e")
 
 
 def percent(share: Any, decimals: int = 1, error: Any = None) -> str:
@@ -129,8 +148,3 @@ def bests(models: Sequence[tuple[str, str, str]]) -> str:
         values = [f"{name} {value}" for name, value, _ in models]
         return f"{listed(values)}, each {places.pop()}"
     return listed([f"{name} {value} {where}" for name, value, where in models])
-
-
-def counted(count: int, noun: str) -> str:
-    """Put a count before its noun: `1 seed`, `3 seeds`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from dreamer_study.pipeline.errors import InputError
+from dreamer_study.pipeline.text.counts import counted
 from dreamer_study.sql.connection import connect
 from dreamer_study.sql.materialised import keep_views
 from dreamer_study.sql.names import AVERAGE
@@ -280,7 +281,8 @@ def _verdict(accuracies: pd.DataFrame, ratios: pd.DataFrame) -> str:
 def _accuracy_verdict(accuracies: pd.DataFrame) -> str:
     tests = int(accuracies["p"].notna().sum())
     if not tests:
-        return f"no test of {len(accuracies)} accuracies, as either side has one seed"
+        accuracies_untested = counted(len(accuracies), "accuracy", "accuracies")
+        return f"no test of {accuracies_untested}, as either side has one seed"
     changed = accuracies[accuracies["changed"]]
     if changed.empty:
         return f"no accuracy of {tests} changed beyond noise"
@@ -288,7 +290,7 @@ def _accuracy_verdict(accuracies: pd.DataFrame) -> str:
     model = _model_name(largest[CHECKPOINT])
     where = f"{model} on {largest['task']} ({largest['checkpoint']})"
     return (
-        f"{len(changed)} of {tests} accuracies changed beyond noise, "
+        f"{len(changed)} of {counted(tests, 'accuracy', 'accuracies')} changed beyond noise, "
         f"most {where}: {largest['first']:.3f} to {largest['second']:.3f}"
     )
 
@@ -298,7 +300,7 @@ def _ratio_verdict(ratios: pd.DataFrame) -> str:
     if not with_intervals:
         return "no ratio has an interval in both"
     moved = int(ratios["apart"].sum()) or "none"
-    return f"of {with_intervals} ratios {moved} moved beyond their intervals"
+    return f"of {counted(with_intervals, 'ratio')} {moved} moved beyond their intervals"
 
 
 def _model_name(key: tuple | pd.Series) -> str:

@@ -16,7 +16,7 @@ from dreamer_study.model.evaluation.lm_eval_definitions import build_task
 from dreamer_study.pipeline.benchmarks.items import benchmark_items, task_specifications
 from dreamer_study.pipeline.sources.read import read_source
 from dreamer_study.pipeline.sources.repositories.folders import source_files
-from tests.flows.commands.test_new import errors
+from tests.flows.commands.start.test_new import errors
 from tests.flows.small_study import PROJECT
 from tests.pipeline.documents import read
 

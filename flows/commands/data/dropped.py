@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from dreamer_study.flows.commands.tables import console, print_table, printable
+from dreamer_study.flows.commands.tables import console, print_fields, print_table, printable
 from dreamer_study.flows.plan.data_plan import DataPlan
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.study.loading import load_study
@@ -21,6 +21,7 @@ from dreamer_study.pipeline.storage.files import write_text_atomically
 from dreamer_study.pipeline.storage.store import Output
 from dreamer_study.reports.audit.page import audit_page
 from dreamer_study.reports.audit.removals import read_removals
+from dreamer_study.reports.text.numbers import counted
 from dreamer_study.sql.export import plain_cells
 
 SHOWN = 400  # characters of a text
@@ -31,8 +32,8 @@ def dropped(options: argparse.Namespace) -> None:
     """Show how many documents each stage dropped, and documents that fit the filters.
 
     The counts are by source and reason. Without --sample one document of each reason is shown.
-    Raises InputError for a study without
-    data, and where nothing was dropped by what is asked for, naming what was.
+    Raises InputError for a study without data, and where nothing was dropped by what is asked for,
+    naming what was.
     """
     if options.sample is not None and options.sample < 1:
         raise InputError(f"--sample is {options.sample}: it must be at least 1")
@@ -80,7 +81,8 @@ def _show(
     if options.html:
         page = audit_page(removals, study_id=study_id, chosen=chosen)
         write_text_atomically(options.html, page)
-        console.print(f"{len(removals)} documents: {options.html.resolve()}")
+        documents = counted(len(removals), "document")
+        console.print(f"{documents}: {options.html.resolve()}")
     elif options.format == "csv":
         plain_cells(removals).to_csv(sys.stdout, index=False)
     elif options.format == "jsonl":
@@ -89,7 +91,7 @@ def _show(
         console.print(f"{study_id}\n")
         print_table(pd.DataFrame(counts))
         console.print(
-            f"\n{len(removals)} documents, {chosen}; --html shows each beside its cause,"
+            f"\n{counted(len(removals), 'document')}, {chosen}; --html shows each beside its cause,"
             " differences marked"
         )
         for row in removals.astype(object).where(removals.notna(), None).to_dict("records"):
@@ -139,15 +141,18 @@ def _print_document(row: Mapping[str, Any]) -> None:
     console.print(
         f"\n── {row['id']} · {row['source']} · {verdict} by {row['stage']}: {row['reason']}"
     )
+    fields = []
     if row["because"]:
         cause = row["because"]
         if row["score"] is not None:
             cause += f", {row['grade'] or 'similarity'} {row['score']:.2f}"
-        console.print(f"because         {cause}")
+        fields.append(("because", cause))
     for name in ("question", "response", "cause_question", "cause_response"):
         text = printable(row[name] or "")
         if text:
             shown = text[:SHOWN]
             if len(text) > SHOWN:
-                shown += f" … [{len(text) - SHOWN:,} characters more]"
-            console.print(f"{name.replace('_', ' '):<15} {shown}")
+                left = counted(len(text) - SHOWN, "character")
+                shown += f" … [{left} more]"
+            fields.append((name.replace("_", " "), shown))
+    print_fields(fields, column=16)

@@ -12,19 +12,20 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from dreamer_study.flows.commands.tables import printable
+from dreamer_study.flows.commands.tables import console
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.documents import shards
 from dreamer_study.pipeline.tokens.tokenizer import read_tokenizer
+from dreamer_study.reports.text.numbers import counted
 from dreamer_study.sql.definitions import FOLDER
 
 
 def preview(options: argparse.Namespace) -> None:
     """Print the first rows that a run with this seed trains on.
 
-    Each document has its id; what carries loss stands in «». The default is the study's first seed.
+    Each document has its id; what carries loss is in «». The default is the study's first seed.
     Raises InputError when the study has no such seed, or no packed data yet.
     """
     study = load_study(options.study, root=options.root)
@@ -43,24 +44,26 @@ def preview(options: argparse.Namespace) -> None:
         )
     if seed is None:
         seed = study.seeds[0]
-    print(
-        f"{study.study_id}: {packed.results['tokens']:,} tokens of {packed.results['documents']:,}"
-        f" documents in {packed.results['rows']:,} rows; the first that seed {seed} reads. «What"
-        " carries loss» is marked."
+    held = packed.results
+    console.print(
+        f"{study.study_id}: {counted(held['tokens'], 'token')} of"
+        f" {counted(held['documents'], 'document')} in {counted(held['rows'], 'row')}; the first"
+        f" that seed {seed} reads. «What carries loss» is marked."
     )
     tokenizer = read_tokenizer(data.tokenizer.path)
     decoded = list(_decoded_rows(packed.path, tokenizer, seed, rows, study.training.loss_on))
     texts = [document.text for _, documents in decoded for document in documents]
     origins = _origins(data.curated.path, texts)
     for sentence, documents in decoded:
-        print(f"\n── {sentence}")
+        console.print(f"\n── {sentence}")
         for document in documents:
             origin = origins.get(document.text, "of a document that was cut")
-            print(printable(f"[{document.tokens} tokens, {origin}] {document.marked}"))
+            size = counted(document.tokens, "token")
+            console.print(f"[{size}, {origin}] {document.marked}")
 
 
 class Document(NamedTuple):
-    """A document, or the part of one in a row; in `marked` stands what carries loss in «»."""
+    """A document, or the part of one in a row; `marked` has what carries loss in «»."""
 
     tokens: int
     text: str
@@ -92,8 +95,9 @@ def _decoded_rows(
             marked = _marked(codec, of_document, learned)
             documents.append(Document(len(places), text, marked))
         sentence = (
-            f"row {number + 1}: {len(documents)} documents; of {stream.sequence_length} tokens"
-            f" {batch.target_tokens} carry loss, {int((labels < 0).sum())} are padding"
+            f"row {number + 1}: {counted(len(documents), 'document')}; of"
+            f" {counted(stream.sequence_length, 'token')}, {batch.target_tokens} with loss and"
+            f" {int((labels < 0).sum())} of padding"
         )
         yield sentence, documents
 

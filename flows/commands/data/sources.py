@@ -126,7 +126,8 @@ def _entries(name: str) -> list[Source | Benchmark]:
     in_tables = [table[name] for table in (SOURCES, BENCHMARKS) if name in table]
     if in_tables:
         return in_tables
-    if name in presets() or Path(name).suffix in (".yaml", ".yml"):
+    is_study_file = Path(name).suffix in (".yaml", ".yml")
+    if name in presets() or is_study_file or Path(name).is_dir():
         study = load_study(name)
         return [*study.own_sources, *study.own_benchmarks]
     return [resolve_source(name)]  # neither: the error names the nearest source

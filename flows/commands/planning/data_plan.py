@@ -10,6 +10,7 @@ from dreamer_study.flows.estimates.data_needs import DataNeeds, Epochs, SizedSou
 from dreamer_study.flows.jobs.devices import cores
 from dreamer_study.flows.running.curation_warnings import repetition
 from dreamer_study.flows.study.configuration import Study
+from dreamer_study.reports.text.numbers import counted, figure
 
 
 def source_table(needs: DataNeeds) -> pd.DataFrame:
@@ -20,19 +21,19 @@ def source_table(needs: DataNeeds) -> pd.DataFrame:
 def data_lines(study: Study, needs: DataNeeds) -> dict[str, str]:
     """Say totals, what stages write, epochs and memory, a line each by its name."""
     sizes = [sized.size for sized in needs.sources]
-    documents = _total([size.documents for size in sizes], "{:,.0f}".format)
+    documents = _total([size.documents for size in sizes], _documents)
     download = _total([size.download for size in sizes])
     text = _total([size.text for size in sizes])
     disk = f"{amount(needs.written)} of disk"
     if any(size.text is None for size in sizes):
         disk += " or more"
     return {
-        "data": f"{documents} documents, {download} to download, {text} of text",
+        "data": f"{documents}; {download} to download; {text} of text",
         "stages": f"{disk}; nothing is counted as dropped",
         "epochs": _epochs(needs.epochs),
         "memory": (
             f"at most data.memory = {study.data.memory} at once; {amount(needs.memory)} with a"
-            f" process on each of {cores()} cores, as here"
+            f" process on each of {counted(cores(), 'core')}, as here"
         ),
     }
 
@@ -50,12 +51,12 @@ def _row(sized: SizedSource) -> dict[str, str]:
 
 def _epochs(epochs: Epochs) -> str:
     """Say how often the training reads its data, with a warning where that is too often."""
-    count = f"{epochs.count:,.3g}"
+    count = figure(epochs.count)
     if epochs.packed:
         said = f"{count} over {epochs.available:,} packed tokens"
     else:
         assumed = " and ".join(f"{bytes_per_token:g}" for bytes_per_token in epochs.assumed)
-        estimate = f"about {epochs.available:,.3g} tokens, at {assumed} bytes each"
+        estimate = f"about {figure(epochs.available)} tokens, at {assumed} bytes each"
         if epochs.at_least:
             return f"at most {count} over at least {estimate}"
         said = f"about {count} over {estimate}"
@@ -67,10 +68,14 @@ def amount(count: float | None) -> str:
     if count is None:
         return "unknown"
     for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
+        if count < 999.5:  # more is rounded to a thousand
+            return f"{figure(count)} {unit}"
         count /= 1000
-    return f"{count:.3g} TB"
+    return f"{figure(count)} TB"
+
+
+def _documents(count: float) -> str:
+    return counted(round(count), "document")
 
 
 def _total(values: list[float | int | None], form: Callable[[float], str] = amount) -> str:

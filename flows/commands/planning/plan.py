@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
+from typing import Any
 
 import pandas as pd
 
+from dreamer_study.flows.commands.documents import print_document
 from dreamer_study.flows.commands.planning.data_plan import amount, data_lines, source_table
-from dreamer_study.flows.commands.tables import console, print_table
+from dreamer_study.flows.commands.tables import console, print_fields, print_table
 from dreamer_study.flows.estimates.benchmark_sizes import unknown_benchmarks
+from dreamer_study.flows.estimates.data_needs import SizedSource
 from dreamer_study.flows.estimates.study_estimate import (
     DEMO_NOISE,
     Estimate,
@@ -24,7 +27,7 @@ from dreamer_study.flows.jobs.devices import gpus
 from dreamer_study.flows.plan.model_plan import PlannedModel
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
-from dreamer_study.reports.text.numbers import duration
+from dreamer_study.reports.text.numbers import counted, duration, figure, flops
 
 SIZES = {
     "expert size": "expert_size",
@@ -44,7 +47,78 @@ def plan(options: argparse.Namespace) -> None:
     """
     study = load_study(options.study, mirror=options.mirror, root=options.root)
     machine = Machine(options.gpus, options.tflops, options.measure, options.price)
-    print_estimate(estimate_study(study, machine, trust_code=options.trust_code))
+    estimate = estimate_study(study, machine, trust_code=options.trust_code)
+    if options.json:
+        print_document(**document(estimate))
+    else:
+        print_estimate(estimate)
+
+
+def document(estimate: Estimate) -> dict[str, Any]:
+    """Return an estimate as the fields of the command's JSON document."""
+    study = estimate.study
+    epochs = estimate.data.epochs
+    times = estimate.times
+    return {
+        "study": study.study_id,
+        "models": [_model_fields(model) for model in estimate.models],
+        "sources": [_source_fields(sized) for sized in estimate.data.sources],
+        "tokens": study.training.tokens,
+        "checkpoints": len(study.training.points),
+        "epochs": {"count": epochs.count, "at_most": epochs.at_least, "packed": epochs.packed},
+        "training_flops": estimate.flops,
+        "device": estimate.device,
+        "rates": {"tokens_per_second": estimate.rates.by_model, "origin": estimate.rates.origin},
+        "time": times
+        and {
+            "training_seconds": times.training,
+            "evaluation_seconds": times.evaluation,
+            "devices": times.devices,
+            "device_hours": times.device_hours,
+            "busy_hours": times.busy / 3600,
+        },
+        "price": estimate.cost,
+        "detects": {
+            "seeds": estimate.resolution.seeds,
+            "ratio": estimate.resolution.ratio,
+            "with_one_more_seed": estimate.resolution.with_one_more,
+        },
+        "bytes": {
+            "checkpoints": estimate.disk.checkpoints,
+            "states": estimate.disk.states,
+            "data": estimate.disk.data,
+            "free": estimate.disk.free,
+            "memory": estimate.data.memory,
+            "training_state": largest_state(estimate),
+        },
+        "left": estimate.left,
+        "warnings": estimate.warnings,
+        "notes": estimate.notices,
+    }
+
+
+def _model_fields(model: PlannedModel) -> dict[str, Any]:
+    return {
+        "model": model.model_id,
+        "variant": model.variant,
+        "depth": model.depth,
+        "parameters": model.parameters,
+        "flops_per_token": model.flops_per_token,
+        "memory_bytes": model.memory_bytes,
+        "config": model.config.to_dict(),
+        "remarks": model.remarks,
+    }
+
+
+def _source_fields(sized: SizedSource) -> dict[str, Any]:
+    size = sized.size
+    return {
+        "source": sized.source.name,
+        "documents": size.documents,
+        "download_bytes": size.download,
+        "text_bytes": size.text,
+        "without_traces_bytes": None if size.text is None else sized.stripped,
+    }
 
 
 def print_estimate(estimate: Estimate) -> None:
@@ -66,22 +140,18 @@ def print_estimate(estimate: Estimate) -> None:
         ),
         "tokens": (
             f"{training.tokens:,} for each model, in steps of {training.batch_tokens:,};"
-            f" {len(training.points)} checkpoints"
+            f" {counted(len(training.points), 'checkpoint')}"
         ),
-        "compute": f"{estimate.flops:.3g} FLOPs of training",
+        "compute": f"{flops(estimate.flops)} FLOPs of training",
         **_time_lines(estimate),
         "detects": _resolution(estimate.resolution),
         "disk": _disk(estimate),
         "left": _left(estimate.left),
     }
     console.print()
-    for name, text in lines.items():
-        if text:
-            console.print(f"{name:<9} {text}")
-    for warning in estimate.warnings:
-        console.print(f"{'WARNING':<9} {warning}")
-    for notice in estimate.notices:
-        console.print(f"{'note':<9} {notice}")
+    print_fields((name, text) for name, text in lines.items() if text)
+    print_fields(("WARNING", warning) for warning in estimate.warnings)
+    print_fields(("note", notice) for notice in estimate.notices)
 
 
 def _left(left: WorkLeft | None) -> str | None:
@@ -93,7 +163,7 @@ def _left(left: WorkLeft | None) -> str | None:
         return f"not known before all data sets are here: {names} (--mirror)"
     if left.trainings is None:
         return "data, then every training and every evaluation; `dreamer status` shows each stage"
-    trainings = f"{left.trainings} of {left.of_trainings} trainings"
+    trainings = f"{left.trainings} of {counted(left.of_trainings, 'training')}"
     if left.of_search:
         trainings += " of the search"
     if left.evaluations is None:
@@ -101,7 +171,8 @@ def _left(left: WorkLeft | None) -> str | None:
             f"{trainings}, and evaluations once the items of late benchmarks were looked for in the"
             " data"
         )
-    return f"{trainings}, {left.evaluations:,} evaluations of checkpoints that are there"
+    evaluations = counted(left.evaluations, "evaluation")
+    return f"{trainings}, {evaluations} of checkpoints that are there"
 
 
 def _time_lines(estimate: Estimate) -> dict[str, str]:
@@ -125,22 +196,21 @@ def _time_lines(estimate: Estimate) -> dict[str, str]:
     speeds = ", ".join(
         f"{model.model_id} {_speed(rates.by_model[model.model_id])}" for model in estimate.models
     )
+    busy = times.busy / 3600 / times.device_hours
     lines = {
         "rate": f"{speeds} tokens/s on one {kind}: {rates.origin}",
         "time": _duration(estimate.study, times, kind),
-        "hours": (
-            f"{times.device_hours:,.3g} {kind}-hours, {times.busy / 3600 / times.device_hours:.0%}"
-            " of them busy"
-        ),
+        "hours": (f"{figure(times.device_hours)} {kind}-hours, {busy:.0%} of them busy"),
     }
     if estimate.cost is not None:
-        lines["price"] = f"{estimate.cost:,.2f} at {estimate.price:g} for a {kind}-hour"
+        lines["price"] = f"{estimate.cost:,.2f} at {figure(estimate.price)} for a {kind}-hour"
     return lines
 
 
 def _speed(tokens_per_second: float) -> str:
-    digits = ",.0f" if tokens_per_second >= 10 else ".2g"
-    return format(tokens_per_second, digits)
+    if tokens_per_second >= 10:
+        return f"{tokens_per_second:,.0f}"
+    return figure(tokens_per_second, 2)
 
 
 def _duration(study: Study, times: Times, kind: str) -> str:
@@ -171,7 +241,7 @@ def _resolution(resolution: Resolution) -> str:
     noise = resolution.noise
     basis = f"by the noise of {noise.measured_on}"
     if noise != DEMO_NOISE:
-        basis += f", the items' part scaled to {noise.items:,} items"
+        basis += f", the items' part scaled to {counted(noise.items, 'item')}"
     if math.isinf(resolution.ratio):
         return (
             "no ratio: one seed of each model shows no spread; two seeds can detect"

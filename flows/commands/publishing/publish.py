@@ -22,7 +22,7 @@ from dreamer_study.flows.progress.study_lock import only_run
 from dreamer_study.flows.running.result_rows import COMPLETE, status_of
 from dreamer_study.flows.study.configuration import OF_THE_MACHINE, Study
 from dreamer_study.flows.study.data_section import BUILTIN
-from dreamer_study.flows.study.loading import load_study
+from dreamer_study.flows.study.loading import PUBLISHED, load_study
 from dreamer_study.model.evaluation.lm_eval_files import read_task
 from dreamer_study.model.evaluation.tokenizer import find_tokenizer
 from dreamer_study.pipeline.errors import InputError
@@ -112,7 +112,7 @@ def _write(
 
     title = f"{study.name}: training tokens to equal accuracy"
     version = row["code_version"]
-    _dump(made / "environment.json", _environment(database, row))
+    _dump(made / PUBLISHED, _environment(database, row))
     _dump(made / "CITATION.cff", _citation(title, version, owner))
     answer = read_answer(database, study.study_id)
     _card(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from pathlib import Path
 
+from dreamer_study.flows.commands.documents import print_document
 from dreamer_study.flows.commands.results.printing import print_part
-from dreamer_study.flows.commands.results.query import find_results
+from dreamer_study.flows.commands.results.query import find_results, has_place
 from dreamer_study.flows.commands.tables import console
+from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.tables.changes import changes
+from dreamer_study.reports.text.numbers import counted
 from dreamer_study.sql.names import AVERAGE
 from dreamer_study.sql.statistics.comparability import SIDES
 from dreamer_study.sql.statistics.comparison import Comparison, compare, study_of
@@ -21,10 +25,29 @@ def compare_studies(options: argparse.Namespace) -> None:
     held-out losses. Raises InputError where there is nothing to compare, or a file holds several
     studies and none is named.
     """
-    first, first_study = find_results(options.first, None)
-    second, second_study = find_results(options.second, None)
+    first, first_study = _find(options.first, options.root)
+    second, second_study = _find(options.second, options.root)
+    if options.root and (has_place(options.first) and has_place(options.second)):
+        raise InputError(
+            f"--root {options.root}: {options.first} and {options.second} say where they are; leave"
+            " it out"
+        )
     names = (options.first_study or first_study, options.second_study or second_study)
     comparison = compare(first, second, first_study=names[0], second_study=names[1])
+    if options.json:
+        sides = {
+            side: {"study": study_of(path, name), "results": path.resolve()}
+            for side, path, name in zip(SIDES, (first, second), names, strict=True)
+        }
+        print_document(
+            verdict=comparison.verdict,
+            **sides,
+            accuracies=comparison.accuracies,
+            ratios=comparison.ratios,
+            losses=comparison.losses,
+            notes=comparison.notes,
+        )
+        return
     console.print(f"\n{comparison.verdict[0].upper()}{comparison.verdict[1:]}.\n")
     for side, path, name in zip(SIDES, (first, second), names, strict=True):
         console.print(f"{side:<8}{study_of(path, name)}, {path}")
@@ -38,12 +61,17 @@ def compare_studies(options: argparse.Namespace) -> None:
     accuracies = len(comparison.accuracies) - len(shown.accuracies)
     ratios = len(comparison.ratios) - len(shown.ratios)
     if accuracies or ratios:
-        left_out = f"{accuracies} rows of accuracies, {ratios} of ratios"
+        left_out = f"{counted(accuracies, 'row')} of accuracies, {ratios:,} of ratios"
         console.print(f"Not shown, because unchanged: {left_out}; --all prints them.")
     console.print(
         "Noise of accuracies is that of seeds and items; with one seed on either side there is no"
         " test."
     )
+
+
+def _find(name: str, root: str | None) -> tuple[Path, str | None]:
+    """Find the results of one side; `root` is for a side that is named by a preset or a file."""
+    return find_results(name, None if has_place(name) else root)
 
 
 def _only_changed(comparison: Comparison) -> Comparison:

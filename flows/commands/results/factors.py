@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
+from dreamer_study.flows.commands.documents import print_document
+from dreamer_study.flows.commands.results.decision import Decision, check_asked, decide
 from dreamer_study.flows.commands.results.printing import print_answer, print_part
 from dreamer_study.flows.commands.tables import console, print_table
+from dreamer_study.flows.progress.reports import write_line
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import naming, write_text_atomically
 from dreamer_study.reports.curves.asked import Asked
@@ -26,23 +29,28 @@ from dreamer_study.reports.curves.entering import (
 from dreamer_study.reports.curves.patterns import listed
 from dreamer_study.reports.curves.points import Curves
 from dreamer_study.reports.curves.reading import read
+from dreamer_study.reports.page.answer import read_answer
+from dreamer_study.reports.text.numbers import counted
 from dreamer_study.sql.results import ask, connect, query
 
 WARNING = "! "  # how a note begins that weakens the answer
 PATIENCE = 2.0  # seconds without a line
 
 
-def factors(options: argparse.Namespace) -> None:
+def factors(options: argparse.Namespace) -> int:
     """Print the ratios of curves as at the end of a study.
 
-    With `report`, also write the report as one HTML file.
+    With `report`, also write the report as one HTML file. Returns the exit status, which with
+    `below` says on which side of a ratio an interval is.
     """
+    check_asked(options.below, options.variant, options.task)
     path = EXAMPLE if options.curves == "example" else Path(options.curves)
     if options.report:
         inputs = [path, options.items] if options.items else [path]
         _check_report(options.report, inputs)
     curves = read(path, _asked(options))
-    _print_notes(curves, warnings=False)
+    if not options.json:
+        _print_notes(curves, warnings=False)
     targets = read_targets(options.target, curves)
     with tempfile.TemporaryDirectory(prefix="dreamer-factors-") as folder:
         database = Path(folder) / "results.duckdb"
@@ -57,30 +65,72 @@ def factors(options: argparse.Namespace) -> None:
                     decayed_at_end=options.decayed_at_end,
                     every_pair=options.all,
                 )
-            for taken in metrics_taken(database):
-                console.print(taken)
-            if options.report:  # before the reader of what is printed may leave
-                # takes a second, which a table alone need not wait for
-                from dreamer_study.reports.page.report import write_report
-
-                page = write_report(database, STUDY, Path(folder) / "report", papers=False)
-                with naming(options.report):
-                    write_text_atomically(options.report, page.read_text())
             baseline = query(database, "from studies")["baseline"][0]
-            print_answer(database, STUDY, baseline)
-            _print_notes(curves, warnings=True)
-            _print_crossings(database, baseline)
-            console.print(f"\nintervals: {within_intervals(curves)}")
-            if options.report:
-                console.print(f"report:    {options.report}")
-            if curves.ignored:
-                console.print(f"not read: {listed(curves.ignored)}")
+            decision = None
+            if options.below is not None:
+                ratios = query(database, "from token_ratios")
+                decision = decide(ratios, options.below, options.variant, options.task)
+            if options.report:  # before the reader of what is printed may leave
+                _write_report(database, options.report, Path(folder))
+            if options.json:
+                print_document(**_document(database, curves, baseline, decision, options))
+            else:
+                _print(database, curves, baseline, options)
+                if decision:
+                    console.print(decision.sentence)
+    return decision.status if decision else 0
+
+
+def _write_report(database: Path, report: Path, folder: Path) -> None:
+    # takes a second, which a table alone need not wait for
+    from dreamer_study.reports.page.report import write_report
+
+    page = write_report(database, STUDY, folder / "report", papers=False)
+    with naming(report):
+        write_text_atomically(report, page.read_text())
+
+
+def _print(database: Path, curves: Curves, baseline: str, options: argparse.Namespace) -> None:
+    """Print what was read, the answer, and the table of ratios."""
+    for taken in metrics_taken(database):
+        console.print(taken)
+    print_answer(database, STUDY, baseline)
+    _print_notes(curves, warnings=True)
+    _print_crossings(database, baseline)
+    console.print(f"\nintervals: {within_intervals(curves)}")
+    if options.report:
+        console.print(f"report:    {options.report}")
+    if curves.ignored:
+        console.print(f"not read: {listed(curves.ignored)}")
+
+
+def _document(
+    database: Path,
+    curves: Curves,
+    baseline: str,
+    decision: Decision | None,
+    options: argparse.Namespace,
+) -> dict[str, Any]:
+    """Return the fields of the command's JSON document."""
+    answer = read_answer(database, STUDY)
+    return {
+        "baseline": baseline,
+        "answer": [*answer.sentences, *answer.second],
+        "warnings": answer.warnings,
+        "ratios": query(database, "select * exclude (study_id) from token_ratios"),
+        "crossings": ask(database, "outcome_crossings", study=STUDY),
+        "intervals": within_intervals(curves),
+        "notes": [*curves.notes, *metrics_taken(database)],
+        "not_read": curves.ignored,
+        "report": options.report,
+        "below": vars(decision) if decision else None,
+    }
 
 
 @contextmanager
 def saying_after(seconds: float, text: str) -> Iterator[None]:
     """Print a line to the standard error where the block takes longer than some seconds."""
-    timer = threading.Timer(seconds, lambda: print(text, file=sys.stderr, flush=True))
+    timer = threading.Timer(seconds, write_line, [text])
     timer.daemon = True
     timer.start()
     try:
@@ -104,8 +154,8 @@ def _work(curves: Curves) -> str:
     """Say what takes long."""
     points = curves.points
     return (
-        f"computing the ratios of {points['variant'].nunique()} variants on"
-        f" {points['task'].nunique()} tasks from {len(points):,} values ..."
+        f"computing the ratios of {counted(points['variant'].nunique(), 'variant')} on"
+        f" {counted(points['task'].nunique(), 'task')} from {counted(len(points), 'value')} ..."
     )
 
 

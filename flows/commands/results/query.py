@@ -47,22 +47,38 @@ def intervals(options: argparse.Namespace) -> None:
     print(f"{database}: computed the ratios and intervals of {', '.join(chosen)}")
 
 
-def find_results(name: str, root: Path | None) -> tuple[Path, str | None]:
-    """Find the results file of a study or a published folder, or take its own path.
+def has_place(name: str) -> bool:
+    """Tell whether RESULTS is a results file or a folder, which say by themselves where they are.
 
-    Returns the study's id too, if a study is named. Raises InputError where the file does not
-    exist.
+    The name of a preset is not taken for a folder.
     """
-    if Path(name).suffix == ".duckdb":
-        if not Path(name).exists():
-            raise InputError(f"{name}: no such results file")
-        return Path(name), None
-    # takes longer to be imported than a query
-    from dreamer_study.flows.study.loading import load_study, presets
+    from dreamer_study.flows.study.loading import presets
 
-    published = Path(name) / "results.duckdb"
-    if name not in presets() and published.exists():
-        return published, None
+    return name not in presets() and (Path(name).suffix == ".duckdb" or Path(name).is_dir())
+
+
+def find_results(name: str, root: Path | str | None) -> tuple[Path, str | None]:
+    """Find the results file of what RESULTS names: a study, a published folder, or the file itself.
+
+    Returns also the study's id where the name is that of one study. Raises InputError where the
+    file does not exist, and for a `root` beside a file or a folder, which have a place.
+    """
+    path = Path(name)
+    if path.suffix == ".duckdb":
+        if not path.exists():
+            raise InputError(f"{name}: no such results file")
+        if root is not None:
+            raise InputError(
+                f"{name} is a results file, so --root {root} says nothing; leave it out"
+            )
+        return path, None
+    # takes longer to be imported than a query
+    from dreamer_study.flows.study.loading import load_study, presets, refuse_other_root
+
+    results = path / "results.duckdb"
+    if name not in presets() and results.exists():
+        refuse_other_root(path, root)
+        return results, None
     study = load_study(name, root=root)
     if not study.database.exists():
         raise InputError(

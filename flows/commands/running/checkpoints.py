@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any, NamedTuple
 
-from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.commands.documents import print_document
+from dreamer_study.flows.plan.study_plan import Checkpoint, Plan, Run
 from dreamer_study.flows.running.result_rows import COMPLETE, EVALUATING, status_of
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import InputError
@@ -33,14 +35,41 @@ def checkpoints(options: argparse.Namespace) -> None:
         raise InputError(
             f"{study.name} has no such run; it has {', '.join(run.name for run in runs)}"
         )
-    for run in chosen:
+    shown = [_Shown(run, status_of(plan, run), _written(run, options)) for run in chosen]
+    if options.json:
+        print_document(study=study.study_id, runs=[_fields(one) for one in shown])
+        return
+    for run, status, written in shown:
         name = f"{run.model.model_id:<12} seed {run.seed:<4}"
-        status = status_of(plan, run)
         remark = "" if status in (COMPLETE, EVALUATING) else f"  ({status})"
-        written = run.written
         if not written:
             print(f"{name} has no checkpoint{remark}")
-        if not options.all:
-            written = written[-1:]
         for checkpoint in written:
             print(f"{name} {checkpoint.tokens:>15,} tokens  {checkpoint.folder}{remark}")
+
+
+class _Shown(NamedTuple):
+    """A run, its status, and those of its checkpoints that are printed."""
+
+    run: Run
+    status: str
+    checkpoints: list[Checkpoint]
+
+
+def _written(run: Run, options: argparse.Namespace) -> list[Checkpoint]:
+    return run.written if options.all else run.written[-1:]
+
+
+def _fields(shown: _Shown) -> dict[str, Any]:
+    run = shown.run
+    return {
+        "model": run.model.model_id,
+        "variant": run.model.variant,
+        "depth": run.model.depth,
+        "seed": run.seed,
+        "status": shown.status,
+        "checkpoints": [
+            {"tokens": checkpoint.tokens, "folder": checkpoint.folder.resolve()}
+            for checkpoint in shown.checkpoints
+        ],
+    }

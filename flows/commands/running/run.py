@@ -63,7 +63,8 @@ def _run_on_screen(study: Study, wanted: Options, options: argparse.Namespace) -
     # The page is shown on a terminal only; there it shows stages, which else are lines.
     page = Live(Watch(study), console=screen, refresh_per_second=A_SECOND, transient=True)
     lines = reports.Lines(without=STAGES if page.console.is_terminal else ())
-    with page, reports.listening(lines), only_run(study), _server(study, options) as server:
+    shown = nullcontext() if reports.is_quiet() else page
+    with shown, reports.listening(lines), only_run(study), _server(study, options) as server:
         check_and_warn(study, trust_code=options.trust_code)
         with staying(study.folder), naming(study.folder):
             if options.plain:

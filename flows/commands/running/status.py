@@ -11,15 +11,18 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from dreamer_study.flows.commands.documents import print_document
 from dreamer_study.flows.commands.states import DATA_STAGES, RUNNING, State, overall, read_states
 from dreamer_study.flows.commands.tables import console, empty_table, printable
 from dreamer_study.flows.plan.study_plan import Plan
+from dreamer_study.flows.progress.reports import MOST_UNDONE
 from dreamer_study.flows.progress.study_lock import runs_elsewhere
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
@@ -41,6 +44,12 @@ def status(options: argparse.Namespace) -> int:
     """
     watch = Watch(load_study(options.study, root=options.root))
     watch.look()
+    if options.json:
+        while options.watch and watch.state == RUNNING:
+            time.sleep(1 / A_SECOND)
+            watch.look()
+        print_document(**watch.document())
+        return int(watch.state == "failed")
     # in a pipe the page is printed once, at the end
     with Live(watch, console=console, refresh_per_second=A_SECOND):
         while options.watch and watch.state == RUNNING:
@@ -61,6 +70,7 @@ class Watch:
         self.state = RUNNING
         self.states: list[State] = []
         self._title = study.study_id
+        self._runner = ""
         self._first = (0.0, math.inf)  # time of the first look, and the work done by then
         self._speed = 0.0  # work done in a second since then
 
@@ -69,6 +79,7 @@ class Watch:
         runner = runs_elsewhere(self._study)
         self.states = read_states(Plan(self._study))
         self.state = overall(self.states, runs=bool(runner))
+        self._runner = runner
         self._title = f"{self._study.study_id}: {self.state}"
         if runner:
             self._title += f" ({runner})"
@@ -78,6 +89,29 @@ class Watch:
             self._first = (now, done)
         first_time, first_done = self._first
         self._speed = (done - first_done) / max(now - first_time, 1e-9)
+
+    def document(self) -> dict[str, Any]:
+        """Return the last look as the fields of the command's JSON document."""
+        return {
+            "study": self._study.study_id,
+            "state": self.state,
+            "run_by": self._runner or None,
+            "folder": self._study.folder.resolve(),
+            "done": fraction_done(self.states),
+            "seconds_left": seconds_left(self.states, self._speed),
+            "states": [
+                {
+                    "stage": state.stage,
+                    "model": state.model or None,
+                    "seed": state.seed,
+                    "state": state.state,
+                    "done": state.progress,
+                    "seconds_left": state.left,
+                    "detail": state.detail or None,
+                }
+                for state in self.states
+            ],
+        }
 
     def __rich_console__(self, screen: Console, _: ConsoleOptions) -> Iterator[RenderableType]:
         with suppress(OSError, ValueError, KeyError):  # files change while they are read
@@ -127,20 +161,34 @@ def counts(states: Sequence[State]) -> list[str]:
     return lines
 
 
+def fraction_done(states: Sequence[State]) -> float:
+    """Return the share of the work of a study that is done; below 1 while anything is left."""
+    if {state.state for state in states} <= {"complete", "screened"}:
+        return 1.0
+    done, left = work(states)
+    return min(done / (done + left or 1), MOST_UNDONE)
+
+
+def seconds_left(states: Sequence[State], speed: float) -> float | None:
+    """Estimate the seconds that are left from the work done in a second; None where unknown."""
+    _, left = work(states)
+    if fraction_done(states) >= 1 or not (speed and left):
+        return None
+    return left / speed
+
+
 def bar(states: Sequence[State], speed: float) -> str:
     """Draw how far a whole study is, with the time left or at least that of the longest row."""
-    done, left = work(states)
-    seconds_left = [state.left for state in states if state.left is not None]
-    if {state.state for state in states} <= {"complete", "screened"}:
-        fraction = 1.0
+    fraction = fraction_done(states)
+    of_rows = [state.left for state in states if state.left is not None]
+    seconds = seconds_left(states, speed)
+    time_left = "time left not known yet"
+    if fraction >= 1:
         time_left = ""
-    else:
-        fraction = min(done / (done + left or 1), 0.99)
-        time_left = "time left not known yet"
-        if speed and left:
-            time_left = f"{duration(left / speed)} left"
-        elif seconds_left:
-            time_left = f"at least {duration(max(seconds_left))} left"
+    elif seconds is not None:
+        time_left = f"{duration(seconds)} left"
+    elif of_rows:
+        time_left = f"at least {duration(max(of_rows))} left"
     return f"{'━' * int(fraction * BAR):·<{BAR}}  {fraction:.0%}  {time_left}"
 
 

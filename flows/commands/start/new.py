@@ -15,8 +15,10 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from dreamer_study.flows.commands.tables import printable
+from dreamer_study.flows.commands.tables import console
 from dreamer_study.flows.estimates.benchmark_sizes import BYTES_PER_TOKEN
+from dreamer_study.flows.progress.reports import printable
+from dreamer_study.flows.study.configuration import PRESETS
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.flows.study.schema import study_schema
 from dreamer_study.pipeline.errors import InputError
@@ -34,6 +36,7 @@ from dreamer_study.pipeline.sources.files.readers import (
 )
 from dreamer_study.pipeline.sources.files.text_files import kind_of_file
 from dreamer_study.pipeline.storage.files import write_text_atomically
+from dreamer_study.reports.text.numbers import counted
 
 # beside the study: the link in its first line holds wherever the folder goes
 SCHEMA = "study.schema.json"
@@ -50,6 +53,7 @@ GIVEN = ("vocabulary_size", "sequence_length")
 WIDTHS = "forward|intermediate"
 # sizes that are guessed, by words in a name: the first that is found
 SIZES = {WIDTHS: 192, "head": 4, "layer|depth": 4, "size|width|dim|hidden": 96, "": 4}
+SCHEMA_LINE = "# yaml-language-server: $schema={schema}"
 STUDY = """\
 # yaml-language-server: $schema={schema}
 # `dreamer plan` says what this takes. Whatever is left out has a default: an editor shows it.
@@ -98,6 +102,13 @@ def new(options: argparse.Namespace) -> None:
         raise InputError(f"{path}: a study file ends in .yaml")
     if path.exists():
         raise InputError(f"{path}: it is there already")
+    if options.preset:
+        if options.data or options.module:
+            raise InputError(
+                "--from copies a preset as it is; leave out --data and --module, and edit the copy"
+            )
+        _copy_preset(options.preset, path)
+        return
     sources: list[dict[str, Any]] = []
     tokens_held = 0.0
     for number, files in enumerate(_files_with_equal_columns(options.data)):
@@ -117,18 +128,48 @@ def new(options: argparse.Namespace) -> None:
         held=f"; the data hold about {tokens_held:,.0f}" if tokens_held else "",
         loss_on="all" if has_text else "responses",
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text_atomically(folder / SCHEMA, json.dumps(study_schema(), indent=1))
-    write_text_atomically(path, content)
-    load_study(path)  # which refuses what we should not have written
+    _write_study(path, content)
+    _say_written(path, runs_code=bool(own_variants))
+
+
+def _say_written(path: Path, *, runs_code: bool) -> None:
     arguments = [str(path)]
-    if own_variants:
+    if runs_code:
         arguments.append("--trust-code")
     study = shlex.join(arguments)
-    print(
-        f"{path}: written; `dreamer plan {study}` says what it takes, `dreamer run {study}`"
-        " starts it"
+    console.print(
+        f"{path}: written; `dreamer plan {study}` shows what the study needs, `dreamer run {study}`"
+        " runs it"
     )
+
+
+def _copy_preset(preset: str, path: Path) -> None:
+    """Copy a preset with its comments, under the name of the new file, and the code it names.
+
+    Under the preset's own name the study would write into the preset's folder.
+    """
+    text = (PRESETS / f"{preset}.yaml").read_text(encoding="utf-8")
+    # The name stands at the start of a line; a comment behind it stays.
+    copied = re.sub(rf"(?m)^name: {re.escape(preset)}\b", f"name: {_name(path.stem)}", text)
+    variants = load_study(preset).models.variants
+    modules = sorted({file for variant in variants for file in variant.code_files})
+    targets = {PRESETS / module: path.parent / module for module in modules}
+    for target in targets.values():
+        if target.exists():
+            raise InputError(f"{target}: it is there already, and {preset} brings a file so named")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for source, target in targets.items():
+        write_text_atomically(target, source.read_text(encoding="utf-8"))
+    _write_study(path, f"{SCHEMA_LINE.format(schema=SCHEMA)}\n{copied}")
+    _say_written(path, runs_code=bool(modules))
+
+
+def _write_study(path: Path, content: str) -> None:
+    """Write a study file, and beside it the schema with which an editor checks the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text_atomically(path.parent / SCHEMA, json.dumps(study_schema(), indent=1))
+    write_text_atomically(path, content)
+    load_study(path)  # which refuses what we should not have written
 
 
 def _files_with_equal_columns(files: Sequence[Path]) -> list[list[Path]]:
@@ -165,7 +206,7 @@ def _look(files: Sequence[Path], folder: Path, mark: str) -> tuple[dict[str, Any
         if kind != "answer" and not any(row[place] for row in texts):
             raise InputError(
                 f"{path}: the guess {_in_line(guessed)} gives no {kind} in the first"
-                f" {len(texts):,} rows; write the source into a study by hand"
+                f" {counted(len(texts), 'row')}; write the source into a study by hand"
             )
     rows = sum(open_rows(file).count() for file in files)
     characters = sum(len(text) for row in texts for text in row)
@@ -174,15 +215,16 @@ def _look(files: Sequence[Path], folder: Path, mark: str) -> tuple[dict[str, Any
     names = str(path)
     if len(files) > 1:
         names += f" and {len(files) - 1} more"
-    print(f"{names}: {rows:,} rows, about {tokens:,.0f} tokens")
-    print(f"  of the columns {', '.join(columns)} taken by a guess: {_in_line(guessed)}")
+    held = counted(round(tokens), "token")
+    console.print(f"{names}: {counted(rows, 'row')}, about {held}")
+    console.print(f"  of the columns {', '.join(columns)} taken by a guess: {_in_line(guessed)}")
     numbers = block.rows.to_pylist()
     for number, row in zip(numbers[:SHOWN_ROWS], texts, strict=False):
         for kind, text in zip(guessed, row, strict=True):
-            print(f"  {number} {kind:<8} {_on_one_line(text)}")
+            console.print(f"  {number} {kind:<8} {_on_one_line(text)}")
     _print_several_turns(guessed, block)
     for line in _losses(guessed, texts, block):
-        print(f"  {line}")
+        console.print(f"  {line}")
     source = {
         "name": _name(path.name.partition(".")[0]) + mark,
         "files": [escape(_path_from(file, folder)) for file in files],
@@ -271,7 +313,7 @@ def _print_several_turns(guessed: Mapping[str, str], block: Block) -> None:
     if not several:
         return
     first = several[0]
-    print(
+    console.print(
         f"  several turns: {len(several):,} of the first {len(conversations):,} rows; the last"
         " response is learnt, and the question is all before it, as in row"
         f" {block.rows[first].as_py()}:"
@@ -281,7 +323,7 @@ def _print_several_turns(guessed: Mapping[str, str], block: Block) -> None:
     for kind, text in zip(guessed, pair.values(), strict=True):
         name = kind
         for turn in str(text or "").split("\n\n"):
-            print(f"    {name:<8} {_on_one_line(turn)}")
+            console.print(f"    {name:<8} {_on_one_line(turn)}")
             name = ""
 
 

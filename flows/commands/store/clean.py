@@ -21,6 +21,7 @@ from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import PARTIAL
+from dreamer_study.reports.text.numbers import counted
 
 
 def clean(options: argparse.Namespace) -> int:
@@ -52,7 +53,8 @@ def clean(options: argparse.Namespace) -> int:
             f" {', '.join(unfinished)}"
         )
         return 0
-    question = f"\nRemove {len(unused)} outputs, {size}, that nobody uses? [y/N] "
+    outputs_unused = counted(len(unused), "output")
+    question = f"\nRemove {outputs_unused}, {size}, that nobody uses? [y/N] "
     if not options.yes and not _confirmed(question):
         return 1
     with ExitStack() as held:
@@ -65,7 +67,7 @@ def clean(options: argparse.Namespace) -> int:
             )
         for output in unused:
             _remove(output.folder)
-    console.print(f"removed {len(unused)} outputs, {size}")
+    console.print(f"removed {outputs_unused}, {size}")
     return 0
 
 

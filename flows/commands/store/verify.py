@@ -7,10 +7,13 @@ import os
 import shutil
 from collections.abc import Iterable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
+from dreamer_study.flows.commands.documents import print_document
 from dreamer_study.flows.commands.tables import console, print_table
 from dreamer_study.flows.plan.data_plan import VERSIONS
 from dreamer_study.flows.plan.study_plan import Plan
@@ -25,8 +28,16 @@ from dreamer_study.model.training.step_log import read_record
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import PARTIAL
 from dreamer_study.pipeline.storage.integrity import damage, read_sealed
+from dreamer_study.reports.text.numbers import counted
 from dreamer_study.sql.ledger import differing
 from dreamer_study.sql.results import Damaged, read_all
+
+
+class Damage(NamedTuple):
+    """A file, and what is wrong with the file."""
+
+    file: Path
+    damage: str
 
 
 def verify(options: argparse.Namespace) -> int:
@@ -39,31 +50,54 @@ def verify(options: argparse.Namespace) -> int:
         outputs, damaged = find_damage(study.store_folder)
         broken = damaged_results(study.database)
         damages = [
-            (output / name, words)
+            Damage(output / name, words)
             for output, files in damaged.items()
             for name, words in files.items()
         ]
         if broken:
-            damages.append((study.database, broken))
+            damages.append(Damage(study.database, broken))
         wrong_rows = []
         if not damages:  # only what is whole can say which rows there should be
             wrong_rows = [
-                (study.database, f"rows of {name} are missing or changed")
+                Damage(study.database, f"rows of {name} are missing or changed")
                 for name in _wrong_rows(study)
             ]
-        if not damages and not wrong_rows:
-            console.print(f"{study.name}: {outputs} outputs and the results are whole")
-            return 0
-        print_table(pd.DataFrame(damages or wrong_rows, columns=["file", "damage"]))
         if damages and options.repair:
             repair(study, damaged, broken)
-            console.print(f"removed; `dreamer run {study.arguments}` makes it again")
-            return 0
-    if damages:
+    found = _Found(outputs, damages, wrong_rows, repaired=bool(damages and options.repair))
+    if options.json:
+        print_document(study=study.study_id, whole=found.whole, **vars(found))
+    else:
+        _print(found, study)
+    return 0 if found.whole or found.repaired else 1
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What was looked at, and what of it is damaged: (file, what is wrong) for each."""
+
+    outputs: int
+    damage: list[Damage]
+    wrong_rows: list[Damage]
+    repaired: bool
+
+    @property
+    def whole(self) -> bool:
+        return not self.damage and not self.wrong_rows
+
+
+def _print(found: _Found, study: Study) -> None:
+    if found.whole:
+        outputs = counted(found.outputs, "output")
+        console.print(f"{study.name}: {outputs} and the results are whole")
+        return
+    print_table(pd.DataFrame(found.damage or found.wrong_rows))
+    if found.repaired:
+        console.print(f"removed; `dreamer run {study.arguments}` makes it again")
+    elif found.damage:
         console.print(f"`dreamer verify {study.arguments} --repair` removes what is damaged")
     else:
         console.print(f"`dreamer run {study.arguments}` enters these rows again")
-    return 1
 
 
 def find_damage(root: Path) -> tuple[int, dict[Path, dict[str, str]]]:

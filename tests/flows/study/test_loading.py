@@ -234,7 +234,9 @@ def test_checkpoints_by_number_or_by_list(tmp_path: Path) -> None:
 
 def test_a_study_file_is_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for place in (tmp_path / "pipe", Path("/dev/zero"), tmp_path, "no-such-study"):
+    with pytest.raises(InputError, match="is no study's folder"):
+        load_study(tmp_path)
+    for place in (tmp_path / "pipe", Path("/dev/zero"), "no-such-study"):
         with pytest.raises(InputError, match=r"is neither a preset .* nor a YAML file that exists"):
             load_study(place)
 

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dreamer_study.flows.commands.cli import main
-from dreamer_study.flows.study.loading import read_yaml
+from dreamer_study.flows.study.configuration import PRESETS
+from dreamer_study.flows.study.loading import load_study, presets, read_yaml
 from dreamer_study.flows.study.schema import study_schema
 from tests.docs.test_own_architecture import write
 from tests.flows.small_study import PROJECT
@@ -181,7 +182,7 @@ def test_a_question_is_guessed_with_all_that_belongs_to_it(
     assert f"0 question {shown}" in said.replace("\ufffc ", "")
     if "prompt" in row:
         assert f"0 response {'Grace' if 'And?' in shown else 'Ada'}." in said
-    assert ("hold a picture or another part" in said) == ("image_url" in json.dumps(row))
+    assert ("a picture or another part" in said) == ("image_url" in json.dumps(row))
 
 
 @pytest.mark.parametrize(
@@ -318,3 +319,39 @@ def test_what_is_wrong_is_one_line(
     assert line.startswith("dreamer: ")
     assert said in line
     assert not Path(given[0]).exists() or given[0] == "there.yaml"
+
+
+@pytest.mark.parametrize("preset", presets())
+def test_a_preset_is_copied_with_its_comments(here: Path, preset: str) -> None:
+    assert main(["new", "--from", preset, "my.yaml"]) == 0
+    study = written("my.yaml")
+    original = (PRESETS / f"{preset}.yaml").read_text()
+    text = Path("my.yaml").read_text()
+    assert text.partition("\n")[2] == original.replace(f"name: {preset}\n", "name: my\n")
+    # the copy is the same study under another name
+    assert study == {**read_yaml(preset, original), "name": "my"}
+    copy = load_study("my.yaml")
+    assert copy.folder == here / "runs" / "my"
+    assert copy.training == load_study(preset).training
+    for variant in copy.models.variants:
+        assert all((here / file).is_file() for file in variant.code_files)
+
+
+def test_a_copied_preset_overwrites_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("my_models.py").write_text("mine")
+    for given, said in (
+        (["--from", "control", "my.yaml"], "my_models.py: it is there already"),
+        (["--from", "demo", "my.yaml", "--data", "x.jsonl"], "leave out --data and --module"),
+        (["--from", "demo", "my.txt"], "a study file ends in .yaml"),
+    ):
+        assert main(["new", *given]) == 2
+        assert said in capsys.readouterr().err
+    assert [path.name for path in here.iterdir()] == ["my_models.py"]
+    assert Path("my_models.py").read_text() == "mine"
+
+
+def test_a_copy_that_runs_code_says_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "--from", "control", "deep/my.yaml"]) == 0
+    assert "`dreamer run deep/my.yaml --trust-code`" in capsys.readouterr().out
+    assert main(["new", "--from", "demo", "deep/small.yaml"]) == 0
+    assert "`dreamer run deep/small.yaml`" in capsys.readouterr().out

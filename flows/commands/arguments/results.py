@@ -1,0 +1,152 @@
+"""Options of the commands that read or hand on results."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dreamer_study.flows.commands.arguments.shared import RESULTS, add_json, add_root, add_study
+from dreamer_study.flows.commands.help import FOLDERS, STUDIES, Commands
+
+
+def add_results(commands: Commands) -> None:
+    """Add the commands that read or hand on results."""
+    report = commands.add(
+        "report",
+        "results.report:report",
+        "Write the report again from the results, or print its text.",
+        examples=[
+            ("dreamer report demo --text", "read the report in the terminal"),
+            ("dreamer report demo --watch", "a page that follows a running study"),
+        ],
+    )
+    add_study(report, RESULTS)
+    report.option(
+        "--text", action="store_true", help="print the report's text and tables instead of a page"
+    )
+    report.option(
+        "--watch",
+        action="store_true",
+        help="serve the page, and write it again whenever the results change",
+    )
+    _add_sql(commands)
+    _add_compare(commands)
+    _add_lm_eval(commands)
+    _add_handing_on(commands)
+
+
+def _add_sql(commands: Commands) -> None:
+    sql = commands.add(
+        "sql",
+        "results.query:sql",
+        "Run an SQL query on a study's results.",
+        more="docs/sql.md lists the tables and answers ten questions with queries.",
+        examples=[
+            ("dreamer sql demo 'FROM token_ratios'", "the answer, as a table"),
+            ("dreamer sql runs/demo 'FROM token_accuracy' --csv", "the curves, as CSV"),
+        ],
+    )
+    add_study(sql, RESULTS)
+    sql.option(
+        "query", metavar="QUERY", help="one SQL statement, whose rows are printed as a table"
+    )
+    sql.option("--csv", action="store_true", help="print comma-separated values, not a table")
+
+
+def _add_compare(commands: Commands) -> None:
+    compare = commands.add(
+        "compare",
+        "results.compare:compare_studies",
+        "Say what differs between two studies by more than noise.",
+        examples=[
+            ("dreamer compare demo my.yaml", "a preset and your study"),
+            ("dreamer compare runs/demo /data/runs/demo --all", "two folders, with all rows"),
+        ],
+    )
+    for number in ("first", "second"):
+        compare.option(number, metavar=number.upper(), complete=STUDIES, help=RESULTS)
+        compare.option(
+            f"--{number}-study",
+            metavar="ID",
+            help=f"the study to take where the results of {number.upper()} hold several",
+        )
+    add_root(compare, "the folder that a study writes to which is named by a preset or a file")
+    compare.option("--all", action="store_true", help="also print what did not change")
+    add_json(compare)
+
+
+def _add_lm_eval(commands: Commands) -> None:
+    lm_eval = commands.add(
+        "lm-eval",
+        "results.lm_eval:lm_eval",
+        "Run lm-eval's own command on a model trained here.",
+        more="All arguments are lm-eval's; the model is called `dreamer`.",
+        examples=[
+            (
+                "dreamer lm-eval --model dreamer --model_args path=FOLDER --tasks gsm8k",
+                "FOLDER is one that `dreamer checkpoints` prints",
+            ),
+            ("dreamer lm-eval --help", "lm-eval's own help"),
+        ],
+        prefix_chars="\0",  # every argument is lm-eval's, --help as well
+        add_help=False,
+    )
+    lm_eval.option("arguments", nargs=argparse.REMAINDER, help="arguments of lm-eval")
+
+
+def _add_handing_on(commands: Commands) -> None:
+    export = commands.add(
+        "export",
+        "results.query:export",
+        "Write every table and view of the results as files.",
+        examples=[
+            ("dreamer export demo tables --format csv", "for a spreadsheet"),
+            ("dreamer export runs/demo tables", "Parquet files"),
+        ],
+    )
+    add_study(export, RESULTS)
+    export.option(
+        "folder", metavar="FOLDER", type=Path, complete=FOLDERS, help="the folder to write to"
+    )
+    export.option(
+        "--format",
+        choices=("parquet", "csv"),
+        default="parquet",
+        help="the form of the files: parquet or csv (default parquet)",
+    )
+    publish = commands.add(
+        "publish",
+        "publishing.publish:publish",
+        "Write a folder ready for a hub: results, report, models, cards.",
+        more="Nothing is uploaded.",
+        examples=[
+            ("dreamer publish demo folder --owner me", "with the last checkpoint of each run"),
+            ("dreamer publish demo folder --checkpoints none", "the results alone"),
+        ],
+    )
+    add_study(publish)
+    publish.option(
+        "folder", metavar="FOLDER", type=Path, complete=FOLDERS, help="the new folder to write"
+    )
+    publish.option(
+        "--checkpoints",
+        choices=("last", "none", "all"),
+        default="last",
+        help="which checkpoints of each complete run to publish: last, none or all (default last)",
+    )
+    publish.option(
+        "--owner",
+        metavar="NAME",
+        default="OWNER",
+        help="your name on the hub, which the names of the models begin with",
+    )
+    intervals = commands.add(
+        "intervals",
+        "results.query:intervals",
+        "Compute the ratios and intervals again after you changed rows.",
+        examples=[
+            ("dreamer intervals demo", "of one study"),
+            ("dreamer intervals results.duckdb", "of every study of a results file"),
+        ],
+    )
+    add_study(intervals, RESULTS)

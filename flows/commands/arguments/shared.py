@@ -1,0 +1,44 @@
+"""Options that several commands have, in the same words everywhere."""
+
+from __future__ import annotations
+
+from dreamer_study.flows.commands.help import FOLDERS, STUDIES, Command
+
+A_STUDY = "a preset's name, a study file (YAML), or the folder of a study"
+RESULTS = f"{A_STUDY}; also a results file (.duckdb) or a published folder"
+
+
+def add_study(to: Command, help: str = A_STUDY) -> None:
+    """Add the argument STUDY, and the option where the study writes."""
+    to.option("study", metavar="STUDY", complete=STUDIES, help=help)
+    add_root(to, "the folder that the study writes to (default runs/<name>)")
+
+
+def add_root(to: Command, help: str) -> None:
+    to.option("--root", metavar="FOLDER", complete=FOLDERS, help=help)
+
+
+def add_mirror(to: Command) -> None:
+    to.option(
+        "--mirror",
+        metavar="FOLDER",
+        complete=FOLDERS,
+        help="take data sets from this folder, laid out as on the hub, before asking the hub; later"
+        " commands remember the folder",
+    )
+
+
+def add_trust(to: Command) -> None:
+    to.option(
+        "--trust-code",
+        action="store_true",
+        help="let the models and tasks of this study run their Python code",
+    )
+
+
+def add_json(to: Command) -> None:
+    to.option(
+        "--json",
+        action="store_true",
+        help="print one JSON document on standard output (docs/command.md lists its fields)",
+    )
