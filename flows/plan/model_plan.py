@@ -211,10 +211,18 @@ def _by_running(sizing: Sizing, code: Path | None, *, trust_code: bool) -> Answe
 
 def check_trusted(study: Study, *, trust_code: bool) -> None:
     """Raise InputError for a model in a file of the user's, unless code is trusted."""
+    if trust_code:
+        return
     for variant in study.models.variants:
-        if variant.module and not trust_code:
+        if variant.module:
             raise InputError(
                 f"models.variants: {variant.name} is Python in {variant.module.partition(':')[0]},"
                 " which a study runs only with --trust-code (Prefect: trust_code); look at the"
                 " file first"
+            )
+        files = study.optimizer_files(variant.name)
+        if files:
+            raise InputError(
+                f"models.variants: {variant.name} is trained by Python in {files[0]}, which a study"
+                " runs only with --trust-code (Prefect: trust_code); look at the file first"
             )
