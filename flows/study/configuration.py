@@ -19,7 +19,7 @@ from dreamer_study.flows.study.training_section import Training
 from dreamer_study.model.architectures.code import digests
 from dreamer_study.model.evaluation.job import INTROSPECTION, EvaluationSettings
 from dreamer_study.model.training.config import HOW_IT_RUNS, TrainingConfig, without_later
-from dreamer_study.model.training.recipe import RateDecay
+from dreamer_study.model.training.recipe import ADAMW, RateDecay
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.benchmarks.table import resolve_benchmark
 from dreamer_study.pipeline.errors import placing
@@ -318,6 +318,18 @@ class Study(Section):
         of_variant = self.variant(variant)
         own = file_of(of_variant.training.get("optimizer", self.training.optimizer))
         return [own, *of_variant.files] if own else []
+
+    def optimizer_of(self, variant: str) -> dict[str, Any]:
+        """Return what names a variant's optimizer, its arguments and its code; nothing of AdamW."""
+        recipe = self._recipe_of(self.variant(variant))
+        if recipe["optimizer"] == ADAMW:
+            return {}
+        named = {"optimizer": recipe["optimizer"]}
+        files = self.optimizer_files(variant)
+        if files:
+            named["optimizer_config"] = recipe["optimizer_config"]
+            named["optimizer_files"] = digests(self.place, files)
+        return named
 
     @property
     def code_files(self) -> list[str]:

@@ -120,10 +120,12 @@ class OwnOptimizer:
         return kind == "step" and not (defaults.get("capturable") or defaults.get("fused"))
 
 
-def check_own_optimizer(kind: type, trained: Sequence[Trained], config: TrainingConfig) -> str:
+def check_own_optimizer(
+    kind: type, trained: Sequence[Trained], config: TrainingConfig
+) -> list[str]:
     """Take a few steps, then one more by the optimizer and by another that resumes its state.
 
-    Returns a remark, or nothing. Raises InputError where the two differ: its state is not all in
+    Returns remarks. Raises InputError where the two differ: its state is not all in
     tensors. The parameters are changed.
     """
     ours = OwnOptimizer(kind, trained, config)
@@ -157,8 +159,8 @@ def check_own_optimizer(kind: type, trained: Sequence[Trained], config: Training
                 " steps depend on must all be tensors in its state"
             )
     if config.weight_decay and not ours.decays:
-        return f"{config.optimizer} has no weight_decay, so nothing decays"
-    return ""
+        return [f"{config.optimizer} knows no weight_decay, so no weight decays"]
+    return []
 
 
 def _step_by_random_gradients(

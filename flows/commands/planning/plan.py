@@ -75,7 +75,9 @@ def plan(options: argparse.Namespace) -> None:
     baselines = {
         model.depth: model for model in planned if model.variant == study.models.compared_with
     }
-    print_table(pd.DataFrame([_model_row(model, baselines[model.depth]) for model in planned]))
+    muon = any(model.muon_share is not None for model in planned)
+    rows = [_model_row(model, baselines[model.depth], muon=muon) for model in planned]
+    print_table(pd.DataFrame(rows))
     sources, data_lines, data_bytes = data_sizes(study)
     console.print()
     print_table(sources)
@@ -269,8 +271,11 @@ def _resolution(study: Study) -> str:
     )
 
 
-def _model_row(model: PlannedModel, baseline: PlannedModel) -> dict[str, object]:
+def _model_row(model: PlannedModel, baseline: PlannedModel, *, muon: bool) -> dict[str, object]:
+    """Make the row of a model; with a column for Muon's share where it trains any of them."""
     config = model.config.to_dict()
+    share = model.muon_share
+    under_muon = {"by Muon": "-" if share is None else f"{share:.0%}"} if muon else {}
     return {
         "model": model.model_id,
         "parameters": model.parameters,
@@ -278,6 +283,7 @@ def _model_row(model: PlannedModel, baseline: PlannedModel) -> dict[str, object]
         "FLOPs to baseline": _difference(model.flops_per_token, baseline.flops_per_token),
         "parameters to baseline": _difference(model.parameters, baseline.parameters),
         "memory": amount(model.memory_bytes),
+        **under_muon,
         **{name: config.get(field, "-") for name, field in SIZES.items()},
         "remarks": "; ".join(model.remarks),
     }
