@@ -159,7 +159,9 @@ def _model_rows(plan: Plan) -> list[dict[str, Any]]:
             "place": order.index(model.variant) + 1,
         }
         remarks = row.pop("remarks")
-        del row["reads_documents"]  # decides how rows are read, and is no cost of the model
+        # how rows are read, and how the model is trained, are no costs of it
+        del row["reads_documents"]
+        del row["muon_share"]
         config = model.config.to_dict()
         if remarks:
             config = {**config, "remarks": "; ".join(remarks)}

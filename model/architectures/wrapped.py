@@ -198,7 +198,7 @@ class Wrapped(Network):
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # of the user's code, whatever it is
-            what = "states" if name == "logits" else "tokens"
+            what = "states" if name in ("logits", "loss") else "tokens"
             raise InputError(
                 f"{self.config.module}: {name} of {list(given.shape)} {what} failed:"
                 f" {described(error)}"
