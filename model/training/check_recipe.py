@@ -97,10 +97,10 @@ def _check_losses(model: Network) -> list[str]:
     auxiliary = model.auxiliary_loss()
     remarks = _attributes(model) if auxiliary is None else []
     targets = tokens.roll(-1, dims=1).flatten()
-    loss = model.loss(states, targets)
+    loss = model.loss(states, targets).detach()
     for name, value in (("loss", loss), ("auxiliary_loss", auxiliary)):
         if value is not None and not value.isfinite():
-            raise InputError(f"{model.label}: {name} returned {float(value)}, no finite number")
+            raise InputError(f"{model.label}: {name} returned {value.item()}, no finite number")
     with torch.no_grad():
         usual = Network.loss(model, states, targets)
     if not torch.isclose(loss.float(), usual, rtol=NEAR):
