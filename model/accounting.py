@@ -22,6 +22,7 @@ class Resources:
     """What a model costs (Table 1); `remarks` are clauses that a reader of it must know.
 
     `reads_documents`: whether the model distinguishes the documents of a row by itself.
+    `muon_share`: of the parameters, where Muon trains some.
     """
 
     parameters: int
@@ -29,6 +30,7 @@ class Resources:
     memory_bytes: int
     remarks: tuple[str, ...] = ()
     reads_documents: bool = True
+    muon_share: float | None = None
 
 
 def resources(config: DreamerConfig, length: float = 1024) -> Resources:

@@ -23,7 +23,7 @@ V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -37,6 +37,9 @@ from dreamer_study.pipeline.errors import InputError
 OPTIONAL = (
     "states",
     "logits",
+    "loss",
+    "auxiliary_loss",
+    "parameter_groups",
     "decayed_parameters",
     "counts",
     "update_balance",
@@ -55,6 +58,11 @@ class Network(nn.Module):
     config: Architecture
     dtype: torch.dtype | None = None
     tokenizer: Any = None
+
+    @property
+    def label(self) -> str:
+        """What messages call the model: its class, with the file of a user's."""
+        return getattr(self.config, "module", type(self).__name__)
 
     @property
     def device(self) -> torch.device:
@@ -115,6 +123,21 @@ class Network(nn.Module):
     def loss(self, states_WH: Tensor, targets_W: Tensor, *, compiled: bool = False) -> Tensor:
         """Sum the cross entropy of the target tokens."""
         return F.cross_entropy(self.logits(states_WH).float(), targets_W, reduction="sum")
+
+    def auxiliary_loss(self) -> Tensor | None:
+        """Return what the newest forward passes add to the mean loss, in nats a token, if anything.
+
+        One number, such as a penalty on unbalanced experts, for a forward pass in training. It is
+        trained on, and no part of a loss that is reported.
+        """
+        return None
+
+    def parameter_groups(self) -> Sequence[Mapping[str, Any]] | None:
+        """Say how parameters are trained (`model/training/parameter_groups.py`).
+
+        None: as `decayed_parameters` says.
+        """
+        return None
 
     def decayed_parameters(self) -> list[nn.Parameter]:
         """List the parameters under weight decay: of two or more dimensions, so no gain or bias."""

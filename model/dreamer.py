@@ -197,6 +197,15 @@ class ExpertAttention(nn.Module):
         self.inward = nn.Parameter(torch.empty(E, H, 2 * F))  # G and U side by side
         self.outward = nn.Parameter(torch.empty(E, F, H))  # D
 
+    def fused(self) -> list[nn.Parameter]:
+        """List the parameters in which matrices lie side by side: those of gate and up."""
+        return [self.inward]
+
+    def parts(self) -> list[int]:
+        """List how many outputs each of these matrices has."""
+        size = self.inward.shape[-1] // 2
+        return [size, size]
+
     def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> Iterator[Weights]:
         """Prepare the routing keys of each depth, and cast the weights to `dtype`."""
         inward = ops.expert_weights(self.inward, dtype)
@@ -330,6 +339,17 @@ class _ProjectedAttention(nn.Module):
     def router(self) -> Router | None:
         """The router of the projections, where there is a choice."""
         return self.projections.router
+
+    def fused(self) -> list[nn.Parameter]:
+        """List the parameters in which matrices lie side by side: of queries, keys and values."""
+        shared = getattr(self.projections, "shared_inward", None)
+        return [self.projections.inward] if shared is None else [self.projections.inward, shared]
+
+    def parts(self) -> list[int]:
+        """List how many outputs each of these matrices has."""
+        head_size = len(self.query_gain)
+        of_keys = self.key_value_heads * head_size
+        return [self.heads * head_size, of_keys, of_keys]
 
     def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> list[Weights]:
         """Prepare what the projections need at each depth."""
@@ -659,6 +679,23 @@ class Dreamer(DreamerNetwork):
     def routers(self) -> dict[str, Router]:
         """List the routers by their names in the state dict."""
         return {name: module for name, module in self.named_modules() if isinstance(module, Router)}
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Say how parameters are trained: gains without decay, the others with that of the recipe.
+
+        For Muon: which matrices lie side by side in fused ones, and that embedding, head and
+        routing keys, which are lists of vectors, are none.
+        """
+        vectors = [self.embedding, self.head, *(router.keys for router in self.routers().values())]
+        groups: list[dict[str, Any]] = [{"params": vectors, "optimizer": "adamw"}]
+        for module in self.modules():
+            if isinstance(module, (ExpertAttention, _ProjectedAttention)):
+                groups.append({"params": module.fused(), "parts": module.parts(), "axis": -1})
+        grouped = {id(parameter) for group in groups for parameter in group["params"]}
+        others = [parameter for parameter in self.parameters() if id(parameter) not in grouped]
+        gains = [parameter for parameter in others if parameter.ndim < 2]
+        matrices = [parameter for parameter in others if parameter.ndim >= 2]
+        return [*groups, {"params": matrices}, {"params": gains, "weight_decay": 0.0}]
 
     def counts(self) -> list[Tensor]:
         """List how often each router has selected each of its experts since the last update."""

@@ -254,9 +254,13 @@ def settings_section(kind: type, without: Collection[str] = ()) -> Any:
     hints = typing.get_type_hints(kind, include_extras=True)
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
-        if field.name not in without:
-            default = ... if field.default is dataclasses.MISSING else field.default
-            fields[field.name] = (hints[field.name], Field(default))
+        if field.name in without:
+            continue
+        if field.default_factory is not dataclasses.MISSING:
+            made = Field(default_factory=field.default_factory)
+        else:
+            made = Field(... if field.default is dataclasses.MISSING else field.default)
+        fields[field.name] = (hints[field.name], made)
     return create_model(kind.__name__, __base__=Section, **fields)
 
 

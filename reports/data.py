@@ -115,6 +115,10 @@ QUERIES = {
         "select * replace (coalesce(chosen, false) as chosen) from tuning where study_id = ? order"
         " by all"
     ),
+    "tuning_settings": (
+        "select * replace (coalesce(chosen, false) as chosen) from tuning_settings where study_id"
+        " = ? order by all"
+    ),
     "training_curves": "from internal.training_curves where study_id = ?",
     "failures": (
         "select variant, depth, run_id, failure from internal.run_details join internal.model_runs"

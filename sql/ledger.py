@@ -1,8 +1,9 @@
 """Know which outputs of a store have all their rows in a results file: the table `ingested`.
 
 An output is a group of rows entered at once: `evaluations/<key>`, `runs/<run_id>`, and of the study
-itself 'study', 'claims', 'tuning' and 'computed_ratios'. It is given with study_id, run_id, tokens
-and task, by which its rows in the tables are found, and with its digest in the store.
+itself 'study', 'claims', 'tuning', 'tuning_settings' and 'computed_ratios'. It is given with
+study_id, run_id, tokens and task, by which its rows in the tables are found, and with its digest in
+the store.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ Outputs = Sequence[Mapping[str, Any]]
 TABLES = {
     ("study_id", "'study'"): "studies curation sources models",
     ("study_id", "'tuning'"): "tuning",
+    ("study_id", "'tuning_settings'"): "tuning_settings",
     ("study_id", "'claims'"): "claims",
     ("study_id", "'computed_ratios'"): "computed_ratios",
     ("study_id, run_id", "''"): "runs",

@@ -18,6 +18,7 @@ from dreamer_study.flows.progress.study_lock import running_since
 from dreamer_study.flows.running.live_results import report_mark
 from dreamer_study.flows.running.result_rows import COMPLETE, FAILED, SCREENED
 from dreamer_study.flows.study.configuration import Study
+from dreamer_study.model.training.search import in_words
 from dreamer_study.pipeline.errors import InputError
 
 WAITING = "waiting"
@@ -133,7 +134,7 @@ def _reported(
 def _model(run: Run) -> str:
     """Name the model of a run; in a search for learning rates with the rate."""
     if run.status == "tuning":
-        return f"{run.model.model_id} rate {run.learning_rate:g}"
+        return f"{run.model.model_id} {in_words(run.searched)}"
     return run.model.model_id
 
 

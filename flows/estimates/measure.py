@@ -77,12 +77,13 @@ def _packed_data(study: Study, model: PlannedModel, root: Path) -> Path:
 
 def _describe_run(folder: Path, study: Study, model: PlannedModel, data: Path) -> None:
     """Write `run.json` of an endless training of a model, and the files of its code."""
-    from dreamer_study.model.architectures.code import FOLDER, copy_code
+    from dreamer_study.model.architectures.code import FOLDER, copy_code, copy_files, digests
 
     recipe: dict[str, Any] = {**study.training.recipe(0), **study.variant(model.variant).training}
     recipe |= {"tokens": ENDLESS, "checkpoints": []}
     if isinstance(recipe["learning_rate"], Mapping):  # a multiple of another variant's
         recipe["learning_rate"] = study.training.learning_rate
+    recipe["optimizer_files"] = digests(study.place, study.optimizer_files(model.variant))
     described = {
         "run_id": model.model_id,
         "variant": model.variant,
@@ -92,6 +93,7 @@ def _describe_run(folder: Path, study: Study, model: PlannedModel, data: Path) -
     }
     (folder / FOLDER).mkdir(parents=True)
     copy_code(model.config, study.place, folder / FOLDER)
+    copy_files(recipe["optimizer_files"], study.place, folder / FOLDER)
     (folder / "run.json").write_text(json.dumps(described))
 
 

@@ -13,7 +13,14 @@ from typing import Any
 from dreamer_study.flows.plan.model_plan import size
 from dreamer_study.flows.plan.study_plan import Plan, Run
 from dreamer_study.flows.progress.reports import write_line
-from dreamer_study.model.training.step_log import best_rates, choose_seed, mean_losses
+from dreamer_study.model.training.search import (
+    SETTINGS,
+    best_settings,
+    in_words,
+    mean_losses,
+    settings_of,
+)
+from dreamer_study.model.training.step_log import choose_seed
 from dreamer_study.pipeline.storage.files import write_text_atomically
 from dreamer_study.pipeline.storage.integrity import sealed
 from dreamer_study.reports.text.numbers import counted, figure
@@ -27,41 +34,50 @@ def size_models(plan: Plan, *, trust_code: bool) -> None:
         _write_decision(plan.sizing(sizing), values)
 
 
-def choose_rates(plan: Plan, search: list[Run]) -> None:
-    """Choose each model's learning rate once every training of the search has ended.
+def choose_settings(plan: Plan, search: list[Run]) -> None:
+    """Choose each model's learning rate, weight decay and decay once its search has ended.
 
     A training has ended when it was evaluated or has failed. Nothing is chosen while a model has no
-    rate at which every training ended well.
+    settings at which every training ended well.
     """
     grid_has_grown = len(plan.tuning_runs) > len(search)
     if not plan.search_ended(search) or grid_has_grown:
         return
     rows = plan.searched(search)
-    chosen = best_rates(rows)
+    chosen = best_settings(rows)
     models = {run.model.model_id for run in search}
     if len(chosen) < len(models):
         return
     for row in rows:
-        row["chosen"] = chosen[row["variant"], row["depth"]] == row["learning_rate"]
+        row["chosen"] = chosen[row["variant"], row["depth"]] == settings_of(row)
     _write_decision(plan.rates_decision, {"rows": rows})
-    _say_rates(rows, chosen)
+    _say_chosen(plan, rows)
 
 
-def _say_rates(rows: list[dict[str, Any]], chosen: dict[tuple[str, int], float]) -> None:
-    """Write a line for each model: its rate, and the mean loss at each rate of the grid."""
-    tried = sorted({row["learning_rate"] for row in rows})
+def _say_chosen(plan: Plan, rows: list[dict[str, Any]]) -> None:
+    """Write a line for each model: its settings, and the mean loss at each that was tried."""
     losses = mean_losses(rows)
-    for (variant, depth), rate in sorted(chosen.items()):
+    chosen = {(row["variant"], row["depth"]): row for row in rows if row["chosen"]}
+    for (variant, depth), best in sorted(chosen.items()):
+        names = plan.study.searched(variant)
+        of_model = [row for row in rows if (row["variant"], row["depth"]) == (variant, depth)]
+        tried = {settings_of(row): [row[name] for name in names] for row in of_model}
         grid = []
-        for other in tried:
-            mean = losses.get((variant, depth, other))
-            grid.append(f"{other:g} ({'failed' if mean is None else f'{mean:.4g}'})")
+        for settings, values in sorted(tried.items()):
+            mean = losses.get((variant, depth, settings))
+            shown = " ".join(f"{value:g}" for value in values)
+            grid.append(f"{shown} ({'failed' if mean is None else f'{mean:.4g}'})")
+        edges = [name for name in names if _at_edge(best[name], [row[name] for row in of_model])]
         edge = ""
-        if rate in (tried[0], tried[-1]):
-            edge = ", at the edge: a better one may lie beyond"
-        write_line(
-            f"{variant}-{depth}: learning rate {rate:g}; mean losses: {', '.join(grid)}{edge}"
-        )
+        if edges:
+            which = "" if len(names) == 1 else " of " + ", ".join(map(SETTINGS.__getitem__, edges))
+            edge = f", at the edge{which}: a better one may lie beyond"
+        what = in_words({name: best[name] for name in names}).replace("rate", "learning rate", 1)
+        write_line(f"{variant}-{depth}: {what}; mean losses: {', '.join(grid)}{edge}")
+
+
+def _at_edge(value: float, tried: list[float]) -> bool:
+    return value in (min(tried), max(tried))
 
 
 def decide_race(plan: Plan, runs: Sequence[Run]) -> None:

@@ -39,7 +39,8 @@ class Sizing:
 
     `match` names the fields that are searched, by "flops" and "parameters"; without fields, a model
     of the bundled family is matched by its experts (section 3.8). Without `target` nothing is
-    searched.
+    searched. `optimizer` has the fields of TrainingConfig that name another than AdamW, which must
+    suit the model.
     """
 
     name: str
@@ -47,21 +48,30 @@ class Sizing:
     length: int  # of the text over which FLOPs per token are counted
     match: Mapping[str, str] = dataclasses.field(default_factory=dict)
     target: Resources | None = None
+    optimizer: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def by_formula(self) -> bool:
         """Whether formulas answer; the code of other models must run, which takes seconds."""
+        return self.has_formulas and not self.optimizer
+
+    @property
+    def has_formulas(self) -> bool:
+        """Whether formulas tell sizes and costs."""
         return isinstance(self.architecture, DreamerConfig) and not self.match
 
     def content(self) -> dict[str, Any]:
         """Return what decides the answer, for its key."""
-        return {
+        content = {
             "model": self.architecture.to_dict(),
             "length": self.length,
             "match": dict(self.match),
             "target": self.target and [self.target.flops_per_token, self.target.parameters],
             "says": "reads_documents",  # which answers of before do not
         }
+        if self.optimizer:
+            content["optimizer"] = dict(self.optimizer)
+        return content
 
 
 Answer = tuple[Architecture, Resources]
@@ -81,6 +91,7 @@ class PlannedModel:
     memory_bytes: int
     remarks: tuple[str, ...] = ()
     reads_documents: bool = True  # whether the model distinguishes the documents of a row by itself
+    muon_share: float | None = None  # of the parameters, where Muon trains some
 
     def training_flops(self, length: int) -> float:
         """Count FLOPs per token of a training step on rows of `length` tokens."""
@@ -126,11 +137,12 @@ def _plan_depth(
     planned = []
     for variant in models.variants:
         config = described[variant.name]
+        optimizer = study.optimizer_of(variant.name)
         if variant.matched and config != reference:
             fields = variant.match.fields if isinstance(variant.match, Match) else {}
-            sizing = Sizing(variant.name, config, length, fields, target)
+            sizing = Sizing(variant.name, config, length, fields, target, optimizer)
         else:
-            sizing = Sizing(variant.name, config, length)
+            sizing = Sizing(variant.name, config, length, optimizer=optimizer)
         config, costs = answer(sizing)
         model_id = f"{variant.name}-{depth}"
         planned.append(PlannedModel(model_id, variant.name, depth, config, **vars(costs)))
@@ -161,7 +173,24 @@ def size(sizing: Sizing, code: Path | None = None, *, trust_code: bool = False) 
     with placing(f"models.variants: {sizing.name}"):
         if sizing.by_formula:
             return _by_formula(sizing)
-        return _by_running(sizing, code, trust_code=trust_code)
+        if sizing.has_formulas:
+            config, costs = _by_formula(sizing)
+        else:
+            config, costs = _by_running(sizing, code, trust_code=trust_code)
+        return config, _with_recipe(sizing, config, costs, code, trust_code=trust_code)
+
+
+def _with_recipe(
+    sizing: Sizing, config: Architecture, costs: Resources, code: Path | None, *, trust_code: bool
+) -> Resources:
+    """Add to the costs of a model what its optimizer means for it."""
+    # imports torch
+    from dreamer_study.model.training.check_recipe import check_recipe
+
+    recipe = dict(sizing.optimizer)
+    checked = check_recipe(config, recipe, code=code, trust_code=trust_code)
+    remarks = (*costs.remarks, *checked.remarks)
+    return dataclasses.replace(costs, remarks=remarks, muon_share=checked.muon_share)
 
 
 def _by_formula(sizing: Sizing) -> Answer:
@@ -211,10 +240,18 @@ def _by_running(sizing: Sizing, code: Path | None, *, trust_code: bool) -> Answe
 
 def check_trusted(study: Study, *, trust_code: bool) -> None:
     """Raise InputError for a model in a file of the user's, unless code is trusted."""
+    if trust_code:
+        return
     for variant in study.models.variants:
-        if variant.module and not trust_code:
+        if variant.module:
             raise InputError(
                 f"models.variants: {variant.name} is Python in {variant.module.partition(':')[0]},"
                 " which a study runs only with --trust-code (Prefect: trust_code); look at the"
                 " file first"
+            )
+        files = study.optimizer_files(variant.name)
+        if files:
+            raise InputError(
+                f"models.variants: {variant.name} is trained by Python in {files[0]}, which a study"
+                " runs only with --trust-code (Prefect: trust_code); look at the file first"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -101,11 +102,12 @@ def study_warnings(study: Study) -> list[str]:
             " read, and its commit, where known, noted in `sources`; `dreamer sources --check`"
             " with the study's file prints the pins"
         )
-    if training.tune and "learning_rate" in training.model_fields_set:
-        warnings.append(
-            "training.learning_rate is not used: training.tune chooses one for each model without"
-            " its own"
-        )
+    for name in training.tune.grids if training.tune else ():
+        if name in training.model_fields_set:
+            warnings.append(
+                f"training.{name} is not used: training.tune chooses one for each model without"
+                " its own"
+            )
     shortest = min(training.tokens, training.tune.tokens) if training.tune else training.tokens
     steps = shortest // training.batch_tokens
     if training.warmup_steps >= steps:
@@ -213,7 +215,7 @@ class Training:
 def phases(study: Study, planned: Sequence[PlannedModel]) -> list[list[Training]]:
     """List the trainings of a study in phases: the search for rates, all seeds, winners of races.
 
-    A search is counted without the rates by which its grid may grow.
+    A search is counted without the values by which its grids may grow.
     """
     training = study.training
     search: list[Training] = []
@@ -229,9 +231,10 @@ def phases(study: Study, planned: Sequence[PlannedModel]) -> list[list[Training]
             to_write = len(training.points) - written
             after_race.append(Training(model, race_ends, training.tokens, to_write))
         tune = training.tune
-        if tune and "learning_rate" not in study.variant(model.variant).training:
-            trainings_of_model = len(tune.learning_rate) * len(tune.seeds)
-            search += [Training(model, 0, tune.tokens, 1)] * trainings_of_model
+        searched = study.searched(model.variant)
+        if tune and searched:
+            tried = math.prod(len(tune.grids[name]) for name in searched)
+            search += [Training(model, 0, tune.tokens, 1)] * (tried * len(tune.seeds))
     return [phase for phase in (search, first, after_race) if phase]
 
 

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from glob import glob
 from pathlib import Path
 from typing import Any
 
 from dreamer_study.flows.plan.model_plan import PlannedModel
 from dreamer_study.model.checkpoints.checksums import newest_values
+from dreamer_study.model.training.recipe import decay_share
+from dreamer_study.model.training.search import in_words
 
 FAILURE = "failure.txt"  # in the folder of a run
 # by the status of a run
@@ -55,14 +57,14 @@ class Run:
     goal: int
     status: str
     priority: tuple[int, ...]
+    searched: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """Model and seed, in words; in the search for learning rates also the rate."""
-        name = f"{self.model.model_id} seed {self.seed}"
-        if self.status == "tuning":
-            name += f" rate {self.learning_rate:g}"
-        return name
+        """Model and seed, in words; in a search also the settings at which the run is."""
+        return " ".join(
+            [f"{self.model.model_id} seed {self.seed}", in_words(self.searched)]
+        ).strip()
 
     @property
     def training_name(self) -> str:
@@ -73,6 +75,16 @@ class Run:
     def learning_rate(self) -> float:
         """The highest learning rate of the run."""
         return self.content["training"]["learning_rate"]
+
+    @property
+    def settings(self) -> dict[str, float]:
+        """What a search may choose: rate, weight decay, share of the tokens in which it falls."""
+        training = self.content["training"]
+        return {
+            "learning_rate": training["learning_rate"],
+            "weight_decay": training["weight_decay"],
+            "decay": decay_share(training["schedule"]),
+        }
 
     @property
     def batch_tokens(self) -> int:

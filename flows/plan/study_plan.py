@@ -30,9 +30,11 @@ from dreamer_study.flows.plan.model_plan import Answer, PlannedModel, Sizing, pl
 from dreamer_study.flows.plan.runs import FAILURE, Checkpoint, Run
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.model.accounting import Resources
+from dreamer_study.model.architectures.code import digests
 from dreamer_study.model.module_config import read_architecture
-from dreamer_study.model.training.config import HOW_FAR, HOW_IT_RUNS
-from dreamer_study.model.training.step_log import further_rates
+from dreamer_study.model.training.config import HOW_FAR, HOW_IT_RUNS, without_later
+from dreamer_study.model.training.recipe import decay_share
+from dreamer_study.model.training.search import combinations, grown
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.integrity import read_sealed
 from dreamer_study.pipeline.tokens.validation import TUNING
@@ -153,20 +155,19 @@ class Plan(PlannedEvaluations):
         if not self._runs_by_model and not self.tuning_runs:
             points = self.study.training.points
             for model in self.models:
-                rate = self._rate(model)
+                settings = self._settings(model)
                 seeds = self.study.seeds_of(model.variant)
                 self._runs_by_model.append(
-                    [self._describe(model, seed, rate, points) for seed in seeds]
+                    [self._describe(model, seed, settings, points) for seed in seeds]
                 )
         return self._runs_by_model
 
     def _describe(
-        self, model: PlannedModel, seed: int, rate: float, points: tuple[int, ...]
+        self, model: PlannedModel, seed: int, settings: Mapping[str, float], points: tuple[int, ...]
     ) -> Run:
-        recipe = {
-            **self.study.training.recipe(seed),
-            **self.study.variant(model.variant).training,
-            "learning_rate": rate,
+        """Describe a run at settings that were chosen or are tried, beside its own recipe."""
+        recipe = self._recipe(model, seed, settings)
+        recipe |= {
             "tokens": points[-1],
             "checkpoints": list(points),
             "raw_checkpoints": self.study.evaluation.weights != "averaged",
@@ -183,6 +184,8 @@ class Plan(PlannedEvaluations):
         decisive = {name: value for name, value in recipe.items() if name not in not_decisive}
         if recipe["schedule"] == "constant":
             del decisive["schedule"]  # runs from before there were others keep their names
+        if isinstance(recipe["schedule"], Mapping):
+            decisive["tokens"] = recipe["tokens"]  # by which the rate falls
         # So do those that read rows as before, where a class that knows no documents joined them.
         usual = "apart" if model.reads_documents else "joined"
         if recipe["documents"] == usual:
@@ -193,13 +196,28 @@ class Plan(PlannedEvaluations):
         folder = self.store.root / "runs" / run_id
         return Run(run_id, folder, model, seed, content, points, points[-1], "chosen", ())
 
-    # --- the search for learning rates ---
+    def _recipe(
+        self, model: PlannedModel, seed: int, settings: Mapping[str, float]
+    ) -> dict[str, Any]:
+        """Return the recipe of a model's run at some settings."""
+        variant = self.study.variant(model.variant)
+        recipe = {**self.study.training.recipe(seed), **variant.training}
+        values = dict(settings)
+        share = values.pop("decay", None)
+        recipe |= values
+        if share is not None:
+            recipe["schedule"] = {**recipe["schedule"], "decay": share}
+        files = self.study.optimizer_files(variant.name)
+        if files:
+            recipe["optimizer_files"] = digests(self.study.place, files)
+        return without_later(recipe)
 
-    def _rate(self, model: PlannedModel) -> float:
-        """Return the learning rate of a model.
+    # --- the search for settings ---
 
-        That is its own, a multiple of another's, the one that the search has chosen, or that of
-        all.
+    def _settings(self, model: PlannedModel) -> dict[str, float]:
+        """Return the learning rate of a model, and what else the search has chosen for it.
+
+        The rate is its own, a multiple of another's, the one that was chosen, or that of all.
         """
         own = self.study.variant(model.variant).training.get("learning_rate")
         if isinstance(own, Mapping):
@@ -208,52 +226,64 @@ class Plan(PlannedEvaluations):
                 for other in self.models
                 if (other.variant, other.depth) == (own["of"], model.depth)
             )
-            return own["times"] * self._rate(other)
-        chosen = {
-            (row["variant"], row["depth"]): row["learning_rate"]
-            for row in self.search
-            if row["chosen"]
-        }
-        of_all = self.study.training.learning_rate
-        return own or chosen.get((model.variant, model.depth), of_all)
+            settings = self._settings(other)
+            not_own = self.study.searched(model.variant, also_of_a_multiple=True)
+            settings = {name: value for name, value in settings.items() if name in not_own}
+            return {
+                **settings,
+                "learning_rate": own["times"] * self._settings(other)["learning_rate"],
+            }
+        settings = {"learning_rate": own or self.study.training.learning_rate}
+        for row in self.search:
+            if row["chosen"] and (row["variant"], row["depth"]) == (model.variant, model.depth):
+                settings |= {name: row[name] for name in self.study.searched(model.variant)}
+        return settings
 
     @property
     def tuning_runs(self) -> list[Run]:
-        """The runs of the search for learning rates, as far as they are known.
+        """The runs of the search for settings, as far as they are known.
 
-        There are none once the rates are chosen.
+        There are none once the settings are chosen.
         """
         tune = self.study.training.tune
         if not tune or self.search:
             return []
-        first = self._search(tune.learning_rate)
+        first = self._search(tune.grids)
         if not self.search_ended(first):
             return first
-        # where the best rate is at an edge of the grid, the grid grows
-        further = further_rates(tune.learning_rate, self.searched(first))
-        return [*first, *self._search(further)]
+        # where the best value is at an edge of its grid, the grid grows
+        tuned = {
+            (model.variant, model.depth): self.study.searched(model.variant)
+            for model in self.models
+        }
+        larger = grown(tune.grids, self.searched(first), tuned)
+        known = {run.run_id for run in first}
+        further = [run for run in self._search(larger) if run.run_id not in known]
+        return [*first, *further]
 
-    def _search(self, rates: Sequence[float]) -> list[Run]:
-        """Describe the runs of the search at some rates.
+    def _search(self, grids: Mapping[str, Sequence[float]]) -> list[Run]:
+        """Describe the runs of the search over some grids.
 
-        Each model without a rate of its own is trained at each rate with each seed.
+        Each model is trained at each combination of the settings that are not its own, with each
+        seed.
         """
         tune = self.study.training.tune
         if not self.data.packed.results[TUNING]:
             raise InputError(
                 "training.tune: too few documents to hold some out (data.tuning); give at least 50"
             )
-        tuned = [
-            model
-            for model in self.models
-            if "learning_rate" not in self.study.variant(model.variant).training
-        ]
+        tuned = [model for model in self.models if self.study.searched(model.variant)]
         runs = []
         for model_number, model in enumerate(tuned):
-            for number, (rate, seed) in enumerate(itertools.product(rates, tune.seeds)):
-                run = self._describe(model, seed, rate, (tune.tokens,))
+            of_model = {name: grids[name] for name in self.study.searched(model.variant)}
+            of_all = {"learning_rate": self.study.rate_of_all(model.variant)}
+            tried = itertools.product(combinations(of_model), tune.seeds)
+            for number, (values, seed) in enumerate(tried):
+                run = self._describe(model, seed, {**of_all, **values}, (tune.tokens,))
                 priority = (1, number, -model_number)
-                runs.append(dataclasses.replace(run, status="tuning", priority=priority))
+                runs.append(
+                    dataclasses.replace(run, status="tuning", priority=priority, searched=values)
+                )
         return runs
 
     def search_ended(self, runs: Sequence[Run]) -> bool:
@@ -264,12 +294,12 @@ class Plan(PlannedEvaluations):
         return run.done and all(evaluation.done for evaluation in self.evaluations(run))
 
     def searched(self, runs: Sequence[Run]) -> list[dict[str, Any]]:
-        """Make the rows of the table `tuning` for these runs, before a rate is chosen."""
+        """Make the rows of a search for these runs, before settings are chosen."""
         return [
             {
                 "variant": run.model.variant,
                 "depth": run.model.depth,
-                "learning_rate": run.learning_rate,
+                **run.settings,
                 "seed": run.seed,
                 "tokens": run.goal,
                 "loss": self._tuning_loss(run),
@@ -291,19 +321,31 @@ class Plan(PlannedEvaluations):
 
     @property
     def rates_decision(self) -> Path:
-        """The file of the decision which learning rates the search has chosen."""
+        """The file of the decision which settings the search has chosen."""
         tune = self.study.training.tune
-        configuration = {"tune": tune.model_dump(), "weights": self.study.evaluation.weights}
-        return self._decision_on(configuration, self._search(tune.learning_rate))
+        configuration = {
+            "tune": tune.model_dump(exclude_none=True),
+            "weights": self.study.evaluation.weights,
+        }
+        return self._decision_on(configuration, self._search(tune.grids))
 
     @property
     def search(self) -> list[dict[str, Any]]:
-        """The rows of the table `tuning` once the rates are chosen; none before."""
+        """The rows of the search once settings are chosen; none before."""
         if self.study.training.tune and not self._chosen_rates:
             decision = self.rates_decision
             if decision.exists():
-                self._chosen_rates = read_sealed(decision)["rows"]
+                rows = read_sealed(decision)["rows"]
+                self._chosen_rates = [{**self._unsearched(row), **row} for row in rows]
         return self._chosen_rates
+
+    def _unsearched(self, row: Mapping[str, Any]) -> dict[str, float]:
+        """Return the settings that a row of a search of rates alone does not name."""
+        recipe = self.study.training.recipe(0) | self.study.variant(row["variant"]).training
+        return {
+            "weight_decay": recipe["weight_decay"],
+            "decay": decay_share(recipe["schedule"]),
+        }
 
     # --- races and the number of seeds ---
 

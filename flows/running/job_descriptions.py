@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from glob import glob
 from typing import Any
@@ -19,7 +19,7 @@ from dreamer_study.flows.progress.reports import write_line
 from dreamer_study.flows.running.options import Options
 from dreamer_study.flows.running.steps import MODELS
 from dreamer_study.model.architectures.code import FOLDER as CODE
-from dreamer_study.model.architectures.code import copy_code
+from dreamer_study.model.architectures.code import copy_code, copy_files
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import atomic_folder, write_text_atomically
 from dreamer_study.pipeline.storage.locks import hold
@@ -159,6 +159,7 @@ def write_run(plan: Plan, run: Run) -> None:
         if not (run.folder / CODE).exists():
             with atomic_folder(run.folder / CODE) as unfinished:
                 copy_code(run.model.config, plan.study.place, unfinished)
+                copy_files(training.get("optimizer_files", {}), plan.study.place, unfinished)
         data = os.path.relpath(plan.data.packed.path, run.folder)
         values = {"run_id": run.run_id, **run.content, "training": training, "data": data}
         text = json.dumps(values, indent=1)
@@ -190,16 +191,22 @@ def _tokens(run: Run, before: int) -> int:
     return max(before, wanted)
 
 
+def _code_of(described: Mapping[str, Any]) -> dict[str, str]:
+    """Return the digests of the files of a run's model and of its optimizer, by name."""
+    of_model = described["model"].get("files", {})
+    return {**of_model, **described["training"].get("optimizer_files", {})}
+
+
 def _say_changed_code(run: Run) -> None:
     """Say which file of the model's code differs from that of an earlier run of the model."""
-    files = run.content["model"].get("files", {})
+    files = _code_of(run.content)
     if not files:
         return
     for other in glob(f"{run.model.model_id}-s{run.seed}-*", root_dir=run.folder.parent):
         with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
             # removed meanwhile, or damaged
             values = json.loads((run.folder.parent / other / "run.json").read_bytes())
-            before = values["model"]["files"]
+            before = _code_of(values)
             changed = [name for name in files if before.get(name, files[name]) != files[name]]
             if changed:
                 write_line(

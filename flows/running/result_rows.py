@@ -27,6 +27,7 @@ from dreamer_study.model.checkpoints.checksums import read_checkpoint
 from dreamer_study.model.evaluation.metrics import COLUMNS
 from dreamer_study.model.training.config import HOW_FAR, HOW_IT_RUNS
 from dreamer_study.model.training.provenance import package_version
+from dreamer_study.model.training.search import by_rate
 from dreamer_study.model.training.step_log import read_record
 from dreamer_study.pipeline.benchmarks.benchmark import PERPLEXITIES
 from dreamer_study.pipeline.errors import InputError
@@ -63,7 +64,7 @@ def outputs_of(plan: Plan) -> list[dict[str, Any]]:
     """List the outputs that have rows in the results of a study, as sql/ledger.py knows them."""
     names = ["study", "claims", "computed_ratios"]
     if plan.study.training.tune:
-        names.append("tuning")
+        names += ["tuning", "tuning_settings"]
     outputs = [{"output": name, "task": name} for name in names]
     outputs += [_run_output(run) for run in plan.runs]
     outputs += [
@@ -158,7 +159,9 @@ def _model_rows(plan: Plan) -> list[dict[str, Any]]:
             "place": order.index(model.variant) + 1,
         }
         remarks = row.pop("remarks")
-        del row["reads_documents"]  # decides how rows are read, and is no cost of the model
+        # how rows are read, and how the model is trained, are no costs of it
+        del row["reads_documents"]
+        del row["muon_share"]
         config = model.config.to_dict()
         if remarks:
             config = {**config, "remarks": "; ".join(remarks)}
@@ -191,8 +194,10 @@ def enter_runs(plan: Plan) -> None:
     with closing(connect(_database(plan), wait=PATIENCE)) as connection:
         replace_computed(connection, "claims", study_id, claims)
         if plan.study.training.tune:
-            searched = pd.DataFrame(plan.search or plan.searched(plan.tuning_runs))
-            replace_computed(connection, "tuning", study_id, searched.assign(study_id=study_id))
+            rows = plan.search or plan.searched(plan.tuning_runs)
+            for table, kept in (("tuning", by_rate(rows)), ("tuning_settings", rows)):
+                named = pd.DataFrame(kept).assign(study_id=study_id)
+                replace_computed(connection, table, study_id, named)
 
 
 def _details(run: Run) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from functools import partial
 
 from dreamer_study.flows.jobs import Event, Failed, Job, Jobs
 from dreamer_study.flows.jobs.devices import share_ranks
-from dreamer_study.flows.plan.decisions import choose_rates, decide_race
+from dreamer_study.flows.plan.decisions import choose_settings, decide_race
 from dreamer_study.flows.plan.study_plan import FAILURE, Checkpoint, Evaluation, Plan, Run
 from dreamer_study.flows.progress.reports import write_line
 from dreamer_study.flows.running.job_descriptions import (
@@ -120,7 +120,7 @@ def _submit_ready(plan: Plan, jobs: Jobs, options: Options, submitted: set[str])
     """Decide the searches and races that have ended, then submit each new job that can start."""
     search = plan.tuning_runs
     if search:
-        choose_rates(plan, search)
+        choose_settings(plan, search)
         for run in plan.runs:
             (run.folder / FAILURE).unlink(missing_ok=True)
     for runs in plan.undecided:

@@ -14,11 +14,12 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from dreamer_study.flows.study.data_section import BUILTIN, Data, HomePath
-from dreamer_study.flows.study.models_section import Models, Variant
+from dreamer_study.flows.study.models_section import Models, Variant, file_of
 from dreamer_study.flows.study.training_section import Training
 from dreamer_study.model.architectures.code import digests
 from dreamer_study.model.evaluation.job import INTROSPECTION, EvaluationSettings
-from dreamer_study.model.training.config import HOW_IT_RUNS, TrainingConfig
+from dreamer_study.model.training.config import HOW_IT_RUNS, TrainingConfig, without_later
+from dreamer_study.model.training.recipe import ADAMW, RateDecay
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.benchmarks.table import resolve_benchmark
 from dreamer_study.pipeline.errors import placing
@@ -243,7 +244,13 @@ class Study(Section):
                         " one}"
                     )
             with placing(where):
-                TrainingConfig(**self._recipe_of(self.variant(name)))
+                made = TrainingConfig(**self._recipe_of(self.variant(name)))
+            searches_decay = "decay" in self.searched(name, also_of_a_multiple=True)
+            if searches_decay and not isinstance(made.schedule, RateDecay):
+                raise ValueError(
+                    f"training.tune.decay: the schedule of {name} is {made.schedule!r}, which has"
+                    " no such share; give training.schedule as {decay: 0.2, to: 0.1}"
+                )
         return self
 
     @model_validator(mode="after")
@@ -279,12 +286,58 @@ class Study(Section):
         }
         # Equal numbers are other rates where one is tuned, or a multiple of another variant's.
         recipe["of"] = rate if self.training.tune or isinstance(rate, dict) else None
+        recipe["searched"] = self.searched(variant.name)
         content = {**variant.model_dump(exclude={"name", "seeds"}), "training": recipe}
         return _Trained(variant.name, {*self.seeds_of(variant.name)}, content)
 
     def variant(self, name: str) -> Variant:
         """Return the variant of a name."""
         return next(variant for variant in self.models.variants if variant.name == name)
+
+    def searched(self, variant: str, *, also_of_a_multiple: bool = False) -> list[str]:
+        """Name the settings of a variant that are searched: those of `tune` that are not its own.
+
+        None where its rate is a multiple of another variant's, whose other settings it has then:
+        with `also_of_a_multiple` these are named.
+        """
+        tune = self.training.tune
+        if not tune:
+            return []
+        own = self.variant(variant).training
+        if isinstance(own.get("learning_rate"), dict) and not also_of_a_multiple:
+            return []
+        key_of = {"decay": "schedule"}
+        return [name for name in tune.grids if key_of.get(name, name) not in own]
+
+    def rate_of_all(self, variant: str) -> float:
+        """Return the learning rate of a variant where none is searched: its own, or that of all."""
+        return self.variant(variant).training.get("learning_rate", self.training.learning_rate)
+
+    def optimizer_files(self, variant: str) -> list[str]:
+        """Return the files of code of a variant's optimizer, that of its class first."""
+        of_variant = self.variant(variant)
+        own = file_of(of_variant.training.get("optimizer", self.training.optimizer))
+        return [own, *of_variant.files] if own else []
+
+    def optimizer_of(self, variant: str) -> dict[str, Any]:
+        """Return what names a variant's optimizer, its arguments and its code; nothing of AdamW."""
+        recipe = self._recipe_of(self.variant(variant))
+        if recipe["optimizer"] == ADAMW:
+            return {}
+        named = {"optimizer": recipe["optimizer"]}
+        files = self.optimizer_files(variant)
+        if files:
+            named["optimizer_config"] = recipe["optimizer_config"]
+            named["optimizer_files"] = digests(self.place, files)
+        return named
+
+    @property
+    def code_files(self) -> list[str]:
+        """All files of code that models and optimizers of the study are made of."""
+        files = []
+        for variant in self.models.variants:
+            files += [*variant.code_files, *self.optimizer_files(variant.name)]
+        return list(dict.fromkeys(files))
 
     def seeds_of(self, variant: str) -> list[int]:
         """Return the seeds with which the models of a variant are trained."""
@@ -317,7 +370,7 @@ class Study(Section):
         """Whether the study is a preset, whose models are code of the package and nobody else's."""
         if self._changed or self._place != PRESETS:
             return False
-        return any(variant.module for variant in self.models.variants)
+        return bool(self.code_files)
 
     @property
     def study_id(self) -> str:
@@ -336,11 +389,16 @@ class Study(Section):
             del content["training"]["seeds_until"]
         if self.training.documents == "apart":
             del content["training"]["documents"]
+        content["training"] = without_later(content["training"])
+        tune = content["training"]["tune"]
+        if tune:
+            content["training"]["tune"] = {
+                name: value for name, value in tune.items() if value is not None
+            }
         if not self.evaluation.target:
             del content["evaluation"]["target"]
-        files = [name for variant in self.models.variants for name in variant.code_files]
-        if files:
-            content["code"] = digests(self.place, files)
+        if self.code_files:
+            content["code"] = digests(self.place, self.code_files)
         for variant in content["models"]["variants"]:
             variant["training"] = {
                 key: value for key, value in variant["training"].items() if key not in HOW_IT_RUNS

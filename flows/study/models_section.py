@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from dreamer_study.model.training.config import HOW_FAR, NotNegative, TrainingConfig
+from dreamer_study.model.training.recipe import OWN_CLASS, spelled_out
 from dreamer_study.pipeline.settings import Section, check_keys, distinct
 
 VARIANTS = ("LA", "DR", "DR+DA")
@@ -16,7 +17,16 @@ ELSEWHERE = {  # sizes of a model that are no field of models.dreamer
     "sequence_length": "training.sequence_length",
 }
 # no variant has its own
-OF_ALL = ("seed", *HOW_FAR, "batch_tokens", "loss_on", "device", "raw_checkpoints")
+OF_ALL = (
+    "seed",
+    *HOW_FAR,
+    "batch_tokens",
+    "loss_on",
+    "device",
+    "raw_checkpoints",
+    "optimizer_files",
+)
+BETAS = "betas"  # beta1 and beta2 in one
 
 Distinct = AfterValidator(lambda values: distinct(values, "these values"))
 Seeds = Annotated[list[NotNegative], Distinct]
@@ -55,10 +65,11 @@ class Variant(Section):
         default_factory=dict, description="fields of DreamerConfig, with `family`"
     )
     module: str | None = Field(
-        None, pattern=r"^[^:]+\.py:[A-Za-z_]\w*$", description="a class: <file>.py:<class>"
+        None, pattern=rf"^{OWN_CLASS.pattern}$", description="a class: <file>.py:<class>"
     )
     files: list[str] = Field(
-        default_factory=list, description="further files of code that the module needs"
+        default_factory=list,
+        description="further files of code that the module, or its own optimizer, needs",
     )
     transformers: str | None = Field(
         None, pattern=r"^\w[\w.-]*$", description="a model type of transformers"
@@ -76,7 +87,8 @@ class Variant(Section):
     training: dict[str, Any] = Field(
         default_factory=dict,
         description=(
-            "settings of its own; a learning_rate, also {times: 0.25, of: LA}, is not tuned"
+            "settings of its own, such as its optimizer; a learning_rate, also {times: 0.25, of:"
+            " LA}, a weight_decay or a schedule is not tuned"
         ),
     )
     seeds: Seeds | None = Field(
@@ -86,9 +98,8 @@ class Variant(Section):
     @field_validator("training")
     @classmethod
     def _of_its_own(cls, training: dict[str, Any]) -> dict[str, Any]:
-        return check_keys(
-            training, [name for name in TrainingConfig.__dataclass_fields__ if name not in OF_ALL]
-        )
+        valid = [name for name in TrainingConfig.__dataclass_fields__ if name not in OF_ALL]
+        return spelled_out(check_keys(training, [*valid, BETAS]))
 
     @model_validator(mode="after")
     def _one_origin(self) -> Variant:
@@ -106,9 +117,11 @@ class Variant(Section):
 
     @model_validator(mode="after")
     def _settings_of_its_origin(self) -> Variant:
-        for given, needed in (("overrides", "family"), ("files", "module")):
-            if getattr(self, given) and not getattr(self, needed):
-                raise ValueError(f"{self.name}: {given} belongs to a variant with {needed}")
+        if self.overrides and not self.family:
+            raise ValueError(f"{self.name}: overrides belongs to a variant with family")
+        has_own_optimizer = file_of(self.training.get("optimizer")) is not None
+        if self.files and not (self.module or has_own_optimizer):
+            raise ValueError(f"{self.name}: files belongs to a variant with module")
         if self.config and self.family:
             raise ValueError(f"{self.name}: sizes of a family are overrides, not config")
         for size, setting in ELSEWHERE.items():
@@ -130,8 +143,14 @@ class Variant(Section):
 
     @property
     def code_files(self) -> list[str]:
-        """The files of code that the variant needs, that of its class first."""
+        """The files of code that the variant's class needs, that of the class first."""
         return [self.module.rpartition(":")[0], *self.files] if self.module else []
+
+
+def file_of(optimizer: Any) -> str | None:
+    """Return the file of an optimizer of the user's; None for one of this package."""
+    is_own = isinstance(optimizer, str) and OWN_CLASS.fullmatch(optimizer)
+    return optimizer.rpartition(":")[0] if is_own else None
 
 
 def _named(entry: Any) -> Any:

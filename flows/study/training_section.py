@@ -7,23 +7,57 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from dreamer_study.flows.study.models_section import Distinct, Seeds
-from dreamer_study.model.training.config import Positive, TrainingConfig
+from dreamer_study.model.training.config import TrainingConfig
+from dreamer_study.model.training.recipe import (
+    Finite,
+    Positive,
+    Share,
+    spelled_out,
+)
 from dreamer_study.pipeline.settings import Section, distinct, settings_section
 from dreamer_study.sql.statistics.sequential import LOOKS
 
 MOST_CHECKPOINTS = 10_000
 LONGEST_SEQUENCE = 2**20
 MOST_RANKS = 256  # beyond every machine
+TUNED = ("learning_rate", "weight_decay", "decay")  # what can be searched; decay: of the schedule
+
+
+GROWN = "one beyond is added where an edge is best"
 
 
 class Tuning(Section):
-    """A search over learning rates, the same for every variant without a rate of its own."""
+    """A search over settings of the recipe, the same for every variant without its own.
 
-    learning_rate: Annotated[list[Positive], Distinct, AfterValidator(sorted)] = Field(
-        min_length=2, description="one beyond is added where an edge is best"
+    Where several settings are searched, every combination is trained.
+    """
+
+    learning_rate: Annotated[list[Positive], Distinct, AfterValidator(sorted)] | None = Field(
+        None, min_length=2, description=f"rates; {GROWN}"
+    )
+    weight_decay: Annotated[list[Finite], Distinct, AfterValidator(sorted)] | None = Field(
+        None, min_length=2, description=f"weight decays; {GROWN}"
+    )
+    decay: Annotated[list[Share], Distinct, AfterValidator(sorted)] | None = Field(
+        None,
+        min_length=2,
+        description=f"shares `decay` of a schedule {{decay: ..., to: ...}}; {GROWN}",
     )
     seeds: Seeds = Field(min_length=1, description="of the search alone")
     tokens: int = Field(ge=1, description="of each training of the search")
+
+    @model_validator(mode="after")
+    def _searches_something(self) -> Tuning:
+        if not self.grids:
+            raise ValueError(
+                f"tune: nothing to search; give a list of {', '.join(TUNED)}, or several of them"
+            )
+        return self
+
+    @property
+    def grids(self) -> dict[str, list[float]]:
+        """The values of each setting that is searched, rising."""
+        return {name: getattr(self, name) for name in TUNED if getattr(self, name) is not None}
 
 
 class SeedsUntil(Section):
@@ -40,7 +74,10 @@ class SeedsUntil(Section):
     )
 
 
-class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoints"])):
+NOT_OF_A_STUDY = ("seed", "raw_checkpoints", "optimizer_files")
+
+
+class Training(settings_section(TrainingConfig, without=NOT_OF_A_STUDY)):
     """The settings of TrainingConfig, the same for every model, and what a study adds to them."""
 
     batch_tokens: int = Field(2**20, description="of one optimiser step, padding included")
@@ -67,7 +104,8 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
         0.0, ge=0, lt=1, description="all seeds train this far, then the best; 0: all to the end"
     )
     tune: Tuning | None = Field(
-        None, description="choose each model's learning rate on held-out text"
+        None,
+        description="choose each model's learning rate, weight decay, decay on held-out text",
     )
     ranks: int | None = Field(
         None,
@@ -77,6 +115,11 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
             "processes that train a run together; default: the GPUs divided by the runs, else 1"
         ),
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spelled_out(cls, values: Any) -> Any:
+        return spelled_out(values) if isinstance(values, dict) else values
 
     @model_validator(mode="before")
     @classmethod
@@ -149,7 +192,7 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
     def recipe(self, seed: int) -> dict[str, Any]:
         """Return the fields of TrainingConfig for one seed."""
         kept = self.model_dump(include={*TrainingConfig.__dataclass_fields__}, exclude_none=True)
-        return {**kept, "seed": seed, "checkpoints": list(self.points)}
+        return {**kept, "clip": self.clip, "seed": seed, "checkpoints": list(self.points)}
 
     def stop_at(self, seeds: int) -> int | None:
         """Return the tokens at which the race of a model with `seeds` seeds ends.

@@ -42,7 +42,14 @@ def copy_code(config: Any, source: Path, target: Path) -> None:
 
     Raises InputError if the files are no longer what the model was planned with.
     """
-    files = getattr(config, "files", {})
+    copy_files(getattr(config, "files", {}), source, target)
+
+
+def copy_files(files: dict[str, str], source: Path, target: Path) -> None:
+    """Copy files of code, by name with their digests.
+
+    Raises InputError if one is no longer what was planned with.
+    """
     if not files:
         return
     _check(files, source)
@@ -61,15 +68,26 @@ def load_class(config: ModuleConfig, folder: Path | None, *, trust_code: bool) -
         from dreamer_study.model.architectures.transformers_model import TransformersModel
 
         return TransformersModel.of_type(name)
+    return load_from_file(config.module, config.files, folder, trust_code=trust_code)
+
+
+def load_from_file(
+    named: str, files: dict[str, str], folder: Path | None, *, trust_code: bool
+) -> type:
+    """Load the class `named`, <file>:<class>, whose `files` have these digests.
+
+    Raises InputError where code is not trusted, has changed or has no such class.
+    """
     if not trust_code:
         raise InputError(
-            f"{config.module} is Python that this would run: look at the file, then give"
-            " --trust-code, or trust_code=True"
+            f"{named} is Python that this would run: look at the file, then give --trust-code, or"
+            " trust_code=True"
         )
-    assert folder is not None, "a model of the user's code has a folder of code"
-    _check(config.files, folder)
+    assert folder is not None, "a class of the user's code has a folder of code"
+    _check(files, folder)
+    file, _, name = named.rpartition(":")
     # by the digests of all files: what the class imports from its folder belongs to it
-    digest = "_".join([config.files[file], *sorted(config.files.values())])
+    digest = "_".join([files[file], *sorted(files.values())])
     loaded = getattr(_load(folder, file, digest), name, None)
     if not isinstance(loaded, type):
         raise InputError(f"{file} has no class {name}")

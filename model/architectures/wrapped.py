@@ -47,6 +47,9 @@ class Wrapped(Network):
             Parameter.POSITIONAL_OR_KEYWORD,
         }
         self._own_states: Callable[..., Tensor] | None = None
+        self._own_auxiliary_loss: Callable[[], Any] | None = None
+        # auxiliary losses of the newest forward passes, each with the tokens that it read
+        self._auxiliary: list[tuple[Tensor, int]] = []
         for name in OPTIONAL:
             own = getattr(module, name, None)
             # a layer called `logits` is no method
@@ -56,8 +59,18 @@ class Wrapped(Network):
                 own = partial(self._run, name, own)
             if name == "states":
                 self._own_states = own
+            elif name == "loss":
+                self.loss = partial(self._loss, own)
+            elif name == "auxiliary_loss":
+                self._own_auxiliary_loss = own
             else:
                 setattr(self, name, own)
+        if callable(getattr(module, "parameter_groups", None)) and callable(
+            getattr(module, "decayed_parameters", None)
+        ):
+            raise InputError(
+                f"{config.module} has both parameter_groups and decayed_parameters; define one"
+            )
         reader = signature(getattr(module, "states", module.forward)).parameters
         # Whether the class distinguishes the documents of a row by itself.
         self.reads_documents = "documents" in reader
@@ -74,6 +87,7 @@ class Wrapped(Network):
 
         A class that does not distinguish documents reads each of them as a row of its own.
         """
+        self._auxiliary = []  # also what a pass that failed has left
         if documents is None or documents.labels is None or self.reads_documents:
             return self._read(tokens, documents, depth)
         return read_apart(partial(self._read_alone, depth=depth), tokens, documents.labels)
@@ -83,7 +97,68 @@ class Wrapped(Network):
         documents = Documents(tokens) if "positions" in self._given else None
         return self._read(tokens, documents, depth)
 
+    def _loss(
+        self,
+        own: Callable[..., Any],
+        states_WH: Tensor,
+        targets_W: Tensor,
+        *,
+        compiled: bool = False,
+    ) -> Tensor:
+        """Sum the losses of the targets by the class's own method."""
+        value = self._run("loss", own, states_WH, targets_W)
+        return self._one_number("loss", value, "the sum over the targets, in nats")
+
+    def auxiliary_loss(self) -> Tensor | None:
+        """Return what the class adds to the mean loss of a micro-batch, and forget it.
+
+        A class that reads documents apart has several forward passes in one; they count by the
+        tokens that they have read.
+        """
+        if not self._auxiliary:
+            return None
+        values = [value for value, _ in self._auxiliary]
+        tokens = [count for _, count in self._auxiliary]
+        self._auxiliary = []
+        if len(values) == 1:
+            return values[0]
+        weights = torch.tensor(tokens, device=values[0].device) / sum(tokens)
+        return (torch.stack(values) * weights).sum()
+
+    def _take_auxiliary_loss(self, tokens: Tensor) -> None:
+        """Ask the class for its auxiliary loss of the forward pass that has just ended."""
+        if self._own_auxiliary_loss is None or not self.training or not torch.is_grad_enabled():
+            return
+        try:
+            value = self._own_auxiliary_loss()
+        except Exception as error:  # of the user's code, whatever it is
+            raise InputError(
+                f"{self.config.module}: auxiliary_loss failed: {described(error)}"
+            ) from error
+        number = self._one_number("auxiliary_loss", value, "in nats a token")
+        self._auxiliary.append((number, tokens.numel()))
+
+    def _one_number(self, name: str, value: Any, what: str) -> Tensor:
+        """Return one number as a scalar. Raises InputError for anything else."""
+        if not isinstance(value, Tensor) or value.numel() != 1 or not value.is_floating_point():
+            given = type(value).__name__
+            if isinstance(value, Tensor):
+                given = f"tensor {list(value.shape)} of {value.dtype}"
+            raise InputError(
+                f"{self.config.module}: {name} returned a {given}, but must return one number as a"
+                f" tensor: {what}"
+            )
+        return value.reshape(()).float()
+
     def _read(self, tokens: Tensor, documents: Documents | None, depth: int | None) -> Tensor:
+        """Read rows [B, S], and note the auxiliary loss of the pass, if the class has one."""
+        states = self._forward_pass(tokens, documents, depth)
+        self._take_auxiliary_loss(tokens)
+        return states
+
+    def _forward_pass(
+        self, tokens: Tensor, documents: Documents | None, depth: int | None
+    ) -> Tensor:
         """Read rows [B, S] by the class's own methods, in the precision of the matrix products."""
         if self._own_states is not None:
             named: dict[str, Any] = {"depth": depth} if self._takes_depth else {}
@@ -123,7 +198,7 @@ class Wrapped(Network):
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # of the user's code, whatever it is
-            what = "states" if name == "logits" else "tokens"
+            what = "states" if name in ("logits", "loss") else "tokens"
             raise InputError(
                 f"{self.config.module}: {name} of {list(given.shape)} {what} failed:"
                 f" {described(error)}"

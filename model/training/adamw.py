@@ -13,105 +13,61 @@ the model would mix parameters up.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.adamw import adamw
 
 from dreamer_study.model.training.config import TrainingConfig
-
-
-def scheduled_rate(config: TrainingConfig, step: int, tokens: int) -> float:
-    """Return the learning rate of optimiser step 1, 2, ..., after `tokens` of earlier steps.
-
-    Linear warm-up, then constant (Table 3), or a decay that ends at 0 at `config.tokens`. The decay
-    begins at warmup_steps * batch_tokens tokens: a little after the warm-up where rows are padded.
-    """
-    warmed_up = config.learning_rate * min(1.0, step / max(1, config.warmup_steps))
-    # a training that ends within its warm-up has no decay, and nothing is divided by 0
-    start = min(config.warmup_steps * config.batch_tokens, config.tokens - 1)
-    done = min(max((tokens - start) / (config.tokens - start), 0.0), 1.0)  # share of the decay
-    left = {"constant": 1.0, "linear": 1.0 - done, "cosine": 0.5 + 0.5 * math.cos(math.pi * done)}
-    return warmed_up * left[config.schedule]
+from dreamer_study.model.training.parameter_groups import Trained
 
 
 class AdamW:
-    """AdamW with weight decay on the parameters `decayed` only.
+    """The parameters that AdamW trains, with their moments, in the parameters' precision."""
 
-    The moments are in the parameters' precision.
-    """
-
-    def __init__(
-        self,
-        named: Iterable[tuple[str, nn.Parameter]],
-        decayed: Iterable[nn.Parameter],
-        config: TrainingConfig,
-    ) -> None:
+    def __init__(self, trained: Sequence[Trained], config: TrainingConfig) -> None:
         self._config = config
-        self.parameters = {name: parameter for name, parameter in named if parameter.requires_grad}
-        decayed_ids = {id(parameter) for parameter in decayed}
-        with_decay: list[str] = []
-        without_decay: list[str] = []
+        self._parameters = {each.name: each.parameter for each in trained}
         self._first: dict[str, Tensor] = {}  # m
         self._second: dict[str, Tensor] = {}  # v
         self._steps: dict[str, Tensor] = {}  # t
-        for name, parameter in self.parameters.items():
-            group = with_decay if id(parameter) in decayed_ids else without_decay
-            group.append(name)
-            self._first[name] = torch.zeros_like(parameter)
-            self._second[name] = torch.zeros_like(parameter)
-            self._steps[name] = torch.zeros((), device=parameter.device)
-        self._groups = [(with_decay, config.weight_decay), (without_decay, 0.0)]
+        # names by their factor of the rate and their decay
+        self._groups: dict[tuple[float, float], list[str]] = defaultdict(list)
+        for each in trained:
+            self._groups[each.times, each.weight_decay].append(each.name)
+            self._first[each.name] = torch.zeros_like(each.parameter)
+            self._second[each.name] = torch.zeros_like(each.parameter)
+            self._steps[each.name] = torch.zeros((), device=each.parameter.device)
 
-    def gradients(self) -> list[Tensor]:
-        """Return all gradients that are not None."""
-        return [
-            parameter.grad for parameter in self.parameters.values() if parameter.grad is not None
-        ]
-
-    def gradient_norm(self) -> Tensor:
-        """Compute the Euclidean norm over all gradients, a float32 scalar on their device."""
-        return nn.utils.get_total_norm(self.gradients())
-
-    @torch.no_grad()
-    def step(self, learning_rate: float, norm: Tensor) -> None:
-        """Update the parameters by their gradients, of which `norm` is the norm.
-
-        Gradients of a larger norm than the configured clip are scaled down to it.
-        """
+    def step(self, learning_rate: float, shrink: Tensor) -> None:
+        """Update the parameters that have a gradient, which is divided by `shrink`."""
         config = self._config
-        # The fused function divides the gradients by `grad_scale`: so they are clipped without
-        # another pass over them.
-        shrink = (norm.float() / config.clip).clamp(min=1.0)
-        for group, weight_decay in self._groups:
+        for (times, weight_decay), group in self._groups.items():
             # an expert that no token has chosen has no gradient, and is left as it is
-            names = [name for name in group if self.parameters[name].grad is not None]
+            names = [name for name in group if self._parameters[name].grad is not None]
             if not names:
                 continue
             adamw(
-                [self.parameters[name] for name in names],
-                [self.parameters[name].grad for name in names],
+                [self._parameters[name] for name in names],
+                [self._parameters[name].grad for name in names],
                 [self._first[name] for name in names],
                 [self._second[name] for name in names],
                 [],  # of AMSGrad alone
                 [self._steps[name] for name in names],
                 fused=True,
+                # The fused function divides by it: so gradients are clipped without another pass
+                # over them.
                 grad_scale=shrink,
                 amsgrad=False,
                 beta1=config.beta1,
                 beta2=config.beta2,
-                lr=learning_rate,
+                lr=learning_rate * times,
                 weight_decay=weight_decay,
                 eps=config.epsilon,
                 maximize=False,
             )
-
-    def clear(self) -> None:
-        """Drop the gradients."""
-        for parameter in self.parameters.values():
-            parameter.grad = None
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the whole state by name, for saving."""

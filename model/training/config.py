@@ -34,6 +34,7 @@ Fields that are left out have the defaults below; a model of the user's is `{"mo
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -41,6 +42,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from dreamer_study.model.module_config import Architecture, read_architecture
+from dreamer_study.model.training.recipe import (
+    ADAMW,
+    MUON,
+    Decay,
+    Finite,
+    Optimizer,
+    Positive,
+    RateDecay,
+    Schedule,
+)
 from dreamer_study.pipeline.errors import InputError, placing
 from dreamer_study.pipeline.settings import Count, FileName, checked, parse_file
 
@@ -56,10 +67,22 @@ HOW_FAR = ("tokens", "checkpoints")
 A run of more tokens takes the same steps first, unless its learning rate decays (`schedule`).
 """
 
+LATER: dict[str, Any] = {
+    "optimizer": ADAMW,
+    "optimizer_config": {},
+    "optimizer_files": {},
+    "momentum": 0.95,
+}
+"""Fields that TrainingConfig did not always have, with what all runs did before."""
+
 NotNegative = Annotated[int, Field(ge=0, lt=2**63)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Decay = Annotated[float, Field(ge=0, lt=1)]
+
+
+def without_later(training: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out later fields that have the value of before: keys and states of before stay good."""
+    return {
+        name: value for name, value in training.items() if name not in LATER or value != LATER[name]
+    }
 
 
 @checked("training")
@@ -77,13 +100,24 @@ class TrainingConfig:
     seed: NotNegative = 0  # of initialisation and data order
     learning_rate: Positive = 4e-4
     warmup_steps: NotNegative = 500
-    # after warm-up; a decay ends at 0 at `tokens`
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
-    beta1: Decay = 0.9
-    beta2: Decay = 0.999
-    epsilon: Positive = 1e-8
-    weight_decay: Finite = 1e-3
-    clip: Positive = 0.5  # largest gradient norm
+    schedule: Schedule = "constant"
+    optimizer: Optimizer = ADAMW
+    optimizer_config: Annotated[
+        dict[str, Any], Field(description="arguments of the class of your own optimizer")
+    ] = dataclasses.field(default_factory=dict)
+    # digests of the files of an optimizer of the user's, that of its class first
+    optimizer_files: dict[str, str] = dataclasses.field(default_factory=dict)
+    momentum: Annotated[Decay, Field(description="of Muon, with Nesterov's step")] = 0.95
+    beta1: Annotated[Decay, Field(description="of AdamW: memory of the mean gradient")] = 0.9
+    beta2: Annotated[Decay, Field(description="of AdamW: memory of its square")] = 0.999
+    epsilon: Annotated[Positive, Field(description="of AdamW, added to the root")] = 1e-8
+    weight_decay: Annotated[
+        Finite, Field(description="decoupled: times the rate, off each decayed weight at each step")
+    ] = 1e-3
+    clip: Annotated[
+        Positive | None,
+        Field(description="largest gradient norm; null: gradients stay as they are"),
+    ] = 0.5
     # power of the running average of the weights (weight_average.py); 0: no average is kept
     averaging: Finite = 18.0
     loss_on: Literal["all", "responses", "answers"] = "all"
@@ -108,6 +142,11 @@ class TrainingConfig:
         if max(self.checkpoints, default=0) > self.tokens:
             raise ValueError(
                 f"checkpoints has {max(self.checkpoints)}, above tokens ({self.tokens})"
+            )
+        if self.optimizer_config and self.optimizer in (ADAMW, MUON):
+            raise ValueError(
+                f"optimizer_config has arguments of a class of your own, and optimizer is"
+                f" {self.optimizer!r}; leave one of them out"
             )
         if self.batch_tokens % (self.micro_batch_tokens or 1):
             raise ValueError(
@@ -137,12 +176,15 @@ class TrainingRun:
 
         Left out are where the data lie, how the run is computed, and how far.
         """
-        left_out = (*HOW_IT_RUNS, *HOW_FAR)
+        left_out = {*HOW_IT_RUNS, *HOW_FAR}
+        if isinstance(self.training.schedule, RateDecay):
+            left_out.remove("tokens")  # by which the rate falls
         training = {
             name: value for name, value in self.training.to_dict().items() if name not in left_out
         }
         if training["documents"] == "apart":
             del training["documents"]  # states from before there was a choice stay good
+        training = without_later(training)
         return {
             "run_id": self.run_id,
             "variant": self.variant,

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -134,36 +133,3 @@ def choose_seed(runs: Mapping[int, Path], stop_at: int) -> int:
     `read_record` raises.
     """
     return min(runs, key=lambda seed: (screening_loss(runs[seed], stop_at), seed))
-
-
-def mean_losses(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, float], float]:
-    """Average the losses of a search for learning rates over its seeds.
-
-    The means are by variant, depth and rate. `rows` are those of the table `tuning`. A rate at
-    which any training failed, and so has no loss, is left out.
-    """
-    losses: dict[tuple[str, int, float], list[float | None]] = defaultdict(list)
-    for row in rows:
-        losses[row["variant"], row["depth"], row["learning_rate"]].append(row["loss"])
-    return {key: fmean(of_seeds) for key, of_seeds in losses.items() if None not in of_seeds}
-
-
-def best_rates(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], float]:
-    """Find for each variant and depth the learning rate of the lowest mean loss.
-
-    Of rates with equal losses the lower one.
-    """
-    highest_first = sorted(((loss, *key) for key, loss in mean_losses(rows).items()), reverse=True)
-    # a later entry replaces an earlier one, so the lowest loss stays
-    return {(variant, depth): rate for _, variant, depth, rate in highest_first}
-
-
-def further_rates(grid: Sequence[float], rows: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return the rates by which a rising grid grows, beyond each edge at which a model is best.
-
-    A new rate lies as far beyond the edge, as a factor, as the edge's neighbour lies within:
-    [1, 2, 8] grows by 0.5, by 32, by both or not at all.
-    """
-    best = set(best_rates(rows).values())
-    beyond_edge = {grid[0]: grid[0] ** 2 / grid[1], grid[-1]: grid[-1] ** 2 / grid[-2]}
-    return [float(f"{rate:.6g}") for edge, rate in beyond_edge.items() if edge in best]

@@ -21,16 +21,17 @@ from dreamer_study.model.architectures.code import FOLDER as CODE
 from dreamer_study.model.checkpoints.models import TrainingState, load_tensors, newest_state
 from dreamer_study.model.ops.device import choose_device, choose_precision, use_one_core
 from dreamer_study.model.ops.gpu import on_gpu, set_up
-from dreamer_study.model.training.adamw import AdamW, scheduled_rate
 from dreamer_study.model.training.compile_and_recompute import (
     compile_parts,
     compiles,
     recompute_activations,
 )
 from dreamer_study.model.training.config import TrainingRun
+from dreamer_study.model.training.optimizer import make_optimizer
 from dreamer_study.model.training.provenance import find_code_change, source_digests
 from dreamer_study.model.training.ranks import Ranks, TrainingFailed
 from dreamer_study.model.training.save import part_of, write_state
+from dreamer_study.model.training.schedule import scheduled_rate
 from dreamer_study.model.training.stream import (
     IGNORED,
     START_HASH,
@@ -133,8 +134,8 @@ class Trainer:
             }
             load_tensors(self.model, tensors, run.folder / "state")
         # Behind `load_tensors`, as optimiser and average hold the very tensors of the model.
-        self.optimizer = AdamW(
-            self.model.named_parameters(), self.model.decayed_parameters(), self.config
+        self.optimizer = make_optimizer(
+            self.model, self.config, code=run.folder / CODE, trust_code=trust_code
         )
         self.average = WeightAverage(self.model.state_dict(), self.config.averaging)
         if state:
@@ -251,8 +252,9 @@ class Trainer:
                 # so the parts of micro-batches and ranks add up to the mean. It has none where no
                 # row has a response or an answer.
                 loss = self._loss(batch, rows) / max(1, batch.target_tokens)
-                loss.backward()
                 total += loss.detach()
+                auxiliary = self._auxiliary_loss(batch, rows)
+                (loss if auxiliary is None else loss + auxiliary).backward()
         except torch.OutOfMemoryError:
             # Leaving this block drops the traceback, and so all tensors of the failed pass.
             return None
@@ -303,6 +305,14 @@ class Trainer:
         states = states.flatten(0, 1).index_select(0, with_target)  # [W, H]
         # compiled by itself, as the loss is no part of the compiled blocks
         return self.model.loss(states, targets, compiled=self._compiled)
+
+    def _auxiliary_loss(self, batch: Batch, rows: slice) -> Tensor | None:
+        """Return what the model adds to the mean loss of `rows`, by their share of the targets."""
+        auxiliary = self.model.auxiliary_loss()
+        if auxiliary is None:
+            return None
+        targets = int((batch.targets[rows] != IGNORED).sum())
+        return auxiliary * (targets / max(1, batch.target_tokens))
 
     def _move(self, tensor: Tensor) -> Tensor:
         """Move a tensor to the device, without waiting for the copy."""

@@ -46,15 +46,36 @@ OF_MODELS: dict[str, Value] = {
     "Hidden size": "hidden_size",
     "Vocabulary": "vocabulary_size",
 }
+
+
+USUAL = {"optimizer": "adamw", "momentum": 0.95}  # of a recipe that does not name them
+
+
+def _schedule(configuration: Configuration) -> Any:
+    """Say how the rate runs: `falls to 0.1 in the last 0.2 (linear)`, or a word."""
+    schedule = configuration.get("schedule")
+    if not isinstance(schedule, Mapping):
+        return schedule
+    to, share = schedule.get("to", 0), schedule["decay"]
+    return f"falls to {to:g} in the last {share:g} ({schedule.get('shape', 'linear')})"
+
+
+def _clip(configuration: Configuration) -> Any:
+    """Return the largest norm; a recipe that names none has no largest."""
+    return configuration["clip"] or "none" if "clip" in configuration else None
+
+
 OF_TRAINING: dict[str, Value] = {
+    "Optimizer": "optimizer",
+    "Muon: momentum": lambda c: c.get("momentum") if c.get("optimizer") == "muon" else None,
     "Learning rate": "learning_rate",
     "Warm-up steps": "warmup_steps",
-    "Learning rate after warm-up": "schedule",
+    "Learning rate after warm-up": _schedule,
     "Weight decay": "weight_decay",
     "AdamW: first beta": "beta1",
     "AdamW: second beta": "beta2",
     "AdamW: epsilon": "epsilon",
-    "Largest gradient norm": "clip",
+    "Largest gradient norm": _clip,
     "Batch": lambda c: c.get("batch_tokens") and tokens(c["batch_tokens"]),
     "Tokens": lambda c: c.get("tokens") and tokens(c["tokens"]),
     "Precision": "precision",
@@ -76,7 +97,8 @@ def hyperparameters(
     recipes = {}
     for model, part in runs.groupby(["variant", "depth"]):
         seeds = sorted(part["seed"].dropna().astype(int))
-        recipes[model] = {**json_object(part["recipe"].iloc[0]), "seeds": seeds}
+        recipe = json_object(part["recipe"].iloc[0])
+        recipes[model] = {**(USUAL if recipe else {}), **recipe, "seeds": seeds}
     heads = []
     columns = []  # the settings of each model
     arguments = {}  # of other architectures, by their own names

@@ -13,7 +13,13 @@ from dreamer_study.sql.names import AVERAGE
 
 def limitations(data: StudyData) -> list[str]:
     """Return one text for each limitation that applies, the weightiest first."""
-    return [*rate_doubts(data), *_intervals(data), *_checkpoints(data), *_gaps(data)]
+    return [
+        *rate_doubts(data),
+        *setting_doubts(data),
+        *_intervals(data),
+        *_checkpoints(data),
+        *_gaps(data),
+    ]
 
 
 def data_doubts(data: StudyData) -> list[str]:
@@ -53,6 +59,29 @@ def rate_doubts(data: StudyData) -> list[str]:
         "Learning rates were chosen at the edge of those tried, so that better ones may lie"
         f" beyond: {listed(models)}."
     ]
+
+
+def setting_doubts(data: StudyData) -> list[str]:
+    """Return texts on weight decays and decays that are the lowest or highest of those tried."""
+    rows = data.tuning_settings
+    several_depths = rows["depth"].nunique() > 1
+    texts = []
+    for name, words in (("weight_decay", "Weight decays"), ("decay", "Shares of the decay")):
+        # of each model: one with a setting of its own has tried no other
+        tried = rows.groupby(["depth", "variant"])[name].agg(["min", "max"]).reset_index()
+        chosen = rows[rows["chosen"]].merge(tried, on=["depth", "variant"])
+        is_at_edge = (chosen[name] == chosen["min"]) | (chosen[name] == chosen["max"])
+        at_edge = chosen[is_at_edge & (chosen["min"] < chosen["max"])]
+        models = [
+            f"{model_name(row, several_depths)} ({row[name]:g})"
+            for row in at_edge.drop_duplicates(["depth", "variant"]).to_dict("records")
+        ]
+        if models:
+            texts.append(
+                f"{words} were chosen at the edge of those tried, so that better ones may lie"
+                f" beyond: {listed(models)}."
+            )
+    return texts
 
 
 def _intervals(data: StudyData) -> list[str]:

@@ -54,7 +54,8 @@ create table if not exists runs ( -- One row: a training run of a study: a model
     primary key (study_id, run_id)
 );
 
--- These trainings have no rows in other tables: they are measured on other documents, and no factor may count them.
+-- The trainings of a search have no rows in other tables: they are measured on other documents, and no factor may count
+-- them. Where more than learning rates was searched, `tuning` has those of each rate at its best other settings.
 create table if not exists tuning ( -- One row: a training of a study's search for learning rates, the same for each model.
     study_id varchar,
     depth integer,
@@ -65,6 +66,20 @@ create table if not exists tuning ( -- One row: a training of a study's search f
     loss double, -- bits per byte of documents held out for the search; null where the training failed or has not ended
     chosen boolean, -- whether the model's runs have this learning rate: the lowest mean loss over the seeds
     primary key (study_id, depth, variant, learning_rate, seed)
+);
+
+create table if not exists tuning_settings ( -- One row: a training of a study's search, at one value of each setting.
+    study_id varchar,
+    depth integer,
+    variant varchar,
+    learning_rate double, -- the highest of the training
+    weight_decay double, -- decoupled, of the training
+    decay double, -- share of the tokens, at their end, in which the rate falls; 0: it stays
+    seed bigint, -- of the search alone
+    tokens bigint check (tokens >= 0), -- training tokens
+    loss double, -- bits per byte of documents held out for the search; null where the training failed or has not ended
+    chosen boolean, -- whether the model's runs have these settings: the lowest mean loss over the seeds
+    primary key (study_id, depth, variant, learning_rate, weight_decay, decay, seed)
 );
 
 create table if not exists steps ( -- One row: an optimiser step of a run.

@@ -105,6 +105,7 @@ def _model_fields(model: PlannedModel) -> dict[str, Any]:
         "parameters": model.parameters,
         "flops_per_token": model.flops_per_token,
         "memory_bytes": model.memory_bytes,
+        "muon_share": model.muon_share,
         "config": model.config.to_dict(),
         "remarks": model.remarks,
     }
@@ -125,9 +126,9 @@ def print_estimate(estimate: Estimate) -> None:
     """Print the models, the sources, and a line for each thing that the study needs."""
     study = estimate.study
     console.print(f"{study.study_id}\n")
-    print_table(
-        pd.DataFrame([_model_row(model, estimate.baseline_of(model)) for model in estimate.models])
-    )
+    muon = any(model.muon_share is not None for model in estimate.models)
+    rows = [_model_row(model, estimate.baseline_of(model), muon=muon) for model in estimate.models]
+    print_table(pd.DataFrame(rows))
     console.print()
     print_table(source_table(estimate.data))
     training = study.training
@@ -254,8 +255,11 @@ def _resolution(resolution: Resolution) -> str:
     )
 
 
-def _model_row(model: PlannedModel, baseline: PlannedModel) -> dict[str, object]:
+def _model_row(model: PlannedModel, baseline: PlannedModel, *, muon: bool) -> dict[str, object]:
+    """Make the row of a model; with a column for Muon's share where it trains any of them."""
     config = model.config.to_dict()
+    share = model.muon_share
+    under_muon = {"by Muon": "-" if share is None else f"{share:.0%}"} if muon else {}
     return {
         "model": model.model_id,
         "parameters": model.parameters,
@@ -263,6 +267,7 @@ def _model_row(model: PlannedModel, baseline: PlannedModel) -> dict[str, object]
         "FLOPs to baseline": _difference(model.flops_per_token, baseline.flops_per_token),
         "parameters to baseline": _difference(model.parameters, baseline.parameters),
         "memory": amount(model.memory_bytes),
+        **under_muon,
         **{name: config.get(field, "-") for name, field in SIZES.items()},
         "remarks": "; ".join(model.remarks),
     }

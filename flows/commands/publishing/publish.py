@@ -200,7 +200,7 @@ def _copy_study(study: Study, made: Path) -> None:
     values = study.model_dump(mode="json", exclude_unset=True, exclude=OF_THE_MACHINE)
     _dump(made / "study.yaml", values)
     beside = study.place.resolve()
-    files = {beside / name for variant in study.models.variants for name in variant.code_files}
+    files = {beside / name for name in study.code_files}
     for benchmark in study.own_benchmarks:
         if benchmark.yaml:
             task = beside / benchmark.yaml

@@ -15,7 +15,7 @@ import pytest
 from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.states import read_states
 from dreamer_study.flows.jobs import Failed
-from dreamer_study.flows.plan.decisions import choose_rates
+from dreamer_study.flows.plan.decisions import choose_settings
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.running.curation import prepare_data
 from dreamer_study.flows.running.job_descriptions import write_runs
@@ -214,7 +214,7 @@ def test_nothing_is_chosen_from_a_grid_that_has_grown_since_it_was_looked_at(
     for name, describe in work_left(plan, Options(), ()):
         assert name.startswith("evaluate ")
         evaluate(Path(describe().arguments[0]), bowl(LA=9e-3))
-    choose_rates(plan, grid)
+    choose_settings(plan, grid)
     assert not plan.search
     assert len(plan.tuning_runs) == 8
     for name, describe in work_left(plan, Options(), ()):

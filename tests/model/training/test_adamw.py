@@ -6,8 +6,11 @@ from torch import nn
 
 from dreamer_study.model.checkpoints.models import newest_state
 from dreamer_study.model.train import train
-from dreamer_study.model.training.adamw import AdamW, scheduled_rate
+from dreamer_study.model.training.adamw import AdamW
 from dreamer_study.model.training.config import TrainingConfig, read_run
+from dreamer_study.model.training.optimizer import Optimizer
+from dreamer_study.model.training.parameter_groups import Trained
+from dreamer_study.model.training.schedule import scheduled_rate
 from dreamer_study.model.training.trainer import Trainer
 from dreamer_study.model.training.weight_average import WeightAverage, newest_share
 from tests.model.packed_folder import write_run
@@ -25,7 +28,11 @@ RECIPE = TrainingConfig(
 
 
 def ours_for(named):
-    return AdamW(named.items(), [named["bank"], named["matrix"], named["unused"]], RECIPE)
+    trained = [
+        Trained(name, parameter, 1.0, 0.3 if parameter.ndim > 1 else 0.0, "adamw")
+        for name, parameter in named.items()
+    ]
+    return Optimizer(trained, [AdamW(trained, RECIPE)], RECIPE.clip)
 
 
 def gradients(named, seed, size):

@@ -10,8 +10,8 @@ import dreamer_study.model.training.trainer
 from dreamer_study.model.checkpoints.models import newest_state
 from dreamer_study.model.processes import HOPELESS
 from dreamer_study.model.train import main, train
-from dreamer_study.model.training.adamw import AdamW
 from dreamer_study.model.training.config import read_run
+from dreamer_study.model.training.optimizer import Optimizer
 from dreamer_study.model.training.ranks import TrainingFailed
 from dreamer_study.model.training.recorder import PAUSE
 from dreamer_study.model.training.save import write_state
@@ -77,7 +77,7 @@ def test_out_of_memory_in_the_optimiser_is_one_line(tmp_path, monkeypatch, capsy
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     folder = write_run(tmp_path)
-    monkeypatch.setattr(AdamW, method, fails)
+    monkeypatch.setattr(Optimizer, method, fails)
     assert main([str(folder)]) == HOPELESS
     (said,) = capsys.readouterr().err.splitlines()
     assert words in said

@@ -7,12 +7,7 @@ import torch
 
 from dreamer_study.model.train import train
 from dreamer_study.model.training.provenance import CODE_CHANGES, code_digest, source_digests
-from dreamer_study.model.training.step_log import (
-    best_rates,
-    choose_seed,
-    further_rates,
-    read_record,
-)
+from dreamer_study.model.training.step_log import choose_seed, read_record
 from dreamer_study.pipeline.errors import InputError
 from tests.model.packed_folder import write_run
 from tests.model.saved_files import rewrite, write_values
@@ -50,29 +45,6 @@ def test_what_came_after_the_race_decides_nothing(run):
     assert choose_seed(runs, 205) == 0
     runs[0] = run("other", first + [9.0] * 100)
     assert [choose_seed(runs, stop_at) for stop_at in (205, 1210)] == [0, 1]
-
-
-def rows(variant: str, losses: dict[float, list[float | None]]) -> list[dict[str, object]]:
-    known = {"variant": variant, "depth": 4}
-    return [
-        {**known, "learning_rate": rate, "loss": loss}
-        for rate, found in losses.items()
-        for loss in found
-    ]
-
-
-def test_the_rate_of_the_lowest_mean_loss_is_chosen_and_a_grid_grows_at_an_edge_that_is_best():
-    inside = rows("LA", {1: [3.0, 3.0], 2: [2.0, 2.4], 8: [2.1, 2.5]})
-    edge = rows("DR", {1: [3.0], 2: [2.0], 8: [1.0]})
-    assert best_rates([*inside, *edge]) == {("LA", 4): 2, ("DR", 4): 8}
-    assert best_rates(rows("LA", {1: [2.0], 2: [2.0]})) == {("LA", 4): 1}, "the lower one of equals"
-    assert best_rates(rows("LA", {1: [3.0, 3.0], 2: [1.0, None]})) == {("LA", 4): 1}, (
-        "a training failed at 2"
-    )
-    assert best_rates(rows("LA", {1: [None]})) == {}
-    assert further_rates([1, 2, 8], inside) == []
-    assert further_rates([1, 2, 8], [*inside, *edge]) == [32]
-    assert further_rates([1, 2, 8], [*edge, *rows("X", {1: [1.0], 2: [2.0]})]) == [0.5, 32]
 
 
 CODE = {**source_digests("dreamer_study.model.train"), "torch": torch.__version__}

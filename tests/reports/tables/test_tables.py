@@ -209,6 +209,25 @@ def test_equal_values_stand_once_and_others_under_their_model() -> None:
     assert "DA: query heads" not in rows, "no model has depth attention"
 
 
+def test_each_model_has_its_own_optimizer_and_schedule() -> None:
+    config = json.dumps(la(16).to_dict())
+    models = pd.DataFrame({"variant": ["LA", "Muon"], "depth": 16, "config": config})
+    decays = {"decay": 0.2, "to": 0.1, "shape": "linear"}
+    of_muon = {"learning_rate": 1e-3, "optimizer": "muon", "schedule": decays, "clip": None}
+    recipes = [json.dumps({"learning_rate": 1e-3, "clip": 0.5}), json.dumps(of_muon)]
+    runs = pd.DataFrame({"variant": ["LA", "Muon"], "depth": 16, "seed": 0, "recipe": recipes})
+    of_study = {"optimizer": "muon", "schedule": "constant", "momentum": 0.9}
+    made = hyperparameters(models, runs, of_study, styles(["LA", "Muon"]))
+    rows = {row.cells[0].text: [cell.text for cell in row.cells[1:]] for row in made.rows}
+    assert rows["Optimizer"] == ["adamw", "muon"], "a recipe that names none is AdamW's"
+    assert rows["Muon: momentum"] == ["–", "0.95"]
+    assert rows["Learning rate after warm-up"] == [
+        "constant",
+        "falls to 0.1 in the last 0.2 (linear)",
+    ]
+    assert rows["Largest gradient norm"] == ["0.5", "none"]
+
+
 def test_models_from_elsewhere_have_no_hyperparameters() -> None:
     models = pd.DataFrame({"variant": "LA", "depth": 16, "config": ["{}", None, "not json"]})
     runs = pd.DataFrame({"variant": ["LA"], "depth": 16, "seed": None, "recipe": None})

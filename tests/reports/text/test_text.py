@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dreamer_study.reports.data import StudyData, read_study
 from dreamer_study.reports.text.answer import COSTS, answers, second, warnings
-from dreamer_study.reports.text.limitations import data_doubts, rate_doubts
+from dreamer_study.reports.text.limitations import data_doubts, rate_doubts, setting_doubts
 from dreamer_study.reports.text.names import architecture_in_words, layers_of, shortened
 from dreamer_study.reports.text.numbers import (
     duration,
@@ -499,6 +499,25 @@ def test_a_source_that_lost_most_of_its_documents_for_one_reason_is_named() -> N
     ]
     assert data_doubts(nearly_emptied(51)) == said
     assert data_doubts(nearly_emptied(50)) == []
+
+
+def test_a_weight_decay_at_the_edge_of_those_tried_is_named() -> None:
+    rows = [
+        {"depth": 4, "variant": name, "weight_decay": tried, "decay": 0.2, "chosen": tried == best}
+        for name, best, grid in (
+            ("LA", 0.1, (0.01, 0.1, 1.0)),
+            ("Muon", 1.0, (0.01, 0.1, 1.0)),
+            ("own", 5.0, (5.0,)),
+        )
+        for tried in grid
+    ]
+    texts = setting_doubts(StudyData({}, {"tuning_settings": pd.DataFrame(rows)}))
+    assert texts == [
+        "Weight decays were chosen at the edge of those tried, so that better ones may lie beyond:"
+        " Muon (1)."
+    ]
+    none = pd.DataFrame(rows)[:0]
+    assert setting_doubts(StudyData({}, {"tuning_settings": none})) == []
 
 
 def test_a_learning_rate_at_the_edge_of_those_tried_is_a_doubt() -> None:
