@@ -241,8 +241,8 @@ def _check_plain_scalar(value: Any, hint: Any, where: str) -> None:
 def settings_section(kind: Any, without: Collection[str] = ()) -> Any:
     """Build the base class of a section from the settings dataclass `kind`, one of pydantic's.
 
-    The section has the fields, descriptions and defaults of `kind`, except `without`. What `kind` checks beyond
-    single fields, the section built on it must check by making one.
+    The section has the fields, descriptions and defaults of `kind`, except `without`. What `kind`
+    checks beyond single fields, the section built on it must check by making one.
     """
     hints = typing.get_type_hints(kind, include_extras=True)
     fields: dict[str, Any] = {}
