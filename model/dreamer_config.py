@@ -31,32 +31,57 @@ class DreamerConfig:
     """
 
     depth: Size = 16
-    # one layer iterated `depth` times instead of `depth` layers (section 3.7)
+    """Layers, or iterations of the one layer of a recurrent model."""
     recurrent: bool = False
-    depth_attention: bool = False  # section 3.4
-    mixture: str = "partial"  # section 3.6
+    """Iterate one layer `depth` times in place of `depth` layers (section 3.7 of the paper)."""
+    depth_attention: bool = False
+    """Add attention over the depths of a token (section 3.4)."""
+    mixture: str = "partial"
+    """Order of the attentions and the experts in a layer: partial, sequential or parallel (section
+    3.6).
+    """
     vocabulary_size: Size = 128256
+    """Tokens of the vocabulary."""
     hidden_size: Size = 1024
+    """Numbers of a hidden state."""
     query_heads: Size = 16
+    """Heads of queries in attention along the sequence."""
     key_value_heads: Size = 8
+    """Heads of keys and values in attention along the sequence; queries share them in groups."""
     head_size: Even = 128
+    """Numbers of a head in attention along the sequence."""
     depth_heads: Size = 1
+    """Heads of queries in attention over depths."""
     depth_key_value_heads: Size = 1
+    """Heads of keys and values in attention over depths."""
     depth_head_size: Fourfold = 128
-    # how many latest depths depth attention sees, the current one included; None: all
+    """Numbers of a head in attention over depths."""
     depth_window: Size | None = None
-    experts: Size = 32  # per layer; in all when recurrent
+    """Latest depths that attention over depths sees, the current one included; null: all."""
+    experts: Size = 32
+    """Experts of each layer; of the whole model where it is recurrent."""
     active_experts: Size = 8
+    """Experts that each token uses at each depth."""
     expert_size: Annotated[Size, Field(multiple_of=8)] = 512
+    """Inner size of an expert."""
     routing_size: Fourfold = 128
+    """Numbers of the queries and keys by which experts are chosen."""
     sequence_length: Size = 4096
-    # in the attention mixtures of a recurrent model; merged weights (Eq. 8) have none
+    """Tokens of the longest sequence."""
     shared_expert: bool = True
+    """A shared expert in the attention mixtures of a recurrent model; merged weights (Eq. 8) have
+    none.
+    """
     rope_base: Base = 10000.0
+    """Base of the rotary code of positions."""
     depth_rope_base: Base = 500.0
+    """Base of the rotary code of depths."""
     expert_bias_rate: Rate = 1e-3
+    """Step by which the biases that balance the experts change."""
     attention_bias_rate: Rate = 1e-2
+    """Step by which the biases that balance the attention mixtures change."""
     norm_epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-6
+    """What every RMSNorm adds to the mean square."""
 
     @model_validator(mode="after")
     def _fits(self) -> DreamerConfig:

@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from dreamer_study.pipeline.storage.documents import DocumentWriter, read_shard
@@ -59,7 +59,7 @@ Length = Annotated[int, Field(ge=0)] | None
 Share = Annotated[float, Field(ge=0, le=1)] | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(use_attribute_docstrings=True))
 class CleanSettings:
     """The rules of cleaning and their bounds; None or False switches a rule off.
 
@@ -68,19 +68,34 @@ class CleanSettings:
     """
 
     compose_unicode: bool = True
+    """Write letters with accents as one character (Unicode NFC)."""
     remove_controls: bool = True
+    """Remove control characters and invisible characters."""
     trim: bool = True
+    """Remove white space at both ends of question and response."""
     shortest_question: Length = 3
+    """Fewest characters of a question; null: no bound."""
     longest_question: Length = 20_000
+    """Most characters of a question; null: no bound."""
     shortest_response: Length = 1
+    """Fewest characters of a response; null: no bound."""
     longest_response: Length = 200_000
-    broken_characters: Share = 0.001  # largest fraction of U+FFFD in question and response
-    mojibake: Share = 0.01  # largest fraction of characters that begin a wrongly decoded sequence
-    # longer runs of ASCII without a space are data (base64, a dump), not text
+    """Most characters of a response; null: no bound."""
+    broken_characters: Share = 0.001
+    """Largest share of characters that are U+FFFD, the sign of lost text; null: no bound."""
+    mojibake: Share = 0.01
+    """Largest share of characters that begin a wrongly decoded sequence, such as Ã©; null: no
+    bound.
+    """
     longest_run: Length = 1_000
-    letters: Share = 0.25  # smallest fraction of letters and digits, of any script
-    # smallest compressed size of a response's end, as a fraction: a loop is far below
+    """Most ASCII characters without a space: longer runs are data, such as base64; null: no bound.
+    """
+    letters: Share = 0.25
+    """Smallest share of letters and digits, of any script; null: no bound."""
     looping: Share = 0.05
+    """Smallest compressed size of a response's end, as a share of its size: a text that repeats
+    itself lies far below; null: no bound.
+    """
 
 
 def clean(

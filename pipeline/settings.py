@@ -98,7 +98,7 @@ def checked(where: str, *, extra: Literal["forbid", "ignore"] = "forbid") -> Cal
     """
 
     def decorate(kind: Kind) -> Kind:
-        config = ConfigDict(strict=True, extra=extra)
+        config = ConfigDict(strict=True, extra=extra, use_attribute_docstrings=True)
         made: Any = dataclass(frozen=True, kw_only=True, config=config)(kind)
         construct = made.__init__
 
@@ -245,21 +245,23 @@ def _check_plain_scalar(value: Any, hint: Any, where: str) -> None:
             raise ValueError(f"{where}it holds {unwritable[0]!r}, which no text has")
 
 
-def settings_section(kind: type, without: Collection[str] = ()) -> Any:
-    """Build the base class of a section from the settings dataclass `kind`.
+def settings_section(kind: Any, without: Collection[str] = ()) -> Any:
+    """Build the base class of a section from the settings dataclass `kind`, one of pydantic's.
 
-    The section has the fields and defaults of `kind`, except `without`. What `kind` checks beyond
-    single fields, the section built on it must check by making one.
+    The section has the fields, descriptions and defaults of `kind`, except `without`. What `kind`
+    checks beyond single fields, the section built on it must check by making one.
     """
     hints = typing.get_type_hints(kind, include_extras=True)
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
         if field.name in without:
             continue
+        described = {"description": kind.__pydantic_fields__[field.name].description}
         if field.default_factory is not dataclasses.MISSING:
-            made = Field(default_factory=field.default_factory)
+            made = Field(default_factory=field.default_factory, **described)
         else:
-            made = Field(... if field.default is dataclasses.MISSING else field.default)
+            default = ... if field.default is dataclasses.MISSING else field.default
+            made = Field(default, **described)
         fields[field.name] = (hints[field.name], made)
     return create_model(kind.__name__, __base__=Section, **fields)
 

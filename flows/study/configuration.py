@@ -60,7 +60,9 @@ class Target(Section):
     """A score of a task, fixed in advance, at which the tokens of the models are compared."""
 
     task: str = Field(description="a benchmark, 'average' or 'validation'")
-    metric: Literal["accuracy", "loss"] = "accuracy"
+    metric: Literal["accuracy", "loss"] = Field(
+        "accuracy", description="what the score is: an accuracy or a loss"
+    )
     score: float = Field(gt=0, description="an accuracy below 1, or a loss in bits per byte")
 
     @model_validator(mode="after")
@@ -81,10 +83,13 @@ class Evaluation(settings_section(EvaluationSettings)):
         True, description="observe depth attention and expert usage at every checkpoint"
     )
     bootstrap_replicates: int = Field(
-        1000, ge=0, le=100_000, description="of the items, for intervals; 0: none"
+        1000,
+        ge=0,
+        le=100_000,
+        description="resamples of the items, from which intervals are computed; 0: no intervals",
     )
     target: list[Target] = Field(
-        [], description="scores fixed in advance, at which the ratios of these tasks are"
+        [], description="scores fixed in advance, at which the tokens of these tasks are compared"
     )
 
     @field_validator("benchmarks")
@@ -109,7 +114,7 @@ class Compute(Section):
         ),
     )
     per_gpu: int = Field(
-        1, ge=1, description="processes that share a GPU, which small models leave idle"
+        1, ge=1, description="processes that share a GPU; small models leave much of one idle"
     )
     retries: int = Field(
         1,
@@ -147,24 +152,34 @@ class Study(Section):
         "",
         description="what readers of the report must know, such as how settings were chosen",
     )
-    root: HomePath | None = Field(None, description="where the study writes; default runs/<name>")
+    root: HomePath | None = Field(
+        None, description="folder that the study writes to; default: runs/<name>"
+    )
     store: HomePath | None = Field(
-        None, description="a store shared with other studies; default <root>/store"
+        None, description="folder of a store that studies share; default: <root>/store"
     )
     workers: int | None = Field(
-        None, ge=1, description="processes side by side; default: one for each core, or GPU"
+        None,
+        ge=1,
+        description="processes side by side; default: one for each core, or for each GPU",
     )
-    data: Data
-    models: Models = Field(default_factory=Models)
-    training: Training
-    evaluation: Evaluation
-    compute: Compute = Field(default_factory=Compute)
+    data: Data = Field(description="the documents, and how they are curated and tokenised")
+    models: Models = Field(
+        default_factory=Models, description="the architectures that are compared, and their sizes"
+    )
+    training: Training = Field(description="the recipe, the seeds and the checkpoints")
+    evaluation: Evaluation = Field(
+        description="the benchmarks, and how every checkpoint is evaluated on them"
+    )
+    compute: Compute = Field(
+        default_factory=Compute, description="where the work is done, and what is tried again"
+    )
     tracking: Literal["wandb", "trackio", "tensorboard"] | None = Field(
         None,
         description="the experiment tracker to which each training is logged as one of its runs",
     )
     expect: list[Expectation] = Field(
-        [], description="known effects: `dreamer run` ends with 1 where one is missed"
+        [], description="known effects; `dreamer run` ends with status 1 where one is missed"
     )
     _arguments: str | None = PrivateAttr(None)
     _place: Path = PrivateAttr(Path())

@@ -67,22 +67,28 @@ class Data(Section):
     """The sources of the documents, and how they are curated and tokenised."""
 
     mirror: HomePath | None = Field(
-        None, description="folder in the hub's layout, looked in before the hub"
+        None, description="folder of data sets in the hub's layout, which is read before the hub"
     )
     world: WorldSettings = Field(
-        WorldSettings(), description="the built-in problems, where 'builtin' is named"
+        WorldSettings(), description="the built-in problems; used where a list names 'builtin'"
     )
     sources: list[str | dict[str, Any]] = Field(
         min_length=1,
         description=(
-            "'builtin', 'paper' (its fifteen), names that `dreamer sources` lists, or sources of"
-            " your own"
+            "'builtin', 'paper' (its fifteen), names that `dreamer sources` lists, or your own"
+            " sources"
         ),
     )
     limit: int | None = Field(None, ge=1, description="rows read of each source, for a quick look")
-    clean: CleanSettings = CleanSettings()
-    deduplicate: DedupSettings = DedupSettings()
-    decontaminate: DecontaminationSettings = DecontaminationSettings()
+    clean: CleanSettings = Field(
+        CleanSettings(), description="rules that mend a document or drop it"
+    )
+    deduplicate: DedupSettings = Field(
+        DedupSettings(), description="what counts as a duplicate document"
+    )
+    decontaminate: DecontaminationSettings = Field(
+        DecontaminationSettings(), description="what counts as a document with a benchmark item"
+    )
     validation: int = Field(
         1000,
         ge=0,
@@ -96,9 +102,12 @@ class Data(Section):
         ge=0,
         description="further documents held out by question, to choose settings on; 0: none",
     )
-    seed: int = Field(0, ge=0, description="of the order of the documents in the packed tokens")
-    memory: str = Field("4GB", description="that curation takes at most")
-    tokenizer: Tokenizer = Field(default_factory=lambda: Tokenizer(vocabulary_size=512))
+    seed: int = Field(0, ge=0, description="seed of the order of the documents in packed tokens")
+    memory: str = Field("4GB", description="most memory that curation takes, such as 500MB or 4GB")
+    tokenizer: Tokenizer = Field(
+        default_factory=lambda: Tokenizer(vocabulary_size=512),
+        description="the tokenizer of all models of the study",
+    )
 
     @field_validator("mirror", mode="before")
     @classmethod

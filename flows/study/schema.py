@@ -32,8 +32,11 @@ def study_schema() -> dict[str, Any]:
     for kind in [schema, *kinds.values()]:
         if "properties" in kind:
             kind["additionalProperties"] = False  # a misspelt key is an error in every section
-    for key in SHORT_KEYS:
-        kinds["Benchmark"]["properties"][key] = {"anyOf": [{"type": "string"}, {"type": "array"}]}
+    for key, description in SHORT_KEYS.items():
+        kinds["Benchmark"]["properties"][key] = {
+            "anyOf": [{"type": "string"}, {"type": "array"}],
+            "description": description,
+        }
     for kind in ("Source", "Benchmark"):
         kinds[kind]["required"] = ["name"]  # an entry may change the one of its name in the table
     kinds["Data"]["properties"]["sources"]["items"] = _entries("Source", [BUILTIN, PAPER, *SOURCES])

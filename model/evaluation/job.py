@@ -59,14 +59,16 @@ class EvaluationSettings:
     InputError, naming field, value and rule.
     """
 
-    limit: Count | None = None  # items of each task; None: all
-    # of an answer, where the task does not say; None: lm-eval's 256
+    limit: Count | None = None
+    """Items of each task; null: all."""
     max_new_tokens: Count | None = None
-    # positions in a batch, padding included; None: what suits the device
+    """Most tokens of a written answer, where the task gives no number; null: lm-eval's 256."""
     batch_tokens: Count | None = None
-    # other depths at which the last checkpoint of each recurrent run is evaluated
+    """Tokens in a batch, padding included; null: what suits the device."""
     depths: tuple[Count, ...] = ()
-    weights: Literal["averaged", "raw", "both"] = "averaged"  # "raw": as trained
+    """Further depths at which the last checkpoint of each recurrent run is evaluated."""
+    weights: Literal["averaged", "raw", "both"] = "averaged"
+    """Weights to evaluate: their running average, the raw ones of the last step, or both."""
 
 
 @checked("output")

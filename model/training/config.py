@@ -94,48 +94,63 @@ class TrainingConfig:
     and rule.
     """
 
-    tokens: Count  # training stops at the first optimiser step at or above this count
-    # per optimiser step, padding included: a multiple of the packed sequence length
+    tokens: Count
+    """Tokens of a training, which ends at the first optimiser step that has read this number."""
     batch_tokens: Count
-    seed: NotNegative = 0  # of initialisation and data order
+    """Tokens of one optimiser step, padding included: a multiple of the packed sequence length."""
+    seed: NotNegative = 0
+    """Seed of the initialisation and of the data order."""
     learning_rate: Positive = 4e-4
+    """Learning rate after warm-up."""
     warmup_steps: NotNegative = 500
+    """Optimiser steps over which the learning rate rises from 0, in a straight line."""
     schedule: Schedule = "constant"
+    """Learning rate after warm-up: constant, falling to 0 at `tokens`, or a decay near the end."""
     optimizer: Optimizer = ADAMW
-    optimizer_config: Annotated[
-        dict[str, Any], Field(description="arguments of the class of your own optimizer")
-    ] = dataclasses.field(default_factory=dict)
-    # digests of the files of an optimizer of the user's, that of its class first
+    """What turns gradients into steps: adamw, muon, or a class of your own (file.py:Class)."""
+    optimizer_config: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Arguments of the class of your own optimizer."""
     optimizer_files: dict[str, str] = dataclasses.field(default_factory=dict)
-    momentum: Annotated[Decay, Field(description="of Muon, with Nesterov's step")] = 0.95
-    beta1: Annotated[Decay, Field(description="of AdamW: memory of the mean gradient")] = 0.9
-    beta2: Annotated[Decay, Field(description="of AdamW: memory of its square")] = 0.999
-    epsilon: Annotated[Positive, Field(description="of AdamW, added to the root")] = 1e-8
-    weight_decay: Annotated[
-        Finite, Field(description="decoupled: times the rate, off each decayed weight at each step")
-    ] = 1e-3
-    clip: Annotated[
-        Positive | None,
-        Field(description="largest gradient norm; null: gradients stay as they are"),
-    ] = 0.5
-    # power of the running average of the weights (weight_average.py); 0: no average is kept
+    """Digests of the files of an optimizer of the user's, that of its class first."""
+    momentum: Decay = 0.95
+    """Muon's memory of the gradient, with Nesterov's step."""
+    beta1: Decay = 0.9
+    """AdamW's memory of the mean gradient."""
+    beta2: Decay = 0.999
+    """AdamW's memory of the mean squared gradient."""
+    epsilon: Positive = 1e-8
+    """What AdamW adds to the root of the mean squared gradient."""
+    weight_decay: Finite = 1e-3
+    """Share of each decayed weight that is subtracted at each step, times the learning rate."""
+    clip: Positive | None = 0.5
+    """Largest norm of the gradient, to which a larger one is scaled down; null: no bound."""
     averaging: Finite = 18.0
+    """Power of the running average of the weights (weight_average.py); 0: no average is kept."""
     loss_on: Literal["all", "responses", "answers"] = "all"
-    # whether a row is read as its documents, apart, or as one text, by all models alike
+    """Tokens that the loss counts: all, those of responses, or those of the final answers."""
     documents: Literal["apart", "joined"] = "apart"
-    # token counts; `tokens` always is one
+    """Whether a row is read as separate documents (apart) or as one text (joined), by all models.
+    """
     checkpoints: Annotated[tuple[NotNegative, ...], Field(strict=False)] = ()
-    raw_checkpoints: bool = False  # checkpoints hold the raw weights beside their average
-    device: Literal["auto", "cpu", "cuda"] = "auto"  # "cuda" where there is one, else "cpu"
-    # of matrix products: bfloat16 on CUDA
+    """Token counts at which a checkpoint is written; `tokens` is always one of these."""
+    raw_checkpoints: bool = False
+    """Checkpoints hold the raw weights beside their average."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Device of a training; auto: cuda where there is one, else cpu."""
     precision: Literal["auto", "bfloat16", "float32"] = "auto"
-    # tokens in one forward and backward pass; None: the whole batch
+    """Number format of matrix products; auto: bfloat16 on CUDA, else float32."""
     micro_batch_tokens: Count | None = None
-    compile: bool | None = None  # torch.compile, on CUDA; None: where Triton is installed
-    checkpointing: bool = False  # recompute the activations of each depth in the backward pass
-    # or 50 times what the last save took, if that is more; 0: after every step
+    """Tokens in one forward and backward pass; null: the whole batch."""
+    compile: bool | None = None
+    """Use torch.compile, on CUDA only; null: where Triton is installed."""
+    checkpointing: bool = False
+    """Recompute the activations of each depth in the backward pass: less memory, more time."""
     save_every_seconds: Finite = 300.0
-    keep: Count = 1  # resume states that stay on the disk; checkpoints all stay
+    """Seconds between two saved states, or 50 times what the last save took, if that is more; 0: a
+    state after every step.
+    """
+    keep: Count = 1
+    """Saved states that stay on the disk; checkpoints all stay."""
 
     @model_validator(mode="after")
     def _fits(self) -> TrainingConfig:

@@ -10,7 +10,15 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.pipeline.sources.entries import CONFIG, Column, Name, Repository, Revision, Texts
+from dreamer_study.pipeline.sources.entries import (
+    CONFIG,
+    Column,
+    Name,
+    Repository,
+    Revision,
+    Rule,
+    Texts,
+)
 
 PERPLEXITIES = ("word_perplexity", "byte_perplexity", "bits_per_byte", "token_perplexity")
 Text = Annotated[str, Field(coerce_numbers_to_str=True)]
@@ -52,30 +60,47 @@ class Benchmark:
     """
 
     name: Name
+    """Name of the benchmark; a name of the table changes that entry."""
     repository: Repository
-    tasks: Annotated[Mapping[Text, Text], Field(min_length=1, description="a mapping")]
+    """Data set on the hub: owner/name."""
+    tasks: Annotated[Mapping[Text, Text], Field(min_length=1), Rule("a mapping")]
+    """Task of lm-eval, or of the file `yaml`, for each configuration of the data set."""
     split: str = "test"
+    """Split whose items are evaluated."""
     revision: Revision = None
+    """Commit of the repository."""
     metric: str = ""
+    """Metric of lm-eval that is the accuracy."""
     filter: str = "none"
+    """Filter of lm-eval whose metric counts."""
     chance: Annotated[
-        float | None, Field(strict=True, ge=0, lt=1, description="a number from 0 to below 1")
+        float | None, Field(strict=True, ge=0, lt=1), Rule("a number from 0 to below 1")
     ] = None
+    """Accuracy of guessing, from 0 to below 1; null: unknown."""
     question: Column = "coalesce(question, problem, input, prompt, text)"
+    """Column of the question, or an SQL expression: what decontamination looks for."""
     answer: Column = ""
+    """Column of the answer, or an SQL expression, for decontamination."""
     options: Column = ""
+    """Column of the options of a multiple choice, or an SQL expression, for decontamination."""
     solution: Column = ""
+    """Column of the worked solution, or an SQL expression, for decontamination."""
     also: Texts = ()
+    """Further splits whose items decontamination looks for."""
     text: Column = ""
-    rows: Annotated[int | None, Field(strict=True, ge=1, description="a whole number above 0")] = (
-        None
-    )
+    """Column of a text whose perplexity is the benchmark."""
+    rows: Annotated[int | None, Field(strict=True, ge=1), Rule("a whole number above 0")] = None
+    """Rows of a fixed sample of `text`; null: all."""
     yaml: str | None = None
-    overrides: Annotated[Mapping[str, Any], Field(description="a mapping")] = field(
-        default_factory=dict
-    )
+    """File of a task of lm-eval's, below the folder of the study file."""
+    overrides: Annotated[Mapping[str, Any], Rule("a mapping")] = field(default_factory=dict)
+    """Settings that replace those of lm-eval's task."""
     licence: str = "not stated"
+    """Licence of the data, which reports and published folders show."""
     late: bool = False
+    """The benchmark came after the training: items that stand in the training data are left out of
+    its score.
+    """
 
     @model_validator(mode="after")
     def _fields_agree(self) -> Benchmark:

@@ -12,7 +12,11 @@ from dreamer_study.pipeline.sources.entries import build, read_table, resolve
 
 BENCHMARKS = read_table(Benchmark, Path(__file__).with_name("table.yaml"))
 
-SHORT_KEYS = ("task", "configuration", "configurations")
+SHORT_KEYS = {  # what they say in place of `tasks`
+    "task": "Task of lm-eval, or a list with one for each configuration; short for `tasks`.",
+    "configuration": "Configuration of the data set that `task` evaluates.",
+    "configurations": "Configurations of the data set that `task` evaluates.",
+}
 
 
 def resolve_benchmark(entry: str | Mapping[str, Any] | Benchmark) -> Benchmark:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from dreamer_study.pipeline.errors import InputError
@@ -22,7 +22,7 @@ EXACT, OVERLAP, SOLUTION, REPHRASED, FORMULA, LOOSELY, TEMPLATE = GRADES = get_a
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(use_attribute_docstrings=True))
 class DecontaminationSettings:
     """Define when a document counts as containing a benchmark item.
 
@@ -46,18 +46,37 @@ class DecontaminationSettings:
     """
 
     remove: tuple[Grade, ...] = (EXACT, OVERLAP, SOLUTION, REPHRASED)
+    """Grades of findings for which a document is dropped; other grades are only counted."""
     short_words: int = 5
+    """Words of a short n-gram, which grade `template` and short items are compared by."""
     long_words: int = 8
+    """Words of a long n-gram, which items of more than `many_words` words are compared by."""
     long_coverage: Share = 0.3
+    """Share of a long item's n-grams that a document must hold to be an edited copy."""
     template_coverage: Share = 0.6
+    """Share of the short n-grams with masked numbers that a document must hold to be of the item's
+    template.
+    """
     particular_coverage: Share = 0.25
+    """Share of the masked n-grams that are rare in the corpus, needed where the item's numbers are
+    missing.
+    """
     shortest: int = 8
+    """Items of fewer words match as whole sentences only, word for word."""
     few_words: int = 15
+    """Items of fewer words match as whole sentences only, with at most one word exchanged."""
     shortest_answer: int = 16
+    """Fewest words of an answer or solution that is searched for."""
     many_words: int = 200
+    """Items of more words are compared by long n-grams."""
     sample: int = 20_000
+    """Documents of the sample in which n-grams are counted, to find the common ones."""
     common_share: Share = 0.001
+    """Largest share of the sample's documents that may hold an n-gram that counts as rare."""
     common_documents: int = 20
+    """Largest number of the sample's documents that may hold an n-gram that counts as rare, where
+    that is more than `common_share`.
+    """
 
     def __post_init__(self) -> None:
         """Check that the sizes rise. Raises InputError, a ValueError."""

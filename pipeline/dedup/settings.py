@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from dreamer_study.pipeline.dedup.minhash import choose_bands
@@ -31,7 +31,7 @@ class Signing:
     rows: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(use_attribute_docstrings=True))
 class DedupSettings:
     """Define what counts as a duplicate. Raises ValueError for values that make no sense.
 
@@ -43,12 +43,22 @@ class DedupSettings:
     """
 
     near: bool = True
+    """Also remove near duplicates; false: exact duplicates only."""
     words: Annotated[int, Field(ge=1, le=1000)] = 5
+    """Words of an n-gram, by which documents are compared."""
     threshold: Annotated[float, Field(gt=0, le=1)] = 0.7
+    """Jaccard similarity of the n-grams from which two documents are near duplicates."""
     permutations: Annotated[int, Field(ge=1, le=2**16)] = 128
+    """Hash functions of a MinHash signature: more find near duplicates more surely, and take more
+    time.
+    """
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+    """Seed of the hash functions."""
     guards: tuple[Guard, ...] = GUARDS
+    """Facts that near duplicates must share; documents that differ in one are different problems.
+    """
     responses_per_question: Annotated[int, Field(ge=1)] | None = None
+    """Most documents with equal questions; null: no cap."""
 
     @property
     def signing(self) -> Signing:

@@ -20,7 +20,7 @@ from dreamer_study.pipeline.settings import describe, unknown_key
 from dreamer_study.pipeline.sources.columns.sql import parse
 
 Entry = TypeVar("Entry")
-CONFIG = ConfigDict(extra="forbid")
+CONFIG = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
 def _parsed(text: Any) -> Any:
@@ -37,41 +37,42 @@ def _checked_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
     return patterns
 
 
-# The types of fields. A description completes the message
-# "<field> is <value>, but it must be <description>"; fields without one are texts.
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """What a value must be: it completes "<field> is <value>, but it must be <rule>"."""
+
+    text: str
+
+
+# The types of fields; fields without a rule are texts.
 Texts = Annotated[
     tuple[str, ...],
     BeforeValidator(
         lambda value: (value,) if isinstance(value, str) else value,
         json_schema_input_type=str | tuple[str, ...],
     ),
-    Field(description="a text or a list of texts"),
+    Rule("a text or a list of texts"),
 ]
 # Names and repositories become parts of paths and ids.
 Name = Annotated[
     str,
-    Field(
-        pattern=r"^[A-Za-z0-9][\w.-]*$",
-        description="of letters, digits, dots, dashes and underscores only",
-    ),
+    Field(pattern=r"^[A-Za-z0-9][\w.-]*$"),
+    Rule("of letters, digits, dots, dashes and underscores only"),
 ]
 Repository = Annotated[
     str,
-    Field(
-        pattern=r"^([\w-]+(\.[\w-]+)*/[\w-]+(\.[\w-]+)*)?$", description="of the form owner/name"
-    ),
+    Field(pattern=r"^([\w-]+(\.[\w-]+)*/[\w-]+(\.[\w-]+)*)?$"),
+    Rule("of the form owner/name"),
 ]
 Revision = Annotated[
     str | None,
-    Field(
-        pattern="^[0-9a-f]{7,40}$",
-        description="a commit (7 to 40 of 0-9 and a-f), as branches and tags move",
-    ),
+    Field(pattern="^[0-9a-f]{7,40}$"),
+    Rule("a commit (7 to 40 of 0-9 and a-f), as branches and tags move"),
 ]
 Column = Annotated[str, BeforeValidator(_parsed)]  # one expression
 ColumnList = Annotated[Texts, AfterValidator(lambda texts: tuple(map(_parsed, texts)))]
 Patterns = Annotated[Texts, AfterValidator(_checked_patterns)]  # regular expressions (RE2)
-Flag = Annotated[bool, Field(strict=True, description="true or false")]
+Flag = Annotated[bool, Field(strict=True), Rule("true or false")]
 
 
 def read_table(kind: type[Entry], path: Path) -> dict[str, Entry]:
@@ -158,5 +159,6 @@ def _problem(kind: Any, error: Mapping[str, Any], values: Mapping[str, Any]) -> 
         return describe(error)
     key = error["loc"][0]
     expected = error.get("ctx", {}).get("expected", "a text")
-    rule = kind.__pydantic_fields__[key].description or expected
+    rules = [of for of in kind.__pydantic_fields__[key].metadata if isinstance(of, Rule)]
+    rule = rules[-1].text if rules else expected
     return describe({**error, "loc": (key,), "input": values[key]}, rule)

@@ -18,6 +18,7 @@ from dreamer_study.pipeline.sources.entries import (
     Patterns,
     Repository,
     Revision,
+    Rule,
     Texts,
 )
 from dreamer_study.pipeline.sources.files.text_files import LONGEST
@@ -44,7 +45,7 @@ Marks = Annotated[
     tuple[tuple[str, str], ...],
     BeforeValidator(_pairs, json_schema_input_type=tuple[str, str] | tuple[tuple[str, str], ...]),
     AfterValidator(_checked_marks),
-    Field(description="a pair of texts, such as ['<plan>', '</plan>'], or a list of such pairs"),
+    Rule("a pair of texts, such as ['<plan>', '</plan>'], or a list of such pairs"),
 ]
 
 
@@ -89,43 +90,73 @@ class Source:
     """
 
     name: Name
+    """Name of the source, part of every document's id; a name of the table changes that entry."""
     repository: Repository = ""
+    """Data set on the hub: owner/name."""
     files: Texts = ()
-    delimiter: Annotated[str, Field(max_length=1, description="one character")] = ""
-    escape: Annotated[str, Field(max_length=1, description="one character")] = ""
+    """Paths or patterns of files, relative to the study file, or within the repository."""
+    delimiter: Annotated[str, Field(max_length=1), Rule("one character")] = ""
+    """Character between the columns of a CSV file; without one the first line decides."""
+    escape: Annotated[str, Field(max_length=1), Rule("one character")] = ""
+    """Character before a quote inside a quoted text of a CSV file, where quotes are not doubled."""
     field: str = ""
-    longest: Annotated[int, Field(strict=True, ge=1, description="a number of bytes above 0")] = (
-        LONGEST
-    )
+    """Name of the list that holds the rows, in a JSON file of one object."""
+    longest: Annotated[int, Field(strict=True, ge=1), Rule("a number of bytes above 0")] = LONGEST
+    """Most bytes of a row."""
     question: Column = ""
+    """Column of the question, or an SQL expression."""
     response: Column = ""
+    """Column of the response, or an SQL expression; unnest(...) makes a document of each element.
+    """
     responses: ColumnList = ()
+    """Several columns of responses, each of which makes a document."""
     text: Column = ""
+    """Column of a document without a question, or an SQL expression."""
     answer: Column = ""
+    """Column of the short final answer, or an SQL expression."""
     configurations: Annotated[Texts, Field(min_length=1)] = ("default",)
+    """Configurations of the data set."""
     split: str = "train"
+    """Split of the data set."""
     revision: Revision = None
+    """Commit of the repository, part of every document's id."""
     where: Annotated[
-        ColumnList, Field(description="SQL, such as source like 'data/CoT/%', or a list of these")
+        ColumnList, Rule("SQL, such as source like 'data/CoT/%', or a list of these")
     ] = ()
+    """Conditions in SQL of the rows that are kept."""
     keep_if: ColumnList = ()
+    """Conditions in SQL of the elements that are kept, where a response has unnest(...)."""
     remove_question: Patterns = ()
+    """Regular expressions of what is cut out of questions; a group (?P<kept>...) stays."""
     remove_response: Patterns = ()
+    """Regular expressions of what is cut out of responses; a group (?P<kept>...) stays."""
     trace: Trace = "none"
+    """How reasoning is marked. Marks are always found; `closing` drops a response without a mark as
+    cut off, `paired` and `thought` drop a long one.
+    """
     trace_marks: Marks = ()
+    """Opening and closing marks of reasoning that the built-in table lacks."""
     longest_unmarked: Annotated[
-        int, Field(strict=True, ge=1, description="a number of characters above 0")
+        int, Field(strict=True, ge=1), Rule("a number of characters above 0")
     ] = 20_000
+    """Characters from which a response without marks is dropped, with `paired` or `thought`."""
     use: Literal["train", "validation"] = "train"
+    """Whether the text trains, or is validation text that never trains."""
     licence: str = "not stated"
+    """Licence of the data, which reports and published folders show."""
     non_commercial: Flag = False
+    """The licence forbids commercial use."""
     gated: Flag = False
+    """The hub asks for consent before it gives the data."""
     limit: Annotated[
-        int | None, Field(strict=True, ge=1, description="a whole number of rows above 0")
+        int | None, Field(strict=True, ge=1), Rule("a whole number of rows above 0")
     ] = None
+    """Rows that are read; null: all."""
     weight: Annotated[
-        float, Field(strict=True, gt=0, le=100, description="a number above 0, at most 100")
+        float, Field(strict=True, gt=0, le=100), Rule("a number above 0, at most 100")
     ] = 1.0
+    """How often each curated document is packed: 2 is twice, 0.5 half of the documents at random.
+    """
 
     @model_validator(mode="after")
     def _fields_agree(self) -> Source:

@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from dreamer_study.pipeline.errors import InputError
@@ -24,7 +24,7 @@ Modulus = Annotated[int, Field(ge=2, le=10)]
 STORIES = "sums"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(use_attribute_docstrings=True))
 class WorldSettings:
     """The settings of a world.
 
@@ -42,28 +42,53 @@ class WorldSettings:
     """
 
     seed: int = 0
+    """Seed of all problems."""
     documents: Count = 50_000
+    """Training rows, including those that curation should drop."""
     items: Count = 400
+    """Items of each benchmark, and documents of the text benchmark."""
     families: Several[Literal["sums", "expressions", "recall", "chain", "tracking"]] = ("sums",)
+    """Kinds of problems, in equal shares: sums are stories in words, the others are sheets of
+    symbols.
+    """
     shortest: Count = 1
+    """Fewest steps of a story."""
     longest: int = 6
+    """Most steps of a story."""
     nouns: Annotated[int, Field(ge=4, le=len(stories.THINGS))] | None = None
+    """Names in the stories, and as many things; null: all."""
     questions: Count = 10
+    """Questions on a sheet."""
     operations: Count = 4
+    """Most operations of an expression."""
     modulus: Modulus = 5
+    """Modulus of expressions and of tracking."""
     moves: Count = 6
+    """Most numbers before a question of tracking."""
     recall_pairs: Pairs = 6
+    """Pairs of key and value on a sheet of recall."""
     chain_pairs: Pairs = 5
+    """Pairs in each table of a chain."""
     chain_tables: Annotated[int, Field(ge=2, le=len(HOPS))] = 2
+    """Tables of a chain, which a question follows one after the other."""
     exact_duplicates: Share = 0.04
+    """Share of the rows that repeat another row exactly."""
     near_duplicates: Share = 0.04
+    """Share of the rows that repeat another row with an edit of `near_edits`."""
     number_variants: Share = 0.03
+    """Share of the rows that repeat another problem with other numbers: no duplicates."""
     broken: Share = 0.01
+    """Share of the rows without a response."""
     unclosed: Share = 0.02
+    """Share of the rows with a reasoning trace that has no end."""
     traces: Share = 0.6
+    """Share of the rows with a reasoning trace before the answer."""
     leaked: Share = 0.1
+    """Share of each benchmark's items that also stand in the training rows."""
     near_edits: Several[Edit] = ("spacing", "case", "punctuation", "phrase", "word")
+    """Edits that near duplicates are made with."""
     leak_edits: Several[Edit] = ("verbatim", "spacing", "case")
+    """Edits that leaked items are made with."""
 
     @model_validator(mode="after")
     def _consistent(self) -> WorldSettings:

@@ -33,7 +33,7 @@ OF_FACTORS = {
 }
 
 
-@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
 class Expectation:
     """What a ratio of tokens, or the ratio at one accuracy, is expected to be.
 
@@ -48,15 +48,27 @@ class Expectation:
     """
 
     variant: str
+    """Variant whose ratio is expected."""
     against: str | None = None
+    """Variant that `variant` is compared with; null: the study's baseline."""
     task: str = "average"
+    """Benchmark, 'average' or 'validation'."""
     metric: Literal["accuracy", "loss"] = "accuracy"
+    """Curves that are compared: accuracy or loss."""
     ratio_holds: Positive | None = None
+    """The 99.9 % interval of the ratio holds this value."""
     ratio_below: Positive | None = None
+    """The 95 % interval lies below this value, and the variant reached the other's best."""
     ratio_above: Positive | None = None
+    """The 95 % interval lies above this value; where the variant did not reach the other's best,
+    the lower bound `at_least` does.
+    """
     at: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Accuracy of `ratio_at_most` and `ratio_at_least`, between 0 and 1."""
     ratio_at_most: Positive | None = None
+    """The ratio at the accuracy `at` is at most this value."""
     ratio_at_least: Positive | None = None
+    """The ratio at the accuracy `at` is at least this value."""
 
     @model_validator(mode="before")
     @classmethod
