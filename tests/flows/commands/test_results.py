@@ -113,6 +113,8 @@ def test_the_report_of_another_study_is_said(
         (12345, "12,345"),
         (float("nan"), "-"),
         (float("inf"), "unbounded"),
+        (9999.6, "10,000"),
+        (0.00001234, "0.00001234"),
         (True, "True"),
         ("a \x1b[2J\x07\u202e in data", r"a \x1b[2J\x07\u202e in data"),
     ],
@@ -177,6 +179,23 @@ def test_a_table_fits_the_terminal_and_says_what_it_leaves_out(
     said = "Not shown: a_column_3, a_column_4, a_column_5, twice. A pipe"
     assert " ".join(lines[-2:]).startswith(said)
     assert len(printed(monkeypatch, WIDE[["twice"]], 80)) == 3, "where all fits, nothing is said"
+
+
+def test_no_word_of_a_table_is_broken_that_can_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["curatedthoughts-openthoughts", "nvidia/Nemotron-Pretraining-SFT-v1"]
+    table = pd.DataFrame(
+        {"source": [words[0], "a"], "many words": ["one two three " * 9, "b"], "of": words}
+    )
+    for width in (80, 100, 120):
+        shown = " ".join(printed(monkeypatch, table, width))
+        assert max(map(len, printed(monkeypatch, table, width))) <= width
+        assert words[0] in shown
+        assert (words[1] in shown) == ("Not shown: of." not in shown)
+        assert {*shown.partition("Not shown")[0].split()} <= {
+            *["source", "many", "words", "of", "one", "two", "three", "a", "b"],
+            *words,
+        }
+    assert words[1] in " ".join(printed(monkeypatch, table, 100))
 
 
 def test_in_a_pipe_nothing_is_cut_and_a_row_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
