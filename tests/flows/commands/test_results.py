@@ -59,6 +59,24 @@ def test_the_report_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert not (tmp_path / "report").exists()
 
 
+def test_no_word_of_a_report_is_broken_on_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = models_and_runs("LA", "DR") | {"curation": curation()}
+    for variant in ("LA", "DR"):
+        made["evaluations"] += evaluations(variant, RIGHT[variant])["evaluations"]
+    database = entered(tmp_path / "results.duckdb", made, replicates=1)
+    words = {}
+    for columns in (200, 80):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        capsys.readouterr()
+        assert main(["report", str(database), "--text"]) == 0
+        printed = capsys.readouterr().out
+        assert max(map(len, printed.splitlines())) <= min(columns, 100)
+        words[columns] = {*printed.split()}
+    assert words[80] == words[200]
+
+
 def test_rows_that_enter_while_the_first_page_is_written_are_drawn_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
