@@ -84,15 +84,15 @@ def print_table(table: pd.DataFrame) -> None:
     Where a terminal is too narrow, the last columns are only named.
     """
     texts = [[cell(value) for value in table[name]] for name in table]
-    needed = [_width(printable(str(name)), cells) for name, cells in zip(table, texts, strict=True)]
+    needed = [
+        _needed(printable(str(name)), cells) for name, cells in zip(table, texts, strict=True)
+    ]
     fitting = _fitting_columns(needed)
     part = table.iloc[:, :fitting]
     shown = empty_table(
         (str(name), pd.api.types.is_numeric_dtype(part[name])) for name in part.columns
     )
-    widths = _shared_out(needed[:fitting])
-    for column, width in zip(shown.columns, widths, strict=True):
-        column.width = width
+    _set_widths(shown, needed[:fitting], console.width)
     for cells in zip(*texts[:fitting], strict=True):
         shown.add_row(*cells)
     console.print(shown)
@@ -111,14 +111,34 @@ class _Width:
     most: int
 
 
-def _width(head: str, cells: Sequence[str]) -> _Width:
-    """Measure a column: its head stays on one line, and no word is broken that can stay whole."""
-    most = max([cell_len(head), *map(cell_len, cells)])
-    words = [word for text in cells for word in text.split()]
+def _needed(head: str, cells: Sequence[str]) -> _Width:
+    """Measure a column whose head stays on one line, and whose cells are folded where they must."""
+    of_words = _of_words([head, *cells])
+    least = max(cell_len(head), of_words.least, min(of_words.most, FOLDED))
+    return _Width(least, of_words.most)
+
+
+def _of_words(texts: Sequence[str]) -> _Width:
+    """Measure a column that is folded at words; a word is broken only where it is very long."""
+    words = [word for text in texts for word in text.split()]
     longest = max(map(cell_len, words), default=0)
     if longest > LONGEST_WORD:
         longest = FOLDED
-    return _Width(max(cell_len(head), longest, min(most, FOLDED)), most)
+    return _Width(longest, max(map(cell_len, texts), default=0))
+
+
+def fold_at_words(table: Table, columns: Sequence[Sequence[str]], width: int) -> None:
+    """Make the columns of a table, whose texts are given, as wide as their words.
+
+    Where all columns do not fit, they come closer together; where that is not enough, words break.
+    """
+    needed = [_of_words([printable(text) for text in texts]) for texts in columns]
+    least = sum(column.least for column in needed)
+    if least + GAP * (len(needed) - 1) <= width:
+        _set_widths(table, needed, width)
+    elif least + len(needed) - 1 <= width:
+        table.collapse_padding = True  # a gap of one
+        _set_widths(table, needed, width, gap=1)
 
 
 def _fitting_columns(needed: Sequence[_Width]) -> int:
@@ -132,18 +152,18 @@ def _fitting_columns(needed: Sequence[_Width]) -> int:
     return max(1, len(needed))
 
 
-def _shared_out(needed: Sequence[_Width]) -> list[int]:
+def _set_widths(table: Table, needed: Sequence[_Width], width: int, gap: int = GAP) -> None:
     """Give each column of a table what it needs at least, and a share of what is left."""
-    gaps = GAP * (len(needed) - 1)
-    left = max(console.width - gaps - sum(column.least for column in needed), 0)
-    widths = [min(column.least, console.width) for column in needed]
+    left = max(width - gap * (len(needed) - 1) - sum(column.least for column in needed), 0)
+    widths = [min(column.least, width) for column in needed]
     by_wish = sorted(range(len(needed)), key=lambda place: needed[place].most - widths[place])
     for given, place in enumerate(by_wish):
         share = left // (len(needed) - given)
         more = min(share, max(needed[place].most - widths[place], 0))
         widths[place] += more
         left -= more
-    return widths
+    for column, chosen in zip(table.columns, widths, strict=True):
+        column.width = chosen
 
 
 def cell(value: Any) -> str:

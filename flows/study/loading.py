@@ -96,7 +96,7 @@ def _study_of_folder(folder: Path) -> str:
             return str(file)
     if noted:
         raise InputError(
-            f"{folder} was made from {noted}, which is not there; name the study file, and give"
+            f"{folder} was made from {noted}, which no longer exists; name the study file, and give"
             f" --root {shlex.quote(str(folder))}"
         )
     raise InputError(

@@ -26,7 +26,7 @@ from dreamer_study.pipeline.storage.documents import DocumentWriter, sum_counts
 from dreamer_study.pipeline.storage.files import sync
 from dreamer_study.pipeline.storage.parallel import Progress, Workers, quiet, serial
 from dreamer_study.pipeline.storage.resumable import results_once, resumable_parts
-from dreamer_study.pipeline.text.counts import counted
+from dreamer_study.pipeline.wording import counted
 
 FIRST_ROWS = 100  # that are looked at before any work
 

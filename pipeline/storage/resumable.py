@@ -26,7 +26,7 @@ from dreamer_study.pipeline.storage.digests import digest
 from dreamer_study.pipeline.storage.documents import DocumentWriter, find_shards, shards, sum_counts
 from dreamer_study.pipeline.storage.files import atomic_file, sync
 from dreamer_study.pipeline.storage.parallel import Progress, Workers, serial
-from dreamer_study.pipeline.text.counts import counted
+from dreamer_study.pipeline.wording import counted
 
 UNFINISHED = "unfinished"
 _KINDS = ("documents", "dropped")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from dreamer_study.pipeline.text.counts import counted as counted
+from dreamer_study.pipeline.wording import counted as counted
 
 THIN = "\u202f"  # narrow no-break space, between a number and its unit
 NOTHING = "–"

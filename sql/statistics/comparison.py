@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.pipeline.text.counts import counted
+from dreamer_study.pipeline.wording import counted
 from dreamer_study.sql.connection import connect
 from dreamer_study.sql.materialised import keep_views
 from dreamer_study.sql.names import AVERAGE

@@ -158,7 +158,7 @@ def test_a_file_without_models_has_no_intervals(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["intervals", str(empty_file(tmp_path / "empty.duckdb"))]) == 2
-    assert "empty.duckdb: holds no models of any study" in capsys.readouterr().err
+    assert "empty.duckdb holds no models of any study" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

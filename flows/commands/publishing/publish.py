@@ -47,7 +47,7 @@ def publish(options: argparse.Namespace) -> None:
     owner: str = options.owner
     if folder.exists():
         raise InputError(
-            f"{folder} is there already, and nothing published is overwritten; name a new folder"
+            f"{folder} exists already, and nothing published is overwritten; name a new folder"
         )
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", owner, re.ASCII):
         raise InputError(f"--owner {owner!r}: a name on the hub has letters, digits and . _ - only")
@@ -135,7 +135,7 @@ def _row_of_study(study: Study, database: Path) -> dict[str, Any]:
     ).to_dict("records")
     if not rows:
         raise InputError(
-            f"{study.database}: holds no results of {study.study_id} (the study file has changed)"
+            f"{study.database} holds no results of {study.study_id} (the study file has changed)"
         )
     others = sorted({*query(database, "from studies")["study_id"]} - {study.study_id})
     if others:

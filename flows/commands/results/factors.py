@@ -180,4 +180,4 @@ def _check_report(report: Path, inputs: Sequence[Path]) -> None:
     if report.resolve() in [path.resolve() for path in inputs]:
         raise InputError(f"--report: {report} holds the curves; name another file")
     if report.is_dir() or not report.parent.is_dir():
-        raise InputError(f"--report: {report} must be a file in a folder that is there")
+        raise InputError(f"--report: {report} must be a file in a folder that exists")

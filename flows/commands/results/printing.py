@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from textwrap import wrap
 
 from rich.text import Text
 
-from dreamer_study.flows.commands.tables import console, empty_table, print_table, printable
+from dreamer_study.flows.commands.tables import (
+    console,
+    empty_table,
+    fold_at_words,
+    print_table,
+    printable,
+)
+from dreamer_study.flows.progress.folding import WIDEST, fold, width_of
 from dreamer_study.reports.page.answer import read_answer
 from dreamer_study.reports.tables.cells import Cell, Table
 from dreamer_study.reports.text.answer import direction
 from dreamer_study.sql.results import ask
 
-NO_BREAK = "\N{NO-BREAK SPACE}"
-WIDTH = 100  # columns, at most
 MARKS = {"strong": "bold", "best": "bold", "second": "underline"}  # of the kinds of cells
 
 
@@ -56,14 +61,7 @@ def _print_text(text: str) -> None:
     """
     for line in printable(text).split("\n"):
         is_point = line.startswith(("- ", "! "))
-        folded = wrap(
-            line.replace(" %", f"{NO_BREAK}%"),
-            _width(),
-            subsequent_indent="  " if is_point else "",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        console.print("\n".join(folded).replace(NO_BREAK, " "))
+        console.print(fold(line, _width(), "  " if is_point else ""))
     console.print()
 
 
@@ -71,8 +69,11 @@ def _print_captioned(table: Table) -> None:
     """Print a table with its caption above and its notes below."""
     _print_text(table.caption)
     shown = empty_table((head.text, head.kind != "left") for head in _heads(table))
-    for row in table.rows:
-        shown.add_row(*map(_words, row.cells))
+    rows = [[_words(cell) for cell in row.cells] for row in table.rows]
+    for cells in rows:
+        shown.add_row(*cells)
+    texts = [[head.text for head in _heads(table)], *([cell.plain for cell in row] for row in rows)]
+    fold_at_words(shown, list(zip(*texts, strict=True)), _width())
     console.print(shown, width=_width())
     console.print()
     for note in table.notes:
@@ -80,7 +81,7 @@ def _print_captioned(table: Table) -> None:
 
 
 def _width() -> int:
-    return min(console.width, WIDTH)
+    return width_of(sys.stdout) or min(console.width, WIDEST)
 
 
 def _heads(table: Table) -> list[Cell]:

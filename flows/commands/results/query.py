@@ -37,7 +37,7 @@ def intervals(options: argparse.Namespace) -> None:
         study: int(replicates) for study, replicates in by_study.items() if wanted in (None, study)
     }
     if not chosen:
-        raise InputError(f"{database}: holds no models of {wanted or 'any study'}")
+        raise InputError(f"{database} holds no models of {wanted or 'any study'}")
     # with scipy, for which a query need not wait
     from dreamer_study.sql.statistics.compute import compute_statistics
 
@@ -69,7 +69,7 @@ def find_results(name: str, root: Path | str | None) -> tuple[Path, str | None]:
             raise InputError(f"{name}: no such results file")
         if root is not None:
             raise InputError(
-                f"{name} is a results file, so --root {root} says nothing; leave it out"
+                f"{name} is a results file, which needs no --root; leave out --root {root}"
             )
         return path, None
     # takes longer to be imported than a query

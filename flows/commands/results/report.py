@@ -46,13 +46,13 @@ def _study_id(database: Path, wanted: str | None) -> str:
     newest_first = "SELECT study_id FROM studies ORDER BY created_at DESC NULLS LAST, study_id"
     studies = list(query(database, newest_first)["study_id"])
     if not studies:
-        raise InputError(f"{database}: holds no study yet")
+        raise InputError(f"{database} holds no study yet")
     if wanted in studies:
         return wanted
     newest = studies[0]
     if wanted:
         write_line(
-            f"{database}: holds no results of {wanted} (the study file has changed); showing"
+            f"{database} holds no results of {wanted} (the study file has changed); showing"
             f" {newest}"
         )
     return newest

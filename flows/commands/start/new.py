@@ -80,7 +80,7 @@ training:
   checkpoints: 8
   seeds: [0, 1, 2] # more make intervals narrower
 evaluation: # besides, the loss on documents held out of these data
-  benchmarks: [builtin] # stands in for your own, or for one that `dreamer sources` lists
+  benchmarks: [builtin] # replace it by your own, or for one that `dreamer sources` lists
 """
 
 
@@ -101,7 +101,7 @@ def new(options: argparse.Namespace) -> None:
     if path.suffix not in (".yaml", ".yml"):
         raise InputError(f"{path}: a study file ends in .yaml")
     if path.exists():
-        raise InputError(f"{path}: it is there already")
+        raise InputError(f"{path} exists already; name a new file, or remove this one")
     if options.preset:
         if options.data or options.module:
             raise InputError(
@@ -149,14 +149,14 @@ def _copy_preset(preset: str, path: Path) -> None:
     Under the preset's own name the study would write into the preset's folder.
     """
     text = (PRESETS / f"{preset}.yaml").read_text(encoding="utf-8")
-    # The name stands at the start of a line; a comment behind it stays.
+    # the name is at the start of a line; a comment behind the name is kept
     copied = re.sub(rf"(?m)^name: {re.escape(preset)}\b", f"name: {_name(path.stem)}", text)
     variants = load_study(preset).models.variants
     modules = sorted({file for variant in variants for file in variant.code_files})
     targets = {PRESETS / module: path.parent / module for module in modules}
     for target in targets.values():
         if target.exists():
-            raise InputError(f"{target}: it is there already, and {preset} brings a file so named")
+            raise InputError(f"{target} exists already, and {preset} brings a file of this name")
     path.parent.mkdir(parents=True, exist_ok=True)
     for source, target in targets.items():
         write_text_atomically(target, source.read_text(encoding="utf-8"))
@@ -217,7 +217,7 @@ def _look(files: Sequence[Path], folder: Path, mark: str) -> tuple[dict[str, Any
         names += f" and {len(files) - 1} more"
     held = counted(round(tokens), "token")
     console.print(f"{names}: {counted(rows, 'row')}, about {held}")
-    console.print(f"  of the columns {', '.join(columns)} taken by a guess: {_in_line(guessed)}")
+    console.print(f"  guessed from the columns {', '.join(columns)}: {_in_line(guessed)}")
     numbers = block.rows.to_pylist()
     for number, row in zip(numbers[:SHOWN_ROWS], texts, strict=False):
         for kind, text in zip(guessed, row, strict=True):

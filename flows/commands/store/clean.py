@@ -35,7 +35,7 @@ def clean(options: argparse.Namespace) -> int:
     study = load_study(options.study, root=options.root)
     store = study.store_folder
     if not store.is_dir():
-        raise InputError(f"{study.name}: not started; nothing in {store}")
+        raise InputError(f"{study.name} was not started yet: {store} does not exist")
     if study.folder.is_dir():
         register_user(Plan(study))  # the study file may have changed
     users = users_of(store)
@@ -99,7 +99,7 @@ def _confirmed(question: str) -> bool:
     try:
         return input(question).strip().lower() in ("y", "yes")
     except EOFError:
-        console.print("\nnobody answers; --yes removes without asking")
+        console.print("\nno answer came, and nothing was removed; --yes removes without asking")
         return False
 
 

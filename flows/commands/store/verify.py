@@ -44,7 +44,7 @@ def verify(options: argparse.Namespace) -> int:
     """Print what is damaged, and with `--repair` remove it; returns 1 where damage is left."""
     study = load_study(options.study, root=options.root)
     if not study.store_folder.is_dir():
-        raise InputError(f"{study.name}: not started; nothing in {study.store_folder}")
+        raise InputError(f"{study.name} was not started yet: {study.store_folder} does not exist")
     alone = only_run(study) if options.repair else nullcontext()
     with alone, reports.listening(reports.Lines()):
         outputs, damaged = find_damage(study.store_folder)

@@ -126,7 +126,9 @@ def test_a_folder_whose_study_file_is_gone_says_so(tmp_path: Path) -> None:
     with recorded(load_study(file, root=tmp_path / "run")):
         pass
     file.unlink()
-    with pytest.raises(InputError, match=rf"was made from {file}, which is not there; name the"):
+    with pytest.raises(
+        InputError, match=rf"was made from {file}, which no longer exists; name the"
+    ):
         load_study(tmp_path / "run")
     # what a report or a changed study has written there serves as well
     study_file(tmp_path / "run")

@@ -59,6 +59,24 @@ def test_the_report_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert not (tmp_path / "report").exists()
 
 
+def test_no_word_of_a_report_is_broken_on_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = models_and_runs("LA", "DR") | {"curation": curation()}
+    for variant in ("LA", "DR"):
+        made["evaluations"] += evaluations(variant, RIGHT[variant])["evaluations"]
+    database = entered(tmp_path / "results.duckdb", made, replicates=1)
+    words = {}
+    for columns in (200, 80):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        capsys.readouterr()
+        assert main(["report", str(database), "--text"]) == 0
+        printed = capsys.readouterr().out
+        assert max(map(len, printed.splitlines())) <= min(columns, 100)
+        words[columns] = {*printed.split()}
+    assert words[80] == words[200]
+
+
 def test_rows_that_enter_while_the_first_page_is_written_are_drawn_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -113,6 +131,8 @@ def test_the_report_of_another_study_is_said(
         (12345, "12,345"),
         (float("nan"), "-"),
         (float("inf"), "unbounded"),
+        (9999.6, "10,000"),
+        (0.00001234, "0.00001234"),
         (True, "True"),
         ("a \x1b[2J\x07\u202e in data", r"a \x1b[2J\x07\u202e in data"),
     ],
@@ -177,6 +197,23 @@ def test_a_table_fits_the_terminal_and_says_what_it_leaves_out(
     said = "Not shown: a_column_3, a_column_4, a_column_5, twice. A pipe"
     assert " ".join(lines[-2:]).startswith(said)
     assert len(printed(monkeypatch, WIDE[["twice"]], 80)) == 3, "where all fits, nothing is said"
+
+
+def test_no_word_of_a_table_is_broken_that_can_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["curatedthoughts-openthoughts", "nvidia/Nemotron-Pretraining-SFT-v1"]
+    table = pd.DataFrame(
+        {"source": [words[0], "a"], "many words": ["one two three " * 9, "b"], "of": words}
+    )
+    for width in (80, 100, 120):
+        shown = " ".join(printed(monkeypatch, table, width))
+        assert max(map(len, printed(monkeypatch, table, width))) <= width
+        assert words[0] in shown
+        assert (words[1] in shown) == ("Not shown: of." not in shown)
+        assert {*shown.partition("Not shown")[0].split()} <= {
+            *["source", "many", "words", "of", "one", "two", "three", "a", "b"],
+            *words,
+        }
+    assert words[1] in " ".join(printed(monkeypatch, table, 100))
 
 
 def test_in_a_pipe_nothing_is_cut_and_a_row_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

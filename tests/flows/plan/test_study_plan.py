@@ -277,7 +277,7 @@ def test_a_late_benchmark_leaves_data_and_trainings_done(
     train(plan.runs[0])
     (plan.study.folder / LOCK).touch()
     for changed, words, state in (
-        ({"late": True}, "0 of 1 trainings, ", "complete"),
+        ({"late": True}, "0 of 1 training, ", "complete"),
         (
             {"late": True, "repository": "me/absent"},
             "not known before all data sets are here: mine",

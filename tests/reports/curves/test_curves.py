@@ -429,7 +429,7 @@ def test_a_report_never_takes_the_place_of_the_curves(
     assert curves.read_text() == text
     for wrong in (tmp_path, tmp_path / "absent" / "page.html"):
         assert main(["factors", str(curves), "--report", str(wrong)]) == 2
-        assert f"{wrong} must be a file in a folder that is there" in capsys.readouterr().err
+        assert f"{wrong} must be a file in a folder that exists" in capsys.readouterr().err
 
 
 IMPORTED = """

@@ -19,7 +19,10 @@ from dreamer_study.reports.text.answer import COSTS, answers, second, warnings
 from dreamer_study.reports.text.limitations import data_doubts, rate_doubts, setting_doubts
 from dreamer_study.reports.text.names import architecture_in_words, layers_of, shortened
 from dreamer_study.reports.text.numbers import (
+    counted,
     duration,
+    figure,
+    flops,
     interval,
     percent,
     ratio,
@@ -687,3 +690,36 @@ def test_repeated_sources_are_named_and_no_tokens_given_for_packed_ones() -> Non
 )
 def test_data_read_too_often_make_an_answer_weak(epoch: float, said: str) -> None:
     assert repetition(mixed(["mine"], epoch)) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2400.4, "2,400"),
+        (2.4e3, "2,400"),
+        (999.6, "1,000"),
+        (13_512_345_678.0, "13,500,000,000"),
+        (12.34, "12.3"),
+        (1.0, "1"),
+        (0.00012345, "0.000123"),
+        (-0.5, "-0.5"),
+        (0.0, "0"),
+        (float("nan"), "–"),
+    ],
+)
+def test_a_figure_has_three_digits_and_no_exponent(value: float, text: str) -> None:
+    assert figure(value) == text
+
+
+def test_flops_keep_their_exponent() -> None:
+    assert flops(1.28e21) == "1.28e21"
+
+
+def test_one_of_a_thing_is_singular() -> None:
+    assert [counted(count, "document") for count in (0, 1, 2, 1500)] == [
+        "0 documents",
+        "1 document",
+        "2 documents",
+        "1,500 documents",
+    ]
+    assert counted(2, "study", "studies") == "2 studies"

@@ -198,7 +198,7 @@ def test_code_goes_with_its_study(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert load_study(tmp_path / "out" / "study.yaml").study_id == CONTROL.study_id
     assert "dreamer run out/study.yaml --trust-code" in (tmp_path / "out" / "README.md").read_text()
     assert main([*command, "none"]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

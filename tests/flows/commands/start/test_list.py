@@ -71,8 +71,8 @@ def test_other_folders_are_looked_in(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other"
-    # the name of a preset is a folder's name here
-    study = load_study("demo", root=other / "demo")
+    # a folder may have the name of a preset, and hold another study
+    study = load_study(study_file(tmp_path), root=other / "demo")
     with recorded(study):
         pass
     studies = listed(capsys, "--root", "other", "--root", "runs")

@@ -305,7 +305,7 @@ def test_classes_of_a_module_are_variants_and_are_not_run(
         (["my.yml", "--data", "empty.jsonl"], "empty.jsonl: no rows"),
         (["my.yml", "--module", "none.py"], "none.py: No such file"),
         (["my.txt"], "my.txt: a study file ends in .yaml"),
-        (["there.yaml"], "there.yaml: it is there already"),
+        (["there.yaml"], "there.yaml exists already"),
     ],
 )
 def test_what_is_wrong_is_one_line(
@@ -340,7 +340,7 @@ def test_a_preset_is_copied_with_its_comments(here: Path, preset: str) -> None:
 def test_a_copied_preset_overwrites_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("my_models.py").write_text("mine")
     for given, said in (
-        (["--from", "control", "my.yaml"], "my_models.py: it is there already"),
+        (["--from", "control", "my.yaml"], "my_models.py exists already"),
         (["--from", "demo", "my.yaml", "--data", "x.jsonl"], "leave out --data and --module"),
         (["--from", "demo", "my.txt"], "a study file ends in .yaml"),
     ):

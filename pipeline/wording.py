@@ -1,4 +1,4 @@
-"""Say how many there are of something, with the noun in its right form."""
+"""Say how many there are of something, for messages."""
 
 from __future__ import annotations
 
