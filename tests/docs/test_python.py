@@ -46,6 +46,7 @@ def test_the_notebook_has_ten_lines_of_code() -> None:
     assert len(lines) == LINES
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_and_what_it_shows_is_of_today(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
