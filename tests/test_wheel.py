@@ -7,6 +7,7 @@ brings ten more packages, one of which reports its use to a server.
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import shutil
 import subprocess
@@ -220,3 +221,19 @@ def test_commands_and_a_package_sql_of_others_work_side_by_side(
     program = "import sql, dreamer_study.sql; print(sql.OWNER, dreamer_study.sql.__name__)"
     printed = output(crowded, dreamer.with_name("python"), "-P", "-c", program)
     assert printed == "jupysql dreamer_study.sql\n"
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_beside_a_model_and_a_package_sql_of_others(
+    dreamer: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "model.py").write_text(REFUSES_IMPORT)
+    notebook = json.loads((PROJECT / "docs" / "notebook.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    code = ["".join(cell["source"]) for cell in cells]
+    chart = "measured.plot()._repr_mimebundle_()"  # which a notebook asks for
+    script = tmp_path / "ten_lines.py"
+    script.write_text("\n".join([*code, chart, "import sql", "print(sql.OWNER, measured.answer)"]))
+    printed = output(tmp_path, dreamer.with_name("python"), script)
+    assert printed.startswith("jupysql Looped ")
+    assert (tmp_path / "report.html").exists()

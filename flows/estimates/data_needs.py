@@ -156,6 +156,6 @@ def _sized(study: Study, source: Source) -> SizedSource:
     size = size_of(source, source_files(source, folder) if folder else [])
     limit = study.data.limit_of(source)
     if limit is not None and size.documents is not None and size.documents > limit:
-        text = None if size.text is None else size.text * limit / size.documents
-        size = Size(limit, size.download, text)
+        limited_text = None if size.text is None else size.text * limit / size.documents
+        size = Size(limit, size.download, limited_text)
     return SizedSource(source, size, stripped_text(source, size.text or 0))

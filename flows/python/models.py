@@ -26,11 +26,11 @@ def load_model(
         tokenizer: its folder; by default that of the study, which is looked for near `folder`
         trust_code: let a model of your own class run the Python code of its folder
 
-    Returns a `torch.nn.Module` in evaluation mode: `model(tokens)` takes whole numbers [B, S], B
+    Returns a `torch.nn.Module` in evaluation mode: `network(tokens)` takes whole numbers [B, S], B
     rows that are one text each of S tokens, and returns logits [B, S, V] over the V tokens of the
-    vocabulary, in float32. `model.tokenizer` has `encode(text)`, which returns a list of numbers
+    vocabulary, in float32. `network.tokenizer` has `encode(text)`, which returns a list of numbers
     without special tokens; `decode(numbers)`, which returns the text; `size`, which is V or less;
-    and `end_token`, the mark between texts. `model.config` has the sizes.
+    and `end_token`, the mark between texts. `network.config` has the sizes.
 
     Raises InputError where the folder holds no whole model, or no tokenizer is found.
     """

@@ -166,14 +166,15 @@ def results(
     Raises InputError where there are no results, and where they are of another study, as after a
     change of the study file.
     """
-    store = None
     if isinstance(study, Study | Mapping):
         loaded = load(study, root=root)
-        path, wanted, store = loaded.database, loaded.study_id, loaded.store_folder
-    else:
-        from dreamer_study.flows.commands.results.query import find_results
+        chosen = _study_in(loaded.database, study_id or loaded.study_id)
+        return Results(loaded.database, chosen, store=loaded.store_folder)
+    from dreamer_study.flows.commands.results.query import find_results
 
-        path, wanted = find_results(str(study), None if root is None else Path(root))
+    path, wanted = find_results(str(study), None if root is None else Path(root))
+    # without a study's id, the store is looked for beside the file
+    store = load(study, root=root).store_folder if wanted else None
     return Results(path, _study_in(path, study_id or wanted), store=store)
 
 

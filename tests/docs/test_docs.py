@@ -38,8 +38,8 @@ TODAY = [page for page in PAGES if page != "docs/log.md"]
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
-# `dreamer_study.sql.results` is a module
-FILE = re.compile(r"(?<![\w./<>-])\w[\w.-]*(?:/[\w.-]+)*\.(?:py|sql|md|yaml|toml)\b(?!\.\w)")
+# `dreamer_study.sql.results` is a module, `measured.sql(...)` a call
+FILE = re.compile(r"(?<![\w./<>-])\w[\w.-]*(?:/[\w.-]+)*\.(?:py|sql|md|yaml|toml)\b(?!\.\w|\()")
 MODULE = re.compile(
     r"python -m ((?:benchmarks|dreamer_study|flows|model|pipeline|reports|sql)\b[\w.]*)"
 )

@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import dreamer_study
 from dreamer_study.reports.page.report import write_report
 from dreamer_study.reports.style import theme
 from dreamer_study.sql.results import query
@@ -551,3 +552,25 @@ def test_no_saved_cell_is_run_by_a_spreadsheet(page: Browser) -> None:
     script = Path(theme.__file__).with_name("files.js").read_text()
     saved = page.run(f"(() => {{ {script}; return {json.dumps(run + kept)}.map(quoted); }})()")
     assert saved == [*(f"'{text}" for text in run), *map(str, kept)]
+
+
+def test_a_chart_in_a_notebook_is_live_without_a_request(
+    chromium: Browser, report: Path, tmp_path: Path
+) -> None:
+    """A notebook puts what a chart says of itself into its page, one cell after another."""
+    whole = dreamer_study.results(report.parents[1] / "results.duckdb")
+    cells = [
+        whole.plot(name)._repr_mimebundle_()["text/html"] for name in ("answer", "token-ratios")
+    ]
+    page = tmp_path / "notebook.html"
+    page.write_text("<!doctype html><meta charset=utf-8>" + "".join(cells))
+    chromium.events.clear()
+    chromium.send("Page.navigate", url=page.as_uri())
+    chromium.wait("document.querySelectorAll('.vega-embed svg').length === 2")
+    assert chromium.run("typeof vegaEmbed") == "undefined"  # a notebook may have its own
+    requested = [
+        event["params"]["request"]["url"]
+        for event in chromium.events
+        if event["method"] == "Network.requestWillBeSent"
+    ]
+    assert [url for url in requested if url.startswith("http")] == []
