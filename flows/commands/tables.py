@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from numbers import Integral
 from typing import Any, Literal
 
@@ -60,15 +60,16 @@ def empty_table(
     return table
 
 
-def print_table(table: pd.DataFrame) -> None:
-    """Print a data frame as a table, numbers to the right.
+def print_table(table: pd.DataFrame, right: Collection[str] = ()) -> None:
+    """Print a data frame as a table, numbers to the right, and the columns that `right` names.
 
     Where a terminal is too narrow, the last columns are only named.
     """
     fitting = _fitting_columns(table)
     part = table.iloc[:, :fitting]
     shown = empty_table(
-        (str(name), pd.api.types.is_numeric_dtype(part[name])) for name in part.columns
+        (str(name), name in right or pd.api.types.is_numeric_dtype(part[name]))
+        for name in part.columns
     )
     for row in part.itertuples(index=False):
         shown.add_row(*map(cell, row))

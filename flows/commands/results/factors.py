@@ -10,8 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from dreamer_study.flows.commands.results.printing import print_answer, print_part
-from dreamer_study.flows.commands.tables import console, print_table
+from dreamer_study.flows.commands.results.printing import (
+    print_answer,
+    print_crossings,
+    print_part,
+    print_targets,
+)
+from dreamer_study.flows.commands.tables import console
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import naming, write_text_atomically
 from dreamer_study.reports.curves.asked import Asked
@@ -68,9 +73,11 @@ def factors(options: argparse.Namespace) -> None:
                     write_text_atomically(options.report, page.read_text())
             baseline = query(database, "from studies")["baseline"][0]
             print_answer(database, STUDY, baseline)
+            console.print()
             _print_notes(curves, warnings=True)
-            _print_crossings(database, baseline)
-            console.print(f"\nintervals: {within_intervals(curves)}")
+            print_targets(ask(database, "outcome_targets", study=STUDY), baseline, curves.unit)
+            print_crossings(ask(database, "outcome_crossings", study=STUDY), baseline, curves.unit)
+            console.print(f"intervals: {within_intervals(curves)}")
             if options.report:
                 console.print(f"report:    {options.report}")
             if curves.ignored:
@@ -115,14 +122,6 @@ def _print_notes(curves: Curves, *, warnings: bool) -> None:
             print_part(note)
         elif not note.startswith(WARNING) and not warnings:
             console.print(note)
-
-
-def _print_crossings(database: Path, baseline: str) -> None:
-    crossings = ask(database, "outcome_crossings", study=STUDY)
-    if len(crossings):
-        rule = "by the paper's rule (its factor is 1 over the ratio)"
-        console.print(f"\nto {baseline}'s best accuracy, {rule}\n")
-        print_table(crossings)
 
 
 def _check_report(report: Path, inputs: Sequence[Path]) -> None:
