@@ -171,11 +171,13 @@ def _holes(own: pd.DataFrame, of_task: pd.DataFrame) -> list[int]:
     """
     holes: set[int] = set()
     for seed, points in of_task.groupby("seed"):
-        others = own["tokens"][own["seed"] == seed].unique()
-        theirs = np.sort(others[others < points["tokens"].max()])
         known = np.sort(points["tokens"].to_numpy())
-        nearest_known = np.abs(theirs[:, None] / known[None, :] - 1).min(axis=1)
-        holes.update(map(int, theirs[nearest_known > MATCHED]))
+        others = own["tokens"][own["seed"] == seed].unique()
+        theirs = np.setdiff1d(others[others < known[-1]], known)
+        after = known[np.searchsorted(known, theirs)]
+        before = known[np.maximum(np.searchsorted(known, theirs) - 1, 0)]
+        distance = np.minimum(np.abs(after / theirs - 1), np.abs(before / theirs - 1))
+        holes.update(map(int, theirs[distance > MATCHED]))
     return sorted(holes)
 
 
