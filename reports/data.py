@@ -208,6 +208,11 @@ class StudyData:
             depths.update(int(depth) for depth in frame["depth"])
         return sorted(depths, key=lambda depth: (depth == UNKNOWN_DEPTH, depth))
 
+    @property
+    def unit(self) -> str:
+        """What a ratio is of: training tokens, or training steps of curves from elsewhere."""
+        return f"training {json_object(self.study.get('config')).get('unit') or 'tokens'}"
+
     def config(self, *path: str) -> dict[str, Any]:
         """A part of the study's configuration by its path; empty where there is none.
 

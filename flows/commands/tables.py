@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal
@@ -78,8 +78,8 @@ def print_fields(fields: Iterable[tuple[str, str]], column: int = 10) -> None:
         console.print("\n".join(lines))
 
 
-def print_table(table: pd.DataFrame) -> None:
-    """Print a data frame as a table, numbers to the right.
+def print_table(table: pd.DataFrame, right: Collection[str] = ()) -> None:
+    """Print a data frame as a table, numbers to the right, and the columns that `right` names.
 
     Where a terminal is too narrow, the last columns are only named.
     """
@@ -90,7 +90,8 @@ def print_table(table: pd.DataFrame) -> None:
     fitting = _fitting_columns(needed)
     part = table.iloc[:, :fitting]
     shown = empty_table(
-        (str(name), pd.api.types.is_numeric_dtype(part[name])) for name in part.columns
+        (str(name), name in right or pd.api.types.is_numeric_dtype(part[name]))
+        for name in part.columns
     )
     _set_widths(shown, needed[:fitting], console.width)
     for cells in zip(*texts[:fitting], strict=True):

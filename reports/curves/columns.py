@@ -15,7 +15,13 @@ import pandas as pd
 from dreamer_study.pipeline.errors import InputError, nearest
 from dreamer_study.reports.curves.asked import Asked
 from dreamer_study.reports.curves.kinds import LOSS, SCORE, is_of_training, kind_of
-from dreamer_study.reports.curves.patterns import IN_STEPS, counted, fields_of_run, listed
+from dreamer_study.reports.curves.patterns import (
+    IN_STEPS,
+    counted,
+    fields_of_run,
+    listed,
+    tasks_left_out,
+)
 from dreamer_study.reports.curves.rows import FILE, ROW, Rows
 from dreamer_study.sql.connection import one_line
 
@@ -255,7 +261,8 @@ def _with_values(
                 f"{rows.files[0]}: {doubled[0]} may be {' or '.join(map(repr, columns))}; say"
                 f" --column {doubled[0]}={columns[0]}"
             )
-        return base.assign(**{kind: column for kind, _, column in values}), [], taken
+        frame = base.assign(**{kind: column for kind, _, column in values})
+        return *_with_the_metric(frame, asked.metric), taken
     if len(values) > 1 and "stderr" in base:
         base = base.drop(columns="stderr")  # of which of them?
     parts = []
@@ -279,17 +286,29 @@ def _with_values(
     return frame, notes, taken
 
 
+def _with_the_metric(frame: pd.DataFrame, metric: str | None) -> tuple[pd.DataFrame, list[str]]:
+    """Leave out the rows without a value of `--metric`, and name the tasks that have none."""
+    if metric is None:
+        return frame, []
+    has_value = frame[[name for name in VALUES if name in frame]].notna().any(axis=1)
+    kept = frame[has_value]
+    tasks: dict[str, tuple[str, ...]] = {str(task): () for task in frame["task"].unique()}
+    return kept, tasks_left_out(tasks, set(kept["task"].astype(str)), metric)
+
+
 def _guessed_values(
     rows: Rows, used: set[str], *, has_tasks: bool, asked: Asked
 ) -> list[tuple[str, str, pd.Series]]:
     """Find the columns of values by their names."""
     frame = rows.frame
     exact = [name for name in VALUES if name in frame]
-    if exact and has_tasks:
+    if asked.metric in frame and asked.metric not in used:
+        return [(kind_of(asked.metric) or SCORE, asked.metric, frame[asked.metric])]
+    if exact and has_tasks and asked.metric is None:
         return [(name, name, frame[name]) for name in exact]
     value = _column_of(rows, VALUE)
     if value is not None and has_tasks and not exact:
-        return _of_tasks(rows, value)
+        return _of_tasks(rows, value, asked.metric)
     found = [
         name
         for name in rows.names
@@ -299,13 +318,10 @@ def _guessed_values(
         and not frame[name].isna().all()
     ]
     if asked.metric is not None:
-        if asked.metric not in found:
-            raise InputError(
-                f"{rows.files[0]}: --metric {asked.metric}: no such column"
-                f"{nearest(asked.metric, found)}; {_columns_said(rows)}"
-            )
-        kind = kind_of(asked.metric) or SCORE
-        return [(kind, asked.metric, frame[asked.metric])]
+        raise InputError(
+            f"{rows.files[0]}: --metric {asked.metric}: no such column"
+            f"{nearest(asked.metric, found)}; {_columns_said(rows)}"
+        )
     measured = [name for name in found if kind_of(name) or name in VALUES]
     tested = [name for name in measured if not is_of_training(name)]
     chosen = tested or measured
@@ -328,13 +344,22 @@ def _guessed_values(
     )
 
 
-def _of_tasks(rows: Rows, value: str) -> list[tuple[str, str, pd.Series]]:
+def _of_tasks(rows: Rows, value: str, wanted: str | None) -> list[tuple[str, str, pd.Series]]:
     """Split a column of values into scores and losses, by the names of the tasks or metrics."""
     frame = rows.frame
     task = _column_of(rows, "task")
     metric = _column_of(rows, "metric")
     assert task is not None
     names = frame[metric or task].astype(str)
+    if wanted is not None:
+        if not names.eq(wanted).any():
+            there = sorted(names.unique())
+            raise InputError(
+                f"{rows.files[0]}: --metric {wanted}: no such metric{nearest(wanted, there)};"
+                f" there are {listed(there)}"
+            )
+        kind = kind_of(wanted) or SCORE
+        return [(kind, value, frame[value].where(names.eq(wanted)))]
     if metric is not None and frame[metric].nunique() > 2:
         raise InputError(
             f"{rows.files[0]}: column {metric!r} has the metrics"

@@ -67,7 +67,12 @@ def enter_curves(
     config = {
         "study": {"evaluation": {"target": [asdict(target) for target in targets]}},
         "decayed_at_end": decayed_at_end,
+        "unit": curves.unit,
     }
+    if curves.unit != "tokens":
+        config["study"]["remark"] = (
+            f"All numbers of tokens are {curves.unit}: nothing said how many tokens one has."
+        )
     runs = curves.points[["variant", "seed"]].drop_duplicates()
     tables = {
         "studies": pd.DataFrame(

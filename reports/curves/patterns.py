@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ def expression_of(pattern: str, option: str, *, fields: dict[str, str] = FIELDS)
     A field that stands twice has one value in both places. Raises InputError for another field.
     """
     is_line = fields is LINE_FIELDS
+    if not is_line and pattern.count("{") != pattern.count("}"):
+        raise InputError(f"{option} {pattern!r}: a brace is opened and not closed, or the reverse")
     expression = ""
     seen: set[str] = set()
     for literal, name in re.findall(r"([^{]*)(?:\{([^{}]*)\})?", pattern):
@@ -156,3 +158,18 @@ def listed(names: Sequence[str], most: int = 10) -> str:
     """Write the first names, and how many there are beside them."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
+
+
+def tasks_left_out(
+    tasks: Mapping[str, Iterable[str]], taken: Collection[str], metric: str | None
+) -> list[str]:
+    """Name every task of which no metric is taken, with the metrics that the task has."""
+    left_out = []
+    for task, metrics in tasks.items():
+        if task not in taken:
+            has = listed([*metrics], 5)
+            left_out.append(f"{task} ({has})" if has else task)
+    if not left_out:
+        return []
+    why = f"--metric {metric} is none of theirs" if metric else "no metric of theirs is known"
+    return [f"! {counted(len(left_out), 'task')} left out, as {why}: {', '.join(left_out)}"]

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pandas as pd
 
 from dreamer_study.pipeline.errors import InputError
@@ -154,7 +155,30 @@ def _missing_for_seeds(variant: str, own: pd.DataFrame) -> list[str]:
                 f"! {task} is missing for {variant} at its last checkpoint, {tokens:,}"
                 f" (seed {', '.join(of_seeds)}): averages end at {early.min():,}"
             )
+        holes = _holes(own, of_task)
+        if holes:
+            notes.append(
+                f"! {task} is missing for {variant} at {listed([f'{n:,}' for n in holes], 3)},"
+                " where other tasks are not: averages leave these checkpoints out"
+            )
     return notes
+
+
+def _holes(own: pd.DataFrame, of_task: pd.DataFrame) -> list[int]:
+    """Find checkpoints before a task's last one at which a run has other tasks, but not this one.
+
+    Runs may evaluate their tasks a few steps apart.
+    """
+    holes: set[int] = set()
+    for seed, points in of_task.groupby("seed"):
+        known = np.sort(points["tokens"].to_numpy())
+        others = own["tokens"][own["seed"] == seed].unique()
+        theirs = np.setdiff1d(others[others < known[-1]], known)
+        after = known[np.searchsorted(known, theirs)]
+        before = known[np.maximum(np.searchsorted(known, theirs) - 1, 0)]
+        distance = np.minimum(np.abs(after / theirs - 1), np.abs(before / theirs - 1))
+        holes.update(map(int, theirs[distance > MATCHED]))
+    return sorted(holes)
 
 
 def check_curves(points: pd.DataFrame, where: str, place: Callable[[int], str]) -> None:
@@ -235,7 +259,9 @@ def _checked(rows: Rows, keys: Sequence[str], columns: Sequence[str]) -> pd.Data
         wrong = is_given & ~numbers.between(low, high)
         if name in keys:
             wrong |= ~is_given
-        _refuse(rows, name, wrong, f"not {description}{_hint(name, numbers[wrong])}")
+        if wrong.any():
+            hint = _hint(name, numbers[wrong], given[name][wrong].iloc[0])
+            _refuse(rows, name, wrong, f"not {description}{hint}")
         if name in WHOLE:
             _refuse(rows, name, is_given & (numbers != numbers.round()), f"not {WHOLE[name]}")
         frame[name] = numbers.astype("int64") if name in keys else numbers
@@ -250,10 +276,12 @@ def _checked(rows: Rows, keys: Sequence[str], columns: Sequence[str]) -> pd.Data
     return frame
 
 
-def _hint(name: str, wrong: pd.Series) -> str:
-    """Say what a wrong number may be."""
+def _hint(name: str, wrong: pd.Series, written: object) -> str:
+    """Say what the first wrong number may be, and what was `written` for it."""
     if name == "score" and len(wrong) and 1 < wrong.iloc[0] <= 100:
         return "; where scores are percent, --column score='score/100'"
+    if name == "score" and str(written).strip().endswith("%"):
+        return """; --column score="replace(score, '%', '')::double / 100" reads percent signs"""
     if name == "loss" and len(wrong) and wrong.iloc[0] == float("inf"):
         return "; leave out the points of a run that diverged"
     return ""

@@ -104,7 +104,8 @@ def _answer(data: StudyData, styles: Mapping[str, Style]) -> Answer:
     if chosen.empty:
         has_results = data.ratios["outdated"].any() or _has_ratios(data)
         weak = answer_text.warnings(data, chosen) if has_results else answer_text.gaps(data)
-        return Answer([_why_no_answer(data)], [], [], weak)
+        second = [answer_text.direction(data.baseline, data.unit)] if _has_ratios(data) else []
+        return Answer([_why_no_answer(data)], [], second, weak)
     only_task = len(set(data.ratios["task"]) - {AVERAGE}) == 1
     ranked = []
     for depth, rows in chosen.groupby("depth"):
@@ -112,10 +113,10 @@ def _answer(data: StudyData, styles: Mapping[str, Style]) -> Answer:
             content = ratio_tables.ranked(chosen, styles, depth)
             ranked.append(Block("table", content, queries=queries(data, "ratios")))
     return Answer(
-        sentences=answer_text.answers(chosen, only_task=only_task),
+        sentences=answer_text.answers(chosen, only_task=only_task, unit=data.unit),
         ranked=ranked,
         second=[
-            answer_text.direction(data.baseline),
+            answer_text.direction(data.baseline, data.unit),
             *answer_text.second(data, chosen, only_task=only_task),
         ],
         warnings=answer_text.warnings(data, chosen),
@@ -144,7 +145,7 @@ def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
         return doubts
     baseline = data.baseline
     text = (
-        f"A ratio is the training tokens of a variant over those of {baseline} to equal scores:"
+        f"A ratio is the {data.unit} of a variant over those of {baseline} to equal scores:"
         " below 1 the variant needs fewer. It is the mean, in logarithms, over the upper fifth of"
         " the scores that both reached, so that neither the start of training nor the place of a"
         " single checkpoint weighs much. Where a variant ends below"

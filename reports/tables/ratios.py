@@ -100,17 +100,17 @@ def details(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int, tuned: 
     baseline = baseline_of(rows)
     return table(
         f"table-ratio-details-{depth}",
-        f"{_start(rows, depth, 'What')} makes each ratio weak. Tokens are those to the hardest of"
-        " the scores that a ratio is over. The factor is the paper’s data efficiency: tokens of"
-        f" {baseline} over those of the variant, which is 1 over the ratio, so that above 1 is"
-        " better.",
+        f"{_start(rows, depth, 'What')} makes each ratio weak. The hardest score is the last of"
+        " those that a ratio is the mean over, so its tokens alone give another ratio. The factor"
+        f" is the paper’s data efficiency: tokens of {baseline} over those of the variant, which is"
+        " 1 over the ratio, so that above 1 is better.",
         [
             left("Model"),
             left("For equal"),
             "Ratio",
             "Factor",
-            "Its tokens",
-            f"{baseline}’s tokens",
+            "Its tokens to the hardest score",
+            f"{baseline}’s tokens to the hardest score",
             left("What makes it weak"),
         ],
         body,

@@ -18,6 +18,7 @@ from dreamer_study.reports.text.numbers import as_many, counted, interval, liste
 from dreamer_study.reports.text.ratios import (
     BOUND,
     NOT_SIGNIFICANT,
+    NOT_TESTED,
     NOTHING_COMMON,
     ONE_CHECKPOINT,
     ONE_SEED,
@@ -38,10 +39,19 @@ from dreamer_study.sql.names import AVERAGE, UNDER_WAY
 LINES_FROM = 3  # variants: fewer are in one paragraph
 RANKED_FROM = 6  # variants: they are in a table, and counted in a sentence
 # What is not significant never leads beside what is.
-ORDER = (SIGNIFICANT, ONE_SEED, BOUND, NOT_SIGNIFICANT, ONE_CHECKPOINT, NOTHING_COMMON)
+ORDER = (
+    SIGNIFICANT,
+    ONE_SEED,
+    NOT_TESTED,
+    BOUND,
+    NOT_SIGNIFICANT,
+    ONE_CHECKPOINT,
+    NOTHING_COMMON,
+)
 COSTS = {"flops_billion_per_token": "FLOPs a token", "parameters_billion": "parameters"}
 LEFT = 0.9  # of the baseline's expert size: models with smaller experts are named
 FEW_ITEMS = 200  # a benchmark with fewer items has wide errors
+TRAINING_TOKENS = "training tokens"
 EQUAL = 0.01  # how far costs may differ and be called matched
 
 
@@ -53,7 +63,9 @@ def by_finding(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def answers(leading: pd.DataFrame, *, only_task: bool = False) -> list[str]:
+def answers(
+    leading: pd.DataFrame, *, only_task: bool = False, unit: str = TRAINING_TOKENS
+) -> list[str]:
     """Say the ratios of each depth.
 
     One or two variants are in one text, up to five have a text each, and more are counted in a
@@ -65,18 +77,18 @@ def answers(leading: pd.DataFrame, *, only_task: bool = False) -> list[str]:
     for depth, rows in by_finding(leading).groupby("depth"):
         records = rows.to_dict("records")
         if len(records) >= RANKED_FROM:
-            of_depth = [_counts(records)]
+            of_depth = [_counts(records, unit)]
         elif len(records) >= LINES_FROM:
-            of_depth = [_sentence(row, only_task) for row in records]
+            of_depth = [_sentence(row, only_task, unit) for row in records]
         else:
-            sentences = [_sentence(row, only_task, row is records[0]) for row in records]
+            sentences = [_sentence(row, only_task, unit, row is records[0]) for row in records]
             of_depth = [" ".join(sentences)]
         start = f"{depth_name(depth)}: " if several_depths else ""
         texts += [f"{start}{text}" for text in of_depth]
     return texts
 
 
-def _sentence(row: Row, only_task: bool, is_first: bool = True) -> str:
+def _sentence(row: Row, only_task: bool, unit: str, is_first: bool = True) -> str:
     """Say one ratio; only the first sentence of a text names whose tokens it is over."""
     variant = row["variant"]
     baseline = row["baseline"]
@@ -85,8 +97,8 @@ def _sentence(row: Row, only_task: bool, is_first: bool = True) -> str:
     if kind == NOTHING_COMMON:
         return _nothing_in_common(row, only_task)
     if pd.isna(row["ratio"]):
-        return _bound(row, only_task)
-    noun = " training tokens" if is_first else ""
+        return _bound(row, only_task, unit)
+    noun = f" {unit}" if is_first else ""
     ratio = f"{as_many(row['ratio'])}{noun}"
     if kind == ONE_CHECKPOINT:
         return (
@@ -136,7 +148,7 @@ def _not_reached(row: Row, and_or_but: str) -> str:
     return f", {and_or_but} did not reach {best}"
 
 
-def _bound(row: Row, only_task: bool) -> str:
+def _bound(row: Row, only_task: bool, unit: str) -> str:
     """Say a bound, and why there is no ratio."""
     variant = row["variant"]
     baseline = row["baseline"]
@@ -153,7 +165,7 @@ def _bound(row: Row, only_task: bool) -> str:
         why = f"the curves have no {measure(row, only_task)} in common"
     if finding(row) == NOT_SIGNIFICANT:
         return f"{variant} cannot be distinguished from {baseline}: {bound}, as {why}."
-    return f"{variant} took {bound} training tokens as {baseline}: {why}."
+    return f"{variant} took {bound} {unit} as {baseline}: {why}."
 
 
 def _nothing_in_common(row: Row, only_task: bool) -> str:
@@ -168,7 +180,7 @@ def _nothing_in_common(row: Row, only_task: bool) -> str:
     return f"{variant} cannot be compared with {baseline}: {why}."
 
 
-def _counts(records: list[dict[str, Any]]) -> str:
+def _counts(records: list[dict[str, Any]], unit: str) -> str:
     """Say how many of many variants took fewer tokens than the baseline, and which took fewest."""
     baseline = records[0]["baseline"]
     significant = [row for row in records if finding(row) == SIGNIFICANT]
@@ -177,14 +189,16 @@ def _counts(records: list[dict[str, Any]]) -> str:
     )
     more = len(significant) - len(fewer)
     kinds = [finding(row) for row in records]
-    parts = [f"{len(fewer)} took significantly fewer training tokens than {baseline}"]
+    parts = [f"{len(fewer)} took significantly fewer {unit} than {baseline}"]
     if fewer:
         parts[0] += f" (fewest: {fewer[0]['variant']}, {as_many(best_estimate(fewer[0]))})"
     parts.append(f"{more} significantly more")
     others = {
         f"cannot be distinguished from {baseline}": kinds.count(NOT_SIGNIFICANT),
         f"less than one checkpoint apart from {baseline}": kinds.count(ONE_CHECKPOINT),
-        "without a test (one seed, or a bound alone)": kinds.count(ONE_SEED) + kinds.count(BOUND),
+        "without a test (one seed, or a bound alone)": kinds.count(ONE_SEED)
+        + kinds.count(NOT_TESTED)
+        + kinds.count(BOUND),
         "without scores in common": kinds.count(NOTHING_COMMON),
     }
     parts += [f"{count} {words}" for words, count in others.items() if count]
@@ -198,7 +212,10 @@ def second(data: StudyData, leading: pd.DataFrame, *, only_task: bool = False) -
     """
     if leading.empty:
         return []
-    rows = read_for(data.ratios)
+    rows = data.ratios
+    with_accuracy = set(rows["task"][rows["metric"] == "accuracy"])
+    is_other_loss = (rows["metric"] == "loss") & ~rows["task"].isin(with_accuracy)
+    rows = rows[rows.index.isin(read_for(rows).index) | is_other_loss]
     rows = rows[~rows.index.isin(leading.index)]
     rows = rows[rows[["ratio", "low", "high"]].notna().any(axis=1)]
     several_depths = leading["depth"].nunique() > 1
@@ -219,12 +236,12 @@ def _short(row: Row) -> str:
     kind = finding(row)
     if kind == ONE_CHECKPOINT:
         return f"{text} (less than one checkpoint apart)"
-    return f"{text} ({kind})" if kind in (NOT_SIGNIFICANT, ONE_SEED) else text
+    return f"{text} ({kind})" if kind in (NOT_SIGNIFICANT, NOT_TESTED, ONE_SEED) else text
 
 
-def direction(baseline: str) -> str:
+def direction(baseline: str, unit: str = TRAINING_TOKENS) -> str:
     """Say which ratio is better."""
-    return f"A ratio is a variant’s training tokens over {baseline}’s: below 1 is better."
+    return f"A ratio is a variant’s {unit} over {baseline}’s: below 1 is better."
 
 
 def warnings(data: StudyData, leading: pd.DataFrame) -> list[str]:
@@ -235,7 +252,7 @@ def warnings(data: StudyData, leading: pd.DataFrame) -> list[str]:
     texts += _weak_ratios(data, leading)
     if not data.runs["status"].isin(UNDER_WAY).any():
         short = [
-            f"{_model(data, row)} at {tokens(row['ends'])} tokens"
+            f"{_model(data, row)} at {tokens(row['ends'])} {data.unit.removeprefix('training ')}"
             for row in data.cut_short.to_dict("records")
         ]
         if short:

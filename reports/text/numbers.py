@@ -76,16 +76,27 @@ def duration(seconds: Any) -> str:
 
 
 def ratio(value: Any) -> str:
-    """Format the tokens of a variant over those of the baseline: 0.062, 0.40, 1.24, 12.5."""
+    """Format the tokens of a variant over those of the baseline: 0.062, 0.40, 1.24, 12.5, 1,020."""
     if pd.isna(value):
         return NOTHING
     if math.isinf(value):
         return "∞"
-    if value >= 10:
+    if value >= 99.95:
+        return three_digits(value)
+    if value >= 9.995:
         return f"{value:.1f}"
     if value >= 0.1:
         return f"{value:.2f}"
     return f"{value:.2g}"
+
+
+def three_digits(value: Any) -> str:
+    """Format a number in three digits: 0.0624, 0.749, 1.61, 12.5, 1,020."""
+    if pd.isna(value):
+        return NOTHING
+    if math.isinf(value):
+        return "∞"
+    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
 def times(value: Any) -> str:

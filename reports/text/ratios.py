@@ -27,6 +27,7 @@ Row = Mapping[str, Any]
 
 SIGNIFICANT = "significant"
 ONE_SEED = "one seed"  # a ratio without an interval
+NOT_TESTED = "not tested"  # a single task beside an average
 BOUND = "bound"  # no ratio, but a bound
 NOT_SIGNIFICANT = "not significant"
 ONE_CHECKPOINT = "one checkpoint"  # less than that apart
@@ -61,9 +62,27 @@ def finding(row: Row) -> str:
     if pd.notna(row["significant"]):
         return SIGNIFICANT if row["significant"] else NOT_SIGNIFICANT
     if pd.notna(row["ratio"]):
-        return ONE_SEED
+        return ONE_SEED if row["seeds"] < 2 else NOT_TESTED
     has_bound = pd.notna(row["low"]) or pd.notna(row["high"])
     return BOUND if has_bound else NOTHING_COMMON
+
+
+def finding_in_short(row: Row) -> str:
+    """Say what is known of a ratio in a few words, with the side to which a decaying rate errs.
+
+    Example: `significant; at most, as the rate decays`.
+    """
+    words = {
+        ONE_CHECKPOINT: "less than one checkpoint apart",
+        BOUND: "a bound alone",
+    }
+    kind = finding(row)
+    texts = [words.get(kind, kind)]
+    if row["in_advance"]:
+        texts.append("fixed in advance")
+    if pd.notna(row["decay_bound"]):
+        texts.append(f"{row['decay_bound']}, as the rate decays")
+    return "; ".join(texts)
 
 
 def best_estimate(row: Row) -> float:

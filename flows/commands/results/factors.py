@@ -12,8 +12,13 @@ from typing import Any
 
 from dreamer_study.flows.commands.documents import print_document
 from dreamer_study.flows.commands.results.decision import Decision, check_asked, decide
-from dreamer_study.flows.commands.results.printing import print_answer, print_part
-from dreamer_study.flows.commands.tables import console, print_table
+from dreamer_study.flows.commands.results.printing import (
+    print_answer,
+    print_crossings,
+    print_part,
+    print_targets,
+)
+from dreamer_study.flows.commands.tables import console
 from dreamer_study.flows.progress.reports import write_line
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.storage.files import naming, write_text_atomically
@@ -95,9 +100,11 @@ def _print(database: Path, curves: Curves, baseline: str, options: argparse.Name
     for taken in metrics_taken(database):
         console.print(taken)
     print_answer(database, STUDY, baseline)
+    console.print()
     _print_notes(curves, warnings=True)
-    _print_crossings(database, baseline)
-    console.print(f"\nintervals: {within_intervals(curves)}")
+    print_targets(ask(database, "outcome_targets", study=STUDY), baseline, curves.unit)
+    print_crossings(ask(database, "outcome_crossings", study=STUDY), baseline, curves.unit)
+    console.print(f"intervals: {within_intervals(curves)}")
     if options.report:
         console.print(f"report:    {options.report}")
     if curves.ignored:
@@ -118,6 +125,7 @@ def _document(
         "answer": [*answer.sentences, *answer.second],
         "warnings": answer.warnings,
         "ratios": query(database, "select * exclude (study_id) from token_ratios"),
+        "targets": ask(database, "outcome_targets", study=STUDY),
         "crossings": ask(database, "outcome_crossings", study=STUDY),
         "intervals": within_intervals(curves),
         "notes": [*curves.notes, *metrics_taken(database)],
@@ -165,14 +173,6 @@ def _print_notes(curves: Curves, *, warnings: bool) -> None:
             print_part(note)
         elif not note.startswith(WARNING) and not warnings:
             console.print(note)
-
-
-def _print_crossings(database: Path, baseline: str) -> None:
-    crossings = ask(database, "outcome_crossings", study=STUDY)
-    if len(crossings):
-        rule = "by the paper's rule (its factor is 1 over the ratio)"
-        console.print(f"\nto {baseline}'s best accuracy, {rule}\n")
-        print_table(crossings)
 
 
 def _check_report(report: Path, inputs: Sequence[Path]) -> None:

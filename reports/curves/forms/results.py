@@ -27,13 +27,14 @@ from dreamer_study.reports.curves.patterns import (
     lacking,
     listed,
     number_of_tokens,
+    tasks_left_out,
 )
 from dreamer_study.reports.curves.points import Curves, check_curves, missing_points
 from dreamer_study.reports.curves.scores import ACCURACY, LISTED, Report, Score
 
 # OLMo's `step1000-tokens4B` has tokens, Pythia's `step1000` has none.
 TOKENS = re.compile(r"tokens?[-_]?(\d+(?:\.\d+)?[kKMBT])")
-STEP = re.compile(r"(?:step|iteration|iter)[-_]?(\d+)")
+STEP = re.compile(r"(?:step|iteration|iter|checkpoint|ckpt)[-_]?(\d+)")
 READERS = (every_eval_ever.read_report, lighteval.read_report, lm_eval.read_report)
 POINT = ["variant", "seed", "tokens"]
 
@@ -47,6 +48,8 @@ class _Reading:
     models: dict[tuple, tuple[str, Path]] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
     unknown: dict[str, None] = field(default_factory=dict)
+    of_tasks: dict[str, dict[str, None]] = field(default_factory=dict)  # their metrics
+    tasks_taken: set[str] = field(default_factory=set)
     step_0: int = 0
     missing: int = 0
     in_steps: bool = False
@@ -146,11 +149,12 @@ def _take(reading: _Reading, report: Report, point: dict[str, Any], asked: Asked
         if before != report.model:
             raise InputError(
                 f"{report.file}: {report.model!r}, and {file}: {before!r} would be one point:"
-                f" variant {point['variant']}, seed {point['seed']}, {point['tokens']:,} tokens;"
+                f" variant {point['variant']}, seed {point['seed']}, at {point['tokens']:,};"
                 " name what differs in --pattern"
             )
     for score in report.scores:
         kind = _kind_if_taken(score, asked)
+        reading.of_tasks.setdefault(score.task, {})[score.metric] = None
         if kind is None:
             reading.unknown[f"{score.metric},{score.filter}"] = None
         elif math.isnan(score.value):
@@ -159,6 +163,7 @@ def _take(reading: _Reading, report: Report, point: dict[str, Any], asked: Asked
             _check(report.file, score, kind)
             if score.metric not in LISTED:
                 reading.kinds[score.metric] = kind
+            reading.tasks_taken.add(score.task)
             row = {name: value for name, value in asdict(score).items() if name != "kind"}
             reading.values[(*key, score.task, score.metric, score.filter)] = point | row
     for task, rows in lm_eval.samples_of(report.file):
@@ -210,6 +215,7 @@ def _curves(
             f"{counted(reading.step_0, 'value')} before training (step 0) left out: they have no"
             " place on a logarithmic axis"
         )
+    notes += tasks_left_out(reading.of_tasks, reading.tasks_taken, asked.metric)
     if reading.missing:
         notes.append(f"{counted(reading.missing, 'value')} NaN, which is no point")
     frame = pd.DataFrame(reading.values.values()).sort_values(POINT, kind="stable")

@@ -335,8 +335,24 @@ def test_revisions_are_checkpoints_where_paths_name_none(tmp_path: Path) -> None
             config = {
                 "model_args": {"pretrained": variant, "revision": f"step{step}-tokens{step}M"}
             }
-            write_json(tmp_path / f"results_{variant}{step}.json", results(value, config=config))
-    assert found(read(tmp_path)) == expected(SCORES, 10**6)
+            write_json(tmp_path / f"a/results_{variant}{step}.json", results(value, config=config))
+            config["model_args"]["revision"] = f"checkpoint-{step}"
+            write_json(tmp_path / f"b/results_{variant}{step}.json", results(value, config=config))
+    assert found(read(tmp_path / "a")) == expected(SCORES, 10**6)
+    assert found(read(tmp_path / "b", Asked(tokens_per_step="7"))) == expected(SCORES, 7)
+
+
+def test_a_percent_sign_has_a_hint_that_reads_it(tmp_path: Path) -> None:
+    rows = [
+        f"{variant},{step},t,{value:.0%}"
+        for variant, curve in SCORES.items()
+        for step, value in zip(STEPS, curve, strict=True)
+    ]
+    path = write(tmp_path / "t.csv", "\n".join(["variant,tokens,task,score", *rows]))
+    with pytest.raises(InputError, match="reads percent signs") as error:
+        read(path)
+    column = str(error.value).partition('--column score="')[2].partition('"')[0]
+    assert found(read(path, Asked(columns=[f"score={column}"]))) == expected(SCORES)
 
 
 def test_a_group_without_a_value_stands_for_nothing(tmp_path: Path) -> None:
@@ -373,6 +389,37 @@ def test_a_metric_may_be_chosen_and_is_said(tmp_path: Path) -> None:
         read(folder, Asked(pattern="{variant}/step{step}", metric="bleu"))
 
 
+def test_every_task_that_a_metric_leaves_out_is_named(tmp_path: Path) -> None:
+    def make(value: float) -> dict[str, object]:
+        tasks = {"t": {"acc,none": value}, "u": {"em,none": value}, "v": {"bleu,none": 3.0}}
+        return {"results": tasks}
+
+    folder = write_results(tmp_path / "lm", make)
+    steps = {"pattern": "{variant}/step{step}", "tokens_per_step": "7"}
+    chosen = said(read(folder, Asked(**steps, metric="acc")))
+    assert "! 2 tasks left out, as --metric acc is none of theirs: u (em), v (bleu)" in chosen
+    assert "! 1 task left out, as no metric of theirs is known: v (bleu)" in said(
+        read(folder, Asked(**steps))
+    )
+
+
+@pytest.mark.parametrize("form", ["long", "columns"])
+def test_tables_name_the_tasks_that_a_metric_leaves_out(tmp_path: Path, form: str) -> None:
+    rows = []
+    for variant, curve in SCORES.items():
+        for step, value in zip(STEPS, curve, strict=True):
+            if form == "long":
+                rows += [f"{variant},{step},t,acc,{value}", f"{variant},{step},u,em,0.1"]
+            else:
+                rows += [f"{variant},{step},t,{value},0.1", f"{variant},{step},u,,0.1"]
+    head = "variant,tokens,task,metric,value" if form == "long" else "variant,tokens,task,acc,em"
+    curves = read(write(tmp_path / "t.csv", "\n".join([head, *rows])), Asked(metric="acc"))
+    assert found(curves) == expected(SCORES)
+    assert "! 1 task left out, as --metric acc is none of theirs: u" in said(curves)
+    with pytest.raises(InputError, match="--metric bleu: no such"):
+        read(tmp_path / "t.csv", Asked(metric="bleu"))
+
+
 @pytest.mark.parametrize(
     ("pattern", "names"),
     [
@@ -399,11 +446,14 @@ def test_missing_points_are_named(tmp_path: Path) -> None:
         for task in ("easy", "hard", "rare")
         for step, score in zip(STEPS, curve, strict=True)
         if not (task == "hard" and variant == "B" and step == 40)
+        and not (task == "easy" and variant == "B" and step == 20)
         and not (task == "rare" and (variant, seed) == ("A", 1))
     ]
     path = write(tmp_path / "t.csv", "\n".join(["variant,seed,tokens,task,score", *rows]))
     assert [*read(path).notes] == [
         "! rare is missing for A, seed 1",
+        "! easy is missing for B at 20, where other tasks are not: averages leave these"
+        " checkpoints out",
         "! hard is missing for B at its last checkpoint, 40 (seed 0, 1): averages end at 20",
     ]
 
@@ -417,6 +467,7 @@ MESSAGES = {
     ),
     "no pattern": ("", Asked(), "needs --pattern, such as '{variant}/seed{seed}/{tokens}'"),
     "a field that nobody knows": ("", Asked(pattern="{model}"), "no field {model}"),
+    "a brace left open": ("", Asked(pattern="{variant}/{step"), "a brace is opened and not closed"),
     "half a token": ("", Asked(tokens_per_step="1.5"), "1.5 is no whole number of tokens"),
 }
 

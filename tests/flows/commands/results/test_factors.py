@@ -12,6 +12,7 @@ from dreamer_study.flows.commands.cli import main
 from dreamer_study.flows.commands.results.factors import saying_after
 from dreamer_study.reports.curves.entering import enter_curves
 from dreamer_study.reports.curves.reading import read
+from dreamer_study.reports.text.numbers import as_many, three_digits
 from dreamer_study.sql.results import query
 
 SPEED = {"A": 1.0, "B": 1.2, "C": 1.5}
@@ -65,3 +66,74 @@ def test_a_long_computation_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     with saying_after(0.01, "computing"):
         time.sleep(0.2)
     assert capsys.readouterr().err == "computing\n"
+
+
+def printed_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What the command prints, each table row and paragraph with single blanks."""
+    assert main(["factors", *arguments]) == 0
+    return "\n".join(" ".join(line.split()) for line in capsys.readouterr().out.splitlines())
+
+
+def test_curves_over_steps_are_said_in_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = curves_in(tmp_path / "t.csv", value="loss", seeds={"A": 2, "B": 2})
+    table.write_text(table.read_text().replace("tokens", "step"))
+    printed = printed_of([str(table)], capsys)
+    assert "times as many training steps" in printed
+    assert "A ratio is a variant’s training steps over A’s" in printed
+    assert "A's steps its steps" in printed
+    assert "tokens" not in printed.replace("not in tokens: --tokens-per-step", "")
+
+
+def test_a_loss_beside_an_accuracy_is_printed_in_its_own_unit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = curves_in(tmp_path / "t.csv", value="score", seeds={"A": 2, "B": 2})
+    scores = pd.read_csv(table).assign(task="right")
+    losses = scores.assign(task="text", loss=4 - scores["score"], score=None)
+    pd.concat([scores, losses]).to_csv(table, index=False)
+    printed = printed_of([str(table)], capsys)
+    (row,) = [line for line in printed.splitlines() if line.startswith("- B text loss 0.")]
+    assert "3.46 to 3.40" in row
+    assert "- B text loss 3.40 16 16 1.00 -" in printed
+    assert "Loss on text: B 0." in printed
+
+
+def test_a_bound_in_the_table_has_its_sign(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = curves_in(tmp_path / "t.csv", value="score", seeds={"A": 2, "B": 2})
+    rows = pd.read_csv(table)
+    rows.loc[(rows["variant"] == "A") & (rows["tokens"] == 16), "score"] += 0.3
+    rows.to_csv(table, index=False)
+    printed = printed_of([str(table)], capsys)
+    row, _ = [line for line in printed.splitlines() if line.startswith("- B average accuracy")]
+    assert row.count("≥") == 1
+    assert "≥: a lower bound, as the model never reached it." in " ".join(printed.split())
+    assert "- B t accuracy 0.901 16 - ≥1.00 -" in printed
+
+
+def test_tokens_to_a_score_fixed_in_advance_are_printed_and_give_the_ratio(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = curves_in(tmp_path / "t.csv", value="loss", seeds={"A": 2, "B": 2})
+    printed = printed_of([str(table), "--target", "3.5"], capsys)
+    table_of_targets = printed.partition("Tokens to the scores fixed in advance.")[2]
+    (row,) = [line for line in table_of_targets.splitlines() if line.startswith("- B t loss 3.50")]
+    theirs, own, ratio = map(float, row.split()[-3:])
+    assert own / theirs == pytest.approx(ratio, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1024.0, "1,020"), (0.7493, "0.749"), (12.34, "12.3"), (99.97, "100")]
+)
+def test_a_ratio_has_three_digits(value: float, text: str) -> None:
+    assert three_digits(value) == text
+    assert as_many(1024.0) == "1,020 times as many"
+
+
+def test_the_example_has_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = printed_of(["example"], capsys)
+    assert printed.count(" significant ") == 2
+    assert "less than one checkpoint" not in printed
