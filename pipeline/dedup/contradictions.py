@@ -11,7 +11,8 @@ agree in five guards:
   `deciding_words`) that the other lacks. A name is a capitalised word within a sentence. One on one
   side only is an edit; one on each side is an exchange, and makes another problem;
 * answers: where both are given and short, they are equal;
-* functions: the questions name the same functions in order (sin and cos; f(f(x)) and f(f(f(x)))).
+* functions: the questions name the same functions in order (sin and cos; f(f(x)) and f(f(f(x)))),
+  and have the same signs and marks that decide, in any order (`<` and `>`, `n!` and `n`).
 
 Copies with a corrected number, a renamed person or reordered sentences are therefore kept as
 different documents. Below, the second text is a near duplicate of the first, the third is not:
@@ -39,6 +40,7 @@ import pyarrow.compute as pc
 from dreamer_study.pipeline.dedup.settings import GUARDS
 from dreamer_study.pipeline.text.answers import answer_key
 from dreamer_study.pipeline.text.arrays import IdTable, bounds, distinct, intersections, ranges
+from dreamer_study.pipeline.text.deciding_marks import deciding_signs
 from dreamer_study.pipeline.text.deciding_words import DECIDING
 from dreamer_study.pipeline.text.ngrams import sequence_ids, word_id
 from dreamer_study.pipeline.text.normal_form import SIGNS
@@ -50,7 +52,11 @@ from dreamer_study.pipeline.text.words import LETTERS, NUMBER, SIGN, Words, byte
 # case (the i without a dot, K of kelvin).
 _NAMES = r"(?:arc|a)?(?:sin|cos|tan|cot|sec|csc)h?|log|ln|exp|sqrt|gcd|lcm|max|min"
 _FUNCTION = re.compile(rf"(?<![A-Za-z])({_NAMES}|[a-z](?=\())(?![a-z])", re.IGNORECASE | re.ASCII)
-_ANY_FUNCTION = rf"(?:^|[^A-Za-z])(?:(?i:{_NAMES})(?:[^A-Za-z]|$)|[A-Za-z]\()"
+_ANY_FUNCTION = (
+    rf"(?:^|[^A-Za-z])(?:(?i:{_NAMES})(?:[^A-Za-z]|$)|[A-Za-z]\()"
+    r"|[A-Za-z]'|[-+/=<>^_%!|\[\\{&\x80-\xff]|(?i:squared|cubed|percent|per cent|degree"
+    r"|square root|union|floor|ceil|intersection|conjugate|sine|tangent|logarithm|secant)"
+)
 _SIGN_IDS = np.sort(np.array([word_id(sign) for sign in SIGNS], np.uint64))
 # By the id of a word that decides, the id of all words that say the same; sorted for `IdTable`.
 _NUMBERS = {word_id(word): word_id(word) for word in NUMBER_WORDS}
@@ -125,11 +131,13 @@ def answer_ids(answers: pa.Array) -> np.ndarray:
 
 def function_ids(questions: pa.Array) -> np.ndarray:
     """Compute an id uint64 [D] of the functions that each question names, in order."""
-    naming = pc.fill_null(pc.match_substring_regex(questions, _ANY_FUNCTION), False)
+    data = pc.cast(questions, pa.large_binary())
+    naming = pc.fill_null(pc.match_substring_regex(data, _ANY_FUNCTION), False)
     ids_of_naming = []
     for question in questions.filter(naming).to_pylist():
-        names = " ".join(_FUNCTION.findall(question)).lower()
-        ids_of_naming.append(word_id(names))
+        names = [name.lower() for name in _FUNCTION.findall(question)]
+        signs = sorted(deciding_signs(question).items())
+        ids_of_naming.append(word_id(f"{names} {signs}" if names or signs else ""))
     ids = np.full(len(questions), word_id(""), np.uint64)
     ids[np.asarray(naming, bool)] = np.array(ids_of_naming, np.uint64)
     return ids

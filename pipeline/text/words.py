@@ -42,8 +42,12 @@ for _number, _byte in enumerate(SIGNS.encode()):
     _KINDS[_byte] = SIGN + _number
 # What `fold` may change.
 _MAY_FOLD = (
-    r"[\x80-\xff]|&[a-zA-Z#]|\\(?:textback|log_[0-9]|begin|end"
-    r"|[dtc]?(?:frac|binom)(?:[0-9\s]|\s*\{[^{}]*\}[^{}]))|\b[i-npqrI-NPQR]th\b"
+    r"[\x80-\xff]|&[a-zA-Z#]|\\(?:textback|log_[0-9]|begin|end|color|textcolor|[hv]space|[hv]?phantom"
+    r"|label|tag|operatorname\*|not[\s=\\]|degree|textdegree|\\[a-zA-Z(\[]"
+    r"|[dtc]?(?:frac|binom)(?:[0-9\s]|\\(?:pi|theta|alpha|beta)|\s*\{[^{}]*\}[^{}]))|\b[i-npqrI-NPQR]th\b"
+    r"|</[a-zA-Z]|<(?i:br|p|div|li|ul|ol|h[1-6]|center|blockquote|section|math|latex|tex|equation|imath|eq)\b"
+    r"|\[/?[a-zA-Z]{3,6}\]|[<>]=|\s!=|[0-9] ?[xX] ?[0-9]"
+    r"|(?:^|[^0-9a-zA-Z)\]}*\\])\*[^\s*]|[0-9](?:[ ~']|\{?\\[;: ,]\}?|\{ \})[0-9]{3}(?:[^0-9]|$)"
 )
 _MINUS = np.uint64(word_id("-"))
 # Runs of letters that are no words though they are long enough: a hyphen beside them is a minus.
@@ -62,8 +66,8 @@ uh un up us we st nd rd th tv pc ph iq km cm mm kg mg ml kl dl ft yd mi lb oz pt
 """
 _TWO_LETTERS = _OF_TWO_LETTERS.split()
 # What may stand between a hyphen and the words beside it: the marks around mathematics or bold.
-_CLOSING = ["", "$", "$$", "\\)", "`", "**", "}", "}$", "}\\)", "$**"]
-_OPENING = ["", "$", "$$", "\\(", "`", "**", "**$"]
+_CLOSING = ["", "$", "$$", "\\)", "`", "**", "_", "}", "}$", "}\\)", "$**"]
+_OPENING = ["", "$", "$$", "\\(", "`", "**", "_", "**$"]
 
 
 @dataclass(frozen=True)
@@ -346,7 +350,7 @@ def _word_ids(lower: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.
 def _kind_of(reading: str | None) -> int:
     if reading is None:
         return BLANK
-    return SIGN if reading in SIGNS else LETTERS
+    return SIGN if set(reading) <= set(SIGNS + "!") else LETTERS
 
 
 _READINGS = sorted((word_id(command), reading) for command, reading in COMMANDS.items())

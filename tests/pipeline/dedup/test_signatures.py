@@ -48,7 +48,11 @@ EIGHT = "it is the one in the red box"
     [
         (("find x + 3", "find x - 3"), ("", ""), "signs"),
         (("find 3 + x", "find 3 - x"), ("", ""), "signs"),
-        (("find x + 3", "find x, 3"), ("", ""), None),
+        (("find x + 3", "find x, 3"), ("", ""), "functions"),
+        (("find n! at most", "find n at most"), ("", ""), "functions"),
+        ((r"find $[3,9)$ here", r"find \((3, 9]\) here"), ("", ""), "functions"),
+        ((r"find $\left[3,9\right)$", r"find \([3, 9)\)"), ("", ""), None),
+        ((r"find $\frac{a}{b} \le 5$", "find a/b ≤ 5"), ("", ""), None),
         (("find 3 + x", "find 4 + x"), ("", ""), "numbers"),
         (("now find it", "now find it"), (EIGHT, EIGHT.replace("red", "blue")), "answers"),
         (("now find it", "now find it"), (f"{EIGHT} here", f"{EIGHT} there"), None),  # prose
