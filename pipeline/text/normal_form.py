@@ -143,6 +143,7 @@ _BARE_NUMERATOR = re.compile(
 _NUMERATOR = re.compile(rf"({_DIVIDED}\s*\{{[^{{}}]*\}})(?:\s+(?=\{{)|\s*(?=[0-9a-zA-Z\\]))")
 # "$n$th" and "nth" are two words.
 _ORDINAL = re.compile(r"(?<![a-zA-Z])([i-npqrI-NPQR])(?=th(?![a-zA-Z]))")
+_BEFORE_TH = [f"{letter}th" for letter in "ijklmnpqrIJKLMNPQR"]
 _ENVIRONMENT = re.compile(
     r"\\(?:begin|end)\s*\{(?:equation|align|aligned|alignat|gather|gathered|multline|flalign|eqnarray"
     r"|displaymath|math|split|center)\*?\}"
@@ -154,30 +155,39 @@ _ROOM = re.compile(r"\\(?:[hv]space\*?|[hv]?phantom|label|tag\*?)\s*\{[^{}]*\}")
 _STARRED = re.compile(r"\\operatorname\*")
 _NEGATED = re.compile(r"\\not\s*(?:(=)|\\(in|subset|equiv)(?![a-zA-Z]))")
 _DEGREE = re.compile(r"\\(?:text)?degree(?![a-zA-Z])")
+_LINE_TAGS = "br|p|div|li|ul|ol|h1|h2|h3|h4|center|blockquote|section"
+_STYLE_TAGS = "b|i|u|s|em|strong|span|font|small|big|tt|var|code|mark|a|ins|kbd|nobr"
+_TAGS_OF_MATHEMATICS = "math|latex|tex|equation|imath|eq"
+TAGS = f"{_LINE_TAGS}|{_STYLE_TAGS}|{_TAGS_OF_MATHEMATICS}|sup|sub"
 # Marks around mathematics, as of forums.
 _TAG_OF_MATHEMATICS = re.compile(
-    r"\[/?(?:i?math|d?math|i?latex|i?tex)\]|</?(?:math|latex|tex|equation|imath|eq)>", re.IGNORECASE
+    r"\[/?(?:i?math|d?math|i?latex|i?tex)\]"
+    rf"|</?(?:{_TAGS_OF_MATHEMATICS})>",
+    re.IGNORECASE,
 )
 _RAISED = re.compile(r"<(sup|sub)\b[^<>]*>(.*?)</\1\s*>", re.IGNORECASE | re.DOTALL)
-_LINE_TAG = re.compile(
-    r"<br\s*/?>|</?(?:p|div|li|ul|ol|h[1-6]|center|blockquote|section)(?:\s[^<>]*)?>", re.IGNORECASE
-)
+_LINE_TAG = re.compile(rf"</?(?:{_LINE_TAGS})(?:\s[^<>]*)?/?>", re.IGNORECASE)
 # In pairs only: `a<b>c` is mathematics.
 _STYLE_TAG = re.compile(
-    r"<(b|i|u|s|em|strong|span|font|small|big|tt|var|code|mark|a|ins|kbd|nobr)\b(?:\s[^<>]*)?>"
+    rf"<({_STYLE_TAGS})\b(?:\s[^<>]*)?>"
     r"((?:(?!<\1\b).)*?)</\1\s*>",
     re.IGNORECASE | re.DOTALL,
 )
 # Stars of italics: none is beside a blank within, nor beside a word without.
-_ITALICS = re.compile(r"(?<![\w)\]}*\\])\*(?![\s*])([^*\n]{1,400}?)(?<!\s)\*(?![\w(*\[{\\])")
+_ITALICS = re.compile(
+    r"(?:^|(?<=[\s(\"':>$,]))\*(?![\s*])([^*\n]{1,400}?)(?<!\s)\*(?![\w(*\[{\\])", re.MULTILINE
+)
 # Marks between groups of thousands that are no commas.
 _GROUPED = re.compile(
     r"(?<![\d.,])\d{1,3}(?:(?:[ ~'\u00a0\u2007\u2009\u202f’]|\{?\\[;: ,]\}?|\{ \})\d{3})+(?![\d-])"
 )
-_NUMBERS_APART = re.compile(r"\d ?[xX ~'\u00a0\u2007\u2009\u202f’\\{]")
+_NUMBERS_APART = re.compile(
+    r"\d(?:[ ~'\u00a0\u2007\u2009\u202f’]|\{?\\[;: ,]\}?|\{ \})\d{3}(?!\d)|\d [xX] \d"
+)
+_BEFORE_ITALICS = [f"{mark}*" for mark in " \n\t(\"':>$,"]
 _NO_DIGITS = re.compile(r"[^\d]+")
-# A letter for the sign of a product: `3 x 4`, `3x4`.
-_TIMES = re.compile(r"(?<=[1-9])( ?)[xX] ?(?=\d)|(?<=\d0)( ?)[xX] ?(?=\d)")
+# A letter for the sign of a product: `3 x 4`; `3x4` may have lost its exponent.
+_TIMES = re.compile(r"(?<=\d )[xX](?= \d)")
 _COMPARED = re.compile(r"([<>])=|(?<=\s)!=")
 
 # Cyrillic and Greek letters that look like Latin ones.
@@ -206,16 +216,16 @@ def fold(text: str) -> str:
         text = _BACKSLASH.sub(r"\\", text)
     if "&" in text:
         text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
-    if "th" in text:
+    if any(letter in text for letter in _BEFORE_TH):
         text = _ORDINAL.sub(r"\1 ", text)
     if _NUMBERS_APART.search(text):
         text = _GROUPED.sub(lambda number: _NO_DIGITS.sub(",", number[0]), text)
-        text = _TIMES.sub(r"\1*\1\2", text)
+        text = _TIMES.sub("*", text)
     if "<=" in text or ">=" in text or "!=" in text:
         text = _COMPARED.sub(_comparison, text)
-    if "*" in text:
+    if any(mark in text for mark in _BEFORE_ITALICS) or text.startswith("*"):
         text = _ITALICS.sub(r"\1", text)
-    if "[" in text or "<" in text:
+    if "[/" in text or "<" in text:
         text = _without_tags(text)
     if "\\" in text:
         text = _fold_commands(text)

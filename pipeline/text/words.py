@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from dreamer_study.pipeline.text.arrays import IdTable
 from dreamer_study.pipeline.text.ngrams import BYTES_BASE, MASK, MIX, ngrams, sequence_ids, word_id
-from dreamer_study.pipeline.text.normal_form import COMMANDS, SIGNS, fold
+from dreamer_study.pipeline.text.normal_form import COMMANDS, SIGNS, TAGS, fold
 
 # Kinds of words, and of bytes, where each sign is a kind of its own from SIGN on.
 BLANK, LETTERS, NUMBER, SIGN = range(4)
@@ -45,8 +45,7 @@ _MAY_FOLD = (
     r"[\x80-\xff]|&[a-zA-Z#]|\\(?:textback|log_[0-9]|begin|end|color|textcolor|[hv]space|[hv]?phantom"
     r"|label|tag|operatorname\*|not[\s=\\]|degree|textdegree|\\[a-zA-Z(\[]"
     r"|[dtc]?(?:frac|binom)(?:[0-9\s]|\\(?:pi|theta|alpha|beta)|\s*\{[^{}]*\}[^{}]))|\b[i-npqrI-NPQR]th\b"
-    r"|</[a-zA-Z]|<(?i:br|p|div|li|ul|ol|h[1-6]|center|blockquote|section|math|latex|tex|equation|imath|eq)\b"
-    r"|\[/?[a-zA-Z]{3,6}\]|[<>]=|\s!=|[0-9] ?[xX] ?[0-9]"
+    rf"|</?(?i:{TAGS})\b|\[/[a-zA-Z]{{3,6}}\]|[<>]=|\s!=|[0-9] [xX] [0-9]"
     r"|(?:^|[^0-9a-zA-Z)\]}*\\])\*[^\s*]|[0-9](?:[ ~']|\{?\\[;: ,]\}?|\{ \})[0-9]{3}(?:[^0-9]|$)"
 )
 _MINUS = np.uint64(word_id("-"))

@@ -96,9 +96,29 @@ def test_answers_differ_by_a_mark(pair: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize(
     "form",
-    r"[math]{}[/math] <latex>{}</latex> [imath]{}[/imath] *{}* _{}_ __{}__ ***{}*** <b>{}</b> <p>{}</p> "
-    r"$\color{{blue}}{{{}}}$ \textcolor{{red}}{{{}}} \\({}\\) $\displaystyle{{{}}}$ \ensuremath{{{}}} "
-    r"\left.{}\right. Answer:{} ={} ({}) \begin{{align*}}{}\end{{align*}} &nbsp;{} <span>{}</span>".split(),
+    [
+        r"[math]{}[/math]",
+        r"<latex>{}</latex>",
+        r"[imath]{}[/imath]",
+        r"*{}*",
+        r"_{}_",
+        r"__{}__",
+        r"***{}***",
+        r"<b>{}</b>",
+        r"<p>{}</p>",
+        r"$\color{{blue}}{{{}}}$",
+        r"\textcolor{{red}}{{{}}}",
+        r"\\({}\\)",
+        r"$\displaystyle{{{}}}$",
+        r"\ensuremath{{{}}}",
+        r"\left.{}\right.",
+        r"Answer:{}",
+        r"={}",
+        r"({})",
+        r"\begin{{align*}}{}\end{{align*}}",
+        r"&nbsp;{}",
+        r"<span>{}</span>",
+    ],
 )
 def test_marks_around_an_answer_say_nothing(form: str) -> None:
     for answer in ("70", r"\frac{3}{4}", r"2\sqrt{3}", "x^2", "1,000", "-5", "5!", "x_1"):
