@@ -225,7 +225,7 @@ def fold(text: str) -> str:
         text = _COMPARED.sub(_comparison, text)
     if any(mark in text for mark in _BEFORE_ITALICS) or text.startswith("*"):
         text = _ITALICS.sub(r"\1", text)
-    if "[/" in text or "<" in text:
+    if any(mark in text for mark in ("[/", "</", "<br", "<p", "<BR", "<P")):
         text = _without_tags(text)
     if "\\" in text:
         text = _fold_commands(text)
@@ -265,8 +265,6 @@ def _comparison(sign: re.Match[str]) -> str:
 def _without_tags(text: str) -> str:
     """Remove the tags of mathematics and of HTML; raised text becomes a power, lowered an index."""
     text = _TAG_OF_MATHEMATICS.sub("$", text)
-    if "<" not in text:
-        return text
     text = _LINE_TAG.sub("\n", _RAISED.sub(_raised, text))
     before = None
     while before != text:  # one tag may stand in another
