@@ -177,7 +177,7 @@ def _framed_questions(index: ItemIndex, words: Words, ends: np.ndarray) -> Itera
     for length in range(_LEAST_FRAMED, index.settings.short_words):
         framed = (sizes > length) & (sizes <= length + _MOST_FRAME)
         documents = np.flatnonzero(framed)
-        starts, offsets = ranges(first[documents], ends[documents] - length + 1)
+        starts, _ = ranges(first[documents], ends[documents] - length + 1)
         at, places = index.whole.table.find(gathered_ids(words.ids, starts, starts + length))
         for start, place in zip(starts[at].tolist(), places.tolist(), strict=True):
             document = int(np.searchsorted(words.offsets, start, "right")) - 1

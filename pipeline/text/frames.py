@@ -18,29 +18,28 @@ from __future__ import annotations
 import re
 
 # Words that problems, prompts and people set around any question.
-_GENERIC = frozenset(
-    """
-a about again all also am an and any anyone anything appreciated are as ask asked asks assignment
-assistant at attempt below brief can challenge challenging check class come complete completes
-compute confused consider correctly could day dear describes detail details difficulty do does
-don't each easy everyone ex exam example exercise exercises explain explanation fast favor
-favour figure find follow following follows for friend from fun give given gives go good got grade
-great guys had hard have hello help here here's hey hi homework hope how i i'd i'll i'm i've
-idea ideas if in input instruction instructions interesting is issue it it's item just know known
-last let's level like little look looking math mathematics maths may me medium mind moment more my
-name need needs new next nice no not now of off ok okay on one ones or our out part pencil
-please pls point points practice problem problems prompt provide puzzle puzzled q query question
-questions quick quickly quiz read really request response riddle said says section see set share
-she he should show simple so solution solve solved solves solving some someone something
-sorry stuck student sure system task tasks teacher tell test text thank thanks that the
-their them then there there's these they thing think this those thought thoughts title to
-today together told topic tough trouble try trying turn two type understand us use user
-very want wanted was we welcome well were what what's which will with without wonder word
-wondering work working worksheet would write yes yet you your answer answers appropriately
-out carefully clearly ready human bot model ai ask advance btw asap urgent urgently kindly
-correct appreciate appreciated below above wise figure get got final step steps reason reasoning
-""".split()
-)
+_GENERIC_WORDS = """
+a about above advance again ai all also am an and answer answers any anyone anything appreciate
+appreciated appropriately are as asap ask asked asks assignment assistant at attempt below bot
+brief btw can carefully challenge challenging check class clearly come complete completes compute
+confused consider correct correctly could day dear describes detail details difficulty do does
+don't each easy everyone ex exam example exercise exercises explain explanation fast favor favour
+figure final find follow following follows for friend from fun get give given gives go good got
+grade great guys had hard have he hello help here here's hey hi homework hope how human i i'd i'll
+i'm i've idea ideas if in input instruction instructions interesting is issue it it's item just
+kindly know known last let's level like little look looking math mathematics maths may me medium
+mind model moment more my name need needs new next nice no not now of off ok okay on one ones or
+our out part pencil please pls point points practice problem problems prompt provide puzzle
+puzzled q query question questions quick quickly quiz read ready really reason reasoning request
+response riddle said says section see set share she should show simple so solution solve solved
+solves solving some someone something sorry step steps stuck student sure system task tasks
+teacher tell test text thank thanks that the their them then there there's these they thing think
+this those thought thoughts title to today together told topic tough trouble try trying turn two
+type understand urgent urgently us use user very want wanted was we welcome well were what what's
+which will wise with without wonder wondering word work working worksheet would write yes yet you
+your
+"""
+_GENERIC = frozenset(_GENERIC_WORDS.split())
 _LABEL_WORDS = (
     "problem|prob|exercise|ex|example|question|q|task|item|no|nr|number|part|section|chapter|page|level"
     "|step|day|week|year|grade|set|test|quiz|exam|round|lesson|unit|p|puzzle|riddle|case|assignment"
@@ -191,6 +190,14 @@ def _without_last(question: str) -> str:
     return question[:stop].rstrip()
 
 
+# What a framed question begins or ends with, nearly always.
+MAY_FRAME = (
+    r"(?i)^\W*(?:\d{1,3}(?:\.\d+)*\W|[a-hivx]{1,4}[.)]|\w{1,12}\W*:|(?:hi|hey|hello|dear|please|pls|here"
+    r"|given|can|could|i'?m?|my|our|questions?|problem|exercise|example|task|user|human|solve|let'?s"
+    r"|quick|maths?|part|level|step|input|prompt|instructions?|below|answer|consider|good|try|this|another"
+    r"|what is the answer)\b)|^\s*[^\w\s]|[^\w\s.?$}]\s*$"
+    r"|(?:points?|marks?|thanks|you|help|me|advance|solution|answer|response|assistant|work|ideas|this)\W*$"
+)
 # Where a frame before a question may end, and where one behind may begin.
-_BREAK = re.compile(r"[.?!:)\]>】」,;]\s*|\s[-–—]+\s|\n+|(?<=\d)\s|(?<=[^\w\s$\\(\[{])\s")
+_BREAK = re.compile(r"[)\]>】」]\s*|[.?!:,;]\s+|\s[-–—]+\s|\n+|(?<=[^\w\s$\\(\[{])\s")
 _STOP = re.compile(r"(?<=[.?!:;$)\]}])\s+(?=\S)|\n+|(?<=[.?!])(?=<)")

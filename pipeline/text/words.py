@@ -91,9 +91,16 @@ class Words:
         """Compute n-gram ids uint64 [M] and their offsets int64 [D + 1] by document."""
         return ngrams(self.ids, self.offsets, n)
 
-    def number_sequences(self) -> np.ndarray:
-        """Compute the id uint64 [D] of each document's sequence of numbers; 0 without numbers."""
-        at = np.flatnonzero(self.kinds == NUMBER)
+    def number_sequences(self, *, ones: bool | None = None) -> np.ndarray:
+        """Compute the id uint64 [D] of each document's sequence of numbers; 0 without numbers.
+
+        `ones=False` leaves the number 1 out, `ones=True` counts the word for it as well.
+        """
+        is_number = self.kinds == NUMBER
+        if ones is not None:
+            is_one = self.ids == _ONE
+            is_number = is_number | is_one if ones else is_number & ~is_one
+        at = np.flatnonzero(is_number)
         ends = np.searchsorted(at, self.offsets)
         return sequence_ids(self.ids[at], ends[:-1], ends[1:])
 
