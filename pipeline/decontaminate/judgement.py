@@ -69,8 +69,11 @@ _LEAST_NUMBERS = 2  # of a rephrased problem
 _ENOUGH_NUMBERS = 3  # of a short one
 # The question of a contest that has only whole numbers as answers: "Find m + n."
 _SUM_OF_LETTERS = re.compile(
-    r"(?:find|compute|determine|evaluate|calculate|whatis|give|report|submit)"
-    r"(?:(?:the)?(?:valueof|sumof|sum|value))?(?:\d*[a-z]|\d+)(?:[-+*](?:\d*[a-z]|\d+)){1,4}$"
+    r"(?:find|compute|determine|evaluate|calculate|whatis|give|report|submit|enter|state)"
+    r"(?:(?:the)?(?:valueof|sumof|sum|value|integer|quantity)){0,2}"
+    r"(?:(?:\d*[a-z]|\d+)(?:[-+*](?:\d*[a-z]|\d+)){1,4}|(?:the)?sumof[a-z](?:,[a-z])*,?and[a-z]"
+    r"|(?:its|the)?(?:sumof)?(?:the|its)?numerator(?:and|plus|\+)(?:the|its)?denominator(?:of.{0,40})?)"
+    r"(?:,?(?:if|where|when|given|for).{0,90})?$"
 )
 _EQUALS = word_id("=")
 _LETTERS = np.array(sorted(VARIABLES), np.uint64)
@@ -172,8 +175,15 @@ class Problem:
         return deciding_marks(without_instruction(without_figures(self.text)))
 
     def marks_differ(self, other: Problem) -> bool:
-        """Test whether a mark that decides is in one of both only, but for closing sentences."""
-        return bool(self._asked_marks - other.marks or other._asked_marks - self.marks)
+        """Test whether a mark that decides is in one of both only, but for closing sentences.
+
+        The form of the answer that a contest asks for may hold some of its own.
+        """
+        if self._asked_marks - other.marks:
+            return True
+        if other.asks_for_sum and not self.asks_for_sum:
+            return False
+        return bool(other._asked_marks - self.marks)
 
     def has_signs_of(self, other: Problem) -> bool:
         """Test whether both questions are equal sign for sign."""
