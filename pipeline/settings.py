@@ -230,6 +230,12 @@ def _check_plain(value: Any, hint: Any, where: str = "") -> Any:
 
 
 def _check_plain_scalar(value: Any, hint: Any, where: str) -> None:
+    if isinstance(value, bool) and dataclasses.is_dataclass(hint):
+        names = ", ".join(field.name for field in dataclasses.fields(hint))
+        raise ValueError(
+            f"{where}{str(value).lower()} switches nothing on or off; leave the key out for the"
+            f" defaults, or give some of: {names}"
+        )
     if isinstance(value, bool) and not re.search(r"\b(bool|Any)\b", str(hint)):
         raise ValueError(f"{where}{str(value).lower()} is no number, nor a word")
     if isinstance(value, str):

@@ -176,15 +176,16 @@ class _StrictLoader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [
-            key.value
-            for key, _ in node.value
-            if isinstance(key, yaml.ScalarNode) and key.value != "<<"
+            key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"
         ]
+        seen = set[str]()
         for key in keys:
-            if keys.count(key) > 1:
+            if key.value in seen:
+                line = key.start_mark.line + 1
                 raise yaml.YAMLError(
-                    f"the key {key!r} is given twice, {str(node.start_mark).strip()}"
+                    f"the key {key.value!r} is given twice, the second time in line {line}"
                 )
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
