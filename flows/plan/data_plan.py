@@ -33,7 +33,7 @@ from dreamer_study.pipeline.worlds.tasks import REPOSITORY
 VERSIONS = {
     "world": 2,
     "documents": 8,
-    "traces": 6,
+    "traces": 7,
     "clean": 3,
     # with this version goes up the one of deduplicate, whose key does not name the signatures
     "signatures": 4,
