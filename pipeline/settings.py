@@ -234,6 +234,12 @@ _UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def _check_plain_scalar(value: Any, hint: Any, where: str) -> None:
+    if isinstance(value, bool) and dataclasses.is_dataclass(hint):
+        names = ", ".join(field.name for field in dataclasses.fields(hint))
+        raise ValueError(
+            f"{where}{str(value).lower()} switches nothing on or off; leave the key out for the"
+            f" defaults, or give some of: {names}"
+        )
     if isinstance(value, bool) and not re.search(r"\b(bool|Any)\b", str(hint)):
         raise ValueError(f"{where}{str(value).lower()} is no number, nor a word")
     if isinstance(value, str):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -262,16 +261,17 @@ class _StrictLoader(PlainLoader):
     """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = Counter(
-            key.value
-            for key, _ in node.value
-            if isinstance(key, yaml.ScalarNode) and key.value != "<<"
-        )
-        for key, times in keys.items():
-            if times > 1:
+        keys = [
+            key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"
+        ]
+        seen = set[str]()
+        for key in keys:
+            if key.value in seen:
+                line = key.start_mark.line + 1
                 raise yaml.YAMLError(
-                    f"the key {key!r} is given twice, {str(node.start_mark).strip()}"
+                    f"the key {key.value!r} is given twice, the second time in line {line}"
                 )
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 

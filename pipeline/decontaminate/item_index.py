@@ -51,6 +51,10 @@ class InvertedIndex:
         places, self.passages = np.divmod(pairs, self._count)
         self._offsets = np.searchsorted(places, np.arange(len(ids) + 1))
 
+    def passages_of(self, place: int) -> list[int]:
+        """List the passages that hold the n-gram at a place of the table."""
+        return self.passages[self._offsets[place] : self._offsets[place + 1]].tolist()
+
     def common(
         self, documents: np.ndarray, grams: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -129,8 +133,12 @@ class ItemIndex:
         _, same, counts = np.unique(self.short, return_inverse=True, return_counts=True)
         self.repeats = counts[same]
         candidates = np.flatnonzero(self.used)
+        # A number that begins a passage is masked, which it may not be behind other words.
+        passages = self.passage[candidates]
+        begins = candidates == self.short_offsets[passages]
+        begins &= self.kinds[self.offsets[passages]] == NUMBER
         # by passage, then by rarity: the first of each passage is its rarest
-        candidates = candidates[np.lexsort((self.repeats[candidates], self.passage[candidates]))]
+        candidates = candidates[np.lexsort((self.repeats[candidates], begins, passages))]
         rarest = candidates[np.diff(self.passage[candidates], prepend=-1) > 0]
         rarest = rarest[np.argsort(self.short[rarest], kind="stable")]
         self.anchors = self.short[rarest]

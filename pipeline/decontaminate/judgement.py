@@ -31,6 +31,7 @@ from dreamer_study.pipeline.decontaminate.settings import (
     TEMPLATE,
 )
 from dreamer_study.pipeline.text.answers import answer_key
+from dreamer_study.pipeline.text.deciding_marks import deciding_marks
 from dreamer_study.pipeline.text.deciding_words import asks_otherwise
 from dreamer_study.pipeline.text.instructions import without_instruction
 from dreamer_study.pipeline.text.layout import plain_signs
@@ -38,6 +39,7 @@ from dreamer_study.pipeline.text.ngrams import word_id
 from dreamer_study.pipeline.text.number_words import ONE
 from dreamer_study.pipeline.text.words import LETTERS, NUMBER
 
+_POWER_IN_BRACES = re.compile(r"\{([\w.^]*)\}")
 _IN_BRACKETS = re.compile(r"[({]([^(){}]*[-+*^=<>][^(){}]*)[)}]")
 # A letter alone is a variable. Here, unlike in `agreement.VARIABLES`, "i", "s" and "t" are too: the
 # text shows the apostrophe of "it's", which ids of words do not, and "I" is no small letter.
@@ -67,8 +69,11 @@ _LEAST_NUMBERS = 2  # of a rephrased problem
 _ENOUGH_NUMBERS = 3  # of a short one
 # The question of a contest that has only whole numbers as answers: "Find m + n."
 _SUM_OF_LETTERS = re.compile(
-    r"(?:find|compute|determine|evaluate|calculate|whatis|give|report|submit)"
-    r"(?:(?:the)?(?:valueof|sumof|sum|value))?(?:\d*[a-z]|\d+)(?:[-+*](?:\d*[a-z]|\d+)){1,4}$"
+    r"(?:find|compute|determine|evaluate|calculate|whatis|give|report|submit|enter|state)"
+    r"(?:(?:the)?(?:valueof|sumof|sum|value|integer|quantity)){0,2}"
+    r"(?:(?:\d*[a-z]|\d+)(?:[-+*](?:\d*[a-z]|\d+)){1,4}|(?:the)?sumof[a-z](?:,[a-z])*,?and[a-z]"
+    r"|(?:its|the)?(?:sumof)?(?:the|its)?numerator(?:and|plus|\+)(?:the|its)?denominator(?:of.{0,40})?)"
+    r"(?:,?(?:if|where|when|given|for).{0,90})?$"
 )
 _EQUALS = word_id("=")
 _LETTERS = np.array(sorted(VARIABLES), np.uint64)
@@ -123,7 +128,7 @@ class Problem:
     @cached_property
     def _brackets(self) -> tuple[Counter[str], str]:
         """Return what is in brackets with a sign in it, and the text without brackets."""
-        plain = self._question.replace("/", "")
+        plain = _POWER_IN_BRACES.sub(r"\1", self._question.replace("/", ""))
         return Counter(_IN_BRACKETS.findall(plain)), re.sub("[(){}]", "", plain)
 
     @cached_property
@@ -158,6 +163,31 @@ class Problem:
         if not wholly or item._question in signs:
             return True
         return self._asked.endswith(item_signs)
+
+    @cached_property
+    def marks(self) -> Counter[str]:
+        """The marks that decide, without figures."""
+        return deciding_marks(without_figures(self.text))
+
+    @cached_property
+    def _asked_marks(self) -> Counter[str]:
+        """The marks that decide, without figures and instructions behind."""
+        return deciding_marks(without_instruction(without_figures(self.text)))
+
+    def marks_differ(self, other: Problem) -> bool:
+        """Test whether a mark that decides is in one of both only, but for closing sentences.
+
+        The form of the answer that a contest asks for may hold some of its own.
+        """
+        if self._asked_marks - other.marks:
+            return True
+        if other.asks_for_sum and not self.asks_for_sum:
+            return False
+        return bool(other._asked_marks - self.marks)
+
+    def has_signs_of(self, other: Problem) -> bool:
+        """Test whether both questions are equal sign for sign."""
+        return self._question == other._question
 
     def brackets_differ(self, other: Problem) -> bool:
         """Test whether an expression in brackets of one is without brackets in the other."""
@@ -225,7 +255,10 @@ def _is_another_problem(item: Problem, asked: Problem) -> bool:
     answers_differ = answers_differ and item.asks_for_sum == asked.asks_for_sum
     # The item's numbers are in its figure, which the words leave out.
     in_figure = item.numbers.total() < 2 and any(map(str.isdigit, figures(item.text)))
-    if not (answers_differ or in_figure or item.brackets_differ(asked)):
+    other_signs = not item.has_signs_of(asked) and (
+        item.brackets_differ(asked) or item.marks_differ(asked)
+    )
+    if not (answers_differ or in_figure or other_signs):
         return False
     # A copy sign for sign, blanks aside, is one whatever its answer (docs/decisions.md).
     return not asked.holds(item, wholly=answers_differ)

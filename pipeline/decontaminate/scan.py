@@ -37,6 +37,8 @@ from dreamer_study.pipeline.decontaminate.omissions import column_without_figure
 from dreamer_study.pipeline.decontaminate.passages import QUESTION, SOLUTION
 from dreamer_study.pipeline.decontaminate.settings import EXACT, OVERLAP, TEMPLATE
 from dreamer_study.pipeline.decontaminate.settings import SOLUTION as GRADE_OF_SOLUTIONS
+from dreamer_study.pipeline.text.arrays import ranges
+from dreamer_study.pipeline.text.frames import frames
 from dreamer_study.pipeline.text.instructions import column_without_instructions
 from dreamer_study.pipeline.text.ngrams import gathered_ids
 from dreamer_study.pipeline.text.number_words import read_numbers
@@ -45,6 +47,8 @@ from dreamer_study.pipeline.text.words import Words, number_sums, text_column, w
 # Of a passage's words: a question with its numbers may be so much longer or shorter.
 _LENGTHS_APART = 0.3
 _LABEL_WORDS = 2  # before a short question
+_MOST_FRAME = 36  # words before and behind a short question that only frame it
+_LEAST_FRAMED = 2  # words of a question in a frame
 BLOCK_BYTES = 1 << 19  # of text; few documents of a block have anything in common with an item
 Pair = tuple[int, int]  # document in a block, passage
 # Grade (None where only `judge` may find one) and coverage.
@@ -72,7 +76,8 @@ def search(
         asked = _problems(words, ends, questions[rows], responses[rows], answers[rows])
         documents, grams, at = index.hits(words)
         copies = _whole_copies(index, words, ends, *index.copies(words, documents, grams, at))
-        exact = dict.fromkeys([*copies, *_whole_questions(index, words, ends)], (EXACT, 1.0))
+        whole = [*_whole_questions(index, words, ends), *_framed_questions(index, words, ends)]
+        exact = dict.fromkeys([*copies, *whole], (EXACT, 1.0))
         covered = _covered(index, words, documents, grams, at, exact)
         found = _same_numbers(index, words, ends, asked, covered | exact)
         found |= exact  # last: nothing regrades an exact finding
@@ -135,7 +140,10 @@ def _whole_copies(
         if not sure and not (start == inside.start and stop == ends[document]):
             is_labelled = start - inside.start <= _LABEL_WORDS and stop == ends[document]
             telling = index.numbers[passage] or passage in index.options or is_labelled
-            if not (telling and stands_alone(words, start, stop, inside)):
+            is_found = telling and stands_alone(words, start, stop, inside)
+            own_words = (stop - start) // 2 if index.numbers[passage] else 1
+            question = slice(inside.start, int(ends[document]))
+            if not is_found and not _is_framed(words, document, question, start, stop, own_words):
                 continue
         behind = slice(stop, inside.stop)
         if passage in index.options and not index.passage_at(passage).has_options(words, behind):
@@ -158,6 +166,48 @@ def _whole_questions(index: ItemIndex, words: Words, ends: np.ndarray) -> Iterab
         behind = slice(int(ends[document]), int(words.offsets[document + 1]))
         if index.passage_at(passage).has_options(words, behind):
             yield document, passage
+
+
+def _framed_questions(index: ItemIndex, words: Words, ends: np.ndarray) -> Iterator[Pair]:
+    """Find questions below the length of an n-gram that a document asks in a frame ("3) ...")."""
+    if not len(index.whole.table.table):
+        return
+    first = words.offsets[:-1]
+    sizes = ends - first
+    for length in range(_LEAST_FRAMED, index.settings.short_words):
+        framed = (sizes > length) & (sizes <= length + _MOST_FRAME)
+        documents = np.flatnonzero(framed)
+        starts, _ = ranges(first[documents], ends[documents] - length + 1)
+        at, places = index.whole.table.find(gathered_ids(words.ids, starts, starts + length))
+        for start, place in zip(starts[at].tolist(), places.tolist(), strict=True):
+            document = int(np.searchsorted(words.offsets, start, "right")) - 1
+            question = slice(int(first[document]), int(ends[document]))
+            behind = slice(question.stop, int(words.offsets[document + 1]))
+            for passage in index.whole.passages_of(place):
+                own_words = 1 if index.numbers[passage] else 0
+                if not _is_framed(words, document, question, start, start + length, own_words):
+                    continue
+                if index.passage_at(passage).has_options(words, behind):
+                    yield document, passage
+
+
+def _is_framed(
+    words: Words, document: int, question: slice, start: int, stop: int, own_words: int
+) -> bool:
+    """Test whether what a question holds beside the words `start:stop` only frames them."""
+    if not (question.start <= start and stop <= question.stop):
+        return False
+    if stop - start + _MOST_FRAME < question.stop - question.start:
+        return False
+    before = words.text[words.text_offsets[document] : words.starts[start]]
+    last = words.offsets[document + 1]
+    end = words.text_offsets[document + 1] if question.stop == last else words.starts[question.stop]
+    behind = words.text[words.ends[stop - 1] : end]
+    return frames(_decoded(before), _decoded(behind), own_words)
+
+
+def _decoded(text: np.ndarray) -> str:
+    return text.tobytes().decode(errors="replace")
 
 
 def _covered(

@@ -11,7 +11,8 @@ agree in five guards:
   `deciding_words`) that the other lacks. A name is a capitalised word within a sentence. One on one
   side only is an edit; one on each side is an exchange, and makes another problem;
 * answers: where both are given and short, they are equal;
-* functions: the questions name the same functions in order (sin and cos; f(f(x)) and f(f(f(x)))).
+* functions: the questions name the same functions in order (sin and cos; f(f(x)) and f(f(f(x)))),
+  and have the same signs and marks that decide, in any order (`<` and `>`, `n!` and `n`).
 
 Copies with a corrected number, a renamed person or reordered sentences are therefore kept as
 different documents. Below, the second text is a near duplicate of the first, the third is not:
@@ -39,24 +40,30 @@ import pyarrow.compute as pc
 from dreamer_study.pipeline.dedup.settings import GUARDS
 from dreamer_study.pipeline.text.answers import answer_key
 from dreamer_study.pipeline.text.arrays import IdTable, bounds, distinct, intersections, ranges
+from dreamer_study.pipeline.text.deciding_marks import deciding_signs
 from dreamer_study.pipeline.text.deciding_words import DECIDING
 from dreamer_study.pipeline.text.ngrams import sequence_ids, word_id
 from dreamer_study.pipeline.text.normal_form import SIGNS
-from dreamer_study.pipeline.text.number_words import NUMBER_WORDS
-from dreamer_study.pipeline.text.words import LETTERS, NUMBER, SIGN, Words, byte_blocks
+from dreamer_study.pipeline.text.number_words import CARDINALS, NUMBER_WORDS, digits_of_words
+from dreamer_study.pipeline.text.words import LETTERS, NUMBER, SIGN, Words, byte_blocks, word_blocks
 
 # Names of functions, and single letters before a parenthesis; for Python, and for Arrow, which
 # finds texts with any. Letters are those of ASCII: beyond them, the two disagree on upper and lower
 # case (the i without a dot, K of kelvin).
 _NAMES = r"(?:arc|a)?(?:sin|cos|tan|cot|sec|csc)h?|log|ln|exp|sqrt|gcd|lcm|max|min"
 _FUNCTION = re.compile(rf"(?<![A-Za-z])({_NAMES}|[a-z](?=\())(?![a-z])", re.IGNORECASE | re.ASCII)
-_ANY_FUNCTION = rf"(?:^|[^A-Za-z])(?:(?i:{_NAMES})(?:[^A-Za-z]|$)|[A-Za-z]\()"
+_ANY_FUNCTION = (
+    rf"(?:^|[^A-Za-z])(?:(?i:{_NAMES})(?:[^A-Za-z]|$)|[A-Za-z]\()"
+    r"|[A-Za-z]'|[-+/=<>^_%!|\[\\{&\x80-\xff]|(?i:squared|cubed|percent|per cent|degree"
+    r"|square root|union|floor|ceil|intersection|conjugate|sine|tangent|logarithm|secant)"
+)
 _SIGN_IDS = np.sort(np.array([word_id(sign) for sign in SIGNS], np.uint64))
 # By the id of a word that decides, the id of all words that say the same; sorted for `IdTable`.
 _NUMBERS = {word_id(word): word_id(word) for word in NUMBER_WORDS}
 _MARKS = dict(sorted({**DECIDING, **_NUMBERS}.items()))
 _MARK_TABLE = IdTable(np.array(list(_MARKS), np.uint64))
 _MARK_IDS = np.array(list(_MARKS.values()), np.uint64)
+_NUMBER_WORD = rf"(?i)\b(?:{'|'.join(CARDINALS)})\b"
 _BEFORE = 0xF0  # in a byte of `Facts.signs`: the sign before a number
 _AFTER = 0x0F
 
@@ -65,7 +72,8 @@ _AFTER = 0x0F
 class Facts:
     """Hold what the guards compare, of D documents.
 
-    * `numbers` uint64 [D]: id of the sequence of numbers;
+    * `numbers` and `numbers_and_ones` uint64 [D]: id of the sequence of numbers, the second with
+      each "one", which may be a number or not;
     * `signs` uint8 [N]: the signs before and after each number (upper and lower four bits), and
       `sign_counts` int64 [D] of them in each document;
     * `marks` uint64 [M]: the names and deciding words of each document as from `distinct`, and
@@ -75,6 +83,7 @@ class Facts:
     """
 
     numbers: np.ndarray
+    numbers_and_ones: np.ndarray
     signs: np.ndarray
     sign_counts: np.ndarray
     marks: np.ndarray
@@ -91,6 +100,7 @@ class Facts:
 
 _NOTHING = Facts(
     numbers=np.empty(0, np.uint64),
+    numbers_and_ones=np.empty(0, np.uint64),
     signs=np.empty(0, np.uint8),
     sign_counts=np.empty(0, np.int64),
     marks=np.empty(0, np.uint64),
@@ -103,15 +113,37 @@ _NOTHING = Facts(
 def digit_sequences(texts: pa.Array) -> np.ndarray:
     """Compute an id uint64 [D] of all digits of each row of a `text_column`.
 
-    It is equal wherever the numbers are equal. So a document with digits of its own is no near
-    duplicate, which is known before the text is split into words.
+    It is equal wherever the numbers are equal, in digits or in words; a 1 alone is left out, as its
+    word is mostly no number. So a document with digits of its own is no near duplicate, which is
+    known before the text is split into words, unless it has numbers in words.
     """
-    ids = [np.empty(0, np.uint64)]
-    for _, data, offsets in byte_blocks(texts):
-        at = np.flatnonzero((data - np.uint8(ord("0"))) < 10)
+    ids = np.empty(len(texts), np.uint64)
+    worded = np.asarray(pc.match_substring_regex(texts, _NUMBER_WORD), bool)
+    plain = np.flatnonzero(~worded)
+    for rows, data, offsets in byte_blocks(texts.filter(pa.array(~worded))):
+        at = _digit_places(data)
         ends = np.searchsorted(at, offsets)
-        ids.append(sequence_ids(data[at].astype(np.uint64), ends[:-1], ends[1:]))
-    return np.concatenate(ids)
+        ids[plain[rows]] = sequence_ids(data[at].astype(np.uint64), ends[:-1], ends[1:])
+    written = np.flatnonzero(worded)
+    for rows, words in word_blocks(texts.filter(pa.array(worded))):
+        spelled, places = digits_of_words(words)
+        at = _digit_places(words.text)
+        digits = np.concatenate([words.text[at], spelled])
+        places = np.concatenate([at, places])
+        order = np.argsort(places, kind="stable")
+        ends = np.searchsorted(places[order], words.text_offsets)
+        sequence = digits[order].astype(np.uint64)
+        ids[written[rows]] = sequence_ids(sequence, ends[:-1], ends[1:])
+    return ids
+
+
+def _digit_places(data: np.ndarray) -> np.ndarray:
+    """Find the digits among bytes, but for a 1 that has no digit beside it."""
+    at = np.flatnonzero((data - np.uint8(ord("0"))) < 10)
+    alone = data[at] == ord("1")
+    alone[1:] &= at[1:] != at[:-1] + 1
+    alone[:-1] &= at[:-1] != at[1:] - 1
+    return at[~alone]
 
 
 def answer_ids(answers: pa.Array) -> np.ndarray:
@@ -125,11 +157,13 @@ def answer_ids(answers: pa.Array) -> np.ndarray:
 
 def function_ids(questions: pa.Array) -> np.ndarray:
     """Compute an id uint64 [D] of the functions that each question names, in order."""
-    naming = pc.fill_null(pc.match_substring_regex(questions, _ANY_FUNCTION), False)
+    data = pc.cast(questions, pa.large_binary())
+    naming = pc.fill_null(pc.match_substring_regex(data, _ANY_FUNCTION), False)
     ids_of_naming = []
     for question in questions.filter(naming).to_pylist():
-        names = " ".join(_FUNCTION.findall(question)).lower()
-        ids_of_naming.append(word_id(names))
+        names = [name.lower() for name in _FUNCTION.findall(question)]
+        signs = sorted(deciding_signs(question).items())
+        ids_of_naming.append(word_id(f"{names} {signs}" if names or signs else ""))
     ids = np.full(len(questions), word_id(""), np.uint64)
     ids[np.asarray(naming, bool)] = np.array(ids_of_naming, np.uint64)
     return ids
@@ -144,6 +178,7 @@ def facts(words: Words, answers: np.ndarray, functions: np.ndarray) -> Facts:
     marks, mark_offsets = distinct(*_marks(words))
     return Facts(
         numbers=words.number_sequences(),
+        numbers_and_ones=words.number_sequences(ones=True),
         signs=_signs_beside(words, numbers),
         sign_counts=np.diff(np.searchsorted(numbers, words.offsets)),
         marks=marks,
@@ -204,6 +239,7 @@ def contradictions(
     """
     codes = np.zeros(len(left), np.uint8)
     same_numbers = facts.numbers[left] == facts.numbers[right]
+    same_numbers |= facts.numbers_and_ones[left] == facts.numbers_and_ones[right]
     answered = (facts.answers[left] != 0) & (facts.answers[right] != 0)
     tests = {
         "numbers": lambda: ~same_numbers,

@@ -36,7 +36,9 @@ from dreamer_study.pipeline.storage.documents import (
 )
 from dreamer_study.pipeline.storage.parallel import Progress, Workers, quiet, serial
 from dreamer_study.pipeline.storage.resumable import make_once, save_arrays, within_means
+from dreamer_study.pipeline.text.frames import MAY_FRAME, without_frame
 from dreamer_study.pipeline.text.instructions import USUAL, column_without_instructions
+from dreamer_study.pipeline.text.number_words import read_numbers
 from dreamer_study.pipeline.text.words import Words, text_column, word_blocks
 
 _KEYS = pa.schema(
@@ -176,12 +178,17 @@ def _keys_of(batch: pa.RecordBatch, signing: Signing) -> pa.RecordBatch:
 def without_labels(questions: pa.Array) -> pa.Array:
     """Remove from each question what only labels the problem, and the usual instructions behind it.
 
-    "12) Find 3 + 4. (2019 AMC 8 Problems, Question #18)" gives "Find 3 + 4. "; "Find 3 + 4 (in
+    "12) Find 3 + 4. (2019 AMC 8 Problems, Question #18)" gives "Find 3 + 4."; "Find 3 + 4 (in
     2019)." stays. "Question: Find 3 + 4. Think step by step." gives "Find 3 + 4."
     """
     for label in _LABELS:
         questions = pc.replace_substring_regex(questions, pattern=label, replacement="")
-    return column_without_instructions(questions, USUAL)
+    questions = column_without_instructions(questions, USUAL)
+    framed = pc.fill_null(pc.match_substring_regex(questions, MAY_FRAME), False)
+    if not pc.any(framed).as_py():
+        return questions
+    plain = [without_frame(question) for question in pc.filter(questions, framed).to_pylist()]
+    return pc.replace_with_mask(questions, framed, pa.array(plain, questions.type))
 
 
 def _unlabelled(batch: pa.RecordBatch, texts: pa.Array) -> pa.Array:
@@ -240,7 +247,7 @@ def _signed_blocks(shard: Shard, plan: Path, signing: Signing) -> Iterator[_Sign
             signing.rows,
         )
         if signing.numbers:
-            hashes ^= words.number_sequences()
+            hashes ^= words.number_sequences(ones=False)
         too_short = (np.diff(offsets) == 0) | (np.diff(words.text_offsets) < SHORT)
         yield _SignedBlock(documents - shard.start, hashes, too_short)
 
@@ -258,6 +265,7 @@ def words_of_documents(
         return  # the shard need not be read
     for place, batch in batches_of(shard, documents, columns):
         texts = text_column(without_labels(batch["question"]), batch["response"])
-        for rows, words in word_blocks(texts):
+        for rows, split in word_blocks(texts):
+            words = read_numbers(split)
             block = slice(place.start + rows.start, place.start + rows.stop)
             yield documents[block], batch.slice(rows.start, rows.stop - rows.start), words

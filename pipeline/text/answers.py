@@ -22,7 +22,12 @@ from dreamer_study.pipeline.text.normal_form import COMMANDS, STYLES, SWITCHES, 
 from dreamer_study.pipeline.text.number_words import CARDINALS, joined
 
 _LONGEST = 8  # words; a longer answer is prose, which may be worded in many ways
-_WORD = re.compile(r"(\\?)([a-z]+)|\d+(?:\.\d+)?|[-+*/^<=>()\[\]]")
+_WORD = re.compile(
+    r"(\\?)([a-z]+)|\d+(?:\.\d+)?|[-+*/^<=>()\[\]!|¬]|(?<=[\w)}])_(?=[\w{])"
+    r"|\\[{}]|(?<=[a-z])'(?![a-z])"
+)
+# Braces that group a sum.
+_SUM_IN_BRACES = re.compile(r"(?<!\\)\{([^{}]*[^{}\s][^{}]*[-+][^{}]*)\}")
 _DIVISION = re.compile(r"\s*\\[dtc]?frac\s*(?:\{([^{}]*)\}\s*/?\s*(?:\{([^{}]*)\}|(?=\d))|(?=\d))")
 _THOUSANDS = re.compile(r"(?<=\d)(?:,|\{,\}|,\\!|\\,)(?=\d{3}(?!\d))")
 _STYLE = "|".join(STYLES.split())
@@ -31,7 +36,17 @@ _STYLED_UNIT = re.compile(  # behind a number, a bracket or pi
     rf"\\(?:{_STYLE}|{'|'.join(SWITCHES.split())})\s*"
     r"\{[^{}\d]*\}(?:\s*\^\s*\{?[23]\}?)?(?=[^a-z\d]*$)"
 )
-_SWITCH = re.compile(rf"\\(?:{'|'.join(SWITCHES.split())}|left|right)\b")
+_SWITCH = re.compile(
+    rf"\\(?:{'|'.join(SWITCHES.split())}|(?:left|right|[bB]igg?[lrm]?)(?![a-zA-Z])\.?)(?![a-zA-Z])"
+)
+# What a writer may say before an answer, and marks around all of the answer.
+_SAID = re.compile(
+    r"^(?:(?:so |thus |hence )?(?:the )?(?:final |correct )?answer(?: is)?:?(?!\w)|=)\s*"
+)
+_AROUND_ALL = re.compile(
+    r"^(?:\((?!.*\(.*\))([^(),\[\]]*[^a-z(),\[\]][^(),\[\]]*)\)|_+(.*?)_+|\"(.*)\")$"
+)
+_ONE_IN_ROOT = re.compile(r"(?<=sqrt)\s*\((\w+)\)")
 _AROUND = re.compile(  # what stands around a value: the left side of an equation, a unit
     r"^\s*[a-z](?:_\w|\([a-z]\))?\s*=(?=[^=]+$)"
     r"|[%$]|\\%|\^\s*\{?\\circ\s*\}?|(?<![a-z\\])(?!pi\b)[a-z]{2,}(?:\^[23])?"
@@ -69,6 +84,8 @@ def _key(answer: str) -> str:
     plain = MARKS.sub(" ", _STYLED_UNIT.sub(" ", plain))
     plain = " ".join(_SWITCH.sub(" ", without_styles(plain)).split())
     plain = plain.rstrip(_PUNCTUATION).lstrip(",;: ")
+    plain = _AROUND_ALL.sub(r"\1\2\3", _SAID.sub("", plain)).strip()
+    plain = _ONE_IN_ROOT.sub(r" \1", plain)
     letter = _LETTER.fullmatch(plain)
     if letter:
         return letter[1]
@@ -87,10 +104,11 @@ def _key(answer: str) -> str:
 def _words(plain: str) -> str:
     """Return the words of an answer that is no value; "" for prose."""
     words = []
-    for word in _WORD.finditer(plain.replace("}{", "}/{")):
-        is_typesetting = word[1] and COMMANDS.get(word[2], "") is None
-        if not is_typesetting:
-            words.append(word[2] or word[0])
+    plain = _SUM_IN_BRACES.sub(r"(\1)", plain.replace("}{", "}/{"))
+    for word in _WORD.finditer(plain):
+        reading = COMMANDS.get(word[2], word[2]) if word[1] else word[0]
+        if reading is not None:
+            words.append(reading)
     in_prose = [word for word in words if len(word) > 1 and word.isalpha()]
     return " ".join(words) if len(in_prose) <= _LONGEST else ""
 

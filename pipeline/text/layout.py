@@ -14,8 +14,10 @@ import re
 
 from dreamer_study.pipeline.text.normal_form import COMMANDS, STYLES, SWITCHES, fold
 
-# `$`, `\(`, `\]`, backticks, bold, thin and hard blanks
-MARKS = re.compile(r"\\[()\[\]]|[$`~]|\*\*|\\[,;:!>\s]|\\\\")
+# `$`, `\(`, `\]`, backticks, bold, italics, thin and hard blanks
+MARKS = re.compile(r"\\[()\[\]]|[$`~]|\*{2,3}|\\[,;:!>\s]|\\\\")
+# An index has something before and behind.
+_LINES = re.compile(r"(?<![a-zA-Z0-9)}\]])_+|_+(?![a-zA-Z0-9{(\\])")
 _THOUSANDS = re.compile(r"(?<=\d)(?:,\\!|\{,\}|\\?,)(?=\d{3}(?!\d))")
 # What stands in braces may hold braces itself.
 _INNER = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
@@ -24,9 +26,11 @@ _STYLED = re.compile(rf"\\(?:{_NAMED})\s*\{{({_INNER})\}}")
 _SWITCHED = re.compile(rf"\{{\s*\\(?:{'|'.join(SWITCHES.split())})(?![a-zA-Z])\s*({_INNER})\}}")
 _COMMAND = re.compile(r"\\([a-zA-Z]+)")
 ONE_IN_BRACES = re.compile(r"\{(-?[\w.]*)\}")
-_PUNCTUATION = re.compile(
-    r"\.(?!\d)|[?!;:'\"’]|(?<=,)\s+"
-)  # a comma may part the numbers of a list
+# A comma may part the numbers of a list.
+_PUNCTUATION = re.compile(r"\.(?!\d)|[?;:\"’]|(?<=,)\s+")
+# Neither a factorial nor a derivative.
+_EXCLAMATION = re.compile(r"(?<![\d)}!])(?<![^a-z][a-z])!")
+_APOSTROPHE = re.compile(r"(?<![^a-z'][a-z])'|'(?=[a-z])")
 _BLANK = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
 
 
@@ -47,7 +51,13 @@ def plain_signs(text: str) -> str:
     """
     plain = _THOUSANDS.sub("", fold(text)).replace("}{", "}/{")
     plain = without_styles(MARKS.sub(" ", plain))
+    if "_" in plain:
+        plain = _LINES.sub(" ", plain)
     plain = _COMMAND.sub(_reading, plain).lower().replace("\\", "")
+    if "!" in plain:
+        plain = _EXCLAMATION.sub("", plain)
+    if "'" in plain:
+        plain = _APOSTROPHE.sub("", plain)
     plain = _BLANK.sub("", _PUNCTUATION.sub("", plain))
     return ONE_IN_BRACES.sub(r"\1", plain)
 

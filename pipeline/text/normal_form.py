@@ -32,16 +32,17 @@ COMMANDS: dict[str, str | None] = {
     "div": "/",
     "lt": "<",
     "gt": ">",
-    "leq": "le",
-    "leqslant": "le",
-    "geq": "ge",
-    "geqslant": "ge",
-    "neq": "ne",
+    "over": "/",
+    **dict.fromkeys(["le", "leq", "leqslant", "leqq"], "<="),
+    **dict.fromkeys(["ge", "geq", "geqslant", "geqq"], ">="),
+    **dict.fromkeys(["ne", "neq"], "!="),
     "rightarrow": "to",
-    "degree": "circ",
     "textless": "<",
     "textgreater": ">",
     "textasciicircum": "^",
+    "lnot": "neg",
+    "wedge": "land",
+    "vee": "lor",
     "varphi": "phi",
     "vartheta": "theta",
     "varepsilon": "epsilon",
@@ -54,26 +55,37 @@ COMMANDS: dict[str, str | None] = {
 STYLES = """
 text textbf textit textrm textsf texttt textsc textnormal textup textmd emph underline mathrm mathbf
 mathit mathsf mathtt mathbb mathcal mathnormal operatorname mbox hbox boxed fbox boldsymbol bm
+ensuremath mathop mathbin mathrel mathord mathscr mathfrak pmb uline smash
 """
 # Typesetting of all that follows, to the end of the braces.
 SWITCHES = """
 rm bf it sf tt sl sc em cal bfseries itshape rmfamily displaystyle textstyle scriptstyle
+scriptscriptstyle tiny scriptsize footnotesize small normalsize large huge
 """
 # Brackets in a size, bars (`|` is punctuation too), blanks and dots.
 _LAYOUT = """
 frac dfrac tfrac cfrac left right middle big bigl bigm bigr bigg biggl biggm biggr vert lvert rvert
 lbrace rbrace lbrack rbrack quad qquad space thinspace limits nolimits ldots cdots dots
 textquotesingle textquoteright textquoteleft textquotedblleft textquotedblright textdollar noindent
+mid colon nonumber notag mathstrut strut newline par hfill centering
 """
 COMMANDS |= dict.fromkeys([*STYLES.split(), *SWITCHES.split(), *_LAYOUT.split()])
 _TYPOGRAPHY = {
-    **dict.fromkeys("×·⋅∙∗", "*"),
+    **dict.fromkeys("×·⋅∙∗✕✖⨯", "*"),
     **dict.fromkeys("÷⁄∕", "/"),
     **dict.fromkeys("−‐‑‒–", "-"),
     "≤": "\\le ",
     "≥": "\\ge ",
     "≠": "\\ne ",
     "√": "\\sqrt ",
+    "∛": "\\sqrt[3] ",
+    "∜": "\\sqrt[4] ",
+    "∉": "\\notin ",
+    "‖": "\\|",
+    "′": "'",
+    "¬": "\\neg ",
+    "∧": "\\land ",
+    "∨": "\\lor ",
     "∞": "\\infty ",
     "±": "\\pm ",
     "→": "\\to ",
@@ -108,24 +120,75 @@ _TYPOGRAPHY = {
     "ℓ": "\\ell ",
     **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", ""),  # invisible
 }
-_SUPERSCRIPT = re.compile("([⁰¹²³⁴-⁹])")
+# An ordinal's ending is no exponent.
+_RAISED_ENDING = re.compile("ˢᵗ|ⁿᵈ|ʳᵈ|ᵗʰ")
+_SUPERSCRIPT = re.compile("([⁰¹²³⁴-⁹⁺⁻⁼⁽⁾ⁿⁱᵃ-ᵇᵈ-ᵏᵐᵒᵖᵗ-ᵛˣʸᶻᶜ]+)")
+_SUBSCRIPT = re.compile("([₀-₉₊₋₌₍₎ₐ-ₜᵢ-ᵥⱼ]+)")
+_RING = re.compile("[º˚]")  # a degree sign in other letters
 _FRACTION = re.compile("([¼½¾⅐-⅞])")
 _FOREIGN = re.compile("[^\x00-\x7f]+")
 # A variable, no word of the language.
 _LONE_GREEK = re.compile("(?<![\u0370-\u03ff])[Α-ΡΣ-Ωα-ω](?![\u0370-\u03ff])")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,6}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,8}[0-9]{0,2});")
 _BACKSLASH = re.compile(r"\\textbackslash(?:\{\}|\s)?")
+# A backslash that was escaped once too often: `\\\\frac`, `\\\\(`; `\\\\` alone ends a row.
+_DOUBLED = re.compile(r"(?<!\\)\\\\(?=[a-zA-Z()\[\]])")
 # No logarithm has base 1: `\log_10` is one of base ten.
 _LOGARITHM = re.compile(r"\\log_[02-9](?=[0-9{\\])")
 _DIVIDED = r"\\[dtc]?(?:frac|binom)"
 # A numerator without braces, of one sign; and one in braces before a blank or a single denominator.
-_BARE_NUMERATOR = re.compile(rf"({_DIVIDED})(?:\s*([0-9])|\s+([a-zA-Z]))\s*(?=[0-9a-zA-Z{{\\])")
+_BARE_NUMERATOR = re.compile(
+    rf"({_DIVIDED})(?:\s*([0-9]|\\(?:pi|theta|alpha|beta)(?![a-zA-Z]))|\s+([a-zA-Z]))\s*(?=[0-9a-zA-Z{{\\])"
+)
 _NUMERATOR = re.compile(rf"({_DIVIDED}\s*\{{[^{{}}]*\}})(?:\s+(?=\{{)|\s*(?=[0-9a-zA-Z\\]))")
 # "$n$th" and "nth" are two words.
 _ORDINAL = re.compile(r"(?<![a-zA-Z])([i-npqrI-NPQR])(?=th(?![a-zA-Z]))")
+_BEFORE_TH = [f"{letter}th" for letter in "ijklmnpqrIJKLMNPQR"]
 _ENVIRONMENT = re.compile(
-    r"\\(?:begin|end)\s*\{(?:equation|align|gather|multline|flalign|displaymath|math|split)\*?\}"
+    r"\\(?:begin|end)\s*\{(?:equation|align|aligned|alignat|gather|gathered|multline|flalign|eqnarray"
+    r"|displaymath|math|split|center)\*?\}"
 )
+# A colour is a style of what stands in braces, or of all that follows.
+_COLOUR = re.compile(r"\\(?:text)?color(?:box)?\s*(?:\[\w*\])?\s*\{[^{}]*\}\s*(\{)?")
+# Room, and names of equations.
+_ROOM = re.compile(r"\\(?:[hv]space\*?|[hv]?phantom|label|tag\*?)\s*\{[^{}]*\}")
+_STARRED = re.compile(r"\\operatorname\*")
+_NEGATED = re.compile(r"\\not\s*(?:(=)|\\(in|subset|equiv)(?![a-zA-Z]))")
+_DEGREE = re.compile(r"\\(?:text)?degree(?![a-zA-Z])")
+_LINE_TAGS = "br|p|div|li|ul|ol|h1|h2|h3|h4|center|blockquote|section"
+_STYLE_TAGS = "b|i|u|s|em|strong|span|font|small|big|tt|var|code|mark|a|ins|kbd|nobr"
+_TAGS_OF_MATHEMATICS = "math|latex|tex|equation|imath|eq"
+TAGS = f"{_LINE_TAGS}|{_STYLE_TAGS}|{_TAGS_OF_MATHEMATICS}|sup|sub"
+# Marks around mathematics, as of forums.
+_TAG_OF_MATHEMATICS = re.compile(
+    r"\[/?(?:i?math|d?math|i?latex|i?tex)\]"
+    rf"|</?(?:{_TAGS_OF_MATHEMATICS})>",
+    re.IGNORECASE,
+)
+_RAISED = re.compile(r"<(sup|sub)\b[^<>]*>(.*?)</\1\s*>", re.IGNORECASE | re.DOTALL)
+_LINE_TAG = re.compile(rf"</?(?:{_LINE_TAGS})(?:\s[^<>]*)?/?>", re.IGNORECASE)
+# In pairs only: `a<b>c` is mathematics.
+_STYLE_TAG = re.compile(
+    rf"<({_STYLE_TAGS})\b(?:\s[^<>]*)?>"
+    r"((?:(?!<\1\b).)*?)</\1\s*>",
+    re.IGNORECASE | re.DOTALL,
+)
+# Stars of italics: none is beside a blank within, nor beside a word without.
+_ITALICS = re.compile(
+    r"(?:^|(?<=[\s(\"':>$,]))\*(?![\s*])([^*\n]{1,400}?)(?<!\s)\*(?![\w(*\[{\\])", re.MULTILINE
+)
+# Marks between groups of thousands that are no commas.
+_GROUPED = re.compile(
+    r"(?<![\d.,])\d{1,3}(?:(?:[ ~'\u00a0\u2007\u2009\u202f’]|\{?\\[;: ,]\}?|\{ \})\d{3})+(?![\d-])"
+)
+_NUMBERS_APART = re.compile(
+    r"\d(?:[ ~'\u00a0\u2007\u2009\u202f’]|\{?\\[;: ,]\}?|\{ \})\d{3}(?!\d)|\d [xX] \d"
+)
+_BEFORE_ITALICS = [f"{mark}*" for mark in " \n\t(\"':>$,"]
+_NO_DIGITS = re.compile(r"[^\d]+")
+# A letter for the sign of a product: `3 x 4`; `3x4` may have lost its exponent.
+_TIMES = re.compile(r"(?<=\d )[xX](?= \d)")
+_COMPARED = re.compile(r"([<>])=|(?<=\s)!=")
 
 # Cyrillic and Greek letters that look like Latin ones.
 _LOOKALIKES = {
@@ -144,20 +207,77 @@ def fold(text: str) -> str:
 
     Typographic signs become ASCII or LaTeX, superscript digits powers, letters lower case (NFKC),
     ideographs words of one character, look-alike letters Latin, all else blank. HTML entities
-    become what they show. A command that takes one digit gets it set apart (`\log_82`), a fraction
-    its division line (`\frac12`, `\frac{a}b`). The marks of displayed equations become blanks.
+    become what they show, tags of HTML the LaTeX that looks so. A command that takes one digit gets
+    it set apart (`\log_82`), a fraction its division line (`\frac12`, `\frac{a}b`). The marks of
+    displayed equations become blanks, other marks of thousands commas.
     """
-    text = _BACKSLASH.sub(r"\\", text)
-    text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
-    text = _ORDINAL.sub(r"\1 ", text)
+    # Most texts have little of all this: to look for a word first takes a tenth of the time.
+    if "textbackslash" in text:
+        text = _BACKSLASH.sub(r"\\", text)
+    if "&" in text:
+        text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
+    if any(letter in text for letter in _BEFORE_TH):
+        text = _ORDINAL.sub(r"\1 ", text)
+    if _NUMBERS_APART.search(text):
+        text = _GROUPED.sub(lambda number: _NO_DIGITS.sub(",", number[0]), text)
+        text = _TIMES.sub("*", text)
+    if "<=" in text or ">=" in text or "!=" in text:
+        text = _COMPARED.sub(_comparison, text)
+    if any(mark in text for mark in _BEFORE_ITALICS) or text.startswith("*"):
+        text = _ITALICS.sub(r"\1", text)
+    if any(mark in text for mark in ("[/", "</", "<br", "<p", "<BR", "<P")):
+        text = _without_tags(text)
     if "\\" in text:
-        text = _LOGARITHM.sub(r"\g<0> ", text)
-        text = _BARE_NUMERATOR.sub(r"\1 \2\3/", text)
-        text = _NUMERATOR.sub(_with_line, text)
-        text = _ENVIRONMENT.sub(" ", text)
+        text = _fold_commands(text)
     if text.isascii():
         return text
     return _FOREIGN.sub(_plain, as_latin(unicodedata.normalize("NFC", text)))
+
+
+def _fold_commands(text: str) -> str:
+    """Write what LaTeX has several commands for in one way."""
+    if "\\\\" in text:
+        text = _DOUBLED.sub(r"\\", text)
+    if "color" in text:
+        text = _COLOUR.sub(lambda colour: r"\text{" if colour[1] else r"\rm ", text)
+    if any(name in text for name in ("space", "phantom", "\\label", "\\tag")):
+        text = _ROOM.sub(" ", text)
+    if "operatorname*" in text:
+        text = _STARRED.sub(r"\\operatorname", text)
+    if "\\not" in text:
+        text = _NEGATED.sub(lambda sign: rf"\not{sign[2]} " if sign[2] else r"\ne ", text)
+    if "degree" in text:
+        text = _DEGREE.sub(r"^\\circ", text)
+    if "\\log_" in text:
+        text = _LOGARITHM.sub(r"\g<0> ", text)
+    if "frac" in text or "binom" in text:
+        text = _BARE_NUMERATOR.sub(r"\1 \2\3/", text)
+        text = _NUMERATOR.sub(_with_line, text)
+    if "\\begin" in text or "\\end" in text:
+        text = _ENVIRONMENT.sub(" ", text)
+    return text
+
+
+def _comparison(sign: re.Match[str]) -> str:
+    return {"<": "\\le ", ">": "\\ge "}.get(sign[1], "\\ne ")
+
+
+def _without_tags(text: str) -> str:
+    """Remove the tags of mathematics and of HTML; raised text becomes a power, lowered an index."""
+    text = _TAG_OF_MATHEMATICS.sub("$", text)
+    text = _LINE_TAG.sub("\n", _RAISED.sub(_raised, text))
+    before = None
+    while before != text:  # one tag may stand in another
+        before = text
+        text = _STYLE_TAG.sub(r"\2", text)
+    return text
+
+
+def _raised(tag: re.Match[str]) -> str:
+    if tag[2].strip().lower() in ("st", "nd", "rd", "th"):
+        return tag[2]
+    sign = "^" if tag[1].lower() == "sup" else "_"
+    return f"{sign}{{{tag[2]}}}"
 
 
 def _plain(run: re.Match[str]) -> str:
@@ -200,7 +320,9 @@ def _greek(letter: str) -> str:
 
 @lru_cache(1 << 16)
 def _fold_run(run: str) -> str:
-    plain = _SUPERSCRIPT.sub(r"^\1", run)
+    plain = _RAISED_ENDING.sub(lambda ending: unicodedata.normalize("NFKC", ending[0]), run)
+    plain = _RING.sub("°", plain)
+    plain = _SUBSCRIPT.sub(r"_\1", _SUPERSCRIPT.sub(r"^\1", plain))
     plain = _FRACTION.sub(r" \1", plain)
     plain = unicodedata.normalize("NFKC", plain)
     plain = _LONE_GREEK.sub(lambda letter: f" {_greek(letter[0])} ", plain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -57,16 +58,7 @@ def read_numbers(words: Words) -> Words:
     _drop_last_zeros(words, ids)
     ids[at] = _DIGITS[places]
     kinds[at] = np.where(ids[at] == ONE, LETTERS, NUMBER)
-    values = _VALUES[places].tolist()
-    first = at.tolist()  # the first word of each number
-    for k in _neighbours(words, at, places).tolist():
-        value = joined(values[k], values[k + 1])
-        if not value:
-            continue
-        start = first[k]
-        last = at[k + 1]
-        values[k + 1] = value  # what follows may be joined to the number so far
-        first[k + 1] = start
+    for start, last, value in _joined_numbers(words, at, places):
         keep[start + 1 : last + 1] = False
         ids[start] = word_id(str(value))
         kinds[start] = NUMBER
@@ -79,6 +71,45 @@ def read_numbers(words: Words) -> Words:
         ends=ends[keep],
         offsets=bounds(keep)[words.offsets],
     )
+
+
+def _joined_numbers(
+    words: Words, at: np.ndarray, places: np.ndarray
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the numbers of several words: first word, last word so far, value so far."""
+    values = _VALUES[places].tolist()
+    first = at.tolist()  # the first word of each number
+    for k in _neighbours(words, at, places).tolist():
+        value = joined(values[k], values[k + 1])
+        if not value:
+            continue
+        values[k + 1] = value  # what follows may be joined to the number so far
+        first[k + 1] = first[k]
+        yield first[k], int(at[k + 1]), value
+
+
+def digits_of_words(words: Words) -> tuple[np.ndarray, np.ndarray]:
+    """Return the digits uint8 of the numbers written in words, and their places in the text, int64.
+
+    The places ascend; a `one` alone is left out.
+
+    >>> from dreamer_study.pipeline.text.words import text_column, word_blocks
+    >>> import pyarrow as pa
+    >>> texts = text_column(pa.array(["Two hundred and six of one, three"]))
+    >>> digits, places = digits_of_words(next(word_blocks(texts))[1])
+    >>> bytes(digits), np.unique(places).tolist()
+    (b'2063', [8, 36])
+    """
+    at, places = _TABLE.find(words.ids)
+    values = dict(zip(at.tolist(), _VALUES[places].tolist(), strict=True))
+    for start, last, value in _joined_numbers(words, at, places):
+        for word in range(start + 1, last + 1):
+            values.pop(word, None)
+        values[start] = value
+    written = [(word, str(value).encode()) for word, value in values.items() if value != 1]
+    digits = np.frombuffer(b"".join(number for _, number in written), np.uint8)
+    starts = words.starts[np.array([word for word, _ in written], np.int64)]
+    return digits, np.repeat(starts, [len(number) for _, number in written])
 
 
 def _neighbours(words: Words, at: np.ndarray, places: np.ndarray) -> np.ndarray:

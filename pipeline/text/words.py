@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from dreamer_study.pipeline.text.arrays import IdTable
 from dreamer_study.pipeline.text.ngrams import BYTES_BASE, MASK, MIX, ngrams, sequence_ids, word_id
-from dreamer_study.pipeline.text.normal_form import COMMANDS, SIGNS, fold
+from dreamer_study.pipeline.text.normal_form import COMMANDS, SIGNS, TAGS, fold
 
 # Kinds of words, and of bytes, where each sign is a kind of its own from SIGN on.
 BLANK, LETTERS, NUMBER, SIGN = range(4)
@@ -42,8 +42,11 @@ for _number, _byte in enumerate(SIGNS.encode()):
     _KINDS[_byte] = SIGN + _number
 # What `fold` may change.
 _MAY_FOLD = (
-    r"[\x80-\xff]|&[a-zA-Z#]|\\(?:textback|log_[0-9]|begin|end"
-    r"|[dtc]?(?:frac|binom)(?:[0-9\s]|\s*\{[^{}]*\}[^{}]))|\b[i-npqrI-NPQR]th\b"
+    r"[\x80-\xff]|&[a-zA-Z#]|\\(?:textback|log_[0-9]|begin|end|color|textcolor|[hv]space|[hv]?phantom"
+    r"|label|tag|operatorname\*|not[\s=\\]|degree|textdegree|\\[a-zA-Z(\[]"
+    r"|[dtc]?(?:frac|binom)(?:[0-9\s]|\\(?:pi|theta|alpha|beta)|\s*\{[^{}]*\}[^{}]))|\b[i-npqrI-NPQR]th\b"
+    rf"|</?(?i:{TAGS})\b|\[/[a-zA-Z]{{3,6}}\]|[<>]=|\s!=|[0-9] [xX] [0-9]"
+    r"|(?:^|[^0-9a-zA-Z)\]}*\\])\*[^\s*]|[0-9](?:[ ~']|\{?\\[;: ,]\}?|\{ \})[0-9]{3}(?:[^0-9]|$)"
 )
 _MINUS = np.uint64(word_id("-"))
 # Runs of letters that are no words though they are long enough: a hyphen beside them is a minus.
@@ -62,8 +65,8 @@ uh un up us we st nd rd th tv pc ph iq km cm mm kg mg ml kl dl ft yd mi lb oz pt
 """
 _TWO_LETTERS = _OF_TWO_LETTERS.split()
 # What may stand between a hyphen and the words beside it: the marks around mathematics or bold.
-_CLOSING = ["", "$", "$$", "\\)", "`", "**", "}", "}$", "}\\)", "$**"]
-_OPENING = ["", "$", "$$", "\\(", "`", "**", "**$"]
+_CLOSING = ["", "$", "$$", "\\)", "`", "**", "_", "}", "}$", "}\\)", "$**"]
+_OPENING = ["", "$", "$$", "\\(", "`", "**", "_", "**$"]
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,16 @@ class Words:
         """Compute n-gram ids uint64 [M] and their offsets int64 [D + 1] by document."""
         return ngrams(self.ids, self.offsets, n)
 
-    def number_sequences(self) -> np.ndarray:
-        """Compute the id uint64 [D] of each document's sequence of numbers; 0 without numbers."""
-        at = np.flatnonzero(self.kinds == NUMBER)
+    def number_sequences(self, *, ones: bool | None = None) -> np.ndarray:
+        """Compute the id uint64 [D] of each document's sequence of numbers; 0 without numbers.
+
+        `ones=False` leaves the number 1 out, `ones=True` counts the word for it as well.
+        """
+        is_number = self.kinds == NUMBER
+        if ones is not None:
+            is_one = self.ids == _ONE
+            is_number = is_number | is_one if ones else is_number & ~is_one
+        at = np.flatnonzero(is_number)
         ends = np.searchsorted(at, self.offsets)
         return sequence_ids(self.ids[at], ends[:-1], ends[1:])
 
@@ -346,7 +356,7 @@ def _word_ids(lower: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.
 def _kind_of(reading: str | None) -> int:
     if reading is None:
         return BLANK
-    return SIGN if reading in SIGNS else LETTERS
+    return SIGN if set(reading) <= set(SIGNS + "!") else LETTERS
 
 
 _READINGS = sorted((word_id(command), reading) for command, reading in COMMANDS.items())

@@ -59,6 +59,9 @@ _THOUGHT = ("thinking", "redacted_thinking", "reasoning", "thought")
 # Words of thinking aloud. A text with none of them is a solution, though a closing mark ends it.
 _HESITATION = r"okay|ok|wait|hmm+|hold on|alternatively|maybe|let me|let's"
 _HESITATES = re.compile(rf"\b(?:{_HESITATION})\b", re.IGNORECASE)
+# The words that end a trace on a line of their own, where those that begin one were left out.
+_DONE = r"(?:\.\.\.|…)\s?done thinking"
+_ONLY_DONE = re.compile(rf"(?s)(?!\s*Thinking(?:\.\.\.|…))(?:(?!{_DONE}).)*\n{_DONE}\.?[ \t]*\n")
 _ALOUD = re.compile(rf"\b(?:{_HESITATION}|i(?:'m|'ll| \w+))\b", re.IGNORECASE)
 # Names of the tags of pages.
 _HTML = re.compile(
@@ -102,6 +105,8 @@ def strip_trace(response: str, marking: str = "none", own: Own = ()) -> Stripped
 
 def examine(response: str, marking: str = "none", own: Own = ()) -> Examined:
     """Strip as `strip_trace` does, and say what stays that looks like a mark."""
+    if "done thinking" in response and _ONLY_DONE.match(response):
+        response = f"Thinking...\n{response}"
     if not may_have_marks(response, own):
         return Examined(response, NONE, "")
     parts = _read_parts(response)

@@ -24,7 +24,6 @@ from dreamer_study.reports.text.numbers import three_digits
 from dreamer_study.reports.text.ratios import Row, finding_in_short, scores
 from dreamer_study.sql.results import ask
 
-NO_BREAK = "\N{NO-BREAK SPACE}"
 LEAST = "≥"  # before a lower bound
 MOST = "≤"
 DASH = "-"

@@ -62,7 +62,12 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
         (("name: tiny", "name: [tiny"), "not valid YAML"),
         (("name: tiny", f"name: {'[' * 5000}"), "not valid YAML"),
         (("depths: [2]", f"depths: [{'9' * 5000}]"), "not valid YAML"),
-        (("name: tiny", "name: tiny\nname: other"), "the key 'name' is given twice"),
+        (
+            ("name: tiny", "name: tiny\nname: other"),
+            "'name' is given twice, the second time in line",
+        ),
+        (("data:", "data:\n  deduplicate: false"), "data.deduplicate: false switches nothing"),
+        (("data:", "data:\n  decontaminate: false"), "leave the key out for the defaults"),
         (("tokens: 24_000", "tokens: 24_000\n  tokens: 5"), "the key 'tokens' is given twice"),
         (("depths: [2]", "depths: [2]\n  variants: [LA, LA]"), "variant names must differ"),
         (("depths: [2]", "depths: [2, 2]"), "depths: these values must differ, got 2, 2"),

@@ -95,6 +95,30 @@ def test_copies_between_forms(
     assert bool(dropped) == (grade not in (None, "template"))
 
 
+DRAWN = (
+    "Ann has 3 red balls and 7 blue balls in a bag, and she draws 4 of them without putting any back. "
+    "What is the probability that exactly 2 of all these are red?"
+)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "Find $m + n$.",
+        "The answer can be written as $m/n$ in lowest terms; find $m+n$.",
+        r"The answer is $\frac{m}{n}$ for relatively prime $m$ and $n$. Determine $m+n$.",
+        "Compute $m+n$ if the answer is $m/n$ in lowest terms.",
+        "If it is $m/n$ in lowest terms, what is $m + n$?",
+        "Find the sum of $m$ and $n$.",
+        "Find the sum of the numerator and denominator of the answer in lowest terms.",
+    ],
+)
+def test_a_contest_form_is_found_with_answers_as_without(tmp_path: Path, form: str) -> None:
+    copies = [f"{DRAWN} {form}", f"{DRAWN.replace('puts', 'lays').replace('bag', 'box')} {form}"]
+    rows = [(text, "Some.", answer) for text in copies for answer in ("", "13")]
+    assert set(run(tmp_path, rows, item_table([(DRAWN, r"\frac{3}{10}")]))[0]) == {0, 1, 2, 3}
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize(
     "item",

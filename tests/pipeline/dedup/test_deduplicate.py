@@ -366,6 +366,34 @@ def test_input_that_cannot_be_read(tmp_path: Path) -> None:
         deduplicate([source], tmp_path / "out", DedupSettings())
 
 
+APPLES = "Mia has one apple and buys four more at the market for 20 cents. How many apples has Mia?"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        APPLES.replace("one", "1").replace("four", "4").replace("20", "twenty"),
+        f"**{APPLES}**",
+        f"<p>{APPLES}</p>",
+        f"1. {APPLES}",
+        f"(5 points) {APPLES}",
+        f"Question: {APPLES}",
+        f"Hi! Can you help me with this? {APPLES}",
+        f"### Instruction:\n{APPLES}",
+        f"Here's a question for you - {APPLES}",
+        f"{APPLES} (3 points)",
+        f"{APPLES} Thanks!",
+        f"{APPLES} Please reason step by step, and put your final answer within \\boxed{{}}.",
+    ],
+)
+def test_one_problem_in_another_form_is_a_duplicate(tmp_path: Path, form: str) -> None:
+    others = [APPLES.replace("one", "two"), f"3) {APPLES.replace('20', '30')}"]
+    rows = [(question, "She has 5.", "") for question in (APPLES, form, *others)]
+    _kept, dropped, _ = run(tmp_path, rows)
+    assert len(dropped) == 1
+    assert set(dropped) <= {"s/0", "s/1"}
+
+
 @needs_mirror
 def test_real_problems_stay_and_their_edits_go(tmp_path: Path) -> None:
 
@@ -383,7 +411,8 @@ def test_real_problems_stay_and_their_edits_go(tmp_path: Path) -> None:
     first, last = len(rows), len(rows) + len(copies)
     pairs = {tuple(sorted((int(i[2:]), int(because[2:])))) for i, (_, because) in dropped.items()}
     assert all(a < first <= b < last for a, b in pairs)  # nothing but an original and its copy
-    assert len(dropped) >= 0.98 * len(copies)
+    # "percent" exchanged for another word makes another problem
+    assert len(dropped) >= 0.975 * len(copies)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,22 @@ PIECES += [
     "%",
 ]
 PIECES += [*"éÉαΣ×−–²½’“ﬁ٣θ∠\u0430\u044b\u200b\u00a0\x00\U0001f600", "e\u0301", "漢字"]
+PIECES += [
+    "<b>",
+    "</b>",
+    "<sup>",
+    "</sup>",
+    "[math]",
+    "<p>",
+    "x",
+    "~",
+    "\\\\",
+    "!",
+    "!=",
+    "_",
+    "\\color{red}",
+    "\\not",
+]
 PIECES += ["&nbsp;", "&#39;", "&", "\\textbackslash ", "\\log_8", "\\frac1", "\\dfrac3", "2"]
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=30).map("".join) | st.text(max_size=40)
 

@@ -29,7 +29,30 @@ from tests.pipeline.text.specification import TEXTS, ngram_ids, word_ids, words_
         ("3.50, 4. And .5", ["3.50", "4", "and", "5"]),
         ("5km 2x", ["5", "km", "2", "x"]),
         (r"$\frac{1}{2}$ and \dfrac{a}{b}", ["1", "/", "2", "and", "a", "/", "b"]),
-        (r"3 \times 4 \le 5 × 6 ≤ 7", ["3", "*", "4", "le", "5", "*", "6", "le", "7"]),
+        (r"3 \times 4 \le 5 × 6 ≤ 7", ["3", "*", "4", "<=", "5", "*", "6", "<=", "7"]),
+        (
+            r"x <= 5 \leqslant y, n!=5, x != 5 \not= 6",
+            [*"x", "<=", *"5", "<=", *"yn=5x", "!=", "5", "!=", "6"],
+        ),
+        (
+            r"[math]x[/math]-axis <latex>3</latex> *x*-axis 2*3*4 (*y*)",
+            [*"x", "axis", "3", "x", "axis", *"2*3*4y"],
+        ),
+        ("x<sup>2</sup> a<b>c <b>d</b> x<sub>1</sub> <p>e<br/>f</p>", [*"x^2a<b>cdx1ef"]),
+        (
+            "x⁻¹² x₁₂ 5ᵗʰ 30º ‖v‖",
+            ["x", "^", "-", "12", "x", "12", "5", "th", "30", "^", "circ", "v"],
+        ),
+        (
+            r"\\frac{1}{2} \textcolor{red}{3} \color{blue}{4} \tag{7} \operatorname*{lcm}",
+            [*"1/234", "lcm"],
+        ),
+        (
+            r"1 000 000, 1~000, 12\;345, 1~000, 5'000, 2019 100",
+            ["1000000", "1000", "12345", "1000", "5000", "2019", "100"],
+        ),
+        ("3 x 4, 3x4, 3x, 30 X 40", [*"3*43x43x", "30", "*", "40"]),
+        (r"{1 \over 2} \frac\pi2 x \degree", [*"1/2", "pi", "/", "2", "x", "^", "circ"]),
         (r"\text{coins} \boxed{7}", ["coins", "7"]),
         (
             "x-y x - 3 well-known 5-gallon 10-20",

@@ -653,3 +653,19 @@ def test_real_traces(tmp_path):
     assert Counter(row["reason"] for row in dropped) == {DROP_UNCLOSED: 13, DROP_EMPTY: 2}
     marks = ("<think", "</think", "<answer>", "</answer>")
     assert not any(mark in row["response"] for row in read(tmp_path / "out") for mark in marks)
+
+
+@pytest.mark.parametrize(
+    ("response", "left"),
+    [
+        ("Hmm, 3 + 4 is 7.\n...done thinking.\n\nThe answer is 7.", "The answer is 7."),
+        ("Hmm, it is 7.\n…done thinking.\n7", "7"),
+        ("He was ...done thinking. So 7.", "He was ...done thinking. So 7."),
+        (
+            "Use the <think> tag first. The answer is 7.",
+            "Use the <think> tag first. The answer is 7.",
+        ),
+    ],
+)
+def test_words_that_only_end_a_trace(response: str, left: str) -> None:
+    assert strip_trace(response).text == left
