@@ -38,9 +38,9 @@ VERSIONS = {
     # with this version goes up the one of deduplicate, whose key does not name the signatures
     "signatures": 3,
     "deduplicate": 6,
-    "decontaminate": 8,
+    "decontaminate": 9,
     "items": 5,
-    "late": 4,
+    "late": 5,
     "tokenizer": 2,
     "tokens": 6,
     "funnel": 3,
