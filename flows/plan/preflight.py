@@ -20,6 +20,7 @@ from dreamer_study.model.evaluation.trust import check_overrides
 from dreamer_study.model.matching import EXPERTS
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.benchmarks.items import task_file, task_specifications
+from dreamer_study.pipeline.benchmarks.table import BENCHMARKS
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.read import check_rows
 from dreamer_study.pipeline.sources.repositories.folders import source_files
@@ -129,17 +130,21 @@ def check_data(study: Study, *, trust_code: bool = False) -> None:
         if folder:
             check_rows(source, source_files(source, folder))
     for benchmark in study.own_benchmarks:
-        if not benchmark.yaml and not benchmark.overrides:
-            continue  # lm-eval's own definitions are known to be right
+        if benchmark == BENCHMARKS.get(benchmark.name):
+            continue  # definitions and items of the table are known to be right
         folder = data.find(benchmark)
         if folder:
             _build_tasks(study, benchmark, folder, trust_code=trust_code)
 
 
 def _build_tasks(study: Study, benchmark: Benchmark, folder: Path, *, trust_code: bool) -> None:
-    """Build the tasks of a benchmark as an evaluation would, to see that they can be built."""
+    """Build the tasks of a benchmark as an evaluation would, to see that they can be built.
+
+    Each of its items must have a right answer.
+    """
     # lm-eval takes two seconds
     from dreamer_study.model.evaluation.lm_eval_definitions import build_task, tune_libraries
+    from dreamer_study.model.evaluation.right_answers import check_right_answers
 
     tune_libraries()
     with TemporaryDirectory() as texts:
@@ -147,7 +152,8 @@ def _build_tasks(study: Study, benchmark: Benchmark, folder: Path, *, trust_code
             benchmark, folder, texts, beside=study.place, mirror=study.mirror
         )
         for specification in specifications:
-            build_task(specification, texts, trust_code=trust_code)
+            task = build_task(specification, texts, trust_code=trust_code)
+            check_right_answers(task, specification)
 
 
 def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
