@@ -59,7 +59,7 @@ class EvaluationSettings:
     InputError, naming field, value and rule.
     """
 
-    limit: Count | None = None  # items of each task; None: all
+    limit: Count | None = None  # items of each task, a sample (`sampled_items.py`); None: all
     # of an answer, where the task does not say; None: lm-eval's 256
     max_new_tokens: Count | None = None
     # positions in a batch, padding included; None: what suits the device
