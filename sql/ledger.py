@@ -22,7 +22,7 @@ Outputs = Sequence[Mapping[str, Any]]
 # The tables that hold the rows of an output, by the columns that both have in common, and by its
 # task ('' for none).
 TABLES = {
-    ("study_id", "'study'"): "studies curation sources models",
+    ("study_id", "'study'"): "studies curation sources models benchmark_levels",
     ("study_id", "'tuning'"): "tuning",
     ("study_id", "'claims'"): "claims",
     ("study_id", "'computed_ratios'"): "computed_ratios",

@@ -20,7 +20,6 @@ from dreamer_study.model.evaluation.trust import check_overrides
 from dreamer_study.model.matching import EXPERTS
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.benchmarks.items import task_file, task_specifications
-from dreamer_study.pipeline.benchmarks.table import BENCHMARKS
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.read import check_rows
 from dreamer_study.pipeline.sources.repositories.folders import source_files
@@ -130,8 +129,8 @@ def check_data(study: Study, *, trust_code: bool = False) -> None:
         if folder:
             check_rows(source, source_files(source, folder))
     for benchmark in study.own_benchmarks:
-        if benchmark == BENCHMARKS.get(benchmark.name):
-            continue  # definitions and items of the table are known to be right
+        if not benchmark.yaml and not benchmark.overrides:
+            continue  # lm-eval's own definitions are known to be right
         folder = data.find(benchmark)
         if folder:
             _build_tasks(study, benchmark, folder, trust_code=trust_code)

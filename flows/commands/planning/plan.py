@@ -27,6 +27,7 @@ from dreamer_study.flows.plan.preflight import (
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress.disk import free_bytes
 from dreamer_study.flows.progress.study_lock import LOCK
+from dreamer_study.flows.running.result_rows import benchmark_levels
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.loading import load_study
 from dreamer_study.pipeline.errors import InputError
@@ -96,6 +97,10 @@ def plan(options: argparse.Namespace) -> None:
         "disk": _disk(study, planned, data_bytes),
         "left": _left(study),
     }
+    levels = _levels(study)
+    if levels:
+        console.print()
+        print_table(pd.DataFrame(levels))
     console.print()
     for name, text in lines.items():
         if text:
@@ -151,6 +156,28 @@ def _left(study: Study) -> str | None:
     evaluations = [evaluation for run in runs for evaluation in plan.evaluations(run)]
     left = sum(not evaluation.done for evaluation in evaluations)
     return f"{trainings}, {left:,} evaluations of checkpoints that are there"
+
+
+def _levels(study: Study) -> list[dict[str, object]]:
+    """Return what the store knows of the benchmarks: ceiling, chance, the best trivial rule."""
+    plan = Plan(study)
+    if plan.absent or not plan.data.packed.done:
+        return []
+    return [
+        {
+            "benchmark": row["task"],
+            "ceiling": _share(row["ceiling"]),
+            "gold answers called wrong": "-" if row["failed"] is None else row["failed"],
+            "chance": _share(row["chance"]),
+            "trivial rule": _share(row["trivial"]),
+            "first": row["first_failed"] or "",
+        }
+        for row in benchmark_levels(plan)
+    ]
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
 
 
 def _flops(study: Study, planned: list[PlannedModel]) -> float:
