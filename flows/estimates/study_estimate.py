@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dreamer_study.flows.estimates.benchmark_sizes import scored_by, unknown_benchmarks
 from dreamer_study.flows.estimates.data_needs import DataNeeds, data_needs
@@ -25,6 +25,7 @@ from dreamer_study.flows.plan.preflight import (
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress.disk import free_bytes
 from dreamer_study.flows.progress.study_lock import LOCK
+from dreamer_study.flows.running.result_rows import benchmark_levels
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.source import notices
@@ -97,7 +98,9 @@ class Estimate:
 
     `models` are matched to the baseline of their depth; `flops` are those of all trainings;
     `device` is GPU or core; `times` are None where a model has no rate. `left` is None for a study
-    that was not started. `notices` are of the sources, about their licences.
+    that was not started. `benchmarks` has what the store knows of each benchmark, once the data are
+    prepared: ceiling, chance, the best trivial rule. `notices` are of the sources, about their
+    licences.
     """
 
     study: Study
@@ -111,6 +114,7 @@ class Estimate:
     resolution: Resolution
     disk: Disk
     left: WorkLeft | None
+    benchmarks: tuple[dict[str, Any], ...]
     warnings: tuple[str, ...]
     notices: tuple[str, ...]
 
@@ -232,6 +236,7 @@ def estimate_study(
         resolution=_resolution(study),
         disk=Disk(*bytes_written(study, planned), data.written, free_bytes(study.store_folder)),
         left=_left(study),
+        benchmarks=_levels(study),
         warnings=tuple(study_warnings(study)),
         notices=tuple(notice for source in study.own_sources for notice in notices(source)),
     )
@@ -308,6 +313,14 @@ def _resolution(study: Study) -> Resolution:
         with_one_more=smallest_ratio(noise, seeds + 1, significance),
         noise=noise,
     )
+
+
+def _levels(study: Study) -> tuple[dict[str, Any], ...]:
+    """Return what the store knows of the benchmarks; nothing before the data are prepared."""
+    plan = Plan(study)
+    if plan.absent or not plan.data.packed.done:
+        return ()
+    return tuple(benchmark_levels(plan))
 
 
 def _left(study: Study) -> WorkLeft | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from pydantic import TypeAdapter
 from dreamer_study.flows.progress.reports import write_line
 from dreamer_study.flows.study.configuration import Study
 from dreamer_study.flows.study.data_section import BUILTIN
+from dreamer_study.model.evaluation.lm_eval_files import read_task
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
+from dreamer_study.pipeline.benchmarks.items import task_file
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.repositories.folders import (
     folder_of,
@@ -38,9 +41,10 @@ VERSIONS = {
     # with this version goes up the one of deduplicate, whose key does not name the signatures
     "signatures": 4,
     "deduplicate": 7,
-    "decontaminate": 9,
+    "decontaminate": 10,
     "items": 6,
-    "late": 5,
+    "late": 6,
+    "ceiling": 1,
     "tokenizer": 2,
     "tokens": 6,
     "funnel": 3,
@@ -92,6 +96,8 @@ class DataPlan:
     funnel: Output
     late: Mapping[str, Output]  # by benchmark: which of its items are in the data
     counted: tuple[Output, ...]  # of the stages that count documents, before packing
+    # by benchmark, BUILTIN for those of the world: how its scorer rates its own gold answers
+    ceilings: Mapping[str, Output]
 
     @property
     def outputs(self) -> list[Output]:
@@ -108,6 +114,7 @@ class DataPlan:
             self.packed,
             self.funnel,
             *self.late.values(),
+            *self.ceilings.values(),
         ]
 
 
@@ -181,6 +188,7 @@ class PlannedData:
             funnel=funnel,
             late=late,
             counted=counted,
+            ceilings=self._ceilings(world),
         )
 
     @property
@@ -212,11 +220,12 @@ class PlannedData:
     def trainable(self) -> bool:
         """Whether all that trainings read has been made.
 
-        The items of late benchmarks may still be looked for.
+        The items of late benchmarks may still be looked for, and gold answers be scored.
         """
         if self.absent:
             return False
-        return all(output.done for output in self.data.outputs if output.stage != "late")
+        not_read = ("late", "ceiling")
+        return all(output.done for output in self.data.outputs if output.stage not in not_read)
 
     def _output(self, stage: str, configuration: Any, inputs: Sequence[Output] = ()) -> Output:
         """Describe one output; `configuration` is a settings dataclass or plain values."""
@@ -279,6 +288,32 @@ class PlannedData:
             "rules": plain(self.study.data.decontaminate),
         }
         return self._output("late", configuration, [curated])
+
+    def _ceilings(self, world: Output | None) -> dict[str, Output]:
+        """Plan the outputs that say which gold answers a benchmark's scorer calls right."""
+        harness = metadata.version("lm-eval")
+        ceilings = {}
+        if world and BUILTIN in self.study.evaluation.benchmarks:
+            ceilings[BUILTIN] = self._output("ceiling", {"harness": harness}, [world])
+        for benchmark in self.study.own_benchmarks:
+            if benchmark.text:
+                continue  # whose perplexity is measured
+            configuration = {
+                "benchmark": _defined(benchmark),
+                "data": self._digests(benchmark),
+                "definition": self._definition(benchmark),
+                "harness": harness,
+            }
+            ceilings[benchmark.name] = self._output("ceiling", configuration)
+        return ceilings
+
+    def _definition(self, benchmark: Benchmark) -> list[str]:
+        """Hash the task file of a benchmark, and what that includes."""
+        file = task_file(benchmark, self.study.place, self.study.mirror)
+        if file is None:
+            return []
+        files = read_task(Path(file), benchmark.name, trust_code=True).files
+        return sorted(map(self.store.file_digest, files))
 
     def _digests(self, benchmark: Benchmark) -> list[str]:
         """Hash the files of a benchmark: of the evaluated split, and of those kept out of training.

@@ -17,6 +17,7 @@ from dreamer_study.flows.plan.runs import Checkpoint, Run
 from dreamer_study.flows.study.data_section import BUILTIN
 from dreamer_study.model.evaluation.job import INTROSPECTION
 from dreamer_study.model.evaluation.lm_eval_files import read_task
+from dreamer_study.model.evaluation.sampled_items import SEED
 from dreamer_study.pipeline.benchmarks.benchmark import Benchmark
 from dreamer_study.pipeline.benchmarks.items import task_specifications
 from dreamer_study.pipeline.tokens.validation import TUNING, VALIDATION, held_out_specification
@@ -188,7 +189,9 @@ class PlannedEvaluations(PlannedData):
         depths: tuple[int, ...] = ()
         if checkpoint.point == run.points[-1] and run.status != "tuning":
             depths = run.model.config.other_depths(settings.depths)
+        sample = {"sample": SEED} if settings.limit else {}
         return {
+            **sample,
             "limit": settings.limit,
             "max_new_tokens": settings.max_new_tokens,
             "weights": settings.weights,

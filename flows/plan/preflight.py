@@ -156,9 +156,13 @@ def check_data(study: Study, *, trust_code: bool = False) -> None:
 
 
 def _build_tasks(study: Study, benchmark: Benchmark, folder: Path, *, trust_code: bool) -> None:
-    """Build the tasks of a benchmark as an evaluation would, to see that they can be built."""
+    """Build the tasks of a benchmark as an evaluation would, to see that they can be built.
+
+    Each of its items must have a right answer.
+    """
     # lm-eval takes two seconds
     from dreamer_study.model.evaluation.lm_eval_definitions import build_task, tune_libraries
+    from dreamer_study.model.evaluation.right_answers import check_right_answers
 
     tune_libraries()
     with TemporaryDirectory() as texts:
@@ -166,7 +170,8 @@ def _build_tasks(study: Study, benchmark: Benchmark, folder: Path, *, trust_code
             benchmark, folder, texts, beside=study.place, mirror=study.mirror
         )
         for specification in specifications:
-            build_task(specification, texts, trust_code=trust_code)
+            task = build_task(specification, texts, trust_code=trust_code)
+            check_right_answers(task, specification)
 
 
 def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:

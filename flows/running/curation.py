@@ -78,12 +78,7 @@ def prepare_data(plan: Plan, steps: Steps) -> None:
     What a stage reads is checked. Raises InputError for sources that cannot be found or read,
     before any computing where that can be known.
     """
-    if plan.study.mirror:
-        plan.study.folder.mkdir(parents=True, exist_ok=True)
-        write_text_atomically(plan.study.folder / MIRROR, str(plan.study.mirror))
-    for entry in plan.absent:
-        fetch = resumable(partial(_fetch, plan, entry))
-        steps.call("download", entry.name, fetch)
+    fetch_data(plan, steps)
     study = plan.study
     data = plan.data
     make = partial(_make, plan, steps)
@@ -115,6 +110,16 @@ def prepare_data(plan: Plan, steps: Steps) -> None:
     make(data.packed, "", packing, resumes=True)
     say(repetition(study.training.tokens, data.packed.results["tokens"]))
     make(data.funnel, "", partial(_count, data))
+
+
+def fetch_data(plan: Plan, steps: Steps) -> None:
+    """Fetch what is not here. Raises InputError for data sets that cannot be found."""
+    if plan.study.mirror:
+        plan.study.folder.mkdir(parents=True, exist_ok=True)
+        write_text_atomically(plan.study.folder / MIRROR, str(plan.study.mirror))
+    for entry in plan.absent:
+        fetch = resumable(partial(_fetch, plan, entry))
+        steps.call("download", entry.name, fetch)
 
 
 def _deduplication(plan: Plan) -> Work:

@@ -113,6 +113,7 @@ def enter_study(plan: Plan) -> None:
         "curation": [{"study_id": study_id, **count} for count in curation_counts(plan.data)],
         "sources": _source_rows(plan),
         "benchmarks": _overridden_benchmarks(plan),
+        "benchmark_levels": benchmark_levels(plan),
     }
     _enter(
         plan,
@@ -354,6 +355,36 @@ def _overridden_benchmarks(plan: Plan) -> list[dict[str, Any]]:
         if "trivial" in task or not is_as_in_table:
             said = {part: task[part] for part in parts if part in task}
             rows.append({"task": name, **said, "reason": f"said by {plan.study.name}"})
+    return rows
+
+
+def benchmark_levels(plan: Plan) -> list[dict[str, Any]]:
+    """Make the rows of `benchmark_levels`: between which scores of a benchmark a model can lie.
+
+    A store from before gold answers were scored has no ceilings.
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    for output in plan.data.ceilings.values():
+        if output.done:
+            found |= output.results["benchmarks"]
+    tasks = {task["benchmark"]: task for task in plan.tasks if task["metric"] not in PERPLEXITIES}
+    rows = []
+    for name, task in tasks.items():
+        ceiling = found.get(name, {})
+        rows.append(
+            {
+                "study_id": plan.study.study_id,
+                "task": name,
+                "metric": task["metric"],
+                "filter": task["filter"],
+                "items": ceiling.get("items"),
+                "failed": ceiling.get("failed"),
+                "ceiling": ceiling.get("ceiling"),
+                "chance": task.get("chance"),
+                "trivial": task.get("trivial"),
+                "first_failed": ", ".join(ceiling.get("first", ())) or None,
+            }
+        )
     return rows
 
 

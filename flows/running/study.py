@@ -13,7 +13,8 @@ from dreamer_study.flows.plan.decisions import decide_seeds, size_models
 from dreamer_study.flows.plan.store_users import register_user
 from dreamer_study.flows.plan.study_plan import Plan
 from dreamer_study.flows.progress.reports import write_line
-from dreamer_study.flows.running.curation import prepare_data
+from dreamer_study.flows.running.ceilings import measure_ceilings
+from dreamer_study.flows.running.curation import fetch_data, prepare_data
 from dreamer_study.flows.running.job_descriptions import write_runs
 from dreamer_study.flows.running.live_results import (
     Results,
@@ -44,7 +45,10 @@ def run_study(plan: Plan, jobs: Jobs, steps: Steps, options: Options = WHOLE) ->
     """
     plan.study.folder.mkdir(parents=True, exist_ok=True)
     register_user(plan)
+    fetch_data(plan, steps)
+    measure_ceilings(plan, steps, own=True, trust_code=options.trust_code)
     prepare_data(plan, steps)
+    measure_ceilings(plan, steps, own=False, trust_code=options.trust_code)
     match_models(plan, steps, options)
     write_runs(plan)
     register_user(plan)

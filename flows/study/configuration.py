@@ -7,12 +7,14 @@ evaluated. The settings of a curation stage are that stage's own dataclass.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from dreamer_study.flows.study.benchmark_splits import evaluated_split
 from dreamer_study.flows.study.data_section import BUILTIN, Data, HomePath
 from dreamer_study.flows.study.models_section import Models, Variant, file_of
 from dreamer_study.flows.study.training_section import Training
@@ -462,7 +464,17 @@ class Study(Section):
 
     @property
     def own_benchmarks(self) -> list[Benchmark]:
-        """The benchmarks, without those of the built-in world."""
-        return [
-            resolve_benchmark(entry) for entry in self.evaluation.benchmarks if entry != BUILTIN
-        ]
+        """The benchmarks, without those of the built-in world.
+
+        Where an entry names no split, the task file does.
+        """
+        benchmarks = []
+        for entry in self.evaluation.benchmarks:
+            if entry == BUILTIN:
+                continue
+            benchmark = resolve_benchmark(entry)
+            if isinstance(entry, dict) and entry.get("repository") and not entry.get("split"):
+                split = evaluated_split(benchmark, self.place)
+                benchmark = dataclasses.replace(benchmark, split=split)
+            benchmarks.append(benchmark)
+        return benchmarks

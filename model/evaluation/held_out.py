@@ -25,6 +25,7 @@ from dreamer_study.model.evaluation.metrics import (
     perplexity,
     token_perplexity,
 )
+from dreamer_study.model.evaluation.sampled_items import sampled_items
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.settings import checked
 
@@ -48,7 +49,9 @@ class HeldOutTask:
     def __init__(self, specification: Mapping[str, Any], *, limit: int | None = None) -> None:
         """Read the file of items that the specification names; ask `limit` of them (None: all)."""
         self.specification = specification
-        self._items = read_items(Path(specification["plain"]))[:limit]
+        items = read_items(Path(specification["plain"]))
+        chosen = sampled_items(specification["task"], len(items), limit)
+        self._items = [items[number] for number in chosen]
         self.requests: dict[str, list[Any]] = defaultdict(list)
         for item in self._items:
             if item["prompt"]:

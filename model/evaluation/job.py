@@ -60,7 +60,7 @@ class EvaluationSettings:
     """
 
     limit: Count | None = None
-    """Items of each task; null: all."""
+    """Items of each task, a seeded sample; null: all."""
     max_new_tokens: Count | None = None
     """Most tokens of a written answer, where the task gives no number; null: lm-eval's 256."""
     batch_tokens: Count | None = None

@@ -18,6 +18,7 @@ import datasets
 from lm_eval.api.task import ConfigurableTask, Task
 
 from dreamer_study.model.evaluation.lm_eval_files import find_task, read_task
+from dreamer_study.model.evaluation.right_answers import check_right_answers
 from dreamer_study.model.evaluation.trust import check_overrides, sandbox_templates
 from dreamer_study.pipeline.errors import InputError
 
@@ -69,9 +70,12 @@ def build_task(
     data = _load_data(config, specification.get("dataset_path"), cache, what)
     config["custom_dataset"] = lambda **_: data
     task_class = config.pop("class", ConfigurableTask)
+    task = task_class.__new__(task_class)
     try:
-        task = task_class(config=config)
-    except Exception as error:  # lm-eval checks definitions by using them
+        task.__init__(config=config)
+    except Exception as error:  # lm-eval checks definitions by using them on the first item
+        if hasattr(task, "features"):  # as much was done before that
+            check_right_answers(task, specification)
         raise InputError(
             f"{what}: lm-eval refuses the definition in {path} ({one_line(error)})"
         ) from error

@@ -35,6 +35,7 @@ from dreamer_study.model.evaluation.metrics import (
     gold_bits_per_byte,
     token_perplexity,
 )
+from dreamer_study.model.evaluation.sampled_items import sampled_items
 from dreamer_study.pipeline.errors import InputError
 
 # Aggregations over a corpus that are also defined for one document.
@@ -53,7 +54,9 @@ class LmEvalTask:
         cache: Path | str | None = None,
         trust_code: bool = False,
     ) -> None:
-        """`limit` is the number of items to ask; `max_new_tokens` applies where the task sets none.
+        """Take the number of items to ask as `limit`: they are a sample (`sampled_items.py`).
+
+        `max_new_tokens` applies where the task sets none.
 
         Raises what `build_task` raises, and InputError for a template that reaches for more than
         the item.
@@ -77,16 +80,19 @@ class LmEvalTask:
         """Render all prompts and gold answers."""
         # a progress bar that cannot be switched off
         with contextlib.redirect_stderr(io.StringIO()):
-            self._task.build_all_requests(limit=limit)
+            chosen = sampled_items(self.name, len(self._task.eval_docs), limit)
+            self._task.build_all_requests(samples=None if limit is None else chosen)
         self._asked: dict[str, list[Instance]] = defaultdict(list)
         for instance in self._task.instances:
             self._asked[instance.request_type].extend([instance] * instance.repeats)
+        self._chosen_items = chosen
         self._of_item: dict[int, list[Instance]] = defaultdict(list)
         in_order = sorted(
             self._task.instances, key=lambda instance: (instance.doc_id, instance.idx)
         )
         for instance in in_order:
-            self._of_item[instance.doc_id].append(instance)
+            # lm-eval counts the items of a sample from 0
+            self._of_item[chosen[instance.doc_id]].append(instance)
         # the request for the gold answer of each item that has one
         self._gold: dict[int, Instance] = {}
         for number, instances in self._of_item.items():
@@ -125,7 +131,8 @@ class LmEvalTask:
             for instance, answer in zip(asked, answers[kind], strict=True):
                 if kind == "loglikelihood_rolling":
                     log_probability, tokens = answer
-                    documents.append((f"{self.name}/{instance.doc_id}", log_probability, tokens))
+                    number = self._chosen_items[instance.doc_id]
+                    documents.append((f"{self.name}/{number}", log_probability, tokens))
                     instance.resps.append(log_probability)
                 else:
                     instance.resps.append(answer)

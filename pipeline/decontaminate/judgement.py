@@ -51,7 +51,12 @@ is it its just left many more much must my of off on one or other our out over o
 should so some than that the their them then there these they this those to too total up was we
 were what when where which while who will with would you your
 """
-_GRAMMAR_IDS = frozenset(map(word_id, _GRAMMAR.split()))
+_GRAMMAR_WORDS = frozenset(_GRAMMAR.split())
+_GRAMMAR_IDS = frozenset(map(word_id, _GRAMMAR_WORDS))
+# The first word of an answer, those of grammar aside, that says whether something is so.
+_VERDICTS = {"yes": "yes", "true": "yes", "no": "no", "false": "no", "not": "no"}
+# Options that a text lists, as "(A) 4 (B) 5".
+_OPTION = re.compile(r"(?<![\w'’])\(?[A-Ea-e][).:](?=\s)")
 # A question may have so many times the words of an item, and so many more; both are counted by
 # blanks, in the texts with their figures.
 _LITTLE_LONGER = (1.2, 8)
@@ -83,7 +88,8 @@ class Problem:
     """Hold what distinguishes a problem, of an item or a document, from others.
 
     `text` is the text itself, `ids` and `kinds` are its words, `length` is the number of words
-    between blanks. `answer` is the key of the answer, "" for a letter that may name an option.
+    between blanks. `answer` is the key of the answer, "" for a letter that may name an option;
+    `letter` is that letter, unless the text lists the options, whose order may be another one.
     `whole` is what a copy sign for sign holds of an item, or the document that may hold the copy.
     """
 
@@ -96,7 +102,10 @@ class Problem:
         self.kinds = kinds
         self.length = len(text.split())
         key = answer_key(answer)
-        self.answer = key if len(key.strip("() ")) > 1 or key.isdigit() else ""
+        is_letter = len(key.strip("() ")) <= 1 and not key.isdigit()
+        self.answer = "" if is_letter else key
+        lists_options = len(_OPTION.findall(text)) > 1
+        self.letter = key if is_letter and not lists_options else ""
 
     @cached_property
     def sequence(self) -> list[int]:
@@ -250,7 +259,7 @@ def _is_another_problem(item: Problem, asked: Problem) -> bool:
     """Test whether a question with nearly the words of an item is another problem."""
     if have_same_answer(item, asked):
         return False
-    answers_differ = _differ(item.answer, asked.answer)
+    answers_differ = _differ(item.answer, asked.answer) or _letters_differ(item, asked)
     # The answer to a contest's form of an item ("Find m + n.") is another one.
     answers_differ = answers_differ and item.asks_for_sum == asked.asks_for_sum
     # The item's numbers are in its figure, which the words leave out.
@@ -264,17 +273,37 @@ def _is_another_problem(item: Problem, asked: Problem) -> bool:
     return not asked.holds(item, wholly=answers_differ)
 
 
+def _letters_differ(item: Problem, asked: Problem) -> bool:
+    """Test whether both answers are letters, of options that stand in neither text."""
+    return "" not in (item.letter, asked.letter) and item.letter != asked.letter
+
+
 def _differ(ours: str, theirs: str) -> bool:
     """Test whether two answers contradict each other, "" being none.
 
-    A value contradicts any other value; words contradict as many other words. Otherwise the same
-    answer may be worded in another way.
+    A value contradicts any other value. A word for yes contradicts one for no. Other words
+    contradict as many other words, counted with or without those of grammar, and words that decide
+    something else ("northwest", "He stands in the northeast"). Otherwise the same answer may be
+    worded in another way.
     """
     if not ours or not theirs:
         return False
     if _is_value(ours) != _is_value(theirs):
         return False
-    return _is_value(ours) or len(ours.split()) == len(theirs.split())
+    return _is_value(ours) or _words_differ(ours.split(), theirs.split())
+
+
+def _words_differ(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    our_content = [word for word in ours if word not in _GRAMMAR_WORDS] or ours
+    their_content = [word for word in theirs if word not in _GRAMMAR_WORDS] or theirs
+    verdicts = {_VERDICTS.get(our_content[0]), _VERDICTS.get(their_content[0])}
+    if None not in verdicts:
+        return len(verdicts) > 1
+    if our_content == their_content:
+        return False
+    if len(ours) == len(theirs) or len(our_content) == len(their_content):
+        return True
+    return asks_otherwise(map(word_id, our_content), map(word_id, their_content))
 
 
 def _is_value(answer: str) -> bool:

@@ -72,7 +72,8 @@ def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 def _results(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the paper's Table 2; folded, perplexity and how each benchmark was measured."""
     measured = table_block(data, "accuracy loss perplexity versions", result_tables.benchmarks)
-    folded = [*measured, drawing_block(data, "perplexity", "training.perplexity", styles)]
+    levels = table_block(data, "levels", result_tables.levels)
+    folded = [*measured, *levels, drawing_block(data, "perplexity", "training.perplexity", styles)]
     blocks = table_block(data, "results", result_tables.results, styles)
     if measured:
         blocks += details_block("How each benchmark was measured, and perplexity", folded)

@@ -191,6 +191,28 @@ def benchmarks(
     )
 
 
+def levels(rows: pd.DataFrame) -> Table:
+    """Tabulate between which scores of each benchmark a model can lie."""
+    body = []
+    for row in rows.to_dict("records"):
+        cells = [
+            task_name(row["task"]),
+            percent(row["ceiling"]),
+            number(row["failed"]),
+            percent(row["chance"]),
+            percent(row["trivial"]),
+        ]
+        body.append((None, cells))
+    return table(
+        "table-levels",
+        "Between which scores a model can lie: the share of the gold answers that the benchmark's"
+        " own scorer calls right (ceiling) and the number of the others, guessing, and the best"
+        " trivial rule where known.",
+        [left("Benchmark"), "Ceiling", "Gold answers called wrong", "Chance", "Trivial rule"],
+        body,
+    )
+
+
 def curve_numbers(curve: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
     """Tabulate one depth's accuracy figure.
 

@@ -464,7 +464,7 @@ def _benchmarks(data: StudyData) -> list[str]:
     texts += _near_chance(data, set(near["task"]))
     limit = data.config("study", "evaluation").get("limit")
     if isinstance(limit, int):
-        texts.append(f"Limited evaluation: the first {counted(limit, 'item')} of each task.")
+        texts.append(f"Limited evaluation: a sample of {counted(limit, 'item')} of each task.")
     asked = data.accuracy[data.accuracy["task"] != AVERAGE].groupby("task")["items"].min().dropna()
     few = [f"{task_name(task)} ({items:.0f})" for task, items in asked.items() if items < FEW_ITEMS]
     if few:

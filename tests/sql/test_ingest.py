@@ -257,7 +257,10 @@ SEEN = {**EVALUATION, "output": "evaluations/b", "task": "introspection"}
 OUTPUTS = [STUDY, RUN, EVALUATION, SEEN]
 # the output and the place of a row of each table
 ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    **{table: (STUDY, {"study_id": "s"}) for table in ("studies", "curation", "sources", "models")},
+    **{
+        table: (STUDY, {"study_id": "s"})
+        for table in ("studies", "curation", "sources", "models", "benchmark_levels")
+    },
     "runs": (RUN, {"study_id": "s", "run_id": "r"}),
     **{table: (RUN, {"run_id": "r"}) for table in ("run_details", "steps", "checkpoints")},
     **{

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -92,6 +93,7 @@ def document(estimate: Estimate) -> dict[str, Any]:
             "training_state": largest_state(estimate),
         },
         "left": estimate.left,
+        "benchmarks": estimate.benchmarks,
         "warnings": estimate.warnings,
         "notes": estimate.notices,
     }
@@ -149,6 +151,9 @@ def print_estimate(estimate: Estimate) -> None:
         "disk": _disk(estimate),
         "left": _left(estimate.left),
     }
+    if estimate.benchmarks:
+        console.print()
+        print_table(pd.DataFrame([_level_row(level) for level in estimate.benchmarks]))
     console.print()
     print_fields((name, text) for name, text in lines.items() if text)
     print_fields(("WARNING", warning) for warning in estimate.warnings)
@@ -174,6 +179,22 @@ def _left(left: WorkLeft | None) -> str | None:
         )
     evaluations = counted(left.evaluations, "evaluation")
     return f"{trainings}, {evaluations} of checkpoints that are there"
+
+
+def _level_row(level: Mapping[str, Any]) -> dict[str, object]:
+    """Return what the store knows of a benchmark: ceiling, chance, the best trivial rule."""
+    return {
+        "benchmark": level["task"],
+        "ceiling": _share(level["ceiling"]),
+        "gold answers called wrong": "-" if level["failed"] is None else level["failed"],
+        "chance": _share(level["chance"]),
+        "trivial rule": _share(level["trivial"]),
+        "first": level["first_failed"] or "",
+    }
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
 
 
 def _time_lines(estimate: Estimate) -> dict[str, str]:

@@ -28,7 +28,12 @@ from tests.model.saved_files import write_values
 
 
 def data_keys(plan: Plan) -> dict[str, str]:
-    return {output.stage: output.key for output in plan.data.outputs if output.stage != "late"}
+    of_benchmarks = ("late", "ceiling")
+    return {
+        output.stage: output.key
+        for output in plan.data.outputs
+        if output.stage not in of_benchmarks
+    }
 
 
 def evaluation_keys(plan: Plan) -> dict[tuple[str, int, str], str]:
@@ -302,3 +307,17 @@ def test_a_late_benchmark_leaves_data_and_trainings_done(
         }
         assert states["tokens"] == states["train"] == state
         assert states.get("late") == ("waiting" if changed else None)
+
+
+def test_only_a_limit_names_the_sample_in_keys(prepared: Planned) -> None:
+    """Evaluations of all items keep the keys that they had when a limit took the first items."""
+    for limit, named in ((None, False), (7, True)):
+        plan = prepared(evaluation={"limit": limit})
+        run = plan.runs[0]
+        checkpoint = Checkpoint(run.points[0], run.points[0], Path())
+        settings = {
+            one.benchmark: "sample" in one.configuration
+            for one in plan.evaluations_of(run, checkpoint)
+        }
+        assert settings.pop("introspection") is False
+        assert set(settings.values()) == {named}

@@ -408,3 +408,33 @@ def test_what_can_go_wrong(tmp_path: Path) -> None:
     path.write_text("group: several\ntask: [gsm8k, mathqa]")
     with pytest.raises(InputError, match="defines no single task"):
         build_task(specification("s", "several", place, yaml=str(path)))
+
+
+def test_a_limit_asks_a_sample_whose_items_keep_their_ids(tmp_path: Path) -> None:
+    """Not the first ones, which are often alike; of a larger limit the same ones and more."""
+    rows = [{"question": f"q{number}", "answer": str(number)} for number in range(200)]
+    place = write_data(tmp_path / "data", "default", test=rows)
+    path = tmp_path / "shapes.yaml"
+    path.write_text(USERS_TASK)
+    given = specification("shapes", "shapes", place, yaml=str(path))
+    asked: dict[int | None, dict[str, float]] = {}
+    for limit in (5, 40, 500, None):
+        task = LmEvalTask(given, limit=limit, cache=tmp_path)
+        prompts = [prompt for prompt, _ in task.requests["generate_until"]]
+        answers = {
+            "generate_until": [prompt.removeprefix("q") for prompt in prompts],
+            "loglikelihood": [(-1.0, False)] * len(prompts),
+        }
+        scored = task.score(answers)
+        asked[limit] = scored.measures[0].findings
+        # each item is compared with its own answer, under its own number
+        assert set(asked[limit].values()) == {1.0}
+        assert [f"shapes/{prompt[1:]}" for prompt in prompts] == list(asked[limit])
+        assert list(scored.answers) == list(asked[limit])
+    assert len(asked[5]) == 5
+    assert max(int(item.removeprefix("shapes/")) for item in asked[5]) > 100
+    assert asked[5].keys() < asked[40].keys() < asked[None].keys() == asked[500].keys()
+    again = LmEvalTask(given, limit=5, cache=tmp_path)
+    assert [f"shapes/{prompt[1:]}" for prompt, _ in again.requests["generate_until"]] == list(
+        asked[5]
+    )

@@ -319,3 +319,70 @@ def test_every_source_has_its_share_in_any_order(tmp_path: Path) -> None:
     assert counts["plain"] == counts["other"] == pytest.approx(930, abs=30)
     plain = [row for name, row in rows if name == "plain"]
     assert max(b - a for a, b in pairwise(plain)) <= 6  # evenly
+
+
+WALK = (
+    "Mark walks 3 km along the {way} and after that 12 km towards the harbour at noon, with a heavy"
+    " bag and an old map. Which of the two ways that the signs name has Mark then taken home?"
+)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("northeast", "northwest"),
+        ("Northeast.", r"\text{northwest}"),
+        ("northeast", "to the northwest"),
+        ("northeast", "He stands in the northwest."),
+        ("Monday", "on Tuesday"),
+        ("yes", "no"),
+        ("Yes.", "No, it is not."),
+        ("Yes, he has.", "no"),
+        ("true", r"\textbf{False}"),
+        ("True", "No"),
+        ("A", "B"),
+        ("(A)", r"\text{(C)}"),
+        ("A.", "b"),
+    ],
+)
+def test_another_problem_with_another_answer_in_words_stays(
+    tmp_path: Path, ours: str, theirs: str
+) -> None:
+    """One word of the question is exchanged, so that words alone would be an edited copy."""
+    item = WALK.format(way="river")
+    other = WALK.format(way="railway")
+    rows = [(other, "Some.", theirs), (other, "Some.", ours), (other, "Some.", "")]
+    dropped, _ = run(tmp_path, rows, item_table([(item, ours)]))
+    assert dropped == dict.fromkeys((1, 2), ("contaminated_overlap", "clips/0"))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("northeast", "Northeast."),
+        ("northeast", r"\text{northeast}"),
+        ("northeast", "He stands in the northeast."),
+        ("yes", "Yes, he has."),
+        ("yes", "**True**"),
+        ("no", "It is not."),
+        ("A", "(a)"),
+        ("A", r"\text{(A)}."),
+    ],
+)
+def test_an_edited_copy_with_the_same_answer_in_words_goes(
+    tmp_path: Path, ours: str, theirs: str
+) -> None:
+    item = WALK.format(way="river")
+    rows = [(WALK.format(way="railway"), "Some.", theirs)]
+    dropped, _ = run(tmp_path, rows, item_table([(item, ours)]))
+    assert dropped == {0: ("contaminated_overlap", "clips/0")}
+
+
+def test_letters_of_listed_options_may_differ_where_these_stand_in_another_order(
+    tmp_path: Path,
+) -> None:
+    item = WALK.format(way="river")
+    rows = [(f"{WALK.format(way='railway')}\n(A) the left\n(B) the right", "Some.", "B")]
+    items = item_table([(item, "A")])
+    dropped, _ = run(tmp_path, rows, items)
+    assert dropped == {0: ("contaminated_overlap", "clips/0")}
