@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import inspect
 import shutil
 import sys
 import traceback
@@ -19,6 +20,15 @@ from dreamer_study.pipeline.errors import InputError
 
 TRUSTED = "trusted_"  # begins the names of modules that are loaded from files
 FOLDER = "code"  # of a run, and of a checkpoint: the files of its model's class
+
+_folders: set[Path] = set()  # from which files were loaded: what lies there is the user's
+
+
+class ModelFailed(InputError):
+    """A model's own code has failed, or its numbers are none.
+
+    Before anything is trained that is bad input; in a job it is the failure of this job alone.
+    """
 
 
 def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
@@ -99,6 +109,7 @@ def _load(folder: Path, file: str, digest: str) -> Any:
     if own_name in sys.modules:
         return sys.modules[own_name]
     path = (folder / file).resolve()
+    _folders.add(folder.resolve())
     specification = importlib.util.spec_from_file_location(own_name, path)
     assert specification is not None
     assert specification.loader is not None
@@ -111,7 +122,7 @@ def _load(folder: Path, file: str, digest: str) -> Any:
         specification.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[own_name]
-        raise InputError(f"{file} cannot be imported: {described(error)}") from error
+        raise ModelFailed(f"{file} cannot be imported: {described(error)}") from error
     finally:
         del sys.path[: len(searched)]
         # forget the modules of the folder: the next model may import others of these names
@@ -122,16 +133,46 @@ def _load(folder: Path, file: str, digest: str) -> Any:
     return module
 
 
-def described(error: BaseException) -> str:
-    """Describe an error of the user's code in a line.
+def described(error: BaseException, kind: Any = None) -> str:
+    """Describe an error of the user's code in a line: where it happened, and what went wrong.
 
-    Where it happened, in the innermost file that is no library's, and what went wrong.
+    The place is the innermost line in a file of the user's, or where `kind`, a class, begins. Code
+    of transformers stands for the user's where that library is the model.
     """
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if "site-packages" not in frame.filename
-    ]
-    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else ""
-    reason = " ".join(str(error).split())[:200]
+    if isinstance(error, SyntaxError) and error.filename:
+        where = f"{Path(error.filename).name}:{error.lineno}: "
+    else:
+        where = _innermost(error) or place_of(kind)
+    try:
+        reason = " ".join(str(error).split())[:200]
+    except Exception:  # an exception of the user's that cannot say what it is
+        reason = "which cannot be printed"
     return f"{where}{type(error).__name__}: {reason}"
+
+
+def place_of(kind: Any) -> str:
+    """Say where a class of the user's begins; "" for what is none."""
+    try:
+        file = inspect.getsourcefile(kind)
+        _, line = inspect.getsourcelines(kind)
+    except (TypeError, OSError):
+        return ""
+    return f"{Path(file).name}:{line}: " if file and _is_users(file) else ""
+
+
+def _innermost(error: BaseException) -> str:
+    """Find the innermost line of an error that is of a model's code; "" where none is."""
+    where = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        is_own = frame.f_globals.get("__name__", "").startswith("dreamer_study.")
+        if not is_own and (_is_users(file) or "transformers/models/" in file):
+            where = f"{Path(file).name}:{line}: "
+    return where
+
+
+def _is_users(file: str) -> bool:
+    """Tell whether a file lies in a folder from which models were loaded, and is no library's."""
+    if "site-packages" in file:
+        return False
+    return any(Path(file).is_relative_to(folder) for folder in _folders)
