@@ -29,7 +29,8 @@ from typing import Any
 import torch
 
 from dreamer_study.model.architectures.check_contract import check_trained
-from dreamer_study.model.architectures.code import ModelFailed
+from dreamer_study.model.architectures.code import FOLDER as CODE
+from dreamer_study.model.architectures.code import ModelFailed, naming_line
 from dreamer_study.model.checkpoints.models import load_model, weights_in
 from dreamer_study.model.evaluation.benchmark_rows import (
     EvaluationPart,
@@ -216,11 +217,16 @@ class _Evaluator:
             for weights in there
         ]
         if isinstance(models[0].model.config, ModuleConfig):
-            device = choose_device(self._job.device)
             for weights in there:
-                trust_code = self._job.trust_code
-                check_trained(load_model(checkpoint.path, device, weights, trust_code=trust_code))
+                self._check(checkpoint.path, weights)
         return models
+
+    def _check(self, path: Path, weights: str) -> None:
+        """Raise ModelFailed for a model of the user's that looks ahead since it was trained."""
+        trust_code = self._job.trust_code
+        model = load_model(path, choose_device(self._job.device), weights, trust_code=trust_code)
+        with naming_line(model.config, path / CODE, trust_code=trust_code):
+            check_trained(model)
 
 
 @contextmanager

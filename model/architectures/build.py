@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from dreamer_study.model.architectures.code import ModelFailed, described, load_class
-from dreamer_study.model.architectures.module_state import kept_settings
+from dreamer_study.model.architectures.module_state import check_state, kept_settings
 from dreamer_study.model.architectures.wrapped import Wrapped
 from dreamer_study.model.contract import Network
 from dreamer_study.model.dreamer import Dreamer
@@ -40,13 +40,12 @@ def build(
 def _build_module(
     config: ModuleConfig, dtype: torch.dtype | None, code: Path | None, *, trust_code: bool
 ) -> Network:
-    """Build a module of any origin, and look at all of its parts once."""
+    """Build a module of any origin."""
     kind = load_class(config, code, trust_code=trust_code)
     sizes = {"vocabulary_size": config.vocabulary_size, "sequence_length": config.sequence_length}
     try:
         network = Wrapped(kind(**sizes, **config.config), config, dtype)
-        network.state_dict()
-        list(network.named_modules())
+        check_state(network)
         return network
     except InputError:
         raise

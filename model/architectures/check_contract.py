@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from dreamer_study.model.architectures.build import build
-from dreamer_study.model.architectures.code import ModelFailed
+from dreamer_study.model.architectures.code import ModelFailed, naming_line
 from dreamer_study.model.architectures.module_state import (
     changed_values,
-    check_state,
+    first_of,
     plain_values,
     unchanged_settings,
+    without_gradients,
 )
 from dreamer_study.model.contract import Network, Rows
 from dreamer_study.model.module_config import ModuleConfig
@@ -31,6 +32,7 @@ NOISE = 0.05
 SHORT = 131  # tokens of the rows that are cut in many places; no multiple of a usual chunk
 # In the message of a model without a kernel for a CPU.
 OF_A_DEVICE = re.compile(r"\b(cuda|cpu|gpu|triton)\b", re.IGNORECASE)
+TIMES = 6  # that a model is asked again which may draw one of few numbers
 SEVERAL = 3  # rows of a batch, for what shows in a batch alone
 
 
@@ -44,10 +46,14 @@ def check_contract(
     than the forward pass, and where a method fails.
     """
     length = config.sequence_length
-    with keeping_random_states(), unchanged_settings(config.module), torch.no_grad():
+    with (
+        naming_line(config, code, trust_code=trust_code),
+        keeping_random_states(),
+        unchanged_settings(config.module),
+        torch.no_grad(),
+    ):
         torch.manual_seed(0)
         model = build(config, code=code, trust_code=trust_code).eval()
-        check_state(config, model)
         tokens = torch.randint(config.vocabulary_size, (SEVERAL, length))
         try:
             model(tokens[:1])
@@ -72,9 +78,13 @@ def check_contract(
         # As in training, where a normalisation over the batch would read later tokens, of any row.
         model.train()
         before = plain_values(model)
-        _check_learns(config, model, tokens[:, :SHORT])
+        with without_gradients(model) as frozen:
+            _check_learns(config, model, tokens[:, :SHORT])
         kept = changed_values(before, plain_values(model))
-        return tuple(_check_training(config, model, tokens[:, :SHORT], kept))
+        remarks = [*_check_training(config, model, tokens[:, :SHORT], kept)]
+        if frozen:
+            remarks.append(f"computes {first_of(frozen)} without gradients, by `no_grad`")
+        return tuple(remarks)
 
 
 def check_trained(model: Network) -> None:
@@ -104,7 +114,7 @@ def _check_training(
     config: ModuleConfig, model: Network, tokens: Tensor, kept: list[str]
 ) -> Iterator[str]:
     """Check a model in training mode; yield remarks about what it keeps from call to call."""
-    names = f" ({', '.join(kept)})" if kept else ""
+    names = f" ({first_of(kept)})" if kept else ""
     if not _repeats(model, tokens):
         yield (
             f"draws random numbers of its own, or counts its calls{names}, in training: a run that"
@@ -145,7 +155,11 @@ def _add_noise(model: nn.Module) -> None:
 
 def _check_answers(config: ModuleConfig, model: Network, tokens: Tensor) -> None:
     """Raise ModelFailed for a model that answers the same tokens in two ways, or in no number."""
-    if not _logits(model, tokens).isfinite().all():
+    given = tokens.clone()
+    logits = _logits(model, given)
+    if not torch.equal(given, tokens):
+        raise ModelFailed(f"{config.module}: forward changes the tokens that it is given, in place")
+    if not logits.isfinite().all():
         raise ModelFailed(f"{config.module}: its logits are not all finite numbers")
     if not _repeats(model, tokens, seed=None):
         raise ModelFailed(
@@ -160,8 +174,11 @@ def _repeats(model: Network, tokens: Tensor, seed: int | None = 1) -> bool:
     With equal random numbers; without a seed these are others each time.
     """
     first = _logits(model, tokens, seed)
-    _logits(model, tokens.flip(1), seed)
-    return _close(first, _logits(model, tokens, seed))
+    for _ in range(1 if seed is not None else TIMES):
+        _logits(model, tokens.flip(1), seed)
+        if not _close(first, _logits(model, tokens, seed)):
+            return False
+    return True
 
 
 def _check_shapes(model: Network, tokens: Tensor) -> None:
@@ -199,6 +216,12 @@ def _check_learns(config: ModuleConfig, model: Network, tokens: Tensor) -> None:
             loss.backward()
         except (Exception, SystemExit) as error:  # of the user's code, whatever it is
             raise model.failed("its backward pass", error) from error
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None and parameter.grad.layout is not torch.strided:
+            raise ModelFailed(
+                f"{config.module}: {name.removeprefix('module.')} has a sparse gradient, which the"
+                " optimiser does not take; build its layer with sparse=False"
+            )
     model.zero_grad(set_to_none=True)
 
 

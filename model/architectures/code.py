@@ -8,10 +8,12 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
+import re
 import shutil
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from dreamer_study.pipeline.errors import InputError
 
 TRUSTED = "trusted_"  # begins the names of modules that are loaded from files
 FOLDER = "code"  # of a run, and of a checkpoint: the files of its model's class
+
+LINE = re.compile(r"\.py:\d+")
 
 _folders: set[Path] = set()  # from which files were loaded: what lies there is the user's
 
@@ -158,6 +162,19 @@ def place_of(kind: Any) -> str:
     except (TypeError, OSError):
         return ""
     return f"{Path(file).name}:{line}: " if file and _is_users(file) else ""
+
+
+@contextmanager
+def naming_line(config: ModuleConfig, folder: Path | None, *, trust_code: bool) -> Iterator[None]:
+    """Add the line on which the class begins to a ModelFailed of the block that names no line."""
+    try:
+        yield
+    except ModelFailed as error:
+        if LINE.search(str(error)):
+            raise
+        place = place_of(load_class(config, folder, trust_code=trust_code))
+        where = f" ({place.removesuffix(': ')})" if place else ""
+        raise ModelFailed(f"{error}{where}") from error
 
 
 def _innermost(error: BaseException) -> str:

@@ -66,8 +66,10 @@ def unchanged_settings(name: str) -> Iterator[None]:
         )
 
 
-def check_state(config: ModuleConfig, model: Network) -> None:
+def check_state(model: Network) -> None:
     """Raise ModelFailed for a module whose state is not made of tensors with shapes."""
+    config = model.config
+    assert isinstance(config, ModuleConfig), "the bundled model needs no check"
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if is_lazy(tensor):
             raise ModelFailed(
@@ -83,6 +85,26 @@ def check_state(config: ModuleConfig, model: Network) -> None:
             )
 
 
+@contextmanager
+def without_gradients(model: nn.Module) -> Iterator[list[str]]:
+    """Yield a list of names, to which the block adds modules that run while gradients are off."""
+    names: list[str] = []
+    hooks = []
+    for name, module in model.named_modules():
+        if any(parameter.requires_grad for parameter in module.parameters(recurse=False)):
+
+            def note(*_: Any, name: str = name.removeprefix("module.")) -> None:
+                if not torch.is_grad_enabled() and name not in names:
+                    names.append(name)
+
+            hooks.append(module.register_forward_pre_hook(note))
+    try:
+        yield names
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
 def plain_values(model: nn.Module) -> dict[str, Any]:
     """Read the values that modules keep as plain attributes, which no state holds, by name."""
     values: dict[str, Any] = {}
@@ -94,10 +116,14 @@ def plain_values(model: nn.Module) -> dict[str, Any]:
 
 
 def changed_values(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Name the values that are others now, or new; the first few."""
-    changed = [name for name in now if now[name] is not None and now[name] != before.get(name)]
-    more = [f"and {len(changed) - MOST_NAMED} more"] if len(changed) > MOST_NAMED else []
-    return [*changed[:MOST_NAMED], *more]
+    """Name the values that are others now, or new."""
+    return [name for name in now if now[name] is not None and now[name] != before.get(name)]
+
+
+def first_of(names: list[str]) -> str:
+    """List names, in a message, of which there may be many."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def _comparable(value: Any) -> Any:
