@@ -20,7 +20,7 @@ from dreamer_study.model.architectures.module_state import (
     without_gradients,
 )
 from dreamer_study.model.contract import Network, Rows
-from dreamer_study.model.module_config import ModuleConfig
+from dreamer_study.model.module_config import TRANSFORMERS, ModuleConfig
 from dreamer_study.model.ops import Documents
 from dreamer_study.model.random_states import keeping_random_states, seed_all
 
@@ -46,6 +46,7 @@ def check_contract(
     than the forward pass, and where a method fails.
     """
     length = config.sequence_length
+    is_transformers = config.module.startswith(f"{TRANSFORMERS}:")
     with (
         naming_line(config, code, trust_code=trust_code),
         keeping_random_states(),
@@ -78,10 +79,18 @@ def check_contract(
         # As in training, where a normalisation over the batch would read later tokens, of any row.
         model.train()
         before = plain_values(model)
-        with without_gradients(model) as frozen:
-            _check_learns(config, model, tokens[:, :SHORT])
+        try:
+            with without_gradients(model) as frozen:
+                _check_learns(config, model, tokens[:, :SHORT])
+        except ModelFailed as error:
+            if not _is_of_the_device(error):
+                raise
+            return ("is not trained on a CPU, so nothing has checked how it trains",)
         kept = changed_values(before, plain_values(model))
         remarks = [*_check_training(config, model, tokens[:, :SHORT], kept)]
+        dropouts = getattr(model.module, "dropouts", []) if is_transformers else []
+        if dropouts:
+            remarks.append(f"trains with dropout by default ({', '.join(dropouts)})")
         if frozen:
             remarks.append(f"computes {first_of(frozen)} without gradients, by `no_grad`")
         return tuple(remarks)

@@ -5,6 +5,7 @@ Its files must have the digests with which its model was planned.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.util
 import inspect
@@ -14,6 +15,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from dreamer_study.pipeline.errors import InputError
 TRUSTED = "trusted_"  # begins the names of modules that are loaded from files
 FOLDER = "code"  # of a run, and of a checkpoint: the files of its model's class
 
+KNOWN = frozenset({"torch", "dreamer-study", "dreamer_study"})
 LINE = re.compile(r"\.py:\d+")
 
 _folders: set[Path] = set()  # from which files were loaded: what lies there is the user's
@@ -49,6 +52,39 @@ def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
             )
         by_name[name] = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
     return by_name
+
+
+def versions(config: Any, folder: Path) -> dict[str, str]:
+    """Return the versions of the packages that a model's files import, by the packages' names.
+
+    Example: {"einops": "0.8.1"}; torch and this package are not among them, whose code is known.
+    """
+    if not isinstance(config, ModuleConfig):
+        return {}
+    imported = set()
+    if config.module.startswith(f"{TRANSFORMERS}:"):
+        imported.add("transformers")
+    for name in config.files:
+        if name.endswith(".py"):
+            imported |= _imported(folder / name)
+    by_module = metadata.packages_distributions() if imported else {}
+    packages = {package for name in imported for package in by_module.get(name, ())}
+    return {package: metadata.version(package) for package in sorted(packages - KNOWN)}
+
+
+def _imported(path: Path) -> set[str]:
+    """Name the packages that a file imports, also within functions; none where it is no Python."""
+    names: set[str] = set()
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return names
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names
 
 
 def copy_code(config: Any, source: Path, target: Path) -> None:

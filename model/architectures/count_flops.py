@@ -69,6 +69,7 @@ def count(
                     return _count_on(tensors, config, length, code, trust_code)
         finally:
             logging.disable(logging.NOTSET)
+        torch.compiler.reset()  # what was compiled for tensors without numbers
         return _count_on("cpu", config, length, code, trust_code)
 
 
@@ -95,7 +96,7 @@ def _count_on(
                 raise
             raise ModelFailed(
                 f"{config.module}: its FLOPs cannot be counted, as torch's counter does not run"
-                f" flex_attention; give the class flops_per_token(length)"
+                " flex_attention; give the class flops_per_token(length)"
             ) from error
     return Resources(
         parameters, flops, ELEMENT_BYTES * parameters, tuple(remarks), model.reads_documents

@@ -18,6 +18,7 @@ from torch import Tensor
 from dreamer_study.model import ops
 from dreamer_study.model.architectures.build import build
 from dreamer_study.model.architectures.code import FOLDER as CODE
+from dreamer_study.model.architectures.code import versions
 from dreamer_study.model.checkpoints.models import TrainingState, load_tensors, newest_state
 from dreamer_study.model.ops.device import choose_device, choose_precision, use_one_core
 from dreamer_study.model.ops.gpu import on_gpu, set_up
@@ -92,7 +93,11 @@ class Trainer:
         self.origin = {
             **run.settings(),
             "data": data_digest(run.data),
-            "code": {**source_digests("dreamer_study.model.train"), "torch": torch.__version__},
+            "code": {
+                **source_digests("dreamer_study.model.train"),
+                "torch": torch.__version__,
+                **versions(run.model, run.folder / CODE),
+            },
             "computed_on": f"{self.device.type} in {self.precision}",
         }
         self.step = 0
