@@ -105,6 +105,11 @@ class Wrapped(Network):
                 f"{self.config.module}: forward returned {returned}, but must return [B, S, V],"
                 f" here {expected}"
             )
+        if not logits.is_floating_point():
+            raise ModelFailed(
+                f"{self.config.module}: forward returned logits of {logits.dtype}, but must return"
+                " real numbers"
+            )
         return logits
 
     def _forward(self, tokens: Tensor, **asked: Any) -> Any:
