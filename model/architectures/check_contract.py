@@ -15,6 +15,7 @@ from dreamer_study.model.architectures.code import ModelFailed, naming_line
 from dreamer_study.model.architectures.module_state import (
     changed_values,
     first_of,
+    on_one_core,
     plain_values,
     unchanged_settings,
     without_gradients,
@@ -50,6 +51,7 @@ def check_contract(
     with (
         naming_line(config, code, trust_code=trust_code),
         keeping_random_states(),
+        on_one_core(),
         unchanged_settings(config.module),
         torch.no_grad(),
     ):

@@ -51,6 +51,14 @@ def kept_settings() -> Iterator[None]:
 
 
 @contextmanager
+def on_one_core() -> Iterator[None]:
+    """Compute on one core: threads that wait for each other cost a busy machine minutes."""
+    with kept_settings():
+        torch.set_num_threads(1)
+        yield
+
+
+@contextmanager
 def unchanged_settings(name: str) -> Iterator[None]:
     """Raise ModelFailed where the block, which runs a model, leaves a setting of the process
     changed."""
