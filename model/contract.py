@@ -153,6 +153,13 @@ class Network(nn.Module):
     def update_balance(self) -> None:
         """Do what follows a step of the optimiser, such as balancing experts."""
 
+    def failed(self, what: str, error: BaseException) -> BaseException:
+        """Return what is raised where a part of the training has failed by an unforeseen error.
+
+        Here the error itself; for code of the user's a line that names its file.
+        """
+        return error
+
     # --- evaluation
 
     observable = False  # whether `model/evaluation/observe.py` can look into the model

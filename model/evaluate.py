@@ -5,7 +5,8 @@ prompts and data are loaded once; then each checkpoint is evaluated benchmark by
 of a benchmark appear at once, as a folder of Parquet files: a killed process loses the benchmark in
 hand, and a new one continues from there.
 
-Exit status: 0 done, 1 failed, 2 bad input, 143 stopped by SIGTERM.
+Exit status: 0 done, 1 failed, 2 bad input, 3 it failed and would fail again (a full disk, short
+memory, a model whose own code fails), 143 stopped by SIGTERM.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ from typing import Any
 
 import torch
 
-from dreamer_study.model.checkpoints.models import weights_in
+from dreamer_study.model.architectures.check_contract import check_trained
+from dreamer_study.model.architectures.code import FOLDER as CODE
+from dreamer_study.model.architectures.code import ModelFailed, naming_line
+from dreamer_study.model.checkpoints.models import load_model, weights_in
 from dreamer_study.model.evaluation.benchmark_rows import (
     EvaluationPart,
     Task,
@@ -45,7 +49,8 @@ from dreamer_study.model.evaluation.job import (
 from dreamer_study.model.evaluation.language_model import LanguageModel, load_language_model
 from dreamer_study.model.evaluation.observe import Sample, sample_of_stream
 from dreamer_study.model.evaluation.tokenizer import Tokenizer, load_tokenizer
-from dreamer_study.model.ops.device import use_one_core
+from dreamer_study.model.module_config import ModuleConfig
+from dreamer_study.model.ops.device import choose_device, use_one_core
 from dreamer_study.model.processes import HOPELESS
 from dreamer_study.pipeline.errors import InputError, is_full_disk
 from dreamer_study.pipeline.storage.files import write_text_atomically
@@ -194,11 +199,12 @@ class _Evaluator:
     def _load(self, checkpoint: EvaluatedCheckpoint) -> list[LanguageModel]:
         """Load the weights to evaluate.
 
-        The first are the main ones; raw ones follow where both are asked for and differ.
+        The first are the main ones; raw ones follow where both are asked for and differ. A model
+        that is no Dreamer is checked with each of them, in a copy of its own.
         """
         asked = ("averaged", "raw") if self._job.weights == "both" else (self._job.weights,)
         there = dict.fromkeys(weights_in(checkpoint.path, wanted) for wanted in asked)
-        return [
+        models = [
             load_language_model(
                 checkpoint.path,
                 self._questions.tokenizer,
@@ -210,6 +216,17 @@ class _Evaluator:
             )
             for weights in there
         ]
+        if isinstance(models[0].model.config, ModuleConfig):
+            for weights in there:
+                self._check(checkpoint.path, weights)
+        return models
+
+    def _check(self, path: Path, weights: str) -> None:
+        """Raise ModelFailed for a model of the user's that looks ahead since it was trained."""
+        trust_code = self._job.trust_code
+        model = load_model(path, choose_device(self._job.device), weights, trust_code=trust_code)
+        with naming_line(model.config, path / CODE, trust_code=trust_code):
+            check_trained(model)
 
 
 @contextmanager
@@ -283,6 +300,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prepare_staying()
     try:
         evaluate(read_job(options.job), keep=True, line=lambda text: print(text, flush=True))
+    except ModelFailed as error:  # of this run alone, and the same at another try
+        print(error, file=sys.stderr)
+        return HOPELESS
     except InputError as error:
         print(error, file=sys.stderr)
         return 2

@@ -15,7 +15,7 @@ from pathlib import Path
 GRACE_SECONDS = 20.0  # between SIGTERM and SIGKILL
 HOPELESS = 3
 """The exit status of a process that failed with good input, and would fail again: the disk is full,
-memory was short twice, a loss is not finite."""
+memory was short twice, a loss is not finite, the model's own code fails."""
 TICK_SECONDS = 1.0
 
 TORCHRUN = (

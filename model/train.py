@@ -13,7 +13,8 @@ dreamer_study.model.train <folder>`. N may change when a run is resumed: the tok
 same, and the result differs by rounding.
 
 Exit status: 0 done (or at --stop-at), 1 the training failed, 2 bad input, 3 it failed and would
-fail again (a full disk, memory short twice, a loss that is not finite), 143 stopped by SIGTERM, 130
+fail again (a full disk, memory short twice, a loss that is not finite, a model whose own code
+fails), 143 stopped by SIGTERM, 130
 by SIGINT. Where one of several ranks gets such a signal, all stop, the others with 143.
 """
 
@@ -30,6 +31,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from dreamer_study.model.architectures.code import ModelFailed
 from dreamer_study.model.ops.gpu import on_gpu, slow_products
 from dreamer_study.model.processes import HOPELESS
 from dreamer_study.model.training.config import read_run
@@ -138,20 +140,27 @@ def _train(
         if recorder:
             recorder.end(status)
         return status if trainer.tokens >= goal else "interrupted"
-    except (InputError, TrainingFailed, torch.OutOfMemoryError, OSError) as error:
+    except (Exception, SystemExit) as error:
         if recorder:
             recorder.fail()
-        # outside a batch, where the trainer halves nothing
-        if isinstance(error, torch.OutOfMemoryError):
-            raise TrainingFailed(
-                f"step {trainer.step + 1}: out of memory on {trainer.device} outside of the batch's"
-                " passes; training stopped; free the device of other programs, or train a smaller"
-                " model"
-            ) from error
-        raise
+        said = _said(error, trainer)
+        raise said from (None if said is error else error)
     finally:
         if recorder:
             recorder.close()
+
+
+def _said(error: BaseException, trainer: Trainer) -> BaseException:
+    """Return the error that says in a line why the training has ended."""
+    if isinstance(error, torch.OutOfMemoryError):  # outside a batch, where nothing is halved
+        return TrainingFailed(
+            f"step {trainer.step + 1}: out of memory on {trainer.device} outside of the batch's"
+            " passes; training stopped; free the device of other programs, or train a smaller"
+            " model"
+        )
+    if isinstance(error, InputError | TrainingFailed | OSError):
+        return error
+    return trainer.model.failed(f"step {trainer.step + 1}", error)  # such as in a backward pass
 
 
 @contextmanager
@@ -255,6 +264,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except OtherRankFailed as error:
         return error.status
+    except ModelFailed as error:  # of this run alone, and the same at another try
+        print(error, file=sys.stderr)
+        return HOPELESS
     except InputError as error:
         print(error, file=sys.stderr)
         return 2

@@ -31,6 +31,7 @@ FAMILIES: dict[str, dict[str, bool]] = {  # how a family differs from the layere
     "DR": {"recurrent": True},
     "DR+DA": {"recurrent": True, "depth_attention": True},
 }
+MARKS = ("bos_token_id", "eos_token_id")  # of a configuration of transformers
 
 
 @dataclass(frozen=True)
@@ -99,24 +100,32 @@ class PlannedModel:
 
 
 def plan_models(
-    study: Study, vocabulary_size: int, answer: Callable[[Sizing], Answer] | None = None
+    study: Study,
+    vocabulary_size: int,
+    answer: Callable[[Sizing], Answer] | None = None,
+    end_token: int = 0,
 ) -> list[PlannedModel]:
     """Size every model of the study.
 
-    `answer` knows what only running a model tells (default: `size`, without code). Models are
-    matched to the study's baseline. A baseline that is itself to be matched is matched, as the
-    others are, to the layered model of `models.dreamer`. Raises InputError where no match exists.
+    `end_token` is the end mark of the tokenizer; `answer` knows what only running a model tells
+    (default: `size`, without code). Models are matched to the study's baseline. A baseline that is
+    itself to be matched is matched, as the others are, to the layered model of `models.dreamer`.
+    Raises InputError where no match exists.
     """
     answer = answer or size
     return [
         model
         for depth in study.models.depths
-        for model in _plan_depth(study, depth, vocabulary_size, answer)
+        for model in _plan_depth(study, depth, vocabulary_size, end_token, answer)
     ]
 
 
 def _plan_depth(
-    study: Study, depth: int, vocabulary_size: int, answer: Callable[[Sizing], Answer]
+    study: Study,
+    depth: int,
+    vocabulary_size: int,
+    end_token: int,
+    answer: Callable[[Sizing], Answer],
 ) -> list[PlannedModel]:
     """Size the models of one depth."""
     models = study.models
@@ -128,7 +137,8 @@ def _plan_depth(
     with placing("models.dreamer"):
         layered = la(**{"depth": depth, **models.dreamer, **sizes})
     described = {
-        variant.name: describe(study, variant, layered, sizes) for variant in models.variants
+        variant.name: describe(study, variant, layered, sizes, end_token)
+        for variant in models.variants
     }
     baseline = study.variant(models.compared_with)
     reference = layered if baseline.matched else described[baseline.name]
@@ -150,9 +160,17 @@ def _plan_depth(
 
 
 def describe(
-    study: Study, variant: Variant, layered: DreamerConfig, sizes: Mapping[str, int]
+    study: Study,
+    variant: Variant,
+    layered: DreamerConfig,
+    sizes: Mapping[str, int],
+    end_token: int,
 ) -> Architecture:
-    """Describe a variant before it is matched."""
+    """Describe a variant before it is matched.
+
+    A model of transformers gets the study's end mark as its marks, unless the study says others:
+    its own defaults are tokens of another vocabulary.
+    """
     with placing(f"models.variants: {variant.name}"):
         if variant.family:
             changes = {**FAMILIES[variant.family], **variant.overrides}
@@ -161,7 +179,10 @@ def describe(
             return DreamerConfig(**{**layered.to_dict(), **changes})
         module = variant.module or f"{TRANSFORMERS}:{variant.transformers}"
         files = digests(study.place, variant.code_files)
-        return ModuleConfig(module=module, config=variant.config, files=files, **sizes)
+        config = variant.config
+        if variant.transformers:
+            config = {**dict.fromkeys(MARKS, end_token), "pad_token_id": None, **config}
+        return ModuleConfig(module=module, config=config, files=files, **sizes)
 
 
 def size(sizing: Sizing, code: Path | None = None, *, trust_code: bool = False) -> Answer:

@@ -72,7 +72,8 @@ class Plan(PlannedEvaluations):
 
         Raises InputError before the tokenizer is there, or Unsized.
         """
-        return plan_models(self.study, self.data.tokenizer.results["vocabulary_size"], self._answer)
+        made = self.data.tokenizer.results
+        return plan_models(self.study, made["vocabulary_size"], self._answer, made["end_token"])
 
     def _answer(self, sizing: Sizing) -> Answer:
         """Answer a sizing: by formulas, or from its decision where only running a model tells."""

@@ -16,6 +16,7 @@ from dreamer_study.flows.jobs.devices import share_ranks
 from dreamer_study.flows.plan.decisions import choose_settings, decide_race
 from dreamer_study.flows.plan.study_plan import FAILURE, Checkpoint, Evaluation, Plan, Run
 from dreamer_study.flows.progress.reports import write_line
+from dreamer_study.flows.running.evaluations import Evaluations
 from dreamer_study.flows.running.job_descriptions import (
     EVALUATING,
     evaluation_inputs,
@@ -51,14 +52,16 @@ def train_and_evaluate(
     followed = Followed(plan)
     failures: Failures = {}
     submitted: set[str] = set()
+    evaluations = Evaluations()
     try:
         with steps.control(jobs):
-            _submit_ready(plan, jobs, options, submitted)
+            _submit_ready(plan, jobs, options, submitted, evaluations)
             for event in jobs.events():
                 _note_end(event, failures)
+                evaluations.note(event)
                 changed = event.ends or event.kind == "checkpoint"
                 if changed:
-                    _submit_ready(plan, jobs, options, submitted)
+                    _submit_ready(plan, jobs, options, submitted, evaluations)
                 followed.tell(event)
                 results.update(changed=changed)
     except BaseException:
@@ -66,6 +69,8 @@ def train_and_evaluate(
         raise
     for name, _ in work_left(plan, options, jobs.gpus):
         unfinished = Failed(f"{name}: the process has ended well, and the work is not done")
+        if name not in submitted:
+            unfinished = Failed(f"{name}: not tried, as others of this run have failed alike")
         failures.setdefault(name, unfinished)
     if not failures:
         shutil.rmtree(plan.study.folder / EVALUATING, ignore_errors=True)
@@ -116,7 +121,9 @@ def _nothing() -> None:
     """Do the work of a step that is done."""
 
 
-def _submit_ready(plan: Plan, jobs: Jobs, options: Options, submitted: set[str]) -> None:
+def _submit_ready(
+    plan: Plan, jobs: Jobs, options: Options, submitted: set[str], evaluations: Evaluations
+) -> None:
     """Decide the searches and races that have ended, then submit each new job that can start."""
     search = plan.tuning_runs
     if search:
@@ -126,7 +133,7 @@ def _submit_ready(plan: Plan, jobs: Jobs, options: Options, submitted: set[str])
     for runs in plan.undecided:
         decide_race(plan, runs)
     for name, describe in work_left(plan, options, jobs.gpus):
-        if name not in submitted:
+        if name not in submitted and evaluations.may_start(name):
             submitted.add(name)
             jobs.submit(describe())
 

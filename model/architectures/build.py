@@ -7,11 +7,12 @@ from pathlib import Path
 
 import torch
 
-from dreamer_study.model.architectures.code import described, load_class
+from dreamer_study.model.architectures.code import ModelFailed, described, load_class
+from dreamer_study.model.architectures.module_state import check_state, kept_settings
 from dreamer_study.model.architectures.wrapped import Wrapped
 from dreamer_study.model.contract import Network
 from dreamer_study.model.dreamer import Dreamer
-from dreamer_study.model.module_config import Architecture, DreamerConfig
+from dreamer_study.model.module_config import Architecture, DreamerConfig, ModuleConfig
 from dreamer_study.pipeline.errors import InputError
 
 
@@ -32,17 +33,27 @@ def build(
     if isinstance(config, DreamerConfig):
         with torch.device("meta" if empty else torch.get_default_device()):
             return Dreamer(config, dtype=dtype)
+    with kept_settings():
+        return _build_module(config, dtype, code, trust_code=trust_code)
+
+
+def _build_module(
+    config: ModuleConfig, dtype: torch.dtype | None, code: Path | None, *, trust_code: bool
+) -> Network:
+    """Build a module of any origin."""
     kind = load_class(config, code, trust_code=trust_code)
     sizes = {"vocabulary_size": config.vocabulary_size, "sequence_length": config.sequence_length}
     try:
-        return Wrapped(kind(**sizes, **config.config), config, dtype)
+        network = Wrapped(kind(**sizes, **config.config), config, dtype)
+        check_state(network)
+        return network
     except InputError:
         raise
-    except Exception as error:  # of the user's code, whatever it is
+    except (Exception, SystemExit) as error:  # of the user's code, whatever it is
         # Where the call itself has failed, before any code of the user: the arguments are wrong.
         here = error.__traceback__
         if isinstance(error, TypeError) and here and not here.tb_next:
-            raise InputError(
+            raise ModelFailed(
                 f"{config.module}: {error}; it takes {', '.join(signature(kind).parameters)}"
             ) from error
-        raise InputError(f"{config.module} cannot be built: {described(error)}") from error
+        raise ModelFailed(f"{config.module} cannot be built: {described(error, kind)}") from error

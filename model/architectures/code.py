@@ -5,12 +5,17 @@ Its files must have the digests with which its model was planned.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.util
+import inspect
+import re
 import shutil
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +24,18 @@ from dreamer_study.pipeline.errors import InputError
 
 TRUSTED = "trusted_"  # begins the names of modules that are loaded from files
 FOLDER = "code"  # of a run, and of a checkpoint: the files of its model's class
+
+KNOWN = frozenset({"torch", "dreamer-study", "dreamer_study"})
+LINE = re.compile(r"\.py:\d+")
+
+_folders: set[Path] = set()  # from which files were loaded: what lies there is the user's
+
+
+class ModelFailed(InputError):
+    """A model's own code has failed, or its numbers are none.
+
+    Before anything is trained that is bad input; in a job it is the failure of this job alone.
+    """
 
 
 def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
@@ -35,6 +52,39 @@ def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
             )
         by_name[name] = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
     return by_name
+
+
+def versions(config: Any, folder: Path) -> dict[str, str]:
+    """Return the versions of the packages that a model's files import, by the packages' names.
+
+    Example: {"einops": "0.8.1"}; torch and this package are not among them, whose code is known.
+    """
+    if not isinstance(config, ModuleConfig):
+        return {}
+    imported = set()
+    if config.module.startswith(f"{TRANSFORMERS}:"):
+        imported.add("transformers")
+    for name in config.files:
+        if name.endswith(".py"):
+            imported |= _imported(folder / name)
+    by_module = metadata.packages_distributions() if imported else {}
+    packages = {package for name in imported for package in by_module.get(name, ())}
+    return {package: metadata.version(package) for package in sorted(packages - KNOWN)}
+
+
+def _imported(path: Path) -> set[str]:
+    """Name the packages that a file imports, also within functions; none where it is no Python."""
+    names: set[str] = set()
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return names
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names
 
 
 def copy_code(config: Any, source: Path, target: Path) -> None:
@@ -117,6 +167,7 @@ def _load(folder: Path, file: str, digest: str) -> Any:
     if own_name in sys.modules:
         return sys.modules[own_name]
     path = (folder / file).resolve()
+    _folders.add(folder.resolve())
     specification = importlib.util.spec_from_file_location(own_name, path)
     assert specification is not None
     assert specification.loader is not None
@@ -129,7 +180,7 @@ def _load(folder: Path, file: str, digest: str) -> Any:
         specification.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[own_name]
-        raise InputError(f"{file} cannot be imported: {described(error)}") from error
+        raise ModelFailed(f"{file} cannot be imported: {described(error)}") from error
     finally:
         del sys.path[: len(searched)]
         # forget the modules of the folder: the next model may import others of these names
@@ -140,16 +191,59 @@ def _load(folder: Path, file: str, digest: str) -> Any:
     return module
 
 
-def described(error: BaseException) -> str:
-    """Describe an error of the user's code in a line.
+def described(error: BaseException, kind: Any = None) -> str:
+    """Describe an error of the user's code in a line: where it happened, and what went wrong.
 
-    Where it happened, in the innermost file that is no library's, and what went wrong.
+    The place is the innermost line in a file of the user's, or where `kind`, a class, begins. Code
+    of transformers stands for the user's where that library is the model.
     """
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if "site-packages" not in frame.filename
-    ]
-    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else ""
-    reason = " ".join(str(error).split())[:200]
+    if isinstance(error, SyntaxError) and error.filename:
+        where = f"{Path(error.filename).name}:{error.lineno}: "
+    else:
+        where = _innermost(error) or place_of(kind)
+    try:
+        reason = " ".join(str(error).split())[:200]
+    except Exception:  # an exception of the user's that cannot say what it is
+        reason = "which cannot be printed"
     return f"{where}{type(error).__name__}: {reason}"
+
+
+def place_of(kind: Any) -> str:
+    """Say where a class of the user's begins; "" for what is none."""
+    try:
+        file = inspect.getsourcefile(kind)
+        _, line = inspect.getsourcelines(kind)
+    except (TypeError, OSError):
+        return ""
+    return f"{Path(file).name}:{line}: " if file and _is_users(file) else ""
+
+
+@contextmanager
+def naming_line(config: ModuleConfig, folder: Path | None, *, trust_code: bool) -> Iterator[None]:
+    """Add the line on which the class begins to a ModelFailed of the block that names no line."""
+    try:
+        yield
+    except ModelFailed as error:
+        if LINE.search(str(error)):
+            raise
+        place = place_of(load_class(config, folder, trust_code=trust_code))
+        where = f" ({place.removesuffix(': ')})" if place else ""
+        raise ModelFailed(f"{error}{where}") from error
+
+
+def _innermost(error: BaseException) -> str:
+    """Find the innermost line of an error that is of a model's code; "" where none is."""
+    where = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        is_own = frame.f_globals.get("__name__", "").startswith("dreamer_study.")
+        if not is_own and (_is_users(file) or "transformers/models/" in file):
+            where = f"{Path(file).name}:{line}: "
+    return where
+
+
+def _is_users(file: str) -> bool:
+    """Tell whether a file lies in a folder from which models were loaded, and is no library's."""
+    if "site-packages" in file:
+        return False
+    return any(Path(file).is_relative_to(folder) for folder in _folders)

@@ -20,6 +20,9 @@ except ImportError as error:
         "transformers is not installed; pip install 'dreamer-study[transformers]'"
     ) from error
 
+DROPOUTS = ("dropout", "pdrop", "dropout_prob", "dropout_rate")
+OF_OTHER_HEADS = ("classifier", "summary")  # than that of a language model
+
 
 class TransformersModel(nn.Module):
     """A model that has `forward` alone.
@@ -38,7 +41,9 @@ class TransformersModel(nn.Module):
         for name in values.keys() - fields:
             raise InputError(f"{kind} has no field {name}{nearest(name, fields)}")
         length = {longest: sequence_length} if longest in fields else {}
-        config = AutoConfig.for_model(kind, **{"vocab_size": vocabulary_size, **length, **values})
+        # No token is padding: that of another vocabulary would never be learned here.
+        given = {"vocab_size": vocabulary_size, "pad_token_id": None, **length, **values}
+        config = AutoConfig.for_model(kind, **given)
         self.model = AutoModelForCausalLM.from_config(config)
 
     @classmethod
@@ -52,6 +57,16 @@ class TransformersModel(nn.Module):
                 f"transformers has no model type {kind}{nearest(kind, CONFIG_MAPPING)}"
             )
         return functools.partial(cls, kind)
+
+    @property
+    def dropouts(self) -> list[str]:
+        """The shares of dropout in the configuration that are above 0, by their names."""
+        values = self.model.config.to_dict()
+        return [
+            f"{name} {value:g}"
+            for name, value in values.items()
+            if name.endswith(DROPOUTS) and not name.startswith(OF_OTHER_HEADS) and value
+        ]
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Compute logits [B, S, V]."""

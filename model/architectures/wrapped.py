@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -11,12 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dreamer_study.model.architectures.code import described
+from dreamer_study.model.architectures.code import ModelFailed, described
 from dreamer_study.model.architectures.documents_apart import read_apart
 from dreamer_study.model.contract import OPTIONAL, Network
 from dreamer_study.model.module_config import ModuleConfig
 from dreamer_study.model.ops import Documents
 from dreamer_study.pipeline.errors import InputError
+
+STOPPED = 128 + signal.SIGTERM  # the exit status of a process that was asked to end
 
 
 def _logits_of(output: Any) -> Any:
@@ -60,7 +63,7 @@ class Wrapped(Network):
             if name == "states":
                 self._own_states = own
             elif name == "loss":
-                self.loss = partial(self._loss, own)
+                setattr(self, name, partial(self._loss, own))
             elif name == "auxiliary_loss":
                 self._own_auxiliary_loss = own
             else:
@@ -132,9 +135,7 @@ class Wrapped(Network):
         try:
             value = self._own_auxiliary_loss()
         except Exception as error:  # of the user's code, whatever it is
-            raise InputError(
-                f"{self.config.module}: auxiliary_loss failed: {described(error)}"
-            ) from error
+            raise self.failed("auxiliary_loss", error) from error
         number = self._one_number("auxiliary_loss", value, "in nats a token")
         self._auxiliary.append((number, tokens.numel()))
 
@@ -173,9 +174,14 @@ class Wrapped(Network):
         expected = [*tokens.shape, self.config.vocabulary_size]
         returned = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         if returned != expected:
-            raise InputError(
+            raise ModelFailed(
                 f"{self.config.module}: forward returned {returned}, but must return [B, S, V],"
                 f" here {expected}"
+            )
+        if not logits.is_floating_point():
+            raise ModelFailed(
+                f"{self.config.module}: forward returned logits of {logits.dtype}, but must return"
+                " real numbers"
             )
         return logits
 
@@ -195,11 +201,15 @@ class Wrapped(Network):
         try:
             with torch.autocast(given.device.type, torch.bfloat16) if narrow else nullcontext():
                 return own(given, *others, **named)
-        except torch.OutOfMemoryError:
+        except (torch.OutOfMemoryError, KeyboardInterrupt):
             raise
-        except Exception as error:  # of the user's code, whatever it is
+        except BaseException as error:  # of the user's code, whatever it is
+            if isinstance(error, SystemExit) and error.code == STOPPED:
+                raise
             what = "states" if name in ("logits", "loss") else "tokens"
-            raise InputError(
-                f"{self.config.module}: {name} of {list(given.shape)} {what} failed:"
-                f" {described(error)}"
-            ) from error
+            raise self.failed(f"{name} of {list(given.shape)} {what}", error) from error
+
+    def failed(self, what: str, error: BaseException) -> ModelFailed:
+        """Describe an error of the user's code in a line, whatever the error is."""
+        place = described(error, type(self.module))
+        return ModelFailed(f"{self.config.module}: {what} failed: {place}")

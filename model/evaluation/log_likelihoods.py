@@ -10,12 +10,14 @@ Axes: B batch, S sequence, H hidden, V vocabulary.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from dreamer_study.model.architectures.code import ModelFailed
 from dreamer_study.model.contract import Network, Rows
 from dreamer_study.model.evaluation.generate import nothing, right_padded
 from dreamer_study.pipeline.errors import InputError
@@ -125,9 +127,14 @@ class Scoring:
 
     @torch.inference_mode()
     def finish(self) -> list[tuple[float, bool]]:
-        """Score what is left; return what was found of each pair, in their order."""
+        """Score what is left; return what was found of each pair, in their order.
+
+        Raises ModelFailed where a log-likelihood is not a number.
+        """
         for batch in _batches(list(self._groups), self._batch_tokens):
             self._add(batch, _score(self._model, batch, self._depth))
+        if any(map(math.isnan, self._totals)):
+            raise ModelFailed("the model gives a text a log-likelihood that is not a number (NaN)")
         return list(zip(self._totals, self._greedy, strict=True))
 
     def _add(self, groups: list[_Group], parts: Iterator[tuple[int, float, bool]]) -> None:

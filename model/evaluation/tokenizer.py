@@ -19,19 +19,23 @@ KEPT_TEXTS = 2**14
 
 
 class Tokenizer:
-    """Encode and decode text; `load_tokenizer` makes one. `encode(text)` adds no special token."""
+    """Encode and decode text; `load_tokenizer` makes one."""
 
     def __init__(self, codec: Any, end_token: int) -> None:
         self._codec = codec
         self.end_token = end_token
-        self.encode = lru_cache(KEPT_TEXTS)(
-            lambda text: codec.encode(text, add_special_tokens=False).ids
+        self._encoded = lru_cache(KEPT_TEXTS)(
+            lambda text: tuple(codec.encode(text, add_special_tokens=False).ids)
         )
 
     @property
     def size(self) -> int:
         """Size of the vocabulary, special tokens included."""
         return self._codec.get_vocab_size(with_added_tokens=True)
+
+    def encode(self, text: str) -> list[int]:
+        """Encode a text, without special tokens, as a list of the caller's own."""
+        return list(self._encoded(text))
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Decode tokens, leaving out special ones."""

@@ -111,7 +111,9 @@ def find_code_change(
     Returns the code change, if there is one and it is accepted. Raises InputError for every other
     difference.
     """
-    before = saved["origin"]
+    # states from before the version of a package was noted stay good; files have paths
+    unnoted = {name: version for name, version in origin["code"].items() if "/" not in name}
+    before = {**saved["origin"], "code": {**unnoted, **saved["origin"]["code"]}}
     changed = differences(before, origin)
     if not changed:
         return None

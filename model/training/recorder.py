@@ -70,6 +70,8 @@ class Recorder:
         self.noticed = trainer.halved
         self.flushed = time.monotonic()
         self.told = 0.0
+        # seconds and tokens at the end of this process's first step, which may compile the model
+        self.compiled: tuple[float, int] | None = None
         self.saved: int | None = None  # the step of the newest save
         self.next_save = self.flushed + trainer.config.save_every_seconds
         self.tell("starting")
@@ -81,6 +83,7 @@ class Recorder:
         self.log.add(
             trainer.step, trainer.tokens, loss, learning_rate, norm, round(trainer.seconds, 3)
         )
+        self.compiled = self.compiled or (trainer.seconds, trainer.tokens)
         if trainer.halved != self.noticed:
             self.noticed = trainer.halved
             self.notice(f"{trainer.run.run_id}: {_halving(trainer)}")
@@ -112,7 +115,7 @@ class Recorder:
         """Save the state, with what is recorded so far, and the checkpoint if one is due."""
         trainer = self.trainer
         begun = time.monotonic()
-        rate = trainer.tokens / trainer.seconds if trainer.seconds else None
+        rate = self._rate()
         # model FLOPs utilisation
         mfu = rate * self.flops_share if rate and self.flops_share else None
         recorded = {"device": device_name(trainer.device), "tokens_per_second": rate, "mfu": mfu}
@@ -120,6 +123,17 @@ class Recorder:
         self.saved = trainer.step
         ended = time.monotonic()
         self.next_save = ended + max(trainer.config.save_every_seconds, PAUSE * (ended - begun))
+
+    def _rate(self) -> float | None:
+        """Compute the tokens per second of this process's steps after its first one.
+
+        Where that is the only one, of all seconds: a step that compiles may take a minute.
+        """
+        trainer = self.trainer
+        seconds, tokens = self.compiled or (0.0, 0)
+        if trainer.seconds > seconds:
+            return (trainer.tokens - tokens) / (trainer.seconds - seconds)
+        return trainer.tokens / trainer.seconds if trainer.seconds else None
 
     def tell(self, state: str) -> None:
         """Rewrite `progress.json`, and every few seconds send the line."""

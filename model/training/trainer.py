@@ -18,9 +18,11 @@ from torch import Tensor
 from dreamer_study.model import ops
 from dreamer_study.model.architectures.build import build
 from dreamer_study.model.architectures.code import FOLDER as CODE
+from dreamer_study.model.architectures.code import versions
 from dreamer_study.model.checkpoints.models import TrainingState, load_tensors, newest_state
 from dreamer_study.model.ops.device import choose_device, choose_precision, use_one_core
 from dreamer_study.model.ops.gpu import on_gpu, set_up
+from dreamer_study.model.random_states import random_states, restore_random_states, seed_all
 from dreamer_study.model.training.compile_and_recompute import (
     compile_parts,
     compiles,
@@ -92,7 +94,11 @@ class Trainer:
         self.origin = {
             **run.settings(),
             "data": data_digest(run.data),
-            "code": {**source_digests("dreamer_study.model.train"), "torch": torch.__version__},
+            "code": {
+                **source_digests("dreamer_study.model.train"),
+                "torch": torch.__version__,
+                **versions(run.model, run.folder / CODE),
+            },
             "computed_on": f"{self.device.type} in {self.precision}",
         }
         self.step = 0
@@ -116,7 +122,7 @@ class Trainer:
                 " over"
             )
         # for the initial weights, and for what a user's model draws; the stream draws by itself
-        torch.manual_seed(self.config.seed)
+        seed_all(self.config.seed)
         with self.device:
             self.model = build(
                 run.model,
@@ -347,9 +353,8 @@ class Trainer:
             tensors[f"optimizer.{name}"] = tensor
         for name, tensor in self.average.tensors.items():
             tensors[f"average.{name}"] = tensor
-        tensors["random.cpu"] = torch.get_rng_state()
-        if self.device.type == "cuda":
-            tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        for name, tensor in random_states(self.device).items():
+            tensors[f"random.{name}"] = tensor
         # copied, as some models use one tensor under two names, which safetensors refuses
         copies = {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
         values = {
@@ -365,9 +370,7 @@ class Trainer:
         values = state.values
         self.optimizer.load(part_of(state, "optimizer."))
         self.average.load(part_of(state, "average."))
-        torch.set_rng_state(state.tensors["random.cpu"])
-        if self.device.type == "cuda":
-            torch.cuda.set_rng_state(state.tensors["random.cuda"], self.device)
+        restore_random_states(part_of(state, "random."), self.device)
         self.losses.extend(values["losses"])
         for name in COUNTERS:
             setattr(self, name, values[name])

@@ -4,10 +4,13 @@ is."""
 from __future__ import annotations
 
 import json
+import random
 import shutil
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -51,13 +54,7 @@ def own(name: str, values: dict[str, Any], length: int = 16) -> Network:
 
 
 def write_own_run(root: Path, name: str, values: dict[str, Any], **training: Any) -> Path:
-    root.mkdir(exist_ok=True)
-    config = described(name, values)
-    write_run(root, **{"tokens": 900, "checkpoints": [400], **training})
-    path = root / "run" / "run.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "model": config.to_dict()}))
-    copy_code(config, HERE, root / "run" / FOLDER)
-    return root / "run"
+    return write_run_of(described(name, values), root, **training)
 
 
 @pytest.mark.parametrize(("name", "values"), OWN)
@@ -77,6 +74,42 @@ def test_a_run_that_is_stopped_ends_with_the_bits_of_one_that_is_not(
     assert all(torch.isfinite(parameter).all() for parameter in models[0].parameters())
     if name == "Mean":
         assert models[0].module.head.weight is models[0].module.tokens.weight
+
+
+def test_noise_of_random_and_numpy_is_the_same_after_a_stop(tmp_path: Path) -> None:
+    whole, parts = (
+        write_run_of(described("GlobalNoise", {}), tmp_path / place) for place in ("whole", "parts")
+    )
+    train(whole, trust_code=True)
+    for stop_at in (300, 500, None):
+        train(parts, stop_at=stop_at, trust_code=True)
+        random.seed(stop_at)
+        np.random.seed(3)
+    first, second = (newest_state(run / "state").tensors for run in (whole, parts))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_another_version_of_an_imported_package_is_another_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run_of(described("GlobalNoise", {}), tmp_path / "run")
+    train(run, stop_at=300, trust_code=True)
+    train(run, stop_at=400, trust_code=True)
+    real = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: "0.1" if name == "numpy" else real(name))
+    with pytest.raises(InputError, match=r"numpy was '.*' and is '0\.1'.*--accept-code-change"):
+        train(run, trust_code=True)
+    train(run, trust_code=True, accept_code_change=True)
+
+
+def write_run_of(config: ModuleConfig, root: Path, **training: Any) -> Path:
+    """Write a run of a model that is described by a file beside `own_models.py`."""
+    root.mkdir(exist_ok=True)
+    write_run(root, **{"tokens": 900, "checkpoints": [400], **training})
+    path = root / "run" / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model": config.to_dict()}))
+    copy_code(config, HERE, root / "run" / FOLDER)
+    return root / "run"
 
 
 @pytest.mark.parametrize(("name", "values"), OWN)

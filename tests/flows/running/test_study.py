@@ -296,6 +296,24 @@ def test_the_report_of_the_others_is_written_and_all_that_failed_is_counted(
     assert len(query(plan.study.database, "select distinct tokens from evaluations")) == 3
 
 
+def test_after_two_equal_failures_the_other_evaluations_of_a_run_wait(prepared: Planned) -> None:
+    plan = prepared(**ONE)
+    run(plan, JobsByHand(), Options(until="train"))
+    names = [f"evaluate LA-2 seed 0 at {one.tokens:,} tokens" for one in plan.runs[0].checkpoints]
+    failing = {
+        name: Failed(f"{name}: no", f"my.py:3: {number} of [3, {number}] is too much")
+        for number, name in enumerate(names)
+    }
+    jobs = JobsByHand(failing)
+    with pytest.raises(Failed, match=r"; and 3 more; `dreamer run .*` tries again"):
+        run(Plan(plan.study), jobs)
+    assert jobs.names == names[:2]
+    later = JobsByHand({name: failing[name] for name in names[3:]})
+    with pytest.raises(Failed, match=r"24,007 tokens: no; `"):
+        run(Plan(plan.study), later)
+    assert sorted(later.names) == sorted(names)
+
+
 @pytest.mark.slow
 def test_a_failed_evaluation_is_tried_again_alone(prepared: Planned) -> None:
     plan, failing = prepared(**ONE), "evaluate LA-2 seed 0 at 6,007 tokens"

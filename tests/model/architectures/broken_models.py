@@ -124,3 +124,113 @@ class Output(Tokens):
 
     def forward(self, *, input_ids):
         return SimpleNamespace(logits=super().forward(input_ids))
+
+
+class ChangesTokens(Tokens):
+    def forward(self, tokens):
+        tokens[:, 0] = 0
+        return super().forward(tokens)
+
+
+class ComplexLogits(Tokens):
+    def forward(self, tokens):
+        return super().forward(tokens).to(torch.complex64)
+
+
+class SparseGradient(Tokens):
+    def __init__(self, **sizes):
+        super().__init__(**sizes)
+        self.tokens = nn.Embedding(*self.tokens.weight.shape, sparse=True)
+
+
+class ExtraState(Tokens):
+    def get_extra_state(self):
+        return {"calls": 3}
+
+
+class Lazy(Tokens):
+    def __init__(self, **sizes):
+        super().__init__(**sizes)
+        self.lazy = nn.LazyLinear(16)
+
+    def mixed(self, x):
+        return self.lazy(x)
+
+
+class Equal(Tokens):
+    """Equal to all, and so without a hash."""
+
+    def __eq__(self, other):
+        return True
+
+
+class DoubleForAll(Tokens):
+    def mixed(self, x):
+        torch.set_default_dtype(torch.float64)
+        return x
+
+
+class OneOfTwo(Tokens):
+    """Draw one of two numbers in evaluation."""
+
+    def mixed(self, x):
+        return x * (1 + int(torch.randint(2, ())))
+
+
+class Frozen(Tokens):
+    """Compute a part without gradients, by an oversight."""
+
+    def __init__(self, **sizes):
+        super().__init__(**sizes)
+        self.inner = nn.Linear(16, 16)
+
+    def mixed(self, x):
+        with torch.no_grad():
+            return x + self.inner(x)
+
+
+class Remembers(Tokens):
+    """Keep a value of the newest call, on which no answer depends."""
+
+    def mixed(self, x):
+        self.newest = x.detach().mean()
+        self.result = x.mean()
+        return x
+
+
+class Windows(Tokens):
+    """Attend within chunks of eight tokens, whole squares of which are computed."""
+
+    chunk = 8
+
+    def mixed(self, x):
+        length = x.shape[1]
+        padded = F.pad(x, (0, 0, 0, -length % self.chunk))
+        parts = padded.unflatten(1, (-1, self.chunk))
+        mask = torch.ones(self.chunk, self.chunk, device=x.device).tril()
+        scores = (parts @ parts.mT) * mask
+        return x + (scores @ parts).flatten(1, 2)[:, :length]
+
+
+class LargeChunks(Windows):
+    chunk = 48
+
+
+class Rotations(Tokens):
+    """Multiply by a complex matrix."""
+
+    def __init__(self, **sizes):
+        super().__init__(**sizes)
+        self.rotation = nn.Parameter(torch.eye(16, dtype=torch.complex64))
+
+    def mixed(self, x):
+        return (x.to(torch.complex64) @ self.rotation).real
+
+
+class Solves(Tokens):
+    """Solve by a triangle of all tokens, as delta rules do."""
+
+    def mixed(self, x):
+        length = x.shape[1]
+        triangle = torch.ones(length, length, device=x.device).tril().expand(len(x), -1, -1)
+        return torch.linalg.solve_triangular(triangle, x, upper=False)

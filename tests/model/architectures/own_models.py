@@ -2,7 +2,9 @@
 loaded from."""
 
 import functools
+import random
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -224,6 +226,17 @@ class Wrapped(Mean):
 
 class Words(dict):
     """No module, and a class without a signature."""
+
+
+class GlobalNoise(Mean):
+    """Draw from the generators of Python, numpy and torch in training."""
+
+    def forward(self, tokens):
+        logits = super().forward(tokens)
+        if not self.training:
+            return logits
+        noise = random.gauss(0, 1) + np.random.randn() + float(torch.randn(()))
+        return logits * (1 + noise / 10)
 
 
 class Sums:

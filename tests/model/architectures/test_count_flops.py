@@ -13,6 +13,7 @@ from dreamer_study.model.accounting import Resources
 from dreamer_study.model.architectures.count_flops import FORMULAS, count
 from dreamer_study.model.module_config import ModuleConfig
 from dreamer_study.pipeline.errors import InputError
+from tests.model.architectures.test_check_contract import broken
 from tests.model.test_contract import HERE, described
 
 LENGTH = 16
@@ -70,6 +71,29 @@ def test_a_product_with_a_vector_counts() -> None:
     with FlopCounterMode(display=False, custom_mapping=FORMULAS) as counter:
         matrix @ vector, torch.addmv(matrix[:, 0], matrix, vector)
     assert counter.get_total_flops() == 2 * 2 * 3 * 8
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "products"),
+    [
+        ("Windows", 64, 2 * 16 * 8 + 16 * 32),  # the whole squares of its chunks
+        ("Rotations", 64, 4 * 16 * 16 + 16 * 32),
+        ("Solves", 64, (64 + 1) / 2 * 16 + 16 * 32),
+    ],
+)
+def test_what_works_in_chunks_is_charged_what_it_does(
+    name: str, length: int, products: float
+) -> None:
+    found = count(broken(name, 64), length, **TRUSTED)
+    assert found.flops_per_token == pytest.approx(2 * products, rel=1e-3)
+    assert found.remarks == ()
+
+
+def test_a_cost_that_is_no_line_is_said_and_charged_as_a_whole_row() -> None:
+    found = count(broken("LargeChunks", 128), 128, **TRUSTED)
+    squares = 3 * 48 * 48 * 2 * 16  # in chunks of 48, of which the last is half empty
+    assert found.flops_per_token == pytest.approx(2 * (squares / 128 + 16 * 32), rel=1e-3)
+    assert any("whole row" in remark for remark in found.remarks)
 
 
 def test_a_head_of_its_own_counts() -> None:
