@@ -16,7 +16,7 @@ import pytest
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.reports.data import read_study
 from dreamer_study.reports.figures.accuracy import accuracy
-from dreamer_study.reports.page.report import _packed_library
+from dreamer_study.reports.figures.library import packed_library
 from dreamer_study.reports.page.serving import refresh, server, watch
 from dreamer_study.reports.page.summary import summary
 from dreamer_study.reports.page.toolbar import toolbar
@@ -172,7 +172,7 @@ def test_the_folder_of_what_is_kept_is_this_users_alone(
     monkeypatch.setattr("vl_convert.javascript_bundle", lambda: "script")
     before = os.umask(0o002)
     try:
-        _packed_library.__wrapped__()
+        packed_library.__wrapped__()
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "dreamer-study").stat().st_mode) == 0o700
