@@ -56,7 +56,8 @@ def report(key: str, fraction: float, words: str = "") -> None:
     """
     with _lock:
         for listener in _listeners.get():
-            listener.update(key, bounded(fraction), words)
+            with suppress(OSError):
+                listener.update(key, bounded(fraction), words)
 
 
 def bounded(fraction: float) -> float:

@@ -76,7 +76,8 @@ def run(
 
     Returns the results, which have rows once models were trained. Blocks until the end, in which
     the models are trained in processes of their own; Ctrl-C ends them, and the next call continues
-    from their newest states. An exception that `on_event` raises ends the run in the same way.
+    from their newest states. An exception that `on_event` raises for a `Progress` ends the run
+    in the same way, but for an OSError, as of a full disk.
 
     Raises InputError for a study that cannot be run here, and Failed, after the report of all else
     is written, where a training or an evaluation has failed.
