@@ -19,6 +19,7 @@ from dreamer_study.flows.running.options import Options
 from dreamer_study.flows.running.steps import Steps
 from dreamer_study.flows.running.trainings import work_left
 from dreamer_study.flows.study.loading import load_study
+from dreamer_study.model.training.config import LATER, without_later
 from dreamer_study.pipeline.errors import InputError
 from tests.flows.by_hand import ONE, Planned, evaluate, study_file, tiny, train
 
@@ -70,6 +71,17 @@ def test_a_run_is_another_by_what_its_recipe_says_and_the_same_by_what_it_implie
     assert len({usual, *keys}) == 1 + len(others)
     spelled_out = {"schedule": {"decay": 0.2, "to": 0.0, "shape": "linear"}}
     assert of_variant(prepared, **spelled_out) == of_variant(prepared, schedule={"decay": 0.2})
+
+
+def test_settings_that_came_later_are_in_nothing_that_decides_a_run_of_before(
+    prepared: Planned,
+) -> None:
+    plan = prepared(**ONE)
+    for run in plan.runs:
+        assert not LATER.keys() & run.content["training"].keys()
+    assert without_later({"optimizer": "adamw", "clip": None}) == {"clip": None}
+    spelled_out = prepared(training={"optimizer": "adamw", "momentum": 0.95}, **ONE)
+    assert spelled_out.study.study_id == plan.study.study_id
 
 
 def test_the_tokens_over_which_a_rate_falls_are_part_of_the_run(prepared: Planned) -> None:
