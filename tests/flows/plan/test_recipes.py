@@ -84,6 +84,13 @@ def test_settings_that_came_later_are_in_nothing_that_decides_a_run_of_before(
     assert spelled_out.study.study_id == plan.study.study_id
 
 
+def test_no_clip_for_all_is_no_clip_of_each(prepared: Planned) -> None:
+    (run,) = prepared(training={"clip": None}, **ONE).runs
+    (usual,) = prepared(**ONE).runs
+    assert run.content["training"]["clip"] is None
+    assert run.run_id != usual.run_id
+
+
 def test_the_tokens_over_which_a_rate_falls_are_part_of_the_run(prepared: Planned) -> None:
     lengths = (24_000, 48_000)
     falls, stays = (
