@@ -102,7 +102,8 @@ def study_warnings(study: Study) -> list[str]:
             " read, and its commit, where known, noted in `sources`; `dreamer sources --check`"
             " with the study's file prints the pins"
         )
-    for name in training.tune.grids if training.tune else ():
+    searched = training.tune.grids if training.tune else {}
+    for name in searched:
         if name in training.model_fields_set:
             warnings.append(
                 f"training.{name} is not used: training.tune chooses one for each model without"

@@ -196,7 +196,10 @@ def enter_runs(plan: Plan) -> None:
         replace_computed(connection, "claims", study_id, claims)
         if plan.study.training.tune:
             rows = plan.search or plan.searched(plan.tuning_runs)
-            for table, kept in (("tuning", by_rate(rows)), ("tuning_settings", rows)):
+            of_rates = [
+                row for row in rows if "learning_rate" in plan.study.searched(row["variant"])
+            ]
+            for table, kept in (("tuning", by_rate(of_rates)), ("tuning_settings", rows)):
                 named = pd.DataFrame(kept).assign(study_id=study_id)
                 replace_computed(connection, table, study_id, named)
 

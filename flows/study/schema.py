@@ -17,6 +17,14 @@ from dreamer_study.pipeline.benchmarks.table import BENCHMARKS, SHORT_KEYS
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.sources.table import SOURCES
 
+BETAS = {
+    "type": "array",
+    "items": {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+    "minItems": 2,
+    "maxItems": 2,
+    "description": "beta1 and beta2 of AdamW in one",
+}
+
 
 def study_schema() -> dict[str, Any]:
     """Build the schema: that of `Study`, with what `Study` leaves open.
@@ -46,6 +54,7 @@ def study_schema() -> dict[str, Any]:
     sizes = {"$ref": "#/$defs/DreamerConfig"}
     kinds["Models"]["properties"]["dreamer"] |= sizes
     kinds["Variant"]["properties"]["overrides"] |= sizes
+    kinds["Training"]["properties"]["betas"] = BETAS
     kinds["Variant"]["properties"]["training"] |= {
         "properties": _recipe_of_variant(kinds["Training"]["properties"]),
         "additionalProperties": False,
@@ -55,7 +64,7 @@ def study_schema() -> dict[str, Any]:
 
 def _recipe_of_variant(training: dict[str, Any]) -> dict[str, Any]:
     """Choose the settings of `training` that a variant may have for itself."""
-    own = TrainingConfig.__dataclass_fields__.keys() - {*OF_ALL}
+    own = {"betas", *TrainingConfig.__dataclass_fields__} - {*OF_ALL}
     recipe = {name: field for name, field in training.items() if name in own}
     times = {
         "type": "object",

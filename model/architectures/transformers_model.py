@@ -22,6 +22,16 @@ except ImportError as error:
 
 DROPOUTS = ("dropout", "pdrop", "dropout_prob", "dropout_rate")
 OF_OTHER_HEADS = ("classifier", "summary")  # than that of a language model
+# Ends of names of weights that are rates of decay, one for each channel and state.
+RATES_OF_DECAY = ("A_log",)
+# Model types whose gates and inputs alternate in one matrix.
+INTERLEAVED = ("gpt_oss",)
+
+
+def _equal(parameter: nn.Parameter, number: int, axis: int) -> dict[str, Any]:
+    """Split a weight into a number of equal matrices along an axis."""
+    size = parameter.shape[axis] // number
+    return {"parts": [size] * number, "axis": axis}
 
 
 class TransformersModel(nn.Module):
@@ -67,6 +77,43 @@ class TransformersModel(nn.Module):
             for name, value in values.items()
             if name.endswith(DROPOUTS) and not name.startswith(OF_OTHER_HEADS) and value
         ]
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Say how weights are trained: vectors without decay, and what Muon must know of them.
+
+        That is which of them hold several matrices side by side, and which are no matrix.
+        """
+        named = dict(self.model.named_parameters())
+        groups: list[dict[str, Any]] = []
+        for name, parameter in named.items():
+            if parameter.ndim < 2:
+                groups.append({"params": parameter, "weight_decay": 0.0})
+            elif name.endswith(RATES_OF_DECAY):
+                groups.append({"params": parameter, "optimizer": "adamw"})
+            else:
+                groups.append({"params": parameter, **self._fused(name, named)})
+        return groups
+
+    def _fused(self, name: str, named: dict[str, nn.Parameter]) -> dict[str, Any]:
+        """Return the sizes of the matrices that are fused in a weight; nothing for one alone."""
+        config = self.model.config
+        parameter = named[name]
+        kind = name.removesuffix(".weight").rpartition(".")[2]
+        if kind == "c_attn":  # of GPT-2, whose weights are [in, out]
+            return _equal(parameter, 3, -1)
+        if kind == "qkv_proj":
+            head_size = getattr(config, "head_dim", None)
+            head_size = head_size or config.hidden_size // config.num_attention_heads
+            of_keys = config.num_key_value_heads * head_size
+            parts = [config.num_attention_heads * head_size, of_keys, of_keys]
+            return {"parts": parts} if sum(parts) == parameter.shape[-2] else {}
+        if kind == "gate_up_proj" and config.model_type not in INTERLEAVED:
+            down = named.get(name.replace("gate_up_proj", "down_proj"))
+            if parameter.ndim == 3 and down is not None:
+                rows_are_outputs = parameter.shape[-2] == 2 * down.shape[-1]
+                return _equal(parameter, 2, -2 if rows_are_outputs else -1)
+            return _equal(parameter, 2, -2)
+        return {}
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Compute logits [B, S, V]."""

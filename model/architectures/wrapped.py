@@ -50,6 +50,7 @@ class Wrapped(Network):
             Parameter.POSITIONAL_OR_KEYWORD,
         }
         self._own_states: Callable[..., Tensor] | None = None
+        self._own_loss: Callable[..., Any] | None = None
         self._own_auxiliary_loss: Callable[[], Any] | None = None
         # auxiliary losses of the newest forward passes, each with the tokens that it read
         self._auxiliary: list[tuple[Tensor, int]] = []
@@ -63,7 +64,7 @@ class Wrapped(Network):
             if name == "states":
                 self._own_states = own
             elif name == "loss":
-                setattr(self, name, partial(self._loss, own))
+                self._own_loss = own
             elif name == "auxiliary_loss":
                 self._own_auxiliary_loss = own
             else:
@@ -100,16 +101,11 @@ class Wrapped(Network):
         documents = Documents(tokens) if "positions" in self._given else None
         return self._read(tokens, documents, depth)
 
-    def _loss(
-        self,
-        own: Callable[..., Any],
-        states_WH: Tensor,
-        targets_W: Tensor,
-        *,
-        compiled: bool = False,
-    ) -> Tensor:
-        """Sum the losses of the targets by the class's own method."""
-        value = self._run("loss", own, states_WH, targets_W)
+    def loss(self, states_WH: Tensor, targets_W: Tensor, *, compiled: bool = False) -> Tensor:
+        """Sum the losses of the target tokens, by the class's own method if it has one."""
+        if self._own_loss is None:
+            return super().loss(states_WH, targets_W, compiled=compiled)
+        value = self._run("loss", self._own_loss, states_WH, targets_W)
         return self._one_number("loss", value, "the sum over the targets, in nats")
 
     def auxiliary_loss(self) -> Tensor | None:

@@ -113,6 +113,9 @@ def _check_losses(model: Network) -> list[str]:
 
 def _attributes(model: Network) -> list[str]:
     """Say where a module keeps an auxiliary loss that the class does not hand out."""
+    of_library = getattr(getattr(model, "module", None), "model", None)
+    if getattr(getattr(of_library, "config", None), "output_router_logits", False):
+        return ["output_router_logits: the auxiliary loss of its routers is not trained on"]
     for name, module in model.named_modules():
         if getattr(module, "aux_loss", None) is not None:
             where = name.removeprefix("module").removeprefix(".")

@@ -279,8 +279,10 @@ def _resolution(resolution: Resolution) -> str:
 def _model_row(model: PlannedModel, baseline: PlannedModel, *, muon: bool) -> dict[str, object]:
     """Make the row of a model; with a column for Muon's share where it trains any of them."""
     config = model.config.to_dict()
-    share = model.muon_share
-    under_muon = {"by Muon": "-" if share is None else f"{share:.0%}"} if muon else {}
+    under_muon = {}
+    if muon:
+        share = model.muon_share
+        under_muon["by Muon"] = "-" if share is None else f"{share:.0%}"
     return {
         "model": model.model_id,
         "parameters": model.parameters,

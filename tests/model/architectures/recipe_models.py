@@ -171,10 +171,11 @@ class OnlyWords(nn.Module):
 
     def __init__(self, vocabulary_size, sequence_length):
         super().__init__()
-        self.tokens = nn.Embedding(vocabulary_size, vocabulary_size)
+        self.tokens = nn.Embedding(vocabulary_size, 8)
+        self.head = nn.Linear(8, vocabulary_size)
 
     def forward(self, tokens):
-        return self.tokens(tokens)
+        return self.head(self.tokens(tokens))
 
 
 class Lion(torch.optim.Optimizer):

@@ -145,13 +145,17 @@ def test_an_expert_without_a_gradient_is_left_by_a_gradient_of_zero_or_none():
 
 
 def test_a_clip_divides_the_gradient_of_both_rules():
+    """Of the first of two steps: alone, its size would change nothing."""
     clipped, small = Several(), Several()
     config = TrainingConfig(**{**vars(RECIPE), "clip": 0.5, "epsilon": 1e-3})
     for model, factor, norm in ((clipped, 4.0, 2.0), (small, 1.0, 0.1)):
+        optimizer = make_optimizer(model, config)
         gradients(model, 0)
         for parameter in model.parameters():
             parameter.grad *= factor
-        make_optimizer(model, config).step(0.1, torch.tensor(norm))
+        optimizer.step(0.1, torch.tensor(norm))
+        gradients(model, 1)
+        optimizer.step(0.1, torch.tensor(0.1))
     for name, parameter in clipped.named_parameters():
         torch.testing.assert_close(parameter, small.get_parameter(name), msg=name)
 
