@@ -94,8 +94,8 @@ def study_file() -> str:
     lines = [
         "# Every key of a study file",
         "",
-        "A study is a YAML file. A key that you leave out has its default. A misspelt key is an error"
-        " that names the nearest right one.",
+        "A study is a YAML file. A key that you leave out has its default. A misspelt key is an"
+        " error that names the nearest right one.",
         "",
     ]
     done: set[str] = set()
@@ -209,14 +209,14 @@ def tables() -> str:
         "",
     ]
     for name, kind, comment in relations:
-        lines += [f"## {name}", "", f"A {kind}. Its row: {cell(comment)}", ""]
+        lines += [f"## {name}", "", f"A {kind}. One row is {cell(comment)}", ""]
         lines += ["| column | type | what it is |", "|---|---|---|"]
         for table, column, of, said in columns:
             if table == name:
                 lines.append(f"| `{column}` | {of.lower()} | {cell(said or '')} |")
         lines.append("")
     lines += ["## Macros", "", "Views that take arguments: `FROM tokens_to('average', 0.6)`.", ""]
-    lines += ["| macro | its row |", "|---|---|"]
+    lines += ["| macro | one row is |", "|---|---|"]
     for name, parameters, comment in macros:
         lines.append(f"| `{name}({', '.join(parameters)})` | {cell(comment)} |")
     return "\n".join([*lines, ""])
