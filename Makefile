@@ -22,9 +22,9 @@ up: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python tests/dense_lines.py && $(BIN)/lint-imports --no-logo && $(BIN)/mypy
 
-# The documents as a site, in build/site; without a network. A dead link or anchor is an error.
+# The documents as a site, in build/site; without a network. A dead link or anchor is an error (not with --quiet).
 docs: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "build/site/index.html"
 
 setup: $(READY)
