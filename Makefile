@@ -1,5 +1,5 @@
 # make demo and make test set up what is missing by themselves.
-.PHONY: setup demo test test-slow up lint clean
+.PHONY: setup demo test test-slow up lint docs clean
 PYTHON ?= python3
 # studies that `make up` runs at once
 LIMIT ?= 1
@@ -21,6 +21,11 @@ up: $(READY)
 
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python tests/dense_lines.py && $(BIN)/lint-imports --no-logo && $(BIN)/mypy
+
+# The documents as a site, in build/site; without a network. A dead link or anchor is an error (not with --quiet).
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "build/site/index.html"
 
 setup: $(READY)
 
