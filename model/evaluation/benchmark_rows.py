@@ -122,6 +122,13 @@ def _score_benchmark(
         scores = score_tasks(model, tasks)
     finally:
         model.depth = None
+    ties = sum(task.ties for task in scores)
+    if ties:
+        print(
+            f"{checkpoint.run_id} {checkpoint.tokens:,}: {scores[0].benchmark}: {ties:,} items have"
+            " two choices of nearly equal likelihood, of which another batch may choose the other",
+            flush=True,
+        )
     rows = tables(checkpoint.run_id, checkpoint.tokens, scores, model.weights)
     if not checkpoint.answers or not len(rows["answers"]):
         del rows["answers"]

@@ -39,6 +39,7 @@ from dreamer_study.model.evaluation.sampled_items import sampled_items
 from dreamer_study.pipeline.errors import InputError
 
 # Aggregations over a corpus that are also defined for one document.
+TIE = 1e-5  # nats: what the order of sums in another batch may change
 _SINGLE = ("perplexity", "weighted_perplexity", "bits_per_byte")
 
 
@@ -156,6 +157,7 @@ class LmEvalTask:
             data_version=self._data_version,
             harness_version=f"lm-eval {lm_eval.__version__}",
             answers=self._answers(),
+            ties=self._ties(),
         )
 
     def _check_metric(self, measures: Sequence[MetricValues]) -> None:
@@ -205,6 +207,16 @@ class LmEvalTask:
         prompt = instances[0].args[0]
         after_prompt = [request for request in instances if request.args[0] == prompt]
         return gold_answer(self._task, max(after_prompt, key=likelihood))
+
+    def _ties(self) -> int:
+        """Count the items whose two likeliest choices are closer than `TIE`."""
+        if self._task.OUTPUT_TYPE != "multiple_choice":
+            return 0
+        ties = 0
+        for instances in self._of_item.values():
+            likely = sorted(request.resps[0][0] for request in instances)
+            ties += len(likely) > 1 and likely[-1] - likely[-2] < TIE
+        return ties
 
     def _measures(self) -> dict[tuple[str, str], MetricValues]:
         """Let lm-eval score each item behind each filter."""

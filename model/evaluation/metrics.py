@@ -74,6 +74,8 @@ class TaskScores:
     harness_version: str | None = None  # the program that asked and scored
     # by item id; none where nothing is chosen or written
     answers: Mapping[str, Answer] = field(default_factory=dict)
+    # items of which two choices are so nearly equal that another batch may choose the other
+    ties: int = 0
 
 
 def perplexity(findings: list[tuple[float, int]]) -> float:
