@@ -6,7 +6,7 @@ A state that is saved holds tensors alone, so what else a module keeps is named.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ from dreamer_study.model.module_config import ModuleConfig
 OF_TORCH = frozenset(vars(nn.Module()))  # attributes that every module has
 MOST_NAMED = 3  # values in a message
 
-SETTINGS = {
+SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "torch.set_default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
     "torch.set_grad_enabled": (torch.is_grad_enabled, torch.set_grad_enabled),
     "torch.set_num_threads": (torch.get_num_threads, torch.set_num_threads),
