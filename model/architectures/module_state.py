@@ -22,7 +22,7 @@ from dreamer_study.model.module_config import ModuleConfig
 OF_TORCH = frozenset(vars(nn.Module()))  # attributes that every module has
 MOST_NAMED = 3  # values in a message
 
-SETTINGS: Mapping[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "torch.set_default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
     "torch.set_grad_enabled": (torch.is_grad_enabled, torch.set_grad_enabled),
     "torch.set_num_threads": (torch.get_num_threads, torch.set_num_threads),
