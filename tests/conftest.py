@@ -12,6 +12,9 @@ from tests.one_name import bare_modules
 # as in trainers and evaluators: sums over two threads are rounded otherwise
 os.environ["OMP_NUM_THREADS"] = "1"
 
+# xdist gives its processes the width of a terminal, to which the command would fold its lines
+os.environ.pop("COLUMNS", None)
+
 # a slow machine is no failure of what is tested
 settings.register_profile("shared-machines", deadline=None)
 settings.load_profile("shared-machines")

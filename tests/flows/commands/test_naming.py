@@ -98,6 +98,7 @@ def test_a_file_and_its_folder_are_one_study(
     study = load_study(study_file(tmp_path), root=folder)
     with recorded(study):  # as a run does
         pass
+    outcome(command, [str(folder)])  # a first run prepares what the second one has
     by_file = outcome(command, ["study.yaml", "--root", str(folder)])
     by_folder = outcome(command, [str(folder)])
     assert by_file[0] == by_folder[0]

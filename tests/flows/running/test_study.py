@@ -176,7 +176,12 @@ def test_data_are_made_once_step_by_step(prepared: Planned) -> None:
     for output in (plan.data.tokenizer, plan.data.packed):
         shutil.rmtree(output.path)
     seen = run(Plan(plan.study), JobsByHand(), Options(until="prepare"))
-    assert seen.steps == ["data tokenizer", "data tokens", "match match models"]
+    assert seen.steps == [
+        "data tokenizer",
+        "data tokens",
+        "data ceiling builtin",
+        "match match models",
+    ]
 
 
 def test_a_study_is_known_to_its_store_before_its_first_output(prepared: Planned) -> None:

@@ -17,6 +17,7 @@ from dreamer_study.model.evaluation import lm_eval_definitions, lm_eval_model, l
 from dreamer_study.model.evaluation.benchmark_rows import score_tasks
 from dreamer_study.model.evaluation.language_model import LanguageModel
 from dreamer_study.model.evaluation.metrics import tables
+from dreamer_study.model.evaluation.sampled_items import sampled_items
 from dreamer_study.pipeline.benchmarks.items import task_specifications
 from dreamer_study.pipeline.benchmarks.table import resolve_benchmark
 from dreamer_study.pipeline.storage.documents import DocumentWriter
@@ -160,7 +161,8 @@ def test_mathqa_asks_as_training_does(text_model: LanguageModel, tmp_path: Path)
 def test_prompts_are_the_tokens_that_were_packed(tmp_path: Path) -> None:
     """What evaluation puts before an answer of GSM8K are the tokens that the training stream has
     before one."""
-    questions = [row["question"] for row in rows("openai/gsm8k/main/test.jsonl.gz")[:20]]
+    every = [row["question"] for row in rows("openai/gsm8k/main/test.jsonl.gz")]
+    questions = [every[number] for number in sampled_items("gsm8k", len(every), 20)]
     fixed = {"source": "test", "response": "It is 7.", "answer": "7"}
     documents = [
         {**fixed, "id": str(row), "row": row, "question": text}
@@ -197,7 +199,9 @@ def test_prompts_that_differ_from_training(tmp_path: Path) -> None:
     for each in chosen:
         subject = each["task"].removeprefix("mmlu_")
         task = lm_eval_tasks.LmEvalTask(each, limit=3, cache=tmp_path)
-        for number, row in enumerate(rows(f"cais/mmlu/{subject}/test.jsonl.gz")[:3]):
+        every = rows(f"cais/mmlu/{subject}/test.jsonl.gz")
+        sample = [every[number] for number in sampled_items(each["task"], len(every), 3)]
+        for number, row in enumerate(sample):
             options = "".join(
                 f"{letter}. {choice}\n"
                 for letter, choice in zip("ABCD", row["choices"], strict=True)

@@ -131,7 +131,7 @@ def test_tokens_are_counted_exactly(root):
 
 def test_result_tables_and_progress(root):
     folder = root / "run"
-    row, table = row_of(folder), steps(folder)
+    row, table = row_of(folder), read_record(folder)[1]
     progress = json.loads((folder / "progress.json").read_text())
     assert (row["device"], row["mfu"]) == ("cpu", None)
     first, last = (table.slice(place, 1).to_pylist()[0] for place in (0, len(table) - 1))
@@ -146,6 +146,7 @@ def test_result_tables_and_progress(root):
         "loss",
         "learning_rate",
         "gradient_norm",
+        "seconds",
     ]
     assert table["learning_rate"].to_pylist()[:11] == pytest.approx(
         [0.001 * n for n in range(1, 11)] + [0.01]
