@@ -36,7 +36,7 @@ from dreamer_study.sql.statistics.sequential import NOMINAL
 if TYPE_CHECKING:
     import pandas as pd
 
-DEMO_NOISE = Noise(0.090, 0.050, measured_on="the demo (average accuracy, 2026-11-28)", items=400)
+DEMO_NOISE = Noise(0.171, 0.059, measured_on="five demos (average accuracy, 2026-11-28)", items=400)
 
 
 @dataclass(frozen=True)
