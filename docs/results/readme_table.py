@@ -42,6 +42,7 @@ STUDIES = [
         "the same stories, hidden size 256, depth 8, eight seeds, protocol committed in advance",
     ),
 ]
+REPETITIONS = "[five demos](docs/results/demo-repetitions/README.md), each with its own seeds and problems: mean"
 VARIANTS = "DR", "DR+DA"
 
 
@@ -68,6 +69,20 @@ def table() -> Iterator[str]:
             }
         cells = [cell(rows[variant]) for variant in VARIANTS]
         yield f"| {description} | {' | '.join(cells)} |\n"
+        if folder == "demo":
+            yield f"| {REPETITIONS} | {' | '.join(repeated())} |\n"
+
+
+def repeated() -> list[str]:
+    """Format the mean ratios over repetitions of the demo, with the intervals of the means."""
+    with (RESULTS / "demo-repetitions" / "summary.csv").open(newline="") as lines:
+        rows = {
+            row["variant"]: row
+            for row in csv.DictReader(lines)
+            if (row["task"], row["metric"]) == (TASK, METRIC)
+        }
+    means = [[float(rows[one][f"mean{end}"]) for end in ("", "_low", "_high")] for one in VARIANTS]
+    return [f"{mean:.2f}x ({low:.2f} to {high:.2f})" for mean, low, high in means]
 
 
 def cell(row: dict[str, str]) -> str:
