@@ -42,7 +42,8 @@ STUDIES = [
         "the same stories, hidden size 256, depth 8, eight seeds, protocol committed in advance",
     ),
 ]
-REPETITIONS = "[five demos](docs/results/demo-repetitions/README.md), each with its own seeds and problems: mean"
+FIVE_DEMOS = "[five demos](docs/results/demo-repetitions/README.md)"
+REPETITIONS = f"{FIVE_DEMOS}, each with its own seeds and problems: mean"
 VARIANTS = "DR", "DR+DA"
 
 
