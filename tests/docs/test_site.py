@@ -135,7 +135,8 @@ def test_the_log_is_not_in_the_navigation(site: Path) -> None:
 )
 def test_a_dead_link_is_an_error(link: str, tmp_path: Path) -> None:
     copy = tmp_path / "project"
-    names = ["docs", "mkdocs.yml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+    pages = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+    names = ["docs", "mkdocs.yml", *pages, "CITATION.cff", "LICENSE"]
     copy.mkdir()
     for name in names:
         place = PROJECT / name

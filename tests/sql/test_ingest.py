@@ -280,6 +280,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 CHANGED = (
     "value",
+    "ceiling",
     "score",
     "selections",
     "loss",

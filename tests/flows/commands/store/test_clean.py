@@ -65,7 +65,7 @@ def test_only_what_nobody_uses_is_removed(store: Path, capsys: pytest.CaptureFix
         str(one.study.folder),
         str(other.study.folder),
     }
-    assert "removed 1 outputs" in out
+    assert "removed 1 output, " in out
     assert not left_over(store).exists()
     assert all(path.exists() for plan in (one, other) for path in used(plan))
     assert main(["clean", str(first), "--yes"]) == 0
