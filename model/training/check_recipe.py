@@ -30,7 +30,7 @@ from dreamer_study.pipeline.errors import InputError
 ROWS = 2
 SHORT = 32  # tokens of the rows that are read
 NEAR = 1e-3  # relative, between a class's loss and the cross entropy of its logits
-TRIED = 32  # parameters on which a user's optimizer is tried, each of at most so many numbers:
+TRIED = 32  # parameters on which a user's optimizer is tried; the largest number of values of each:
 LARGEST = 2**20
 
 

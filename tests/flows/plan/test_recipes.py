@@ -136,7 +136,7 @@ def test_dreamer_plan_prints_the_share_of_the_parameters_under_muon(
         assert ("55%" in table or "56%" in table) == has_share
 
 
-# --- an optimizer of one's own
+# --- an optimizer of your own
 
 
 def own(place: Path, **changes: Any) -> Any:
