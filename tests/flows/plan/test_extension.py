@@ -172,7 +172,7 @@ def test_a_late_benchmark_trains_nothing_and_leaves_out_what_stands_in_the_corpu
     capsys.readouterr()
     plan, before = grown(first, tmp_path, **changes)
     assert (
-        "benchmark 'mine' is late: 1 of its 6 items stand in the data, and are left out"
+        "benchmark 'mine' is late: 1 of its 6 items are in the training data, and are left out"
         in capsys.readouterr().err
     )
     new = [path for path in written(plan.study.folder) if path not in before]

@@ -90,8 +90,11 @@ def test_scores_equal_lm_evals_own_evaluation(text_model: LanguageModel, tmp_pat
     tasks = [lm_eval_tasks.LmEvalTask(each, limit=limit, cache=tmp_path) for each in chosen]
     ours = tables("run", 1000, score_tasks(text_model, tasks))
     built = {each["task"]: lm_eval_definitions.build_task(each, tmp_path) for each in chosen}
+    samples = {
+        name: sampled_items(name, len(task.eval_docs), limit) for name, task in built.items()
+    }
     theirs = evaluate(
-        lm_eval_model.DreamerLM(text_model), {"tasks": built}, limit=limit, bootstrap_iters=100
+        lm_eval_model.DreamerLM(text_model), {"tasks": built}, samples=samples, bootstrap_iters=100
     )["results"]
 
     items = ours["items"].to_pylist()

