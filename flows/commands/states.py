@@ -94,7 +94,7 @@ def _of_models_to_come(study: Study) -> list[State]:
     models = [
         (f"{variant.name}-{depth}", seed)
         for depth in study.models.depths
-        for variant in study.models.variants
+        for variant in study.models.trained
         for seed in study.seeds_of(variant.name)
     ]
     return [State(stage, model, seed) for stage in ("train", "evaluate") for model, seed in models]

@@ -14,6 +14,7 @@ from dreamer_study.flows.estimates.measure import measure_rates
 from dreamer_study.flows.estimates.rates import Rates, rates_at, rates_in_store
 from dreamer_study.flows.estimates.times import Times, estimate_times
 from dreamer_study.flows.jobs.devices import gpus
+from dreamer_study.flows.plan.elsewhere import costs_elsewhere
 from dreamer_study.flows.plan.model_plan import PlannedModel, check_trusted, plan_models, size
 from dreamer_study.flows.plan.preflight import (
     bytes_written,
@@ -218,7 +219,7 @@ def estimate_study(
             " --gpus give --tflops N, your GPU's sustained rate"
         )
     sized = partial(size, code=study.place, trust_code=trust_code)
-    planned = plan_models(study, vocabulary, sized)
+    planned = plan_models(study, vocabulary, sized, elsewhere=costs_elsewhere(study))
     rates = _rates(study, planned, machine, on_gpu=on_gpu, trust_code=trust_code)
     times = None
     if not rates.unknown(planned):

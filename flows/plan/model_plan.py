@@ -104,11 +104,13 @@ def plan_models(
     vocabulary_size: int,
     answer: Callable[[Sizing], Answer] | None = None,
     end_token: int = 0,
+    elsewhere: Mapping[str, Mapping[int, Resources]] | None = None,
 ) -> list[PlannedModel]:
-    """Size every model of the study.
+    """Size every model that the study trains.
 
     `end_token` is the end mark of the tokenizer; `answer` knows what only running a model tells
-    (default: `size`, without code). Models are matched to the study's baseline. A baseline that is
+    (default: `size`, without code), and `elsewhere` the costs, by depth, of variants that other
+    studies have trained. Models are matched to the study's baseline. A baseline that is
     itself to be matched is matched, as the others are, to the layered model of `models.dreamer`.
     Raises InputError where no match exists.
     """
@@ -116,7 +118,7 @@ def plan_models(
     return [
         model
         for depth in study.models.depths
-        for model in _plan_depth(study, depth, vocabulary_size, end_token, answer)
+        for model in _plan_depth(study, depth, vocabulary_size, end_token, answer, elsewhere or {})
     ]
 
 
@@ -126,8 +128,9 @@ def _plan_depth(
     vocabulary_size: int,
     end_token: int,
     answer: Callable[[Sizing], Answer],
+    elsewhere: Mapping[str, Mapping[int, Resources]],
 ) -> list[PlannedModel]:
-    """Size the models of one depth."""
+    """Size the models of one depth that the study trains."""
     models = study.models
     length = models.counted_length or study.training.sequence_length
     sizes = {
@@ -138,14 +141,18 @@ def _plan_depth(
         layered = la(**{"depth": depth, **models.dreamer, **sizes})
     described = {
         variant.name: describe(study, variant, layered, sizes, end_token)
-        for variant in models.variants
+        for variant in models.trained
     }
     baseline = study.variant(models.compared_with)
-    reference = layered if baseline.matched else described[baseline.name]
-    _, target = answer(Sizing(baseline.name, reference, length))
+    reference: Architecture | None = None  # that the baseline itself is
+    if baseline.origin:
+        target = elsewhere[baseline.name][depth]
+    else:
+        reference = layered if baseline.matched else described[baseline.name]
+        _, target = answer(Sizing(baseline.name, reference, length))
 
     planned = []
-    for variant in models.variants:
+    for variant in models.trained:
         config = described[variant.name]
         optimizer = study.optimizer_of(variant.name)
         if variant.matched and config != reference:
@@ -263,7 +270,7 @@ def check_trusted(study: Study, *, trust_code: bool) -> None:
     """Raise InputError for a model in a file of the user's, unless code is trusted."""
     if trust_code:
         return
-    for variant in study.models.variants:
+    for variant in study.models.trained:
         if variant.module:
             raise InputError(
                 f"models.variants: {variant.name} is Python in {variant.module.partition(':')[0]},"

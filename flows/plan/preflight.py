@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 from dreamer_study.flows.jobs.devices import gpus, machine_memory, share_ranks
 from dreamer_study.flows.plan.data_plan import PlannedData
+from dreamer_study.flows.plan.elsewhere import costs_elsewhere
 from dreamer_study.flows.plan.model_plan import PlannedModel, check_trusted, plan_models, size
 from dreamer_study.flows.progress.disk import folder_size, free_bytes
 from dreamer_study.flows.study.configuration import Study
@@ -36,7 +37,7 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
     """Check mirror, devices, files, memory and disk of a study.
 
     Raises InputError for devices that are not there, a benchmark that runs code which is not
-    trusted, a source whose first rows do not fit its columns, a tokenizer that cannot be read, a
+    trusted, a variant from another study under other settings, a source whose first rows do not fit its columns, a tokenizer that cannot be read, a
     cluster without Dask, and models that fit neither the memory nor the disk.
     """
     check_trusted(study, trust_code=trust_code)
@@ -46,7 +47,10 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
         read_tokenizer(study.tokenizer_file)
     vocabulary_size = study.data.tokenizer.vocabulary_size or UNKNOWN_VOCABULARY
     planned = plan_models(
-        study, vocabulary_size, partial(size, code=study.place, trust_code=trust_code)
+        study,
+        vocabulary_size,
+        partial(size, code=study.place, trust_code=trust_code),
+        elsewhere=costs_elsewhere(study),
     )
     _check_extras(study)
     if not study.compute.cluster:  # whose machines are looked at when the study connects to it
@@ -116,7 +120,7 @@ def study_warnings(study: Study) -> list[str]:
             f"training.warmup_steps is {training.warmup_steps:,}, and {steps:,} steps are trained:"
             " the learning rate never reaches its full height"
         )
-    for variant in study.models.variants:
+    for variant in study.models.trained:
         lost = _overrides_that_matching_replaces(study, variant)
         if lost:
             warnings.append(

@@ -25,6 +25,12 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from dreamer_study.flows.plan.data_plan import VERSIONS, plain
+from dreamer_study.flows.plan.elsewhere import (
+    Origin,
+    check_origin,
+    read_origins,
+    settings_as_inputs,
+)
 from dreamer_study.flows.plan.evaluation_plan import Evaluation, PlannedEvaluations
 from dreamer_study.flows.plan.model_plan import Answer, PlannedModel, Sizing, plan_models, size
 from dreamer_study.flows.plan.runs import FAILURE, Checkpoint, Run
@@ -36,7 +42,8 @@ from dreamer_study.model.training.config import HOW_FAR, HOW_IT_RUNS, without_la
 from dreamer_study.model.training.recipe import decay_share
 from dreamer_study.model.training.search import combinations, grown
 from dreamer_study.pipeline.errors import InputError
-from dreamer_study.pipeline.storage.integrity import read_sealed
+from dreamer_study.pipeline.storage.digests import digest
+from dreamer_study.pipeline.storage.integrity import read_manifest, read_sealed
 from dreamer_study.pipeline.tokens.validation import TUNING
 from dreamer_study.sql.statistics.sequential import looks_until
 
@@ -73,7 +80,38 @@ class Plan(PlannedEvaluations):
         Raises InputError before the tokenizer is there, or Unsized.
         """
         made = self.data.tokenizer.results
-        return plan_models(self.study, made["vocabulary_size"], self._answer, made["end_token"])
+        if self.prepared:
+            for origin in self.origins.values():
+                check_origin(origin, self.inputs)
+        costs = {name: origin.costs for name, origin in self.origins.items()}
+        return plan_models(
+            self.study, made["vocabulary_size"], self._answer, made["end_token"], costs
+        )
+
+    # --- variants that other studies have trained ---
+
+    @cached_property
+    def origins(self) -> dict[str, Origin]:
+        """Where the rows of variants come from that other studies have trained, by variant."""
+        return read_origins(self.study)
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """All that decides how curves compare: settings, and digests of data and benchmarks."""
+        digests = {
+            "the tokenizer": self._digest_of(self.data.tokenizer.path, "tokenizer"),
+            "the packed tokens": self._digest_of(self.data.packed.path, "tokens-", "index-"),
+        }
+        for name, content in self.decisive.items():
+            digests[f"the benchmark {name}"] = digest(content)
+        return {**settings_as_inputs(self.study), **digests}
+
+    def _digest_of(self, folder: Path, *beginnings: str) -> str:
+        """Return a digest of the files of an output whose names have one of these beginnings."""
+        files = read_manifest(folder)["files"]
+        return digest(
+            [files[name]["blake2b"] for name in sorted(files) if name.startswith(beginnings)]
+        )
 
     def _answer(self, sizing: Sizing) -> Answer:
         """Answer a sizing: by formulas, or from its decision where only running a model tells."""

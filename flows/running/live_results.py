@@ -18,6 +18,7 @@ from dreamer_study.flows.progress import reports
 from dreamer_study.flows.running.result_rows import (
     compute_intervals,
     enter_evaluations,
+    enter_origins,
     enter_runs,
     enter_study,
     forget_wrong,
@@ -82,6 +83,7 @@ class Results:
         if not self._study_entered:
             self._entered = forget_wrong(self._plan)
             enter_study(self._plan)
+            enter_origins(self._plan)
             self._study_entered = True
         evaluations = [
             evaluation

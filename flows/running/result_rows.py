@@ -22,6 +22,11 @@ from dreamer_study.flows.plan.study_plan import Evaluation, Plan, Run
 from dreamer_study.flows.progress.reports import read_progress
 from dreamer_study.flows.running.curation import curation_counts
 from dreamer_study.flows.running.curation_warnings import unmarked
+from dreamer_study.flows.running.elsewhere_rows import (
+    claims_of_origin,
+    outputs_of_origins,
+    rows_of_origin,
+)
 from dreamer_study.flows.study.configuration import OF_THE_MACHINE
 from dreamer_study.model.checkpoints.checksums import read_checkpoint
 from dreamer_study.model.evaluation.metrics import COLUMNS
@@ -73,6 +78,7 @@ def outputs_of(plan: Plan) -> list[dict[str, Any]]:
         for evaluation in plan.evaluations(run)
         if evaluation.done
     ]
+    outputs += outputs_of_origins(plan)
     return [{"study_id": plan.study.study_id, **output} for output in outputs]
 
 
@@ -114,12 +120,32 @@ def enter_study(plan: Plan) -> None:
         "sources": _source_rows(plan),
         "benchmarks": _overridden_benchmarks(plan),
         "benchmark_levels": benchmark_levels(plan),
+        "study_inputs": [
+            {"study_id": study_id, "what": what, "value": value}
+            for what, value in plan.inputs.items()
+        ],
     }
     _enter(
         plan,
         {name: _table(rows) for name, rows in tables.items() if rows},
         [{"output": "study", "task": "study"}],
     )
+
+
+def enter_origins(plan: Plan) -> None:
+    """Enter the rows of the variants that other studies have trained."""
+    if not plan.origins:
+        return
+    outputs = outputs_of_origins(plan)
+    tables: dict[str, list[pa.Table]] = {}
+    for origin in plan.origins.values():
+        for table, rows in rows_of_origin(plan, origin).items():
+            tables.setdefault(table, []).append(rows)
+    joined = {
+        table: pa.concat_tables(parts, promote_options="permissive")
+        for table, parts in tables.items()
+    }
+    _enter(plan, joined, [{"output": "study", "task": "study"}, *outputs])
 
 
 def _study_row(plan: Plan) -> dict[str, Any]:
@@ -191,7 +217,11 @@ def enter_runs(plan: Plan) -> None:
     _enter(plan, tables, [_run_output(run) for run in runs])
 
     study_id = plan.study.study_id
-    claims = pd.DataFrame(_claims(plan, runs), columns=["study_id", "run_id", "tokens", "task"])
+    claimed = _claims(plan, runs)
+    for origin in plan.origins.values():
+        of_origin = claims_of_origin(plan, origin)
+        claimed += [{"study_id": study_id, **claim} for claim in of_origin]
+    claims = pd.DataFrame(claimed, columns=["study_id", "run_id", "tokens", "task"])
     with closing(connect(_database(plan), wait=PATIENCE)) as connection:
         replace_computed(connection, "claims", study_id, claims)
         if plan.study.training.tune:

@@ -88,7 +88,7 @@ def needs_seeds(plan: Plan) -> bool:
     if not plan.wants_seeds:
         return False
     study = plan.study
-    variants = [variant.name for variant in study.models.variants if not variant.seeds]
+    variants = [variant.name for variant in study.models.trained if not variant.seeds]
 
     def widest_interval() -> float:
         rows = ask(study.database, "widest_interval", study=study.study_id, variants=variants)

@@ -224,7 +224,7 @@ class Study(Section):
 
     @model_validator(mode="after")
     def _has_the_weights_it_evaluates(self) -> Study:
-        powers = [variant.training.get("averaging", 1) for variant in self.models.variants]
+        powers = [variant.training.get("averaging", 1) for variant in self.models.trained]
         all_averaged = self.training.averaging and all(powers)
         if not all_averaged and self.evaluation.weights != "raw":
             raise ValueError(
@@ -248,7 +248,7 @@ class Study(Section):
     @model_validator(mode="after")
     def _can_train_each_variant(self) -> Study:
         rates = {
-            variant.name: variant.training.get("learning_rate") for variant in self.models.variants
+            variant.name: variant.training.get("learning_rate") for variant in self.models.trained
         }
         for name, rate in rates.items():
             where = f"models.variants: {name}"
@@ -273,7 +273,7 @@ class Study(Section):
     @model_validator(mode="after")
     def _trains_no_variant_twice(self) -> Study:
         trained: list[_Trained] = []
-        for variant in self.models.variants:
+        for variant in self.models.trained:
             this = self._trained_as(variant)
             for other in trained:
                 shared = this.seeds & other.seeds
@@ -352,7 +352,7 @@ class Study(Section):
     def code_files(self) -> list[str]:
         """All files of code that models and optimizers of the study are made of."""
         files = []
-        for variant in self.models.variants:
+        for variant in self.models.trained:
             files += [*variant.code_files, *self.optimizer_files(variant.name)]
         return list(dict.fromkeys(files))
 
@@ -364,7 +364,7 @@ class Study(Section):
     def seeds(self) -> list[int]:
         """All seeds with which any model is trained."""
         return sorted(
-            {seed for variant in self.models.variants for seed in self.seeds_of(variant.name)}
+            {seed for variant in self.models.trained for seed in self.seeds_of(variant.name)}
         )
 
     @property
@@ -417,6 +417,8 @@ class Study(Section):
         if self.code_files:
             content["code"] = digests(self.place, self.code_files)
         for variant in content["models"]["variants"]:
+            if variant["from"] is None:
+                del variant["from"]
             variant["training"] = {
                 key: value for key, value in variant["training"].items() if key not in HOW_IT_RUNS
             }

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from dreamer_study.model.training.config import HOW_FAR, NotNegative, TrainingConfig
 from dreamer_study.model.training.recipe import OWN_CLASS, spelled_out
@@ -48,10 +55,30 @@ class Match(Section):
         return self.model_dump(exclude_none=True)
 
 
-class Variant(Section):
+# `from` is a word of Python, which no class can name as a field.
+_Elsewhere: Any = create_model(
+    "_Elsewhere",
+    __base__=Section,
+    **{
+        "from": (
+            str | None,
+            Field(
+                None,
+                description=(
+                    "a finished study that has trained this variant: its folder, published folder"
+                    " or results file; its rows are taken, and nothing is trained"
+                ),
+            ),
+        )
+    },
+)
+
+
+class Variant(_Elsewhere):
     """One architecture to compare.
 
-    It is of the bundled family, in a file of your own, or of the transformers library.
+    It is of the bundled family, in a file of your own, of the transformers library, or was trained
+    by another study.
     """
 
     name: str = Field(
@@ -103,9 +130,9 @@ class Variant(Section):
 
     @model_validator(mode="after")
     def _one_origin(self) -> Variant:
-        origins = (self.family, self.module, self.transformers)
+        origins = (self.family, self.module, self.transformers, self.origin)
         if sum(origin is not None for origin in origins) != 1:
-            raise ValueError(f"{self.name}: give one of family, module and transformers")
+            raise ValueError(f"{self.name}: give one of family, module, transformers and from")
         if self.match is True and not self.family:
             raise ValueError(
                 f"{self.name}: name the sizes that are searched, as in match: {{flops:"
@@ -113,6 +140,16 @@ class Variant(Section):
             )
         if isinstance(self.match, Match) and not self.match.fields:
             raise ValueError(f"{self.name}: match names no size; give flops, parameters or both")
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_of_its_own_from_elsewhere(self) -> Variant:
+        own = self.model_fields_set - {"name", "from"}
+        if self.origin and own:
+            raise ValueError(
+                f"{self.name}: its sizes, recipe and seeds are those of {self.origin}; leave out"
+                f" {' and '.join(sorted(own))}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -130,6 +167,11 @@ class Variant(Section):
                     f"{self.name}: {size} is said by {setting}; leave it out of overrides"
                 )
         return self
+
+    @property
+    def origin(self) -> str | None:
+        """The study that has trained the variant, as the study file names it; None: this one."""
+        return getattr(self, "from")
 
     @property
     def matched(self) -> bool:
@@ -192,6 +234,22 @@ class Models(Section):
                 f"baseline is {self.baseline!r}, but the variants are {', '.join(names)}"
             )
         return self
+
+    @model_validator(mode="after")
+    def _trains_one(self) -> Models:
+        if not self.trained:
+            raise ValueError("every variant comes from another study; name one to be trained")
+        return self
+
+    @property
+    def trained(self) -> list[Variant]:
+        """The variants that the study trains itself."""
+        return [variant for variant in self.variants if not variant.origin]
+
+    @property
+    def elsewhere(self) -> list[Variant]:
+        """The variants whose rows come from another study."""
+        return [variant for variant in self.variants if variant.origin]
 
     @property
     def compared_with(self) -> str:
