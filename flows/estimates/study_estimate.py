@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from dreamer_study.flows.progress.disk import free_bytes
 from dreamer_study.flows.progress.study_lock import LOCK
 from dreamer_study.flows.running.result_rows import benchmark_levels
 from dreamer_study.flows.study.configuration import Study
+from dreamer_study.model.accounting import Resources
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.source import notices
 from dreamer_study.sql.statistics.errors import SIGNIFICANCE
@@ -97,7 +98,8 @@ class WorkLeft:
 class Estimate:
     """What a study will need.
 
-    `models` are matched to the baseline of their depth; `flops` are those of all trainings;
+    `models` are matched to the baseline of their depth, and `elsewhere` are the costs of variants
+    that other studies have trained, by variant and depth; `flops` are those of all trainings;
     `device` is GPU or core; `times` are None where a model has no rate. `left` is None for a study
     that was not started. `benchmarks` has what the store knows of each benchmark, once the data are
     prepared: ceiling, chance, the best trivial rule. `notices` are of the sources, about their
@@ -106,6 +108,7 @@ class Estimate:
 
     study: Study
     models: tuple[PlannedModel, ...]
+    elsewhere: Mapping[str, Mapping[int, Resources]]
     data: DataNeeds
     flops: float
     device: str
@@ -188,9 +191,11 @@ class Estimate:
         needs = pd.DataFrame({name: [_short(value)] for name, value in self.needs().items()})
         return f"{self.table().to_html(index=False)}\n{needs.to_html(index=False)}"
 
-    def baseline_of(self, model: PlannedModel) -> PlannedModel:
-        """Return the model that a model is matched to: the baseline at its depth."""
+    def baseline_of(self, model: PlannedModel) -> PlannedModel | Resources:
+        """Return the costs that a model is matched to: those of the baseline at its depth."""
         baseline = self.study.models.compared_with
+        if baseline in self.elsewhere:
+            return self.elsewhere[baseline][model.depth]
         at_depth = (other for other in self.models if other.depth == model.depth)
         return next(other for other in at_depth if other.variant == baseline)
 
@@ -219,7 +224,8 @@ def estimate_study(
             " --gpus give --tflops N, your GPU's sustained rate"
         )
     sized = partial(size, code=study.place, trust_code=trust_code)
-    planned = plan_models(study, vocabulary, sized, elsewhere=costs_elsewhere(study))
+    elsewhere = costs_elsewhere(study)
+    planned = plan_models(study, vocabulary, sized, elsewhere=elsewhere)
     rates = _rates(study, planned, machine, on_gpu=on_gpu, trust_code=trust_code)
     times = None
     if not rates.unknown(planned):
@@ -228,6 +234,7 @@ def estimate_study(
     return Estimate(
         study=study,
         models=tuple(planned),
+        elsewhere=elsewhere,
         data=data,
         flops=_flops(study, planned),
         device="GPU" if on_gpu else "core",

@@ -92,14 +92,7 @@ def read_origin(study: Study, variant: Variant) -> Origin:
     if not path.is_file():
         raise InputError(f"{where}: {path} does not exist; name a study's folder or results file")
     with closing(connect(path, read_only=True)) as connection:
-        origin = _read(connection, path, variant.name, study.models.depths, where)
-    for depth in study.models.depths:
-        if depth not in origin.costs:
-            raise InputError(
-                f"{where}: trained at depth {' and '.join(map(str, origin.costs))}, and"
-                f" models.depths asks {depth}"
-            )
-    return origin
+        return _read(connection, path, variant.name, study.models.depths, where)
 
 
 def _read(
@@ -123,6 +116,17 @@ def _read(
             " one of them (`dreamer publish` writes one)"
         )
     (study_id,) = studies
+    costs = {
+        depth: Resources(parameters, flops, memory)
+        for _, name, depth, parameters, flops, memory in models
+        if name == variant
+    }
+    for depth in depths:
+        if depth not in costs:
+            raise InputError(
+                f"{where}: trained at depth {' and '.join(map(str, costs))}, and models.depths asks"
+                f" for {depth}"
+            )
     inputs = connection.execute(
         "select what, value from internal.study_inputs where study_id = ?", [study_id]
     ).fetchall()
@@ -150,11 +154,7 @@ def _read(
         study_id=study_id,
         code_version=made[0],
         created_at=made[1],
-        costs={
-            depth: Resources(parameters, flops, memory)
-            for study, name, depth, parameters, flops, memory in models
-            if study == study_id and name == variant
-        },
+        costs=costs,
         run_ids=tuple(run_id for (run_id,) in runs),
         inputs=dict(inputs),
         digest=digest(entered),

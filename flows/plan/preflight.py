@@ -37,8 +37,9 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
     """Check mirror, devices, files, memory and disk of a study.
 
     Raises InputError for devices that are not there, a benchmark that runs code which is not
-    trusted, a variant from another study under other settings, a source whose first rows do not fit its columns, a tokenizer that cannot be read, a
-    cluster without Dask, and models that fit neither the memory nor the disk.
+    trusted, a variant that another study trained under other settings, a source whose first rows do
+    not fit its columns, a tokenizer that cannot be read, a cluster without Dask, and models that
+    fit neither the memory nor the disk.
     """
     check_trusted(study, trust_code=trust_code)
     check_cluster(study, trust_code=trust_code)

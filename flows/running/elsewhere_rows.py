@@ -138,4 +138,4 @@ def _of_study(rows: pa.Table, study_id: str) -> pa.Table:
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, query: str, values: list[Any]) -> pa.Table:
-    return connection.execute(query, values).to_arrow_table()
+    return connection.sql(query, params=values).to_arrow_table()

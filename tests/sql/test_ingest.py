@@ -259,7 +259,15 @@ OUTPUTS = [STUDY, RUN, EVALUATION, SEEN]
 ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     **{
         table: (STUDY, {"study_id": "s"})
-        for table in ("studies", "curation", "sources", "models", "benchmark_levels")
+        for table in (
+            "studies",
+            "curation",
+            "sources",
+            "models",
+            "benchmark_levels",
+            "study_inputs",
+            "origins",
+        )
     },
     "runs": (RUN, {"study_id": "s", "run_id": "r"}),
     **{table: (RUN, {"run_id": "r"}) for table in ("run_details", "steps", "checkpoints")},

@@ -136,6 +136,7 @@ def print_estimate(estimate: Estimate) -> None:
     training = study.training
     last = estimate.models[-1]
     lines = {
+        "elsewhere": _elsewhere(estimate),
         **data_lines(study, estimate.data),
         "": (
             f"{amount(largest_state(estimate))} for the state of a training of {last.model_id},"
@@ -158,6 +159,18 @@ def print_estimate(estimate: Estimate) -> None:
     print_fields((name, text) for name, text in lines.items() if text)
     print_fields(("WARNING", warning) for warning in estimate.warnings)
     print_fields(("note", notice) for notice in estimate.notices)
+
+
+def _elsewhere(estimate: Estimate) -> str:
+    """Say which variants are not trained, with what they cost; empty where there are none."""
+    parts = []
+    for variant in estimate.study.models.elsewhere:
+        for depth, costs in estimate.elsewhere[variant.name].items():
+            parts.append(
+                f"{variant.name}-{depth} from {variant.origin} ({costs.parameters:,} parameters,"
+                f" {costs.flops_per_token:,.0f} FLOPs a token)"
+            )
+    return "; ".join(parts)
 
 
 def _left(left: WorkLeft | None) -> str | None:
