@@ -31,6 +31,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
 from benchmarks.intervals.coverage import curves_of, truth
 from benchmarks.intervals.designs import equal
@@ -72,31 +73,31 @@ def case(name: str, random: np.random.Generator) -> dict[str, float]:
     errors = np.array([math.hypot(each.seed_error, each.item_error or 0.0) for each in found])
     freedom = np.array([each.degrees_of_freedom for each in found])
     counted = {"has_intervals": 1.0}
+    low, high, true_slope = alike(log_ratios, errors, freedom, true)
+    counted["alike_inside"] = float(low <= true_slope <= high)
+    counted["alike_half"] = (high - low) / 2
     trend = fit_trend(LOG_SIZES, log_ratios, errors, freedom)
-    true_slope = np.polyfit(LOG_SIZES, true, 1)[0]
-    counted["alike_inside"] = float(trend.low <= true_slope <= trend.high)
-    counted["alike_half"] = (trend.high - trend.low) / 2
-    low, high, true_weighted = weighted(log_ratios, errors, freedom, true)
-    counted["weighted_inside"] = float(low <= true_weighted <= high)
-    counted["weighted_half"] = (high - low) / 2
+    counted["weighted_inside"] = float(trend.low <= _true_weighted(errors, true) <= trend.high)
+    counted["weighted_half"] = (trend.high - trend.low) / 2
     return counted
 
 
-def weighted(
+def alike(
     log_ratios: np.ndarray, errors: np.ndarray, freedom: np.ndarray, true: np.ndarray
 ) -> tuple[float, float, float]:
-    """Fit with weights by the errors: the ends of the interval, and the slope of the truth."""
-    from scipy.special import stdtrit
-
-    precision = 1 / errors**2
-    mean = (precision @ LOG_SIZES) / precision.sum()
-    centred = precision * (LOG_SIZES - mean)
-    weights = centred / (centred @ (LOG_SIZES - mean))
+    """Fit with equal weights: the ends of the interval, and the slope of the truth."""
+    centred = LOG_SIZES - LOG_SIZES.mean()
+    weights = centred / (centred**2).sum()
     parts = (weights * errors) ** 2
     degrees = parts.sum() ** 2 / (parts**2 / freedom).sum()
     half = stdtrit(degrees, 0.975) * math.sqrt(parts.sum())
     slope = weights @ log_ratios
     return slope - half, slope + half, weights @ true
+
+
+def _true_weighted(errors: np.ndarray, true: np.ndarray) -> float:
+    """Fit the true ratios with the weights that the measured ones have."""
+    return fit_trend(LOG_SIZES, true, errors, np.full(len(true), np.inf)).slope
 
 
 def _has_interval(found: Comparison) -> bool:

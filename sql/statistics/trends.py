@@ -2,15 +2,16 @@
 
     log ratio = level + slope * (log size - mean log size)
 
-Each ratio comes of a study of its own, with its own standard error and degrees of freedom. So the
-slope is a sum of independent log ratios with known weights,
+Each ratio comes from a study of its own, with its own standard error and degrees of freedom. Sizes
+whose ratios are known better count for more (p_k = 1 / error_k^2, and the mean is weighted so too):
 
-    slope = sum of w_k * log ratio_k,   w_k = (x_k - mean x) / sum of (x - mean x)^2
+    slope = sum of w_k * log ratio_k,
+    w_k = p_k * (x_k - mean x) / sum of p * (x - mean x)^2
 
-and its error is theirs: variance = sum of w_k^2 * error_k^2, with the degrees of freedom of Welch
-and Satterthwaite. All sizes count alike: weights by the errors would be estimates themselves, of a
-few seeds (benchmarks/intervals/trends.py compares both). The line is not tested: of three sizes
-one degree of freedom is left.
+The slope's variance is the sum of w_k^2 * error_k^2, with the degrees of freedom of Welch and
+Satterthwaite. That the weights are estimates themselves costs no coverage with four seeds, and
+equal weights gave wider intervals (benchmarks/intervals/trends.py). The line itself is not tested:
+of three sizes one degree of freedom is left.
 
 Studies that ask the same items, or train the same seeds, err in the same direction. Such errors
 cancel in a slope, whose interval is then too wide rather than too narrow.
@@ -25,6 +26,8 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from dreamer_study.sql.statistics.errors import SIGNIFICANCE
+
+FARTHEST = 100  # times the range of the sizes that an end of a crossing's interval may lie off
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,22 @@ class Trend:
     crossing: tuple[float, float, float] | None
 
 
+class _Line:
+    """A line fitted with some weights: its slope, and its value at any size, as weights [K] of the
+    log ratios."""
+
+    def __init__(self, log_sizes: np.ndarray, precision: np.ndarray) -> None:
+        self.log_sizes = log_sizes
+        self.mean = precision @ log_sizes / precision.sum()
+        self._shares = precision / precision.sum()
+        centred = precision * (log_sizes - self.mean)
+        self.of_slope = centred / (centred @ (log_sizes - self.mean))
+
+    def at(self, log_size: float) -> np.ndarray:
+        """Return the weights of the log ratios in the line's value at a size."""
+        return self._shares + self.of_slope * (log_size - self.mean)
+
+
 def fit_trend(
     log_sizes: np.ndarray, log_ratios: np.ndarray, errors: np.ndarray, freedom: np.ndarray
 ) -> Trend:
@@ -50,9 +69,9 @@ def fit_trend(
 
     Needs two different sizes.
     """
-    centred = log_sizes - log_sizes.mean()
     assert np.ptp(log_sizes) > 0, "two different sizes"
-    weights = centred / (centred**2).sum()
+    line = _Line(log_sizes, 1 / errors**2 if errors.all() else np.ones_like(errors))
+    weights = line.of_slope
     slope = float(weights @ log_ratios)
     error, degrees = _error(weights, errors, freedom)
     half = float(stdtrit(degrees, 1 - SIGNIFICANCE / 2) * error)
@@ -60,7 +79,7 @@ def fit_trend(
     low, high = slope - half, slope + half
     crossing = None
     if low > 0 or high < 0:
-        crossing = _crossing(log_sizes, log_ratios, errors, freedom, slope)
+        crossing = _crossing(line, log_ratios, errors, freedom)
     return Trend(slope, low, high, p, crossing)
 
 
@@ -74,39 +93,32 @@ def _error(weights: np.ndarray, errors: np.ndarray, freedom: np.ndarray) -> tupl
 
 
 def _crossing(
-    log_sizes: np.ndarray,
-    log_ratios: np.ndarray,
-    errors: np.ndarray,
-    freedom: np.ndarray,
-    slope: float,
+    line: _Line, log_ratios: np.ndarray, errors: np.ndarray, freedom: np.ndarray
 ) -> tuple[float, float, float] | None:
-    """Find where the line is 0, and between which sizes 0 cannot be excluded.
+    """Find the log size where the line is 0, and between which sizes 0 cannot be excluded.
 
-    The interval is found by a search outwards from the crossing: the line at a size is a weighted
-    sum of the log ratios too. None where 0 cannot be excluded at any size on one side.
+    None where 0 cannot be excluded at any size on one side.
     """
-    mean = log_sizes.mean()
-    centred = log_sizes - mean
-    spread = (centred**2).sum()
-    at = mean - log_ratios.mean() / slope
+    range_of_sizes = np.ptp(line.log_sizes)
+    at = line.mean - (line.at(line.mean) @ log_ratios) / (line.of_slope @ log_ratios)
 
-    def excluded(size: float) -> bool:
-        weights = 1 / len(log_sizes) + centred * (size - mean) / spread
+    def is_excluded(log_size: float) -> bool:
+        weights = line.at(log_size)
         error, degrees = _error(weights, errors, freedom)
         return abs(weights @ log_ratios) > stdtrit(degrees, 1 - SIGNIFICANCE / 2) * error
 
     ends = []
     for direction in (-1, 1):
-        step = np.ptp(log_sizes) / 64
-        far = at + direction * step
-        while not excluded(far):
-            step *= 2
-            far = at + direction * step
-            if step > 100 * np.ptp(log_sizes):
+        distance = range_of_sizes / 64
+        while not is_excluded(at + direction * distance):
+            distance *= 2
+            if distance > FARTHEST * range_of_sizes:
                 return None
-        near = at
-        for _ in range(60):
-            middle = (near + far) / 2
-            near, far = (near, middle) if excluded(middle) else (middle, far)
-        ends.append((near + far) / 2)
+        inside, outside = 0.0, distance
+        for _ in range(50):
+            middle = (inside + outside) / 2
+            inside, outside = (
+                (inside, middle) if is_excluded(at + direction * middle) else (middle, outside)
+            )
+        ends.append(at + direction * outside)
     return float(at), float(ends[0]), float(ends[1])
