@@ -61,6 +61,7 @@ def _add_compare(commands: Commands) -> None:
         examples=[
             ("dreamer compare demo my.yaml", "a preset and your study"),
             ("dreamer compare runs/demo /data/runs/demo --all", "two folders, with all rows"),
+            ("dreamer compare small medium large --over flops", "does a gain survive scale?"),
         ],
     )
     for number in ("first", "second"):
@@ -70,6 +71,17 @@ def _add_compare(commands: Commands) -> None:
             metavar="ID",
             help=f"the study to take where the results of {number.upper()} hold several",
         )
+    compare.option(
+        "more", nargs="*", metavar="MORE", complete=STUDIES, help="further studies, with --over"
+    )
+    compare.option(
+        "--over",
+        metavar="SIZE",
+        help=(
+            "how the ratios change with the size of the models: flops, parameters, or a size of the"
+            " baseline such as hidden_size; one study for each size"
+        ),
+    )
     add_root(compare, "the folder that a study writes to which is named by a preset or a file")
     compare.option("--all", action="store_true", help="also print what did not change")
     add_json(compare)

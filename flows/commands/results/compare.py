@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dreamer_study.flows.commands.documents import print_document
+from dreamer_study.flows.commands.results.over import compare_sizes
 from dreamer_study.flows.commands.results.printing import print_part
 from dreamer_study.flows.commands.results.query import find_results, has_place
 from dreamer_study.flows.commands.tables import console
@@ -25,6 +26,14 @@ def compare_studies(options: argparse.Namespace) -> None:
     held-out losses. Raises InputError where there is nothing to compare, or a file holds several
     studies and none is named.
     """
+    if options.over:
+        compare_sizes(options)
+        return
+    if options.more:
+        raise InputError(
+            f"compare takes two studies, and got {2 + len(options.more)}; with --over SIZE it takes"
+            " one for each size of the models"
+        )
     first, first_study = _find(options.first, options.root)
     second, second_study = _find(options.second, options.root)
     if options.root and (has_place(options.first) and has_place(options.second)):

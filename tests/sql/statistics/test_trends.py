@@ -63,7 +63,7 @@ def test_at_the_ends_of_a_crossing_the_line_is_just_significant() -> None:
     """Fieller: the interval through the ends has 0 on its edge."""
     errors = np.full(3, 0.1)
     ratios = 0.2 - 0.9 * (SIZES - SIZES.mean())
-    at, low, high = fit_trend(SIZES, ratios, errors, np.full(3, np.inf)).crossing
+    _, low, high = fit_trend(SIZES, ratios, errors, np.full(3, np.inf)).crossing
     for end in (low, high):
         centred = SIZES - SIZES.mean()
         weights = 1 / 3 + centred * (end - SIZES.mean()) / (centred**2).sum()
