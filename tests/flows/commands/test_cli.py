@@ -264,7 +264,7 @@ def test_a_plan_measures_training_steps_here(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("--gpus", "2", "--measure"), "--measure times a device of this machine"),
+        (("--gpus", "2", "--measure"), "--measure times a GPU of this machine"),
         (("--tflops", "0"), "--tflops is 0, but it must be a number above 0"),
         (("--tflops", "nan"), "--tflops is nan"),
         (("--tflops", "inf"), "--tflops is inf"),

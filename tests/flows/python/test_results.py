@@ -193,7 +193,7 @@ def test_a_report_is_a_file_or_a_folder(measured: Results, tmp_path: Path) -> No
     assert "Looped" in file.read_text()
     assert measured.report(str(tmp_path / "whole")) == tmp_path / "whole" / "index.html"
     assert list((tmp_path / "whole" / "figures").glob("answer.*"))
-    with pytest.raises(InputError, match="must be a file in a folder that is there"):
+    with pytest.raises(InputError, match="must be a file in a folder that exists"):
         measured.report(tmp_path / "nowhere" / "mine.html")
 
 
