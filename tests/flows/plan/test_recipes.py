@@ -317,12 +317,15 @@ def test_a_weight_decay_alone_is_searched_at_the_rate_of_all(
 @pytest.mark.parametrize(
     ("tune", "said"),
     [
-        ({}, "nothing to search; give a list of learning_rate, weight_decay, decay"),
+        (
+            {},
+            "there is nothing to search; give a list for one or several of learning_rate, weight_decay, decay",
+        ),
         ({"decay": [0.1, 1.5]}, "tune.decay.1 is 1.5, but it must be less than or equal to 1"),
         ({"weight_decay": [-1, 0]}, "tune.weight_decay.0 is -1, but it must be greater than"),
         ({"weight_decay": [0.1]}, "tune.weight_decay is .*at least 2 items"),
         ({"weigth_decay": [0.1]}, "unknown key 'weigth_decay'; did you mean 'weight_decay'"),
-        ({"decay": [0.1, 0.2]}, "tune.decay: the schedule of LA is 'constant', which has no such"),
+        ({"decay": [0.1, 0.2]}, "tune.decay: the schedule of LA is 'constant', which has no share"),
     ],
 )
 def test_a_wrong_search_is_one_line(tmp_path: Path, tune: dict[str, Any], said: str) -> None:

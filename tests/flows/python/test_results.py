@@ -204,7 +204,7 @@ def test_results_that_are_not_there_are_one_line(tmp_path: Path) -> None:
         dreamer_study.results("demo", root=tmp_path / "demo")
     with pytest.raises(InputError, match="neither a preset"):
         dreamer_study.results("dem")
-    with pytest.raises(InputError, match=f"no results of other, but of {STUDY}"):
+    with pytest.raises(InputError, match=f"no results of other, only of {STUDY}"):
         dreamer_study.results(whole_study(tmp_path / "r.duckdb"), study_id="other")
 
 
