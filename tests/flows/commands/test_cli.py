@@ -64,9 +64,9 @@ def test_a_study_file_that_is_wrong(
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        (";", "it holds no statements"),
-        ("-- nothing", "it holds no statements"),
-        ("select 1; select 2", "it holds 2 statements"),
+        (";", "it has no statements"),
+        ("-- nothing", "it has no statements"),
+        ("select 1; select 2", "it has 2 statements"),
         ("SELECT nothing_such FROM data_efficiency", "nothing_such"),
     ],
 )
