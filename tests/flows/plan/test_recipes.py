@@ -180,7 +180,7 @@ def test_an_own_optimizer_is_trusted_copied_and_part_of_the_run(
         ({"optimiser": "muon"}, "unknown key 'optimiser'; did you mean 'optimizer'"),
         ({"betas": [-0.1, 0.9]}, "beta1 is -0.1, but it must be greater than or equal to 0"),
         ({"betas": 0.9}, "betas is 0.9, but it must be two numbers"),
-        ({"betas": [0.9, 0.9], "beta2": 0.9}, "betas and beta2 say the same in two ways"),
+        ({"betas": [0.9, 0.9], "beta2": 0.9}, "betas and beta2 set the same thing"),
         ({"schedule": {"decay": 1.2}}, "schedule.decay is 1.2, but it must be less than or equal"),
         ({"schedule": {"decay": 0}}, "schedule.decay is 0.0, but it must be greater than 0"),
         ({"schedule": {"decay": 0.2, "to": 1}}, "schedule.to is 1.0, but it must be less than 1"),
@@ -210,7 +210,7 @@ def test_muon_on_a_class_without_matrices_is_refused_before_anything_is_trained(
     arguments = ["plan", str(file), "--root", str(tmp_path / "run"), "--trust-code"]
     assert main(arguments) == 2
     said = capsys.readouterr().err.strip()
-    assert "words.py:OnlyWords: optimizer is muon, and the class has no matrix" in said
+    assert "words.py:OnlyWords: optimizer is muon, but the class has no matrix" in said
     assert "\n" not in said
 
 
