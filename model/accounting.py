@@ -80,7 +80,7 @@ def flops_by_component(config: DreamerConfig, length: float = 1024) -> dict[str,
     Raises InputError for a length below 1.
     """
     if not length >= 1:
-        raise InputError(f"length is {length!r}, but FLOPs are those of at least 1 token")
+        raise InputError(f"length is {length!r}, but it must be at least 1 token")
     H, R, L = config.hidden_size, config.routing_size, config.depth
     products: dict[str, float] = {"head": config.vocabulary_size * H}  # multiply-adds
     window = min(config.depth_window or L, L)

@@ -733,15 +733,16 @@ def _check_shapes(
     """Raise InputError for shapes that do not fit: engines trust them."""
     if tokens.ndim != 2 or not tokens.numel():
         raise InputError(
-            f"tokens are {list(tokens.shape)}, but they must be [batch, sequence] and at least one"
+            f"tokens have shape {list(tokens.shape)}, but it must be [batch, sequence] with one"
+            " token or more"
         )
     if memory is not None and (documents is not None or positions is not None):
         raise InputError(
-            "a forward with a memory takes neither documents nor positions: a row is one document"
+            "with a memory, forward takes no documents and no positions: each row is one document"
         )
     for name, tensor in (("positions", positions), ("documents", documents)):
         if tensor is not None and tensor.shape != tokens.shape:
             raise InputError(
-                f"{name} are {list(tensor.shape)}, but for these tokens they must be"
+                f"{name} have shape {list(tensor.shape)}, but it must be the shape of the tokens,"
                 f" {list(tokens.shape)}"
             )

@@ -144,7 +144,7 @@ class Cache:
         new = tokens.shape[1]
         if self.longest + new > capacity:
             raise InputError(
-                f"the cache has room for {capacity} positions: {self.longest} are filled, {new}"
+                f"the cache has {capacity} positions, of which {self.longest} are filled, so {new}"
                 " more do not fit; give new_cache a larger length"
             )
         if self.longest:

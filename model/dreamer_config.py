@@ -96,10 +96,13 @@ class DreamerConfig:
             queries = getattr(self, query_heads)
             keys = getattr(self, key_heads)
             if queries % keys:  # each key head serves as many query heads as the others
-                raise ValueError(f"{query_heads} is {queries}, no multiple of {key_heads} ({keys})")
+                raise ValueError(
+                    f"{query_heads} is {queries}, but it must be a multiple of {key_heads} ({keys})"
+                )
         if self.active_experts > self.experts:
             raise ValueError(
-                f"active_experts is {self.active_experts}, above experts ({self.experts})"
+                f"active_experts is {self.active_experts}, but it must be at most experts"
+                f" ({self.experts})"
             )
         return self
 

@@ -310,9 +310,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except torch.OutOfMemoryError:
         print(
-            f"{options.job}: the device's free memory is too small for one of these models and one"
-            " sequence; end other programs on the device, or evaluate on a device with more"
-            " memory",
+            f"{options.job}: the device has too little free memory for one model and one sequence;"
+            " end other programs on the device, or evaluate on a device with more memory",
             file=sys.stderr,
         )
         return HOPELESS

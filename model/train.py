@@ -92,7 +92,7 @@ def train(
             except torch.OutOfMemoryError as error:
                 raise TrainingFailed(
                     "out of memory before the first step, for the weights, their average and"
-                    " AdamW's moments; free the device of other programs, or train a smaller model"
+                    " AdamW's moments; end other programs on the device, or train a smaller model"
                 ) from error
             goal = min(run.training.tokens, stop_at or run.training.tokens)
             recorder = None
@@ -154,8 +154,8 @@ def _said(error: BaseException, trainer: Trainer) -> BaseException:
     """Return the error that says in a line why the training has ended."""
     if isinstance(error, torch.OutOfMemoryError):  # outside a batch, where nothing is halved
         return TrainingFailed(
-            f"step {trainer.step + 1}: out of memory on {trainer.device} outside of the batch's"
-            " passes; training stopped; free the device of other programs, or train a smaller"
+            f"step {trainer.step + 1}: out of memory on {trainer.device} outside of the passes"
+            " of the batch; training stopped; end other programs on the device, or train a smaller"
             " model"
         )
     if isinstance(error, InputError | TrainingFailed | OSError):
@@ -175,7 +175,7 @@ def _alone(folder: Path, ranks: Ranks, wait: bool, stopped: Callable[[], bool]) 
         while ranks.any(ranks.is_first and not try_lock(file)):
             if ranks.any(not wait or stopped()):
                 raise InputError(
-                    f"{folder} is being trained by {holder(path)}; wait for it or stop it"
+                    f"{folder} is being trained by {holder(path)}; wait for this process or stop it"
                 )
             time.sleep(LOOK_SECONDS)
         if ranks.is_first:

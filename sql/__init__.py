@@ -1,4 +1,4 @@
 """The results file of a study: its definition in SQL, its statistics, and its use from Python.
 
-May import `pipeline/errors.py` only; the SQL folders hold no Python.
+This package may import `pipeline/errors.py` only. The SQL folders hold no Python.
 """

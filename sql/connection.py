@@ -1,13 +1,13 @@
 """Open a results file with the tables, macros and views of this program.
 
-A results file stores the layout of its tables and a digest of all definitions. A file of another
-layout is refused. A writer creates the views again where the digest differs. A reader never changes
-the file: over views of another program the reader lays temporary ones of its own. So views are
-always those of the program that reads them.
+A results file stores the layout of its tables and a digest of all definitions. A file with another
+layout is refused. If the digest differs, a writer creates the views again. A reader never changes
+the file, and hides views of another version behind its own temporary views. So a program always
+reads its own views.
 
-The views and macros of a file are SQL of whoever made it, and may stand in the place of tables and
-of DuckDB's own functions: a reader, who may have got the file from a stranger, lets none of it
-reach another file or an address.
+The views and macros of a file are SQL that somebody else may have written, and may replace tables
+and DuckDB's functions. A reader may have received the file from a stranger. So a reader's
+connection reaches no other file and no address.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from dreamer_study.sql.definitions import INTERNAL, LAYOUT, comments, definition
 # must do without what such shells do not know: `case` instead of `if`, which DuckDB 2 stores in a
 # form that 1.5 cannot read.
 STORAGE_VERSION = "v1.2.0"
-# Parts of DuckDB's messages, by which its errors are distinguished.
-# A log that a killed writer has left cannot be read here, see `_read_log`.
+# Parts of DuckDB's messages, which distinguish its errors.
+# The log of a killed writer cannot be read here, see `_read_log`.
 UNREAD = re.compile("replaying WAL .*core_functions", re.DOTALL)
 OPEN_HERE = "Unique file handle conflict"  # this process has the file open by another connection
 LOCKED = "Could not set lock"  # another process has the file open
 HOLDER = re.compile(r"lock is held in (.*?)\(PID (\d+)\)")
-CORRUPT = "Corrupt database file"  # the file is damaged, in whatever query meets the damage
+CORRUPT = "Corrupt database file"  # the file is damaged; any query may find it
 NEW_TABLE = re.compile(r"(^create table if not exists (\w+) \(.*?^\);)", re.MULTILINE | re.DOTALL)
 CREATED = re.compile(r"\bcreate or replace (macro|view)\b")
 
@@ -56,17 +56,16 @@ def connect(
 ) -> duckdb.DuckDBPyConnection:
     """Open a results file with up-to-date views; a writer creates a missing file.
 
-    A reader reads and writes no other file, except in the folder `writes_to`.
+    A reader reads and writes no other file, except in the folder `writes_to`. DuckDB lets one
+    process write or several processes read, so the call waits up to `wait` seconds until other
+    processes close the file.
 
-    DuckDB lets one process write or several read, so the call waits up to `wait` seconds for other
-    processes to close the file. Raises Busy when a process holds the file longer (naming its PID),
-    OutOfDate when the tables have another layout, and InputError when a reader's file is missing
-    and when the file is not a results file.
+    Raises Busy, with the PID, if a process holds the file for longer; OutOfDate if the tables have
+    another layout; and InputError if a reader's file is missing or is not a results file.
 
-    While the connection is open, this process must open the file by this function only: DuckDB
-    refuses
-    `duckdb.connect(path)`, and by trying that this process loses its lock on the file. A file that
-    this process has opened by `duckdb.connect(path)` earlier may be opened by this function too.
+    While the connection is open, this process must open the file with this function only: DuckDB
+    refuses `duckdb.connect(path)`, and the attempt makes this process lose its lock on the file. If
+    this process opened the file by `duckdb.connect(path)` before, this function can open it, too.
     """
     path = Path(path)
     # A full disk leaves an empty file, which DuckDB does not take.
@@ -97,7 +96,7 @@ def connect(
 def one_line(error: BaseException) -> str:
     """Return DuckDB's message on one line, without the excerpt of the query.
 
-    Of a corrupt file the message has the way out too.
+    For a corrupt file, the message also says what to do.
     """
     message = str(error).split("\nLINE ")[0]
     line = " ".join(message.split())
@@ -107,9 +106,9 @@ def one_line(error: BaseException) -> str:
 
 
 def _shut(writes_to: Path | None) -> tuple[str, ...]:
-    """Return the statements that shut a connection in, for good.
+    """Return the statements that keep a connection from all files but its own.
 
-    The connection then reaches no files but its own and those of a folder.
+    Files in the folder `writes_to` stay open to it. No later statement can undo this.
     """
     statements = []
     if writes_to:
@@ -129,8 +128,8 @@ def _open(
 ) -> duckdb.DuckDBPyConnection:
     """Open a file as soon as no other process holds it; `shut` is executed before anything else.
 
-    A process has one mode for a file: where this process has the file open for writing, a reader
-    gets such a connection too.
+    A process opens a file in one mode only. If this process has the file open for writing, a reader
+    gets a writing connection, too.
     """
     # With the prefix `duckdb:` DuckDB locks the file before it reads the headers. Without the
     # prefix, DuckDB 2.0 reads the headers first, to tell the kind of file, and keeps them: rows
@@ -148,7 +147,7 @@ def _open(
             # This process has the file open in another mode.
             if not read_only:
                 raise InputError(
-                    f"{path}: already open in this process, not for writing; close it first"
+                    f"{path}: this process has the file open for reading; close it before writing"
                 ) from error
             read_only = False
         except duckdb.Error as error:
@@ -161,26 +160,26 @@ def _open(
             else:
                 raise Damaged(
                     f"{path}: cannot be opened as a results file: {one_line(error)}; `dreamer"
-                    " verify STUDY --repair` removes a damaged one, and the next run makes it"
+                    " verify STUDY --repair` removes a damaged file, and the next run makes it"
                     " again from the store"
                 ) from error
 
 
 def _shared_name(path: Path, name: str, error: duckdb.Error) -> str:
-    """Return the name under which DuckDB shares what this process opened by `duckdb.connect`.
+    """Return the name under which DuckDB shares a file that this process opened itself.
 
-    Raises Busy where that name was the one that failed.
+    Raises Busy if opening by that name has failed.
     """
     shared = str(path)
     if name == shared:
         raise Busy(
-            f"{path}: attached by another connection of this process; detach it there"
+            f"{path}: another connection of this process has attached the file; detach it there"
         ) from error
     return shared
 
 
 def _is_lock(error: duckdb.Error) -> bool:
-    """Tell whether a file could not be opened because another process holds it."""
+    """Return whether opening failed because another process holds the file."""
     return isinstance(error, duckdb.IOException) and LOCKED in str(error)
 
 
@@ -193,16 +192,18 @@ def _wait_for_lock(path: Path, deadline: float, error: duckdb.Error) -> None:
         if holder:
             program = f"{Path(holder[1].strip()).name}, PID {holder[2]}"
         raise Busy(
-            f"{path}: in use by another process ({program}); close it there, or wait, and try again"
+            f"{path}: in use by another process ({program}); close it there, or wait and try again"
         ) from error
-    time.sleep(random.uniform(0.02, 0.2))  # drawn, so that waiting processes do not try in step
+    time.sleep(
+        random.uniform(0.02, 0.2)
+    )  # random, so that waiting processes try at different times
 
 
 def _read_log(path: Path) -> bool:
-    """Take the log that a killed writer has left into its file; return whether that was possible.
+    """Merge the log of a killed writer into its file; return whether that was possible.
 
-    DuckDB 2.0 reads the log of a file that it opens before its own functions are there, which the
-    comment on a view's column needs; that of a file that it attaches, afterwards.
+    The comment on a view's column needs DuckDB's own functions. DuckDB 2.0 reads the log of a file
+    that it opens before it loads these functions, and the log of a file that it attaches after.
     """
     quoted = str(path).replace("'", "''")
     with closing(duckdb.connect()) as connection, suppress(duckdb.Error):
@@ -213,9 +214,9 @@ def _read_log(path: Path) -> bool:
 
 
 def _is_current(connection: duckdb.DuckDBPyConnection, path: Path, read_only: bool) -> bool:
-    """Tell whether the file has this program's views.
+    """Return whether the file has this program's views.
 
-    Raises InputError for tables that are not this program's.
+    Raises InputError if its tables are not this program's.
     """
     tables = connection.execute("select table_name, schema_name from duckdb_tables()").fetchall()
     schemas = dict(tables)
@@ -228,21 +229,22 @@ def _is_current(connection: duckdb.DuckDBPyConnection, path: Path, read_only: bo
             return made_from == digest(definitions())
         raise OutOfDate(
             f"{path}: made by another version of this program (tables {layout}, here {LAYOUT});"
-            " move the file elsewhere, and the next `dreamer run` makes it again from the store"
+            " move the file away, and the next `dreamer run` makes it again from the store"
         )
     if schemas:
         raise InputError(
-            f"{path}: a database of other tables, not a results file; nothing in it was changed"
+            f"{path}: this database has other tables and is not a results file; nothing was changed"
         )
     if read_only:
-        raise OutOfDate(f"{path}: an empty database; the next `dreamer run` makes its tables")
+        raise OutOfDate(f"{path}: the database is empty; the next `dreamer run` makes its tables")
     return False
 
 
 def temporary_views() -> dict[str, str]:
-    """Return the SQL of macros and views by name, created for one connection alone.
+    """Return the SQL that creates the macros and views for one connection only, by name.
 
-    They hide those of the file. They have no schema, and find each other without one.
+    They hide the macros and views of the file. They have no schema, and name each other without
+    one.
     """
     texts = views()
     ours = re.compile(rf"\b{INTERNAL}\.({'|'.join(texts)})\b")
@@ -253,9 +255,9 @@ def temporary_views() -> dict[str, str]:
 
 
 def _lay_over(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create temporary macros and views, which hide those of the file.
+    """Create temporary macros and views, which hide the macros and views of the file.
 
-    Tables that the file lacks are created too, temporary and empty.
+    Missing tables are created as temporary, empty tables.
     """
     rows = connection.execute("select table_name from duckdb_tables()").fetchall()
     tables = {name for (name,) in rows}
@@ -268,7 +270,7 @@ def _lay_over(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _create(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Create the tables that are missing, and all macros and views again, in one transaction."""
+    """Create missing tables, and all macros and views again, in one transaction."""
     texts = definitions()
     try:
         connection.execute("begin")
@@ -282,14 +284,14 @@ def _create(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         connection.execute("commit")
     except (duckdb.CatalogException, duckdb.BinderException) as error:
         raise InputError(
-            f"{path}: its tables are not those of a results file: {one_line(error)}"
+            f"{path}: its tables are not the tables of a results file: {one_line(error)}"
         ) from error
 
 
 def _comment(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]) -> None:
     """Set the comments of tables, views, macros and columns.
 
-    A view's column without a comment has that of the first column of its name.
+    A column without a comment gets the comment of the first column with the same name.
     """
     first_of_name = dict[str, str]()  # comments by column
     own = dict[tuple[str, str], str]()  # comments by table and column

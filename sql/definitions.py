@@ -1,10 +1,10 @@
 """Read the SQL files that define a results file, in their order of creation.
 
-`tables` and `views` hold what users query, in the schema `main`. What serves only these stands in
-`internal`, a schema and a folder. Tables come first. A macro, view or check comes after the ones
-that its SQL names.
+The folders `tables` and `views` hold what users query, in the schema `main`. Everything else is in
+`internal`, which is a folder and a schema. Tables come first. A macro, view or check comes after
+the macros and views that its SQL names.
 
-What is said beside a definition becomes its comment in the results file (`comments`).
+The comment beside a definition becomes its comment in the results file (`comments`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-# Number of the tables' layout: one more whenever a column is added, or anything is removed or
-# renamed; not for a new table.
+# The number of the tables' layout. It grows by one when a column is added, or when anything is
+# removed or renamed, but not for a new table.
 LAYOUT = 14
-INTERNAL = "internal"  # the schema of what serves only other definitions
+INTERNAL = "internal"  # the schema of definitions that only other definitions use
 # Names in a statement: relations, and macros with their arguments.
 NAMED = re.compile(r"\b(?:from|join) (?:internal\.)?(\w+)|\b(\w+)\(")
 ROW = "One row: "  # begins the comment of a table or view
@@ -54,11 +54,11 @@ def views() -> dict[str, str]:
 
 
 def comments(texts: Mapping[str, str]) -> Iterator[tuple[str, str, str | None, str]]:
-    """List the comments on tables, views, table macros and their columns.
+    """Yield the comments on tables, views, table macros and their columns.
 
-    Each is a kind, a name, a column (or None) and a text. The comment of a table stands behind its
-    first line, that of a view or macro is the first line of its file. The comment of a column
-    stands behind the column, in a view behind one of the last select.
+    A comment is a kind, a name, a column (or None) and a text. The comment of a table is at the end
+    of its first line. The comment of a view or macro is the first line of its file. The comment of
+    a column is on the column's line, in a view on a line of the last select.
     """
     for text in texts.values():
         kind = name = ""
@@ -82,14 +82,14 @@ def comments(texts: Mapping[str, str]) -> Iterator[tuple[str, str, str | None, s
 
 
 def digest(texts: Mapping[str, str]) -> str:
-    """Hash the definitions, so that a results file made from other ones is recognised."""
+    """Return a hash of the definitions, which recognises a file made from other definitions."""
     return hashlib.blake2b("\0".join(texts.values()).encode(), digest_size=16).hexdigest()
 
 
 def needs(text: str, known: Collection[str]) -> list[str]:
-    """List by name the known macros and views that an SQL text reads.
+    """Return the known macros and views that an SQL text reads, sorted by name.
 
-    Their order decides the digest.
+    The digest depends on this order.
     """
     without_comments = re.sub("--.*", "", text)
     names = {name for pair in NAMED.findall(without_comments) for name in pair}

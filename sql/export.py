@@ -1,8 +1,8 @@
 """Export every table and view that users query as Parquet or CSV, for other programs.
 
-All files are written before the first is moved to its place. `export.json` lists the files: a later
-export replaces these and nothing else. Table macros take arguments and are left out, as is what is
-internal.
+All files are written before the first one is moved to its place. `export.json` lists the files; a
+later export replaces these files and nothing else. Table macros, which take arguments, and internal
+tables and views are left out.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dreamer_study.sql.definitions import FOLDER, INTERNAL
 
 FORMATS = {"parquet": "(format parquet, compression zstd)", "csv": "(format csv, header)"}
 LIST = "export.json"
-# In CSV an apostrophe is put before a text that a spreadsheet would run: one that begins with one
-# of these characters and is no number.
+# In CSV, an apostrophe comes before a text that a spreadsheet would run, which is one that begins
+# with one of these characters and is not a number.
 RUN = r"^[=+\-@\t\r\n]"
 NUMBER = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+|inf)([eE][-+]?[0-9]+)?"
 _TEXT = "columns(*)::varchar"
@@ -34,21 +34,21 @@ COLUMNS = {"parquet": "*", "csv": f"case when {_RUNS} then '''' || {_TEXT} else 
 def export(database: Path, folder: Path, *, format: str = "parquet") -> list[Path]:
     """Write every table and view of a results file to `folder`, as `<name>.<format>`.
 
-    Returns the files, sorted by name. A new folder is complete as soon as it exists; an interrupted
+    Returns the files, sorted by name. A new folder is complete as soon as it exists. An interrupted
     export into an existing folder can be repeated. Raises InputError for an unknown format, a
-    missing results file, a folder that holds anything but an earlier export, and a table or view
-    that cannot be written.
+    missing results file, a folder with other files than an earlier export, and a table or view that
+    cannot be written.
     """
     database = Path(database)
     folder = Path(folder).resolve()
     if format not in FORMATS:
-        raise InputError(f"no export format {format!r}; there are {' and '.join(FORMATS)}")
+        raise InputError(f"unknown format {format!r}; the formats are {' and '.join(FORMATS)}")
     with closing(connect(database, read_only=True)) as connection:
         query = (
             "select distinct table_name from information_schema.tables where table_schema = 'main'"
             " order by 1"
         )
-        # Views that are laid over the file of another version have no schema.
+        # Temporary views, for a file of another version, have no schema.
         internal = {file.stem for file in (FOLDER / INTERNAL).rglob("*.sql")}
         names = [name for (name,) in connection.execute(query).fetchall() if name not in internal]
     files = {name: f"{name}.{format}" for name in names}
@@ -67,9 +67,9 @@ def export(database: Path, folder: Path, *, format: str = "parquet") -> list[Pat
 
 
 def copy_afresh(database: Path, target: Path) -> None:
-    """Copy all rows of a results file, also those in its log, to a new file.
+    """Copy all rows of a results file, including rows in its log, to a new file.
 
-    The old file holds deleted rows too.
+    The new file has no traces of deleted rows.
     """
     source = _quoted(database)
     copy = _quoted(target)
@@ -86,7 +86,7 @@ def _quoted(path: Path) -> str:
 
 
 def plain_cells(table: pd.DataFrame) -> pd.DataFrame:
-    """Put an apostrophe before each text of a table that a spreadsheet would run."""
+    """Return a table with an apostrophe before each text that a spreadsheet would run."""
     texts = table.apply(
         lambda column: column if column.dtype.kind in "biufmM" else column.map(_plain_cell)
     )
@@ -105,12 +105,12 @@ def _write(
     rows = f'select {COLUMNS[format]} from "{table}"'
     try:
         connection.execute(f"copy ({rows}) to {_quoted(file)} {FORMATS[format]}")
-    except duckdb.Error as error:  # a full disk; a view of another file, which no reader opens
+    except duckdb.Error as error:  # a full disk, or a view that reads another file
         raise InputError(f"{database}: {name} cannot be exported: {one_line(error)}") from error
 
 
 def _put(made: Path, folder: Path) -> None:
-    """Move all files to their place, after removing those of an earlier export."""
+    """Move all files to their place, after removing the files of an earlier export."""
     if not folder.exists():
         made.rename(folder)
         return
@@ -123,11 +123,11 @@ def _put(made: Path, folder: Path) -> None:
 
 
 def _check_replaceable(folder: Path) -> None:
-    """Raise InputError if the folder holds anything but an earlier export."""
+    """Raise InputError if the folder holds other files than an earlier export."""
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise InputError(f"{folder} is a file; name a folder to export to")
+        raise InputError(f"{folder} is a file; name a folder")
     listed = _listed(folder)
     own = {LIST, *listed} if listed else set()
     others = [path.name for path in folder.iterdir() if not (path.name in own and path.is_file())]

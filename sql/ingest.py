@@ -1,6 +1,6 @@
 """Insert rows into a results file.
 
-`ingest` inserts rows of stages, `replace_computed` a table that was computed from such rows.
+`ingest` inserts the rows of stages. `replace_computed` inserts rows that were computed from these.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dreamer_study.pipeline.errors import InputError
 from dreamer_study.sql.connection import connect, one_line
 from dreamer_study.sql.ledger import Outputs, differing_in, forget, record
 
-# The columns that name a group of rows, such as those of an evaluation, which is replaced as a
-# whole. The large tables have no primary key.
+# The columns that name a group of rows, such as an evaluation, which is replaced as a whole. The
+# large tables have no primary key.
 GROUPS = {
     "items": "run_id, tokens, task, metric, filter",
     "answers": "run_id, tokens, task",
@@ -39,14 +39,14 @@ def ingest(
 
     Rows are an Arrow table or Parquet files. `outputs` are recorded as entered (sql/ledger.py).
 
-    A row with a known key replaces the columns given and keeps the others; of rows with one key the
-    latest counts. Items, answers, expert usage and depth attention replace all rows of their
-    evaluation or checkpoint, and curation those of its study. Repeating a call changes nothing, so
-    that a results file can be rebuilt at any time.
+    A row with a known key replaces the given columns and keeps the others. If several rows have the
+    same key, the last one counts. Items, answers, expert usage and depth attention replace all rows
+    of their evaluation or checkpoint. Curation replaces all rows of its study. Repeating a call
+    changes nothing, so a results file can be rebuilt at any time.
 
     Raises InputError for unknown tables or columns, missing key columns, values that do not fit,
-    unreadable files, a run whose tokens go back from one step to a later one, and where the file
-    cannot be written (a full disk).
+    unreadable files, a run whose tokens decrease from one step to a later one, and a file that
+    cannot be written, for example on a full disk.
     """
     # closing rolls back what is not committed
     with _writable(path), closing(connect(path, wait=wait)) as connection:
@@ -67,10 +67,10 @@ def ingest(
 
 
 def forget_differing(path: Path | str, outputs: Outputs, *, wait: float = 30.0) -> list[str]:
-    """Delete the rows of outputs whose rows are not those that were entered.
+    """Delete the rows of outputs whose rows have changed since they were entered.
 
-    Returns the names of these outputs. Deletes too the runs of a study that are not among
-    `outputs`, which are all that the study has. Raises InputError where the file cannot be written.
+    `outputs` are all outputs of the study; runs that are not among them are deleted, too. Returns
+    the names of the changed outputs. Raises InputError if the file cannot be written.
     """
     # closing rolls back what is not committed
     with _writable(path), closing(connect(path, wait=wait)) as connection:
@@ -86,7 +86,7 @@ def replace_computed(
 ) -> None:
     """Replace a study's rows of a computed table, all or none.
 
-    Raises InputError where the file cannot be written.
+    Raises InputError if the file cannot be written.
     """
     query = "select path from duckdb_databases() where database_name = current_database()"
     path = connection.execute(query).fetchall()[0][0]
@@ -107,13 +107,13 @@ def replace_computed(
 
 @contextmanager
 def _writable(path: Path | str) -> Iterator[None]:
-    """Raise InputError in place of an error of DuckDB while rows are written."""
+    """Turn an error of DuckDB while rows are written into an InputError."""
     try:
         yield
     except duckdb.Error as error:
         raise InputError(
             f"{path}: rows could not be written, and the file stays as it was: {one_line(error)};"
-            " where the disk is full, make room, then give the same command again"
+            " if the disk is full, make room; then give the same command again"
         ) from error
 
 
@@ -154,11 +154,12 @@ def _insert(
 
 
 def _check_steps(connection: duckdb.DuckDBPyConnection) -> None:
-    """Raise InputError where a run's tokens go back: rows of two different runs under one name."""
+    """Raise InputError if a run's tokens decrease, since two runs then have the same name."""
     query = "from steps_going_back where run_id in (select run_id from incoming) limit 1"
     for run, before, after, step in connection.execute(query).fetchall():
         raise InputError(
-            f"steps: run {run} goes back from {before} tokens to {after} at step {step}"
+            f"steps: the tokens of run {run} decrease from {before} to {after} at step {step}; give"
+            " different runs different run_id"
         )
 
 

@@ -1,9 +1,8 @@
-"""Know which outputs of a store have all their rows in a results file: the table `ingested`.
+"""Record which outputs of a store have all their rows in a results file: the table `ingested`.
 
-An output is a group of rows entered at once: `evaluations/<key>`, `runs/<run_id>`, and of the study
-itself 'study', 'claims', 'tuning', 'tuning_settings' and 'computed_ratios'. It is given with
-study_id, run_id, tokens and task, by which its rows in the tables are found, and with its digest in
-the store.
+An output is a group of rows that are entered together: `evaluations/<key>`, `runs/<run_id>`, or one
+of 'study', 'claims', 'tuning', 'tuning_settings' and 'computed_ratios'. Its study_id, run_id,
+tokens and task find its rows in the tables. It also has a digest in the store.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ COLUMNS = {
 
 
 def record(connection: duckdb.DuckDBPyConnection, outputs: Outputs) -> None:
-    """Record outputs whose rows were entered, within the transaction in which they were."""
+    """Record outputs whose rows were entered, in the same transaction as the rows."""
     _execute(connection, f"insert or replace into ingested by name {_rows_of_outputs()}", outputs)
 
 
 def differing(path: Path | str, outputs: Outputs) -> list[str]:
-    """List the outputs whose rows are missing in a results file, or not those that were entered.
+    """Return the outputs whose rows are missing in a results file, or have changed.
 
     Raises Busy, Damaged and OutOfDate as `connect` does.
     """
@@ -65,7 +64,7 @@ def differing(path: Path | str, outputs: Outputs) -> list[str]:
 
 
 def differing_in(connection: duckdb.DuckDBPyConnection, outputs: Outputs) -> list[str]:
-    """List such outputs of an open results file."""
+    """Return the outputs of an open results file whose rows are missing or have changed."""
     query = "select study_id, output, rows, digest from ingested"
     recorded = set(connection.execute(query).fetchall())
     present = _execute(connection, _rows_of_outputs(), outputs)
@@ -73,9 +72,9 @@ def differing_in(connection: duckdb.DuckDBPyConnection, outputs: Outputs) -> lis
 
 
 def forget(connection: duckdb.DuckDBPyConnection, outputs: Outputs, wrong: Sequence[str]) -> None:
-    """Delete the rows of the outputs whose names are `wrong`.
+    """Delete the rows of the outputs with the names `wrong`.
 
-    Deletes too the runs of their study that are not among the outputs.
+    Runs of their study that are not among the outputs are deleted, too.
     """
     _execute(connection, (FOLDER / "queries" / "forget_earlier.sql").read_text(), outputs)
     chosen = [output for output in outputs if output["output"] in wrong]
@@ -91,7 +90,7 @@ def forget(connection: duckdb.DuckDBPyConnection, outputs: Outputs, wrong: Seque
 
 
 def _tables() -> Iterator[tuple[str, str, str]]:
-    """List the tables of `TABLES`, each with its columns and its task."""
+    """Yield the tables of `TABLES`, each with its columns and its task."""
     for (columns, task), tables in TABLES.items():
         for table in tables.split():
             yield table, columns, task

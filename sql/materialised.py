@@ -1,6 +1,6 @@
-"""Compute once, for one study, the views that most other views are made of.
+"""Compute the views that most other views read once, for one study.
 
-What is computed is kept as long as a connection is open.
+The rows are kept as long as a connection is open.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ KEPT = ("chosen_metric", "token_scores", "curve_points", "mean_curves", "latest_
 
 
 def keep_views(connection: duckdb.DuckDBPyConnection, study_id: str) -> None:
-    """Put one study's rows of the views in `KEPT` into temporary tables.
+    """Copy one study's rows of the views in `KEPT` into temporary tables.
 
-    All views of `connection` read these tables from now on, and so know of no other study. The
-    results file does not change.
+    From now on, all views of `connection` read these tables, and show this study only. The results
+    file does not change.
     """
     for name, text in temporary_views().items():
         connection.execute(text)

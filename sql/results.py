@@ -23,9 +23,9 @@ __all__ = ["Busy", "Damaged", "OutOfDate", "ask", "connect", "ingest", "query", 
 
 
 def ask(path: Path | str, name: str, **parameters: Any) -> pd.DataFrame:
-    """Return the rows of a query of the folder `queries`, by the name of its file.
+    """Return the rows of the query in the file `queries/<name>.sql`.
 
-    `parameters` are those that the query names with a `$`.
+    `parameters` are the values of the names that the query marks with `$`.
     """
     return query(path, (FOLDER / "queries" / f"{name}.sql").read_text(), parameters)
 
@@ -33,15 +33,14 @@ def ask(path: Path | str, name: str, **parameters: Any) -> pd.DataFrame:
 def query(path: Path | str, sql: str, parameters: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """Return the rows of a query, which cannot change the file.
 
-    Raises InputError for SQL that DuckDB refuses.
+    `parameters` are the values of the names that the query marks with `$`. Raises InputError for
+    SQL that DuckDB refuses, and for more or fewer than one statement.
     """
     with closing(connect(path, read_only=True)) as connection:
         try:
             statements = len(connection.extract_statements(sql))
             if statements != 1:
-                raise InputError(
-                    f"query refused: it holds {statements or 'no'} statements; give one"
-                )
+                raise InputError(f"query refused: it has {statements or 'no'} statements; give one")
             connection.execute("set search_path = 'main'")  # as in any other program
             connection.execute("begin transaction read only")
             return connection.execute(sql, parameters or {}).df()
@@ -50,15 +49,15 @@ def query(path: Path | str, sql: str, parameters: Mapping[str, Any] | None = Non
 
 
 def read_all(path: Path | str) -> None:
-    """Read every row of every table, which DuckDB compares with checksums.
+    """Read every row of every table; DuckDB compares them with checksums.
 
-    Raises Damaged where that fails.
+    Raises Damaged if that fails.
     """
     query = "select table_name from duckdb_tables() where not temporary"
     with closing(connect(path, read_only=True)) as connection:
         try:
             for (name,) in connection.execute(query).fetchall():
-                # The rows themselves: a query may leave out blocks.
+                # all rows, since a query may skip blocks
                 for _ in pa.RecordBatchReader.from_stream(connection.table(name)):
                     pass
         except duckdb.Error as error:

@@ -1,4 +1,4 @@
-"""Know what one evaluation of a benchmark reads and generates, from the sizes of its test files."""
+"""The tokens that an evaluation reads and generates, from the sizes of the test files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GENERATED = 256  # tokens at most, lm-eval's limit where a task has none of its 
 
 @dataclass(frozen=True)
 class Scored:
-    """What one evaluation of a benchmark reads and generates: items, and tokens for each item."""
+    """The items of one evaluation of a benchmark, and the tokens read and generated per item."""
 
     items: int
     tokens: float
@@ -37,9 +37,9 @@ SCORED = {
 
 
 def scored_by(study: Study) -> list[Scored]:
-    """List what one evaluation asks of each benchmark of known size.
+    """Return the items and tokens of one evaluation, for each benchmark of known size.
 
-    The benchmarks of the built-in world are one entry.
+    The benchmarks of the built-in world together are one entry.
     """
     limit = study.evaluation.limit
     scored = []
@@ -65,5 +65,5 @@ def _scored_world(study: Study) -> Scored:
 
 
 def unknown_benchmarks(study: Study) -> list[str]:
-    """Name the benchmarks whose size is not known."""
+    """Return the names of the benchmarks of unknown size."""
     return [benchmark.name for benchmark in study.own_benchmarks if benchmark.name not in SCORED]

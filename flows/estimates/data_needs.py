@@ -1,7 +1,7 @@
-"""Estimate what a study's data need, in numbers: documents, downloads, disk, memory and epochs.
+"""Estimate the needs of a study's data: documents, downloads, disk, memory and epochs.
 
 Sizes come from `pipeline/sources/sizes.py`. Sums leave out sources of unknown size, and are then
-"at least".
+called "at least".
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class SizedSource:
 
 @dataclass(frozen=True)
 class Epochs:
-    """How often the training reads its data: `trained` tokens over those that are `available`.
+    """How often a training reads its data: `trained` tokens over `available` tokens.
 
-    An epoch is all rows once. Tokens count without padding, in the rows as in the training, and
-    with any `loss_on`. Tokens that are not `packed` yet are estimated, at `assumed` bytes each;
-    `at_least` says that sources of unknown size are left out.
+    One epoch reads every row once. Padding does not count, and `loss_on` changes nothing. If the
+    tokens are not `packed` yet, they are estimated at `assumed` bytes each. `at_least` says that
+    sources of unknown size are left out.
     """
 
     trained: int
@@ -63,10 +63,10 @@ class Epochs:
 
 @dataclass(frozen=True)
 class DataNeeds:
-    """What the data of a study need.
+    """The needs of a study's data.
 
-    `written` are the bytes that the data stages write where nothing is dropped; sources of unknown
-    size count as none. `memory` are the bytes that one process for each core takes at most.
+    `written` is the number of bytes that the data stages write if nothing is dropped; sources of
+    unknown size count as 0. `memory` is the most bytes that the processes, one for each core, take.
     """
 
     sources: tuple[SizedSource, ...]
@@ -76,9 +76,9 @@ class DataNeeds:
 
 
 def data_needs(study: Study) -> DataNeeds:
-    """Find the sizes of the sources, and what follows from them.
+    """Return the sizes of the sources, and the bytes, epochs and memory that follow from them.
 
-    Raises InputError for a file in the mirror that is damaged.
+    Raises InputError for a damaged file in the mirror.
     """
     sources = tuple(_sized(study, source) for source in study.data.resolved)
     return DataNeeds(
@@ -142,9 +142,9 @@ def _signature_bytes(study: Study, sources: Sequence[SizedSource]) -> float:
 
 
 def _sized(study: Study, source: Source) -> SizedSource:
-    """Find a source's size, after the row limits of the source and of the study.
+    """Return the size of a source after the row limits of the source and of the study.
 
-    For the built-in world the bytes without traces are those that curation keeps.
+    For the built-in world, the bytes without traces are the bytes that curation keeps.
     """
     if source.repository == REPOSITORY:
         world = study.data.world

@@ -1,7 +1,8 @@
-"""Measure how fast the models of a study train on this machine: real steps, in a temporary folder.
+"""Measure the training speed of a study's models on this machine by real training steps.
 
-Nothing of it is kept. The steps are those of a run of the study: same batch, same recipe, same
-engine. They read the study's packed tokens where these have been made, else random ones.
+The steps are the same as in a run of the study: the same batch, recipe and engine. They read the
+study's packed tokens, or random tokens if the study has none yet. They work in a temporary folder,
+and nothing is kept.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def measure_rates(
 ) -> Rates:
     """Time ten training steps of each model on one device of this machine.
 
-    Raises InputError where a model cannot be trained here, as for want of memory.
+    Raises InputError if a model cannot be trained here, for example for lack of memory.
     """
     rates: dict[str, float] = {}
     by_content: dict[str, float] = {}  # twins are timed once
@@ -55,7 +56,7 @@ def measure_rates(
 
 
 def _packed_data(study: Study, model: PlannedModel, root: Path) -> Path:
-    """Return the packed tokens of the study, or as many random ones as the steps take."""
+    """Return the packed tokens of the study, or as many random tokens as the steps read."""
     try:
         packed = Plan(study).data.packed
         if packed.done:
@@ -98,7 +99,7 @@ def _describe_run(folder: Path, study: Study, model: PlannedModel, data: Path) -
 
 
 def _time_steps(folder: Path, model: PlannedModel, *, trust_code: bool) -> tuple[float, str]:
-    """Train the run in `folder` for some steps; return tokens per second, and the device's name."""
+    """Train the run in `folder` for some steps; return tokens per second and the device's name."""
     import torch
 
     from dreamer_study.model.ops.device import device_name

@@ -1,8 +1,8 @@
-"""Know how fast the models of a study train: real tokens per second of each on one device.
+"""The training speed of each model of a study: tokens per second on one device, without padding.
 
 A rate has one of three origins, which is printed with the rates: runs in the study's store
-(`rates_in_store`), training steps that are timed here (`measure.py`), or the FLOPs per second that
-the reader knows (`rates_at`). Nothing else is known of a device: a table of speeds would age.
+(`rates_in_store`), training steps that are timed now (`measure.py`), or the FLOPs per second that
+the user gives (`rates_at`). There is no table of devices, because such a table would age.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ FEWEST_STEPS = 10  # of a run, before its rate counts: the first steps allocate 
 
 @dataclass(frozen=True)
 class Rates:
-    """Tokens per second of each model on one device, by model id, and where they come from.
+    """Tokens per second of each model on one device, by model id, and the origin of the rates.
 
-    `shared` says whether trainings that share a GPU shared it while the rates were taken.
+    `shared` says whether the rates already include the sharing of a GPU by several trainings.
     """
 
     by_model: Mapping[str, float]
@@ -38,7 +38,7 @@ class Rates:
     shared: bool = False
 
     def unknown(self, planned: Sequence[PlannedModel]) -> list[str]:
-        """Name the models without a rate."""
+        """Return the ids of the models without a rate."""
         return [model.model_id for model in planned if model.model_id not in self.by_model]
 
 
@@ -54,10 +54,11 @@ class _Recorded:
 
 
 def rates_in_store(study: Study, planned: Sequence[PlannedModel], *, on_gpu: bool) -> Rates:
-    """Average the rates of the runs in the study's store that trained the same models.
+    """Return the mean rates of the runs in the study's store that trained the same models.
 
-    A run counts if its model, its batch and its kind of device are those of the plan. Where this
-    machine has a GPU, that is the device; a plan for GPUs on a machine without takes runs on any.
+    A run counts if its model, its batch and its kind of device are the same as in the plan. The
+    device is the GPU of this machine. If the plan is for GPUs and this machine has none, runs on
+    any GPU count.
     """
     device = _device(study, on_gpu=on_gpu)
     runs = [
@@ -83,14 +84,14 @@ def rates_in_store(study: Study, planned: Sequence[PlannedModel], *, on_gpu: boo
 
 
 def rates_at(tflops: float, study: Study, planned: Sequence[PlannedModel]) -> Rates:
-    """Compute the rates of a device that sustains `tflops` TFLOP/s of useful work."""
+    """Compute the rates on a device that sustains `tflops` TFLOP/s (1e12 FLOPs per second)."""
     length = study.training.sequence_length
     rates = {model.model_id: tflops * 1e12 / model.training_flops(length) for model in planned}
     return Rates(rates, f"computed from your {figure(tflops)} TFLOP/s (--tflops)")
 
 
 def _device(study: Study, *, on_gpu: bool) -> str | None:
-    """Name the device of this machine as runs record it; None for a GPU that is not here."""
+    """Return the name of this machine's device in the records of runs; None without its GPU."""
     if not on_gpu:
         return "cpu"
     if not gpus(study):
@@ -108,7 +109,10 @@ def _recorded_runs(folder: Path) -> list[_Recorded]:
 
 
 def _read_run(folder: Path) -> _Recorded | None:
-    """Read what a run has recorded; None for one that is young, or damaged, which others tell."""
+    """Read the record of a run; None if the run is too young or damaged.
+
+    Other commands report the damage.
+    """
     try:
         described: dict[str, Any] = json.loads((folder / "run.json").read_bytes())
         state = newest_values(folder / "state", "step", "device", "tokens", "seconds")

@@ -1,4 +1,4 @@
-"""Estimate what a study will need, from its configuration and what its store holds."""
+"""Estimate the needs of a study from its configuration and the contents of its store."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ DEMO_NOISE = Noise(0.171, 0.059, measured_on="five demos (average accuracy, 2026
 
 @dataclass(frozen=True)
 class Machine:
-    """On what a study will run, as far as whoever asks says.
+    """The machine that a study will run on, as far as the user describes the machine.
 
-    `gpus` is their number, by default those of this machine; `tflops` are the TFLOP/s that one
-    sustains; with `measure`, training steps are timed here; `price` is that of an hour of a device.
+    `gpus` is the number of GPUs, by default the GPUs of this machine. `tflops` is the TFLOP/s that
+    one GPU sustains. With `measure`, training steps are timed here. `price` is the price of one
+    hour of a GPU or core.
     """
 
     gpus: int | None = None
@@ -57,9 +58,10 @@ class Machine:
 
 @dataclass(frozen=True)
 class Resolution:
-    """The smallest ratio of tokens that a study can detect, in four of five such studies.
+    """The smallest token ratio above 1 that four of five such studies can detect.
 
-    Infinite with one seed, which shows no spread. `with_one_more` is that with one more `seeds`.
+    `ratio` is infinite with one seed, since one seed shows no spread. `with_one_more` is the
+    smallest ratio with one seed more than `seeds`.
     """
 
     seeds: int
@@ -70,7 +72,7 @@ class Resolution:
 
 @dataclass(frozen=True)
 class Disk:
-    """The bytes of checkpoints, of states to resume from, and of data; and those that are free."""
+    """The bytes of checkpoints, of states to resume from and of data, and the free bytes."""
 
     checkpoints: float
     states: float
@@ -80,11 +82,11 @@ class Disk:
 
 @dataclass(frozen=True)
 class WorkLeft:
-    """Which work a study that was started leaves to be done.
+    """The work that is left of a study that was started.
 
-    The trainings are those `of_search` where a search for learning rates is under way. `absent`
-    names the data sets that are not here, without which nothing more is known; None stands for
-    what is not known yet.
+    During a search for learning rates, `of_search` is true, and the trainings are the trainings of
+    the search. `absent` names the data sets that are not on this machine; the rest is unknown
+    without them. None marks a number that is not known yet.
     """
 
     trainings: int | None = None
@@ -96,14 +98,15 @@ class WorkLeft:
 
 @dataclass(frozen=True, repr=False)
 class Estimate:
-    """What a study will need.
+    """The models, data, disk and time that a study needs, and the ratio that it can detect.
 
-    `models` are matched to the baseline of their depth, and `elsewhere` are the costs of variants
-    that other studies have trained, by variant and depth; `flops` are those of all trainings;
-    `device` is GPU or core; `times` are None where a model has no rate. `left` is None for a study
-    that was not started. `benchmarks` has what the store knows of each benchmark, once the data are
-    prepared: ceiling, chance, the best trivial rule. `notices` are of the sources, about their
-    licences.
+    `table()` and `needs()` return the numbers. `models` are matched to the baseline of their depth.
+    `elsewhere` has the costs of variants that other studies have trained, by variant and depth.
+    `flops` are the FLOPs of all trainings together. `device` is "GPU" or "core". `times` is None if
+    the speed of a model is unknown. `left` is None for a study that was not started. Once the data
+    are prepared, `benchmarks` has the ceiling, the chance and the best trivial rule of each
+    benchmark. `warnings` are lines about the study, and `notices` lines about the licences of its
+    sources.
     """
 
     study: Study
@@ -124,20 +127,20 @@ class Estimate:
 
     @property
     def cost(self) -> float | None:
-        """The price of all hours of devices; None without a price or a time."""
+        """The price of all GPU or core hours; None if the price or the time is unknown."""
         if self.price is None or self.times is None:
             return None
         return self.times.device_hours * self.price
 
     def table(self) -> pd.DataFrame:
-        """Return a row for each model: its sizes, what matching left, and how fast it trains.
+        """Return a data frame with one row for each model: its sizes, its match and its speed.
 
-        `parameters` count all weights; `flops_per_token` are of a forward pass; the two columns
-        `_to_baseline` are shares of the baseline's number, 0 where both are equal; `memory_bytes`
-        are of weights, gradients and states; `tokens_per_second` are of training on one device,
-        null where they are not known.
+        `parameters` counts all weights. `flops_per_token` are the FLOPs of a forward pass. The two
+        columns that end in `_to_baseline` are differences as shares of the baseline's number, and 0
+        if both are equal. `memory_bytes` covers weights, gradients and optimizer states.
+        `tokens_per_second` is the training speed on one device, and null if unknown.
         """
-        # takes half a second, which no line waits for
+        # takes half a second, so the other methods do not import it
         import pandas as pd
 
         return pd.DataFrame([self._row(model) for model in self.models])
@@ -157,11 +160,12 @@ class Estimate:
         }
 
     def needs(self) -> dict[str, float | str | None]:
-        """Return what the whole study needs, by name; None for what is not known.
+        """Return the needs of the whole study by name; an unknown number is None.
 
-        Tokens are those of one training; FLOPs are of all trainings; seconds are of the clock, and
-        `device_hours` of all devices together; `detectable_ratio` is the smallest ratio above 1
-        that four of five such studies distinguish from 1.
+        `tokens` and `epochs` are numbers of one training. `training_flops` are the FLOPs of all
+        trainings. `training_seconds` and `evaluation_seconds` are elapsed times. `device_hours` is
+        the sum over all devices. `detectable_ratio` is the smallest ratio above 1 that four of five
+        such studies can distinguish from 1.
         """
         times = self.times
         detectable = self.resolution.ratio
@@ -185,7 +189,7 @@ class Estimate:
         return f"Estimate({self.study.study_id}: {', '.join(parts)})"
 
     def _repr_html_(self) -> str:
-        """Show the models and the needs in a notebook."""
+        """Return the models and the needs as HTML, which a notebook shows."""
         import pandas as pd
 
         needs = pd.DataFrame({name: [_short(value)] for name, value in self.needs().items()})
@@ -207,10 +211,10 @@ def _short(value: float | str | None) -> str:
 def estimate_study(
     study: Study, machine: Machine = Machine(), *, trust_code: bool = False
 ) -> Estimate:
-    """Estimate what a study will need; trains nothing, but where `machine` asks to measure.
+    """Estimate the needs of a study. Nothing is trained unless `machine` asks to measure.
 
-    Raises InputError for numbers without sense, when the vocabulary is unknown before the tokenizer
-    is read, a model cannot be matched, or the mirror does not exist.
+    Raises InputError for impossible numbers, if the size of the vocabulary is unknown before the
+    tokenizer is read, if a model cannot be matched, or if the mirror does not exist.
     """
     _check_numbers(machine)
     check_data(study, trust_code=trust_code)
@@ -220,8 +224,8 @@ def estimate_study(
     on_gpu = machine.gpus is not None or gpus(study) > 0
     if machine.measure and on_gpu and not gpus(study):
         raise InputError(
-            "--measure times a device of this machine, which has no GPU that torch sees; with"
-            " --gpus give --tflops N, your GPU's sustained rate"
+            "--measure times a GPU of this machine, but torch finds no GPU here; with --gpus, give"
+            " --tflops N, the rate that your GPU sustains"
         )
     sized = partial(size, code=study.place, trust_code=trust_code)
     elsewhere = costs_elsewhere(study)
@@ -265,14 +269,15 @@ def _check_numbers(machine: Machine) -> None:
 
 
 def _vocabulary_size(study: Study) -> int:
-    """Return the size of the vocabulary: of the tokenizer where that is made, else as planned."""
+    """Return the size of the vocabulary: of the finished tokenizer, or else the planned size."""
     try:
         return Plan(study).data.tokenizer.results["vocabulary_size"]
     except InputError:
         planned = study.data.tokenizer.vocabulary_size
     if planned is None:
         raise InputError(
-            "data.tokenizer.vocabulary_size: give it beside 'hub' or 'file', to size the models"
+            "data.tokenizer.vocabulary_size: give the size beside 'hub' or 'file', since it sizes"
+            " the models"
         )
     return planned
 
@@ -285,7 +290,7 @@ def _rates(
     on_gpu: bool,
     trust_code: bool,
 ) -> Rates:
-    """Find how fast the models train: as an option says, else as runs in the store did."""
+    """Return the training speeds of the models: from an option, or else from runs in the store."""
     if machine.measure:
         return measure_rates(study, planned, trust_code=trust_code)
     if machine.tflops is not None:
@@ -294,7 +299,7 @@ def _rates(
 
 
 def _flops(study: Study, planned: Sequence[PlannedModel]) -> float:
-    """Count the FLOPs of all trainings, those of a search for learning rates too."""
+    """Count the FLOPs of all trainings, including a search for learning rates."""
     length = study.training.sequence_length
     trainings = [training for phase in phases(study, planned) for training in phase]
     return sum(
@@ -304,10 +309,7 @@ def _flops(study: Study, planned: Sequence[PlannedModel]) -> float:
 
 
 def _resolution(study: Study) -> Resolution:
-    """Find the smallest ratio that the study can detect, and the one with one more seed.
-
-    That is the smallest ratio above 1 that four of five such studies distinguish from 1.
-    """
+    """Return the smallest ratio that the study can detect, and the ratio with one more seed."""
     usual = len(study.training.seeds)  # a variant with seeds of its own is a control, or a twin
     seeds = 1 if study.training.stop_at(usual) else usual
     items = 0
@@ -324,7 +326,7 @@ def _resolution(study: Study) -> Resolution:
 
 
 def _levels(study: Study) -> tuple[dict[str, Any], ...]:
-    """Return what the store knows of the benchmarks; nothing before the data are prepared."""
+    """Return the levels of the benchmarks; nothing before the data are prepared."""
     plan = Plan(study)
     if plan.absent or not plan.data.packed.done:
         return ()
@@ -332,7 +334,7 @@ def _levels(study: Study) -> tuple[dict[str, Any], ...]:
 
 
 def _left(study: Study) -> WorkLeft | None:
-    """Find which work a study that was started leaves to be done; None where it was not started."""
+    """Return the work that is left of a study; None if the study was not started."""
     if not (study.folder / LOCK).exists():
         return None
     plan = Plan(study)

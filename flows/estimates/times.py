@@ -1,4 +1,4 @@
-"""Estimate how long a study takes, and the hours of devices, from the rates of its models."""
+"""Estimate the time and the device hours of a study from the speeds of its models."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ STEP_TO_FORWARD = 3
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of training and of evaluation on `devices` devices.
+    """Elapsed seconds of training and of evaluation on `devices` devices.
 
-    `busy` are the seconds that devices are at work, of all devices together.
+    `busy` is the number of seconds that devices are at work, summed over all devices.
     """
 
     training: float
@@ -31,18 +31,18 @@ class Times:
 
     @property
     def device_hours(self) -> float:
-        """The hours for which the devices are held, at work or not."""
+        """The hours for which devices are held, summed over devices, at work or idle."""
         return self.devices * (self.training + self.evaluation) / 3600
 
 
 def estimate_times(
     study: Study, planned: Sequence[PlannedModel], rates: Rates, devices: int | None = None
 ) -> Times:
-    """Estimate the times of a study on `devices` GPUs, by default on those of this machine.
+    """Estimate the times of a study on `devices` GPUs, by default the GPUs of this machine.
 
-    Trainings begin in their order as devices become free, each with its ranks. Trainings that share
-    a GPU share its rate. Evaluations share their checkpoints among all devices, and compute forward
-    passes at the rate of training.
+    The estimate assumes that trainings begin in order as devices become free, each with its ranks;
+    that trainings on one GPU share its speed; and that all devices share the evaluations, which
+    compute forward passes at the speed of training. Every model needs a rate.
     """
     gpus_used = gpus(study) if devices is None else devices
     per_gpu = study.compute.per_gpu if gpus_used else 1
@@ -73,7 +73,7 @@ def estimate_times(
 
 
 def _seconds(training: Training, rates: Rates) -> float:
-    """Return how long a training takes alone on one device."""
+    """Return the seconds that a training takes alone on one device."""
     return (training.end - training.start) / rates.by_model[training.model.model_id]
 
 
@@ -90,9 +90,9 @@ def _evaluations(study: Study, model: PlannedModel) -> int:
 
 
 def _makespan(jobs: Sequence[tuple[int, float]], slots: int) -> float:
-    """Return when the last job ends: each begins, in turn, once enough `slots` are free.
+    """Return the second at which the last job ends if jobs begin in order on `slots` devices.
 
-    A job is the number of its devices, and its seconds.
+    A job is a pair of its number of devices and its seconds.
     """
     running: list[tuple[float, int]] = []  # end and devices of each job at work
     free = slots

@@ -1,4 +1,4 @@
-"""Start and follow the processes of a study: trainings and evaluations. No other module does.
+"""Start and follow the processes of a study: its trainings and evaluations.
 
 `local.py` runs `Jobs` as processes of this machine, on its free cores or GPUs; `cluster.py` runs
 them on the workers of a Dask scheduler, which start the processes. `retries.py` says which job is
@@ -25,10 +25,10 @@ BAD_INPUT = 2  # the exit status of a process that was given bad input
 
 
 class Failed(RuntimeError):
-    """A process failed.
+    """A training or an evaluation failed.
 
-    The text names the process and its log, `reason` is what the process said last. `may_pass` says
-    whether another try may help.
+    The text of the error names the process and its log file. `reason` is the last message of the
+    process. `may_pass` is whether another attempt may succeed.
     """
 
     def __init__(self, text: str, reason: str = "", *, may_pass: bool = False) -> None:

@@ -90,7 +90,7 @@ def _check_devices(study: Study, planned: Sequence[PlannedModel]) -> None:
     """Raise InputError where this machine has no GPU, or too few, for a study that wants them."""
     if study.training.device == "cuda" and not gpus(study):
         raise InputError(
-            "training.device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'"
+            "training.device is 'cuda', but torch finds no CUDA device here; say 'cpu' or 'auto'"
         )
     share_ranks(study, len(planned), [gpus(study)])
 

@@ -1,4 +1,4 @@
-"""The functions and classes of `import dreamer_study`, over what the command does too.
+"""The functions and classes of `import dreamer_study`, which do what the command does.
 
-Nothing here prints to standard output, and bad input is an `InputError`.
+Nothing here prints to standard output. Bad input raises `InputError`.
 """

@@ -9,15 +9,17 @@ from dreamer_study.sql.statistics.comparison import compare as compare_studies
 
 
 def compare(first: Results | StudyLike, second: Results | StudyLike) -> Comparison:
-    """Test what changed between two studies beyond noise.
+    """Test which scores of two studies differ by more than noise.
 
     Args:
-        first, second: `Results`, or what `results` takes: a study, its folder or its results file
+        first, second: `Results`, or anything that `results` takes: a study, its folder or its
+            results file
 
-    Returns the verdict in a sentence, frames of accuracies, ratios and losses (a row for each model
-    and task that both studies have, with the columns of each side), and a note for what is left
-    out. Raises InputError where there are no results, where both are the same study, and where the
-    two have no model, task and item in common.
+    Returns a `Comparison`: the verdict in a sentence, data frames of accuracies, ratios and losses
+    (one row for each model and task that both studies have), and notes on everything left out.
+
+    Raises InputError if a study has no results, if both are the same study, or if the two have no
+    model, task and item in common.
     """
     sides = [side if isinstance(side, Results) else results(side) for side in (first, second)]
     return compare_studies(

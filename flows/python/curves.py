@@ -1,4 +1,4 @@
-"""Compare curves that anybody trained, from Python."""
+"""Compare learning curves from any source, from Python."""
 
 from __future__ import annotations
 
@@ -43,28 +43,33 @@ def factors(
     pattern: str | None = None,
     log: str | Sequence[str] = (),
 ) -> Results:
-    """Compute how many tokens each variant needs over the baseline's, of curves from anywhere.
+    """Compute token ratios from learning curves: each variant's tokens over the baseline's.
 
     Args:
-        curves: a data frame, or the path of a table or a folder as `dreamer factors` reads them; a
-            row for each point: `variant`, `seed`, `tokens` (of training, 1 or more), `task`, and
-            `score` (an accuracy, 0 to 1) or `loss` (of any unit, lower is better), or both; where
-            known also `items` (how many the score is over), `chance` and `stderr`. Usual names are
-            found. "example" is the example of the package.
-        items: a frame or a table of the scores of single items: the columns of a point, and `item`
-        baseline: the variant that the others are compared with; default the first one
-        target: a score that was fixed in advance, at which tokens are compared: 0.6, or
-            "TASK:accuracy=0.6" where there are several tasks; several in a list
-        decayed_at_end: the learning rate decays towards the end of each run
-        every_pair: compare every variant with every other, for `token_ratios_against('NAME')`
-        tokens_per_step: the tokens of a step, where the curves have steps
+        curves: a data frame with one row for each point, or the path of a table or a folder that
+            `dreamer factors` can read, or "example" for the example of the package. A point has
+            the columns `variant`, `seed`, `tokens` (training tokens, 1 or more), `task`, and
+            `score` (an accuracy, 0 to 1) or `loss` (in any unit, lower is better), or both. The
+            columns `items` (the number of items behind the score), `chance` (the accuracy of
+            guessing) and `stderr` (the standard error of the score) are optional. Other usual
+            names of these columns are recognised.
+        items: a data frame or the path of a table with the scores of single items: the columns of
+            a point, and `item`
+        baseline: the variant that the others are compared with; by default the first one
+        target: a score, fixed in advance, at which tokens are compared, such as 0.6, or
+            "TASK:accuracy=0.6" if there are several tasks; a list holds several targets
+        decayed_at_end: whether the learning rate decays towards the end of each run
+        every_pair: compare every pair of variants, for `token_ratios_against('NAME')` in SQL
+        tokens_per_step: the number of tokens in a step, if the curves count steps
         metric, column, pattern, log: as the options of `dreamer factors`, which docs/curves.md
-            describes; several in a list
+            describes; a list holds several values
 
-    A message names an option as the command does: `--tokens-per-step` is `tokens_per_step`.
-    Returns the results, in a temporary file that is removed when they are no longer used. Raises
-    InputError, which names the file or frame and the row, for curves that are wrong or that cannot
-    be compared.
+    Returns the results. They are in a temporary file, which is removed once the results are no
+    longer used.
+
+    Raises InputError for curves that are wrong or cannot be compared. The message names the file or
+    frame and the row, and writes options as the command does: `--tokens-per-step` is
+    `tokens_per_step`.
     """
     asked = Asked(
         items=Path(items) if isinstance(items, str) else items,
@@ -79,7 +84,7 @@ def factors(
     folder = Path(tempfile.mkdtemp(prefix="dreamer-factors-"))
     try:
         database = folder / "results.duckdb"
-        # all the time: to open a file again takes as long as a query
+        # stays open throughout, since opening a file again takes as long as a query
         with closing(connect(database)):
             enter_curves(
                 database,
@@ -102,7 +107,7 @@ def factors(
 
 
 def _texts(given: float | str | Sequence[float | str]) -> list[str]:
-    """Return the texts of one thing or several, numbers written out."""
+    """Return one value or several as a list of texts."""
     if isinstance(given, str | int | float):
         return [str(given)]
     return [str(one) for one in given]

@@ -1,4 +1,4 @@
-"""What a study that runs tells a Python program: how far it is, and lines for a person."""
+"""The events that a running study sends to a Python program: progress, and notes to read."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from dreamer_study.flows.progress import reports
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a piece of work is.
+    """The progress of one piece of work.
 
-    `work` names the piece, such as "tokens" or "train LA-4 seed 0"; `fraction` is from 0 to 1, and
-    1 only when the work is done; `detail` is for a person: the loss, the speed, the time left.
+    `work` names the piece of work, such as "tokens" or "train LA-4 seed 0". `fraction` is between 0
+    and 1, and reaches 1 only when the work is done. `detail` is text for a reader: the loss, the
+    speed, the time left.
 
     Example: Progress("train LA-4 seed 0", 0.31, "loss 1.204, 23,013 tokens/s, 24 s left")
     """
@@ -26,7 +27,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Note:
-    """A line for a person, such as a warning or a decision of the study."""
+    """A line of `text` for a reader, such as a warning or a decision of the study."""
 
     text: str
 
@@ -47,7 +48,7 @@ class _Teller:
 
 @contextmanager
 def telling(on_event: OnEvent | None) -> Iterator[None]:
-    """Tell a function of every event of the block; without one, write lines to standard error."""
+    """Send every event of the block to a function, or lines to standard error without one."""
     if on_event is None:
         with reports.listening(reports.Lines()):
             yield

@@ -1,4 +1,4 @@
-"""Load a study in Python, in whatever form it is given."""
+"""Load a study in Python from a name, a file, a mapping or a `Study`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ StudyLike = Study | str | Path | Mapping[str, Any]
 def load(
     study: StudyLike, *, root: Path | str | None = None, mirror: Path | str | None = None
 ) -> Study:
-    """Return a study, with every default filled in and every value checked.
+    """Return a study with every default filled in and every value checked.
 
     Args:
-        study: the name of a preset ("demo"), the path of a study file, a mapping of the keys of a
-            study file, or a `Study`
-        root: the folder that the study writes to, in place of the study's own value
-        mirror: a folder of data sets in the hub's layout, in place of the study's own value
+        study: the name of a preset ("demo"), the path of a study file, a mapping with the keys of
+            a study file, or a `Study`
+        root: the folder that the study writes to; replaces the study's own value
+        mirror: a folder of data sets in the layout of the Hugging Face hub; replaces the study's
+            own value
 
-    Equal values are an equal study, however they were given: `study_id` and all that is stored
-    under it are the same. Raises InputError for a name or a file that is not there, for an unknown
-    key, and for a wrong value.
+    Equal values make an equal study, whichever form you give: the `study_id`, and everything stored
+    under it, are the same.
+
+    Raises InputError for an unknown name, a missing file, an unknown key and a wrong value.
     """
     if not isinstance(study, Study):
         return load_study(study, root=root, mirror=mirror)

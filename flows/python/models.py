@@ -17,22 +17,26 @@ def load_model(
     tokenizer: Path | str | None = None,
     trust_code: bool = False,
 ) -> Network:
-    """Load the model of a checkpoint, with its tokenizer, to compute with it.
+    """Load the model of a checkpoint together with its tokenizer.
 
     Args:
-        folder: of a checkpoint, as `Results.checkpoints()` and `dreamer checkpoints` list them
-        device: of torch: "cpu", "cuda", "cuda:1"
-        weights: "averaged" over the last steps where the folder has them, or "raw" as trained
-        tokenizer: its folder; by default that of the study, which is looked for near `folder`
-        trust_code: let a model of your own class run the Python code of its folder
+        folder: the folder of a checkpoint, which `Results.checkpoints()` and `dreamer checkpoints`
+            list
+        device: a device of torch, such as "cpu", "cuda" or "cuda:1"
+        weights: "averaged" for the weights averaged over the last steps, if the folder has them, or
+            "raw" for the weights of the last step
+        tokenizer: the folder of the tokenizer; by default the study's tokenizer, found near
+            `folder`
+        trust_code: let a model of your own class run the Python code in its folder
 
-    Returns a `torch.nn.Module` in evaluation mode: `network(tokens)` takes whole numbers [B, S], B
-    rows that are one text each of S tokens, and returns logits [B, S, V] over the V tokens of the
-    vocabulary, in float32. `network.tokenizer` has `encode(text)`, which returns a list of numbers
-    without special tokens; `decode(numbers)`, which returns the text; `size`, which is V or less;
-    and `end_token`, the mark between texts. `network.config` has the sizes.
+    Returns a `torch.nn.Module` in evaluation mode. `network(tokens)` takes integers of shape
+    [B, S]: B rows, each one text of S tokens. It returns float32 logits of shape [B, S, V] over the
+    V tokens of the vocabulary. `network.tokenizer` has `encode(text)`, which returns a list of
+    numbers without special tokens; `decode(numbers)`, which returns the text; `size`, which is at
+    most V; and `end_token`, the number of the token between texts. `network.config` has the sizes
+    of the model.
 
-    Raises InputError where the folder holds no whole model, or no tokenizer is found.
+    Raises InputError if the folder holds no complete model, or if no tokenizer is found.
     """
     # imports torch
     from dreamer_study.model.checkpoints.models import load_model as load_network

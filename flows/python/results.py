@@ -1,4 +1,4 @@
-"""The results of a study in Python: the answer, ratios, curves, figures, and any SQL."""
+"""The results of a study in Python: the answer, ratios, curves, figures, and SQL queries."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-WARNING = "! "  # how a note begins that weakens the answer
+WARNING = "! "  # the beginning of a note that weakens the answer
 SHOWN = ("Variant", "Benchmark", "Measure", "Tokens over the baseline’s", "95 % CI", "Significant")
 
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one study in a results file, which is read anew by every call.
+    """The results of one study. Every call reads the results file again.
 
-    `path` is the file, `study_id` the study in the file. `notes` are lines about curves from
-    elsewhere: how they were read, and what their intervals hold. `store` is the folder of the
-    study's models, where that is known.
+    `path` is the results file, and `study_id` names the study in it. `notes` are lines about curves
+    that `factors` read: how they were read, and what their intervals cover. `store` is the folder
+    of the study's models, if it is known.
 
-    Every method raises InputError where the file is missing, damaged, or held by a process that
-    writes for longer than five seconds (`dreamer_study.run` waits for its readers).
+    Every method raises InputError if the file is missing, damaged, or locked by a writing process
+    for more than five seconds. A running `dreamer_study.run` waits for its readers.
     """
 
     path: Path
@@ -41,42 +41,45 @@ class Results:
 
     @property
     def answer(self) -> str:
-        """The answer in a sentence for each variant: a ratio of tokens, and its 95 % interval.
+        """The answer, one sentence for each variant: a token ratio and its 95 % interval.
 
-        Where there is no answer, the sentence says why.
+        If there is no answer, the sentence says why.
         """
         return " ".join(self._answer().sentences)
 
     @property
     def warnings(self) -> list[str]:
-        """What makes the answer weak, a sentence each; empty where nothing does."""
+        """What makes the answer weak, one sentence each; an empty list if nothing does."""
         of_curves = [note.removeprefix(WARNING) for note in self.notes if note.startswith(WARNING)]
         return [*self._answer().warnings, *of_curves]
 
     def factors(self) -> pd.DataFrame:
         """Return the rows of the public view `token_ratios`, which docs/sql.md describes.
 
-        A row for each depth, variant (but the baseline), task ("average", "validation", or a
-        benchmark) and metric ("accuracy", "loss"). `ratio` is the tokens of the variant over the
-        baseline's to the same scores: below 1 the variant needs fewer; `factor` is 1 over the
-        ratio. `low` and `high` are its 95 % interval over seeds and items, null with one seed;
-        `significant` is after correction for several comparisons.
+        There is one row for each depth, variant (except the baseline), task ("average",
+        "validation", or a benchmark) and metric ("accuracy", "loss"). `ratio` divides the variant's
+        training tokens by the baseline's, at equal scores: below 1, the variant needs fewer tokens.
+        `factor` is 1 / `ratio`. `low` and `high` are the 95 % interval of the ratio over seeds and
+        items, and null with one seed. `significant` holds after the correction for several
+        comparisons.
         """
         return self._ask("study_ratios")
 
     def curves(self) -> pd.DataFrame:
-        """Return the points of all curves: a row for each run, task, metric and checkpoint.
+        """Return the points of all curves: one row for each run, task, metric and checkpoint.
 
-        `tokens` are training tokens; `value` is an accuracy (0 to 1) where `metric` is "accuracy",
-        and bits per byte where it is "loss" (curves from elsewhere: in their own unit).
+        `tokens` are training tokens. If `metric` is "accuracy", `value` is between 0 and 1. If
+        `metric` is "loss", `value` is in bits per byte, or in the unit of the curves that you
+        gave to `factors`.
         """
         return self._ask("curve_points")
 
     def checkpoints(self) -> pd.DataFrame:
-        """Return the checkpoints of the study's models: a row each, the latest of a run last.
+        """Return one row for each checkpoint of the study's models, the latest of each run last.
 
-        `tokens` are training tokens, `loss` is nats per token over the last steps, `seconds` are of
-        training. `folder` is what `load_model` loads, null where the folder is not here.
+        `tokens` are training tokens. `loss` is the mean over the last steps, in nats per token.
+        `seconds` are seconds of training. `load_model` loads the `folder`, which is null if it is
+        not on this machine.
         """
         frame = self._ask("study_checkpoints")
         folders = [
@@ -88,20 +91,21 @@ class Results:
     def sql(self, query: str, **parameters: Any) -> pd.DataFrame:
         """Return the rows of a query over the tables and views that docs/sql.md describes.
 
-        `parameters` are those that the query names with a `$`: sql("from runs where seed = $seed",
-        seed=0). The query cannot change the file, and reads no other. Raises InputError for SQL
-        that DuckDB refuses.
+        `parameters` are the values of the names that the query marks with `$`, as in
+        sql("from runs where seed = $seed", seed=0). The query cannot change the results file or
+        read any other file. Raises InputError for SQL that DuckDB refuses.
         """
         from dreamer_study.sql.results import query as ask
 
         return ask(self.path, query, parameters)
 
     def plot(self, figure: str = "answer") -> alt.TopLevelMixin:
-        """Draw a figure of the report as an Altair chart, which a notebook shows without a network.
+        """Return a figure of the report as an Altair chart, which needs no network in a notebook.
 
-        Figures are "answer", "token-ratios", "ratio-by-value", and those that the report has for
-        this study, such as "accuracy-depth-4"; InputError for another name lists them. Of a chart
-        as any other, `save("answer.png")` writes a file, and `to_dict()` has the data.
+        The figures are "answer", "token-ratios", "ratio-by-value", and others that depend on the
+        study, such as "accuracy-depth-4". Raises InputError for an unknown name, with a list of all
+        names. As with any Altair chart, `save("answer.png")` writes a file, and `to_dict()` returns
+        the data.
         """
         # Altair takes a second
         from dreamer_study.reports.figures.notebook import offline_chart
@@ -112,11 +116,11 @@ class Results:
     def report(self, path: Path | str) -> Path:
         """Write the report, and return the path of its page.
 
-        A path that ends in `.html` is written as that one file; another is a folder, which gets
-        `index.html`, `study.yaml` and the figures for papers in `figures/`. Raises InputError where
-        the folder of the file is missing.
+        If the path ends in `.html`, the report is that one file. Any other path is a folder, which
+        gets `index.html`, `study.yaml` and figures for papers in `figures/`. Raises InputError if
+        the folder of the file does not exist.
         """
-        # takes a second, which a query need not wait for
+        # takes a second, so a query does not import it
         from dreamer_study.reports.page.report import page_text, write_report
 
         target = Path(path)
@@ -124,12 +128,12 @@ class Results:
             if target.suffix != ".html":
                 return write_report(self.path, self.study_id, target)
             if target.is_dir() or not target.parent.is_dir():
-                raise InputError(f"{target}: must be a file in a folder that is there")
+                raise InputError(f"{target}: must be a file in a folder that exists")
             write_text_atomically(target, page_text(self.path, self.study_id))
         return target
 
     def _repr_html_(self) -> str:
-        """Show the answer, what makes it weak, and the ratios in a notebook."""
+        """Return the answer, its warnings and the ratios as HTML, which a notebook shows."""
         answer = self._answer()
         parts = [f"<p>{escape(' '.join(answer.sentences))}</p>"]
         if self.warnings:
@@ -146,7 +150,7 @@ class Results:
         return ask(self.path, name, study=self.study_id)
 
     def _folder(self, run: str, tokens: int) -> str | None:
-        """Return the folder of a checkpoint; None where it is not here."""
+        """Return the folder of a checkpoint, or None if it is not on this machine."""
         store = self.store or self.path.parent / "store"
         folder = store / "runs" / run / "checkpoints" / f"{tokens:015d}"
         return str(folder) if folder.is_dir() else None
@@ -159,12 +163,12 @@ def results(
 
     Args:
         study: a preset, a study file, a mapping or a `Study`; or the folder of a study, a folder
-            that was published, or a results file (`results.duckdb`)
-        root: the folder that the study writes to, in place of the study's own value
-        study_id: which study of a file that holds several; default the newest
+            that `dreamer publish` wrote, or a results file (`results.duckdb`)
+        root: the folder that the study writes to; replaces the study's own value
+        study_id: the study to open in a file that holds several; by default the newest one
 
-    Raises InputError where there are no results, and where they are of another study, as after a
-    change of the study file.
+    Raises InputError if there are no results, or if the results belong to another study, for
+    example because the study file has changed.
     """
     if isinstance(study, Study | Mapping):
         loaded = load(study, root=root)
@@ -173,7 +177,7 @@ def results(
     from dreamer_study.flows.commands.results.query import find_results
 
     path, wanted = find_results(str(study), None if root is None else Path(root))
-    # without a study's id, the store is looked for beside the file
+    # without the id of a study, the store is beside the file
     store = load(study, root=root).store_folder if wanted else None
     return Results(path, _study_in(path, study_id or wanted), store=store)
 
@@ -190,14 +194,14 @@ def _study_in(path: Path, wanted: str | None) -> str:
         return studies[0]
     if wanted not in studies:
         raise InputError(
-            f"{path}: holds no results of {wanted}, but of {', '.join(studies)}; name one by"
-            " study_id, or run the study as it is now"
+            f"{path}: has no results of {wanted}, only of {', '.join(studies)}; choose one of them"
+            " with study_id, or run the study as it is now"
         )
     return wanted
 
 
 def _table(path: Path, study_id: str) -> str:
-    """Tabulate the ratios of a study for which it is read, in HTML."""
+    """Return the main ratios of a study as a table in HTML."""
     from dreamer_study.reports.data import read_study
     from dreamer_study.reports.text.names import depth_name, task_name
     from dreamer_study.reports.text.ratios import (

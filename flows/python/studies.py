@@ -34,18 +34,20 @@ def plan(
     price: float | None = None,
     trust_code: bool = False,
 ) -> Estimate:
-    """Estimate what a study will need: models, data, disk, time, and the ratio it can detect.
+    """Estimate the models, data, disk and time of a study, and the ratio that it can detect.
 
     Args:
         study, root, mirror: as for `load`
-        gpus: how many GPUs there will be, by default those of this machine
-        tflops: the TFLOP/s (1e12 FLOPs per second) that one of them sustains, for the time
-        measure: time ten training steps of each model here, for the time
-        price: of an hour of one GPU or core, in any currency, for `cost`
-        trust_code: let models and tasks of the study run Python, for their sizes
+        gpus: the number of GPUs; by default the GPUs of this machine
+        tflops: the TFLOP/s (1e12 FLOPs per second) that one GPU sustains, to estimate the time
+        measure: run ten training steps of each model here, to estimate the time
+        price: the price of one hour of a GPU or core, in any currency, to estimate `cost`
+        trust_code: let the models and tasks of the study run Python, which gives their sizes
 
-    Raises InputError for a wrong study, numbers without sense, models that cannot be matched, and
-    data sets that are not as the study says.
+    Returns an `Estimate`. Nothing is trained, except for the ten steps of `measure`.
+
+    Raises InputError for a wrong study, impossible numbers, models that cannot be matched, and data
+    sets that differ from what the study says.
     """
     machine = Machine(gpus, tflops, measure, price)
     return estimate_study(load(study, root=root, mirror=mirror), machine, trust_code=trust_code)
@@ -62,25 +64,25 @@ def run(
     prefect: bool = False,
     on_event: OnEvent | None = None,
 ) -> Results:
-    """Run a study; what is already done is not done again.
+    """Run a study, or continue it: finished work is not done again.
 
     Args:
-        study, root, mirror: as for `load`; a study of values is written to `study.yaml` in its
-            folder, by which the command finds it
-        until: end after this stage: "prepare", "train", "evaluate" or "report"
-        trust_code: let models and tasks of the study run Python
-        accept_code_change: continue trainings that other code has started
-        prefect: show the run in Prefect, with a server of its own where PREFECT_API_URL names none
-        on_event: called with a `Progress` or a `Note` for all that happens, one call at a time, but
-            from any thread; by default lines are written to standard error
+        study, root, mirror: as for `load`. A mapping or a `Study` is written to `study.yaml` in the
+            folder of the study, so that the command can find it.
+        until: the last stage to run: "prepare", "train", "evaluate" or "report"
+        trust_code: let the models and tasks of the study run Python
+        accept_code_change: continue trainings that another version of the code started
+        prefect: show the run in Prefect; a server is started if PREFECT_API_URL names none
+        on_event: a function that is called with a `Progress` or a `Note` for every event, one call
+            at a time, but from any thread; by default, lines go to standard error
 
-    Returns the results, which have rows once models were trained. Blocks until the end, in which
-    the models are trained in processes of their own; Ctrl-C ends them, and the next call continues
-    from their newest states. An exception that `on_event` raises for a `Progress` ends the run
-    in the same way, but for an OSError, as of a full disk.
+    Returns the results, which have rows once models are trained. The call blocks until the study
+    ends. Separate processes train the models. Ctrl-C ends them, and the next call continues from
+    their newest states. If `on_event` raises an exception for a `Progress`, the run ends in the
+    same way, unless the exception is an OSError, such as a full disk.
 
-    Raises InputError for a study that cannot be run here, and Failed, after the report of all else
-    is written, where a training or an evaluation has failed.
+    Raises InputError for a study that cannot run here. If a training or an evaluation fails, the
+    report of everything else is written first, and then Failed is raised.
     """
     if until not in get_args(Until):
         raise InputError(
@@ -96,14 +98,14 @@ def run(
 
 
 def _run(study: Study, options: Options, *, prefect: bool) -> None:
-    """Run a study in this process, alone or as a flow of Prefect."""
+    """Run a study in this process, with or without Prefect."""
     with only_run(study):
         if not prefect:
             check_and_warn(study, trust_code=options.trust_code)
             with staying(study.folder), naming(study.folder):
                 run_plain(study, options)
             return
-        # seconds, which a plain run need not wait for
+        # takes seconds, so a plain run does not import it
         from dreamer_study.flows.commands.run_here import starting_server
         from dreamer_study.flows.commands.running.run import run_shown
 

@@ -1,3 +1,4 @@
-"""The configuration of a study: sections validated by pydantic, loading of YAML files, presets.
+"""The configuration of a study: sections that pydantic validates, YAML files, presets.
 
-Imports `pipeline` and `model` for the settings that they define; of `flows` nothing else."""
+This package imports `pipeline` and `model`, which define settings, and nothing else of `flows`.
+"""

@@ -1,4 +1,4 @@
-"""Find the split that a benchmark's task file evaluates, where the study names none."""
+"""Find the split that a benchmark's task file evaluates, for studies that name no split."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dreamer_study.pipeline.errors import InputError
 
 
 def evaluated_split(benchmark: Benchmark, place: Path) -> str:
-    """Return the split that lm-eval would evaluate: the test split, else the validation split.
+    """Return the split that lm-eval would evaluate: the test split, or else the validation split.
 
-    `place` is the folder of the study file. A task file that is missing or damaged is told where
-    it is read for evaluation; its benchmark keeps the split that it has.
+    `place` is the folder of the study file. If the task file is missing or damaged, the benchmark
+    keeps its own split; the evaluation reports the fault.
     """
     if benchmark.text:
         return benchmark.split

@@ -1,8 +1,8 @@
 """The configuration of a study: the sections of the YAML file, with every default.
 
-Sections in reading order: the data (`data_section.py`), which models are compared
-(`models_section.py`), how they are trained (`training_section.py`), on which benchmarks they are
-evaluated. The settings of a curation stage are that stage's own dataclass.
+The sections, in reading order, are the data (`data_section.py`), the models (`models_section.py`),
+the training (`training_section.py`), and the evaluation (here). The settings of a curation stage
+are a dataclass of that stage.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from dreamer_study.pipeline.worlds.tasks import WORLD_BENCHMARKS
 from dreamer_study.sql.names import AVERAGE
 from dreamer_study.sql.statistics.expectations import Expectation
 
-TAKEN = {  # names that stand for a benchmark in the results
+TAKEN = {  # names that the results use in place of a benchmark
     AVERAGE: "the average over benchmarks",
     VALIDATION: "the documents held out of training",
     TUNING: "the documents that settings are chosen on",
-    INTROSPECTION: "what is observed of a model's attention and experts",
+    INTROSPECTION: "the observations of a model's attention and experts",
 }
 PRESETS = Path(__file__).with_name("presets")
-OF_THE_MACHINE: dict[str, Any] = {  # what decides no result, and is another elsewhere
+OF_THE_MACHINE: dict[str, Any] = {  # settings that differ between machines and change no result
     **dict.fromkeys(("root", "store", "workers", "compute", "tracking"), True),
     "data": {"mirror", "memory"},
 }
 
 
 def benchmark_names(entries: Sequence[str | dict[str, Any]]) -> list[str]:
-    """Name the benchmarks that entries of a study stand for."""
+    """Return the names of the benchmarks that the entries of a study stand for."""
     names: list[str] = []
     for entry in entries:
         if entry == BUILTIN:
@@ -61,37 +61,37 @@ def benchmark_names(entries: Sequence[str | dict[str, Any]]) -> list[str]:
 class Target(Section):
     """A score of a task, fixed in advance, at which the tokens of the models are compared."""
 
-    task: str = Field(description="a benchmark, 'average' or 'validation'")
+    task: str = Field(description="A benchmark, 'average' or 'validation'.")
     metric: Literal["accuracy", "loss"] = Field(
-        "accuracy", description="what the score is: an accuracy or a loss"
+        "accuracy", description="Whether the score is an accuracy or a loss."
     )
-    score: float = Field(gt=0, description="an accuracy below 1, or a loss in bits per byte")
+    score: float = Field(gt=0, description="An accuracy below 1, or a loss in bits per byte.")
 
     @model_validator(mode="after")
     def _accuracy_below_one(self) -> Target:
         if self.metric == "accuracy" and self.score >= 1:
-            raise ValueError(f"score {self.score:g}: an accuracy lies between 0 and 1")
+            raise ValueError(f"score is {self.score:g}, but an accuracy is below 1")
         return self
 
 
 class Evaluation(settings_section(EvaluationSettings)):
-    """The benchmarks every checkpoint is evaluated on, and the settings of EvaluationSettings."""
+    """The benchmarks that every checkpoint is evaluated on, and how it is evaluated."""
 
     benchmarks: list[str | dict[str, Any]] = Field(
         min_length=1,
-        description="'builtin', names that `dreamer sources` lists, or benchmarks of your own",
+        description="'builtin', names that `dreamer sources` lists, or your own benchmarks.",
     )
     introspect: bool = Field(
-        True, description="observe depth attention and expert usage at every checkpoint"
+        True, description="Observe depth attention and expert usage at every checkpoint."
     )
     bootstrap_replicates: int = Field(
         1000,
         ge=0,
         le=100_000,
-        description="resamples of the items, from which intervals are computed; 0: no intervals",
+        description="Resamples of the items that intervals are computed from; 0: no intervals.",
     )
     target: list[Target] = Field(
-        [], description="scores fixed in advance, at which the tokens of these tasks are compared"
+        [], description="Scores fixed in advance, at which the tokens of the models are compared."
     )
 
     @field_validator("benchmarks")
@@ -100,7 +100,7 @@ class Evaluation(settings_section(EvaluationSettings)):
         for name in distinct(benchmark_names(entries), "names of benchmarks"):
             if name in TAKEN:
                 raise ValueError(
-                    f"{name!r} is the name of {TAKEN[name]}; name the benchmark otherwise"
+                    f"{name!r} is the name of {TAKEN[name]}; give the benchmark another name"
                 )
         return entries
 
@@ -111,33 +111,33 @@ class Compute(Section):
     cluster: str | None = Field(
         None,
         description=(
-            "a Dask scheduler whose workers curate, train and evaluate (tcp://host:8786); 'local':"
-            " workers on the cores of this machine; default: no Dask"
+            "Address of a Dask scheduler (tcp://host:8786), whose workers curate, train and"
+            " evaluate; local: workers on the cores of this machine; null: no Dask."
         ),
     )
     per_gpu: int = Field(
-        1, ge=1, description="processes that share a GPU; small models leave much of one idle"
+        1, ge=1, description="Processes that share a GPU; a small model leaves most of it idle."
     )
     retries: int = Field(
         1,
         ge=0,
         description=(
-            "how often a training or an evaluation is tried again whose process was killed or"
-            " failed; it resumes from its newest state"
+            "How often a training or an evaluation is tried again after its process failed or was"
+            " killed; it resumes from its newest state."
         ),
     )
     silence: float | None = Field(
         None,
         gt=0,
         description=(
-            "seconds after which a process that has written nothing is ended and tried again;"
-            " default: it is only named"
+            "Seconds after which a process that writes nothing is ended and tried again; null: the"
+            " process is only named."
         ),
     )
 
 
 class _Trained(NamedTuple):
-    """A variant with its seeds, and all that decides what is trained: architecture and recipe."""
+    """A variant with its seeds, its architecture and its recipe, to find equal trainings."""
 
     name: str
     seeds: set[int]
@@ -145,43 +145,43 @@ class _Trained(NamedTuple):
 
 
 class Study(Section):
-    """A whole study: `name` and the sections; `root` is where everything it writes lies."""
+    """A whole study: its name, the folder that it writes to, and the sections."""
 
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="letters, digits and (not first) . - _"
     )
     remark: str = Field(
         "",
-        description="what readers of the report must know, such as how settings were chosen",
+        description="A line for readers of the report, such as how settings were chosen.",
     )
     root: HomePath | None = Field(
-        None, description="folder that the study writes to; default: runs/<name>"
+        None, description="Folder that the study writes to; null: runs/<name>."
     )
     store: HomePath | None = Field(
-        None, description="folder of a store that studies share; default: <root>/store"
+        None, description="Folder of a store that several studies share; null: <root>/store."
     )
     workers: int | None = Field(
         None,
         ge=1,
-        description="processes side by side; default: one for each core, or for each GPU",
+        description="Processes that run at once; null: one for each core, or for each GPU.",
     )
-    data: Data = Field(description="the documents, and how they are curated and tokenised")
+    data: Data = Field(description="The documents, and how they are curated and tokenised.")
     models: Models = Field(
-        default_factory=Models, description="the architectures that are compared, and their sizes"
+        default_factory=Models, description="The architectures that are compared, and their sizes."
     )
-    training: Training = Field(description="the recipe, the seeds and the checkpoints")
+    training: Training = Field(description="The recipe, the seeds and the checkpoints.")
     evaluation: Evaluation = Field(
-        description="the benchmarks, and how every checkpoint is evaluated on them"
+        description="The benchmarks, and how every checkpoint is evaluated on them."
     )
     compute: Compute = Field(
-        default_factory=Compute, description="where the work is done, and what is tried again"
+        default_factory=Compute, description="Where the work is done, and what is tried again."
     )
     tracking: Literal["wandb", "trackio", "tensorboard"] | None = Field(
         None,
-        description="the experiment tracker to which each training is logged as one of its runs",
+        description="Experiment tracker that logs each training as a run; null: none.",
     )
     expect: list[Expectation] = Field(
-        [], description="known effects; `dreamer run` ends with status 1 where one is missed"
+        [], description="Known effects; `dreamer run` ends with status 1 if one is missed."
     )
     _arguments: str | None = PrivateAttr(None)
     _place: Path = PrivateAttr(Path())
@@ -199,13 +199,14 @@ class Study(Section):
             for name in (expected.variant, against):
                 if name not in variants:
                     raise ValueError(
-                        f"expect: {name} is none of the variants: {', '.join(variants)}"
+                        f"expect: {name} is not a variant; the variants are {', '.join(variants)}"
                     )
             if expected.variant == against:
-                raise ValueError(f"expect: {against} is compared with itself")
+                raise ValueError(f"expect: {against} is compared with itself; name another variant")
             if expected.task not in tasks:
                 raise ValueError(
-                    f"expect: {expected.task} is none of the benchmarks: {', '.join(tasks)}"
+                    f"expect: {expected.task} is not a benchmark; the benchmarks are"
+                    f" {', '.join(tasks)}"
                 )
         return self
 
@@ -216,7 +217,7 @@ class Study(Section):
         for target in targets:
             if target.task not in tasks:
                 raise ValueError(
-                    f"evaluation.target: {target.task} is none of the benchmarks:"
+                    f"evaluation.target: {target.task} is not a benchmark; the benchmarks are"
                     f" {', '.join(tasks)}"
                 )
         distinct([f"{target.task} ({target.metric})" for target in targets], "targets")
@@ -240,8 +241,8 @@ class Study(Section):
         shared = {*tune.seeds} & {*self.seeds} if tune else None
         if shared:
             raise ValueError(
-                f"training.tune.seeds: {min(shared)} also trains a model that is measured; name"
-                " another"
+                f"training.tune.seeds: seed {min(shared)} also trains a model of the study; give"
+                " another seed"
             )
         return self
 
@@ -254,11 +255,11 @@ class Study(Section):
             where = f"models.variants: {name}"
             if isinstance(rate, dict):
                 names_both = rate.keys() == {"times", "of"}
-                # of a variant of the study, whose rate is no multiple itself
+                # `of` must name a variant of the study whose own rate is not a multiple
                 if not names_both or isinstance(rates.get(str(rate["of"]), {}), dict):
                     raise ValueError(
-                        f"{where}: learning_rate is a number, or {{times: 0.25, of: a variant with"
-                        " one}"
+                        f"{where}: learning_rate must be a number, or {{times: 0.25, of: NAME}} of"
+                        " a variant whose rate is a number"
                     )
             with placing(where):
                 made = TrainingConfig(**self._recipe_of(self.variant(name)))
@@ -266,7 +267,7 @@ class Study(Section):
             if searches_decay and not isinstance(made.schedule, RateDecay):
                 raise ValueError(
                     f"training.tune.decay: the schedule of {name} is {made.schedule!r}, which has"
-                    " no such share; give training.schedule as {decay: 0.2, to: 0.1}"
+                    " no share `decay`; give training.schedule as {decay: 0.2, to: 0.1}"
                 )
         return self
 
@@ -279,43 +280,47 @@ class Study(Section):
                 shared = this.seeds & other.seeds
                 if shared and this.content == other.content:
                     raise ValueError(
-                        f"models.variants: {variant.name} is {other.name} again, with the same"
-                        f" architecture, recipe and seed {min(shared)}: give it `seeds` of its own,"
-                        " or leave it out"
+                        f"models.variants: {variant.name} repeats {other.name}, with the same"
+                        f" architecture, recipe and seed {min(shared)}; give {variant.name} other"
+                        " `seeds`, or leave it out"
                     )
             trained.append(this)
         return self
 
     def _recipe_of(self, variant: Variant) -> dict[str, Any]:
-        """Return the fields of TrainingConfig for a variant; a multiple of a rate stands for it."""
+        """Return the fields of TrainingConfig for a variant.
+
+        A learning rate that is a multiple of another variant's becomes that multiple.
+        """
         recipe = {**self.training.recipe(0), **variant.training}
         if isinstance(recipe["learning_rate"], dict):
             recipe["learning_rate"] = recipe["learning_rate"]["times"]
         return recipe
 
     def _trained_as(self, variant: Variant) -> _Trained:
-        """Return what a variant is trained as, to be compared with the others."""
+        """Return the seeds, the architecture and the recipe of a variant's trainings."""
         rate = variant.training.get("learning_rate")
         recipe = {
             name: value
             for name, value in self._recipe_of(variant).items()
             if name not in HOW_IT_RUNS
         }
-        # Equal numbers are other rates where one is tuned, or a multiple of another variant's.
+        # A tuned rate, or a multiple of another variant's, may differ where the numbers are equal.
         recipe["of"] = rate if self.training.tune or isinstance(rate, dict) else None
         recipe["searched"] = self.searched(variant.name)
         content = {**variant.model_dump(exclude={"name", "seeds"}), "training": recipe}
         return _Trained(variant.name, {*self.seeds_of(variant.name)}, content)
 
     def variant(self, name: str) -> Variant:
-        """Return the variant of a name."""
+        """Return the variant with this name."""
         return next(variant for variant in self.models.variants if variant.name == name)
 
     def searched(self, variant: str, *, also_of_a_multiple: bool = False) -> list[str]:
-        """Name the settings of a variant that are searched: those of `tune` that are not its own.
+        """Return the names of the settings that `tune` searches for a variant.
 
-        None where its rate is a multiple of another variant's, whose other settings it has then:
-        with `also_of_a_multiple` these are named.
+        A setting that the variant sets itself is not searched. If its learning rate is a multiple
+        of another variant's, nothing is searched, and the variant takes the other settings of that
+        variant; `also_of_a_multiple` names these settings.
         """
         tune = self.training.tune
         if not tune:
@@ -327,17 +332,17 @@ class Study(Section):
         return [name for name in tune.grids if key_of.get(name, name) not in own]
 
     def rate_of_all(self, variant: str) -> float:
-        """Return the learning rate of a variant where none is searched: its own, or that of all."""
+        """Return the learning rate of a variant without a search: its own, or the study's."""
         return self.variant(variant).training.get("learning_rate", self.training.learning_rate)
 
     def optimizer_files(self, variant: str) -> list[str]:
-        """Return the files of code of a variant's optimizer, that of its class first."""
+        """Return the code files of a variant's optimizer, the file of its class first."""
         of_variant = self.variant(variant)
         own = file_of(of_variant.training.get("optimizer", self.training.optimizer))
         return [own, *of_variant.files] if own else []
 
     def optimizer_of(self, variant: str) -> dict[str, Any]:
-        """Return what names a variant's optimizer, its arguments and its code; nothing of AdamW."""
+        """Return the name, arguments and code digests of an optimizer; nothing for AdamW."""
         recipe = self._recipe_of(self.variant(variant))
         if recipe["optimizer"] == ADAMW:
             return {}
@@ -350,19 +355,19 @@ class Study(Section):
 
     @property
     def code_files(self) -> list[str]:
-        """All files of code that models and optimizers of the study are made of."""
+        """All code files of the study's own models and optimizers."""
         files = []
         for variant in self.models.trained:
             files += [*variant.code_files, *self.optimizer_files(variant.name)]
         return list(dict.fromkeys(files))
 
     def seeds_of(self, variant: str) -> list[int]:
-        """Return the seeds with which the models of a variant are trained."""
+        """Return the seeds that the models of a variant are trained with."""
         return self.variant(variant).seeds or self.training.seeds
 
     @property
     def seeds(self) -> list[int]:
-        """All seeds with which any model is trained."""
+        """All seeds that any model is trained with, in order."""
         return sorted(
             {seed for variant in self.models.trained for seed in self.seeds_of(variant.name)}
         )
@@ -374,26 +379,26 @@ class Study(Section):
 
     @property
     def named(self) -> bool:
-        """Whether the study is a preset's or a file's, and was not built from values alone."""
+        """Whether the study comes from a preset or a file, and not from values in Python."""
         return self._arguments is not None
 
     @property
     def place(self) -> Path:
-        """The folder of the study file, below which its task files and its code lie."""
+        """The folder of the study file, which holds its task files and its code."""
         return self._start / self._place
 
     @property
     def trusted(self) -> bool:
-        """Whether the study is a preset, whose models are code of the package and nobody else's."""
+        """Whether the study is an unchanged preset, so that its models are code of the package."""
         if self._changed or self._place != PRESETS:
             return False
         return bool(self.code_files)
 
     @property
     def study_id(self) -> str:
-        """The name, and a digest of all settings that decide the results.
+        """The name and a digest of all settings that affect the results.
 
-        Paths, and how and where the study is computed, are not among these.
+        Paths, and settings of how and where the study is computed, do not affect them.
         """
         not_decisive = {
             **OF_THE_MACHINE,
@@ -431,17 +436,17 @@ class Study(Section):
 
     @property
     def store_folder(self) -> Path:
-        """The folder of the stage outputs, which studies may share."""
+        """The folder of the outputs of all stages, which several studies may share."""
         return self._start / self.store if self.store is not None else self.folder / "store"
 
     @property
     def mirror(self) -> Path | None:
-        """The folder of data sets that is looked in before the hub."""
+        """The folder of data sets that is searched before the hub; None if there is none."""
         return self._start / self.data.mirror if self.data.mirror else None
 
     @property
     def tokenizer_file(self) -> Path | None:
-        """The file of the tokenizer, where the study names one."""
+        """The file of the tokenizer; None if the study names no file."""
         return self._start / self.data.tokenizer.file if self.data.tokenizer.file else None
 
     @property
@@ -468,7 +473,7 @@ class Study(Section):
     def own_benchmarks(self) -> list[Benchmark]:
         """The benchmarks, without those of the built-in world.
 
-        Where an entry names no split, the task file does.
+        If an entry names no split, the task file names it.
         """
         benchmarks = []
         for entry in self.evaluation.benchmarks:

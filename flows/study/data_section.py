@@ -38,21 +38,26 @@ HomePath = Annotated[Path, AfterValidator(_from_home)]
 
 
 class Tokenizer(Section):
-    """The tokenizer: trained on the study's own documents, of the hub, or a tokenizer.json."""
+    """The tokenizer: trained on the study's documents, from the hub, or from a file."""
 
     vocabulary_size: int | None = Field(
-        None, ge=260, description="train a byte-level BPE tokenizer of up to this size"
+        None,
+        ge=260,
+        description=(
+            "Train a byte-level BPE tokenizer with up to this many tokens; beside `hub` or `file`,"
+            " the size of that tokenizer."
+        ),
     )
-    hub: str | None = Field(None, description="the tokenizer of a model on the hub, by its id")
-    revision: str | None = Field(None, description="the commit of that model's repository")
-    file: HomePath | None = Field(None, description="a tokenizer.json")
+    hub: str | None = Field(None, description="Id of a model on the hub that has the tokenizer.")
+    revision: str | None = Field(None, description="Commit of that model's repository.")
+    file: HomePath | None = Field(None, description="Path of a tokenizer.json.")
 
     @model_validator(mode="after")
     def _one_origin(self) -> Tokenizer:
         has_hub = self.hub is not None
         has_file = self.file is not None
         trains_one = not has_hub and not has_file and self.vocabulary_size
-        # beside a tokenizer that is there, vocabulary_size says its size
+        # beside an existing tokenizer, vocabulary_size is its size
         if not trains_one and has_hub == has_file:
             raise ValueError(
                 "give one of 'vocabulary_size' (train one), 'hub' (an id) or 'file' (a"
@@ -67,46 +72,46 @@ class Data(Section):
     """The sources of the documents, and how they are curated and tokenised."""
 
     mirror: HomePath | None = Field(
-        None, description="folder of data sets in the hub's layout, which is read before the hub"
+        None, description="Folder of data sets in the hub's layout, read before the hub."
     )
     world: WorldSettings = Field(
-        WorldSettings(), description="the built-in problems; used where a list names 'builtin'"
+        WorldSettings(), description="The built-in problems, for lists that name 'builtin'."
     )
     sources: list[str | dict[str, Any]] = Field(
         min_length=1,
         description=(
-            "'builtin', 'paper' (its fifteen), names that `dreamer sources` lists, or your own"
-            " sources"
+            "'builtin', 'paper' (its fifteen sources), names that `dreamer sources` lists, or your"
+            " own sources."
         ),
     )
-    limit: int | None = Field(None, ge=1, description="rows read of each source, for a quick look")
+    limit: int | None = Field(None, ge=1, description="Most rows that are read of each source.")
     clean: CleanSettings = Field(
-        CleanSettings(), description="rules that mend a document or drop it"
+        CleanSettings(), description="Rules that repair a document or drop it."
     )
     deduplicate: DedupSettings = Field(
-        DedupSettings(), description="what counts as a duplicate document"
+        DedupSettings(), description="What counts as a duplicate document."
     )
     decontaminate: DecontaminationSettings = Field(
-        DecontaminationSettings(), description="what counts as a document with a benchmark item"
+        DecontaminationSettings(), description="What counts as a document with a benchmark item."
     )
     validation: int = Field(
         1000,
         ge=0,
         description=(
-            "documents held out of training, by question, to measure the loss on them at every"
-            " checkpoint; at most 2 % of the curated documents; 0: none"
+            "Documents held out of training, by question, to measure the loss at every checkpoint;"
+            " at most 2 % of the curated documents; 0: none."
         ),
     )
     tuning: int = Field(
         0,
         ge=0,
-        description="further documents held out by question, to choose settings on; 0: none",
+        description="More documents held out by question, to choose settings on; 0: none.",
     )
-    seed: int = Field(0, ge=0, description="seed of the order of the documents in packed tokens")
-    memory: str = Field("4GB", description="most memory that curation takes, such as 500MB or 4GB")
+    seed: int = Field(0, ge=0, description="Seed of the order of the documents.")
+    memory: str = Field("4GB", description="Most memory that curation takes, such as 500MB or 4GB.")
     tokenizer: Tokenizer = Field(
         default_factory=lambda: Tokenizer(vocabulary_size=512),
-        description="the tokenizer of all models of the study",
+        description="The tokenizer of all models of the study.",
     )
 
     @field_validator("mirror", mode="before")
@@ -114,7 +119,8 @@ class Data(Section):
     def _folder(cls, mirror: Any) -> Any:
         if "://" in str(mirror):
             raise ValueError(
-                f"a mirror is a folder: copy {str(mirror).partition('://')[0]}://... here first"
+                f"a mirror must be a folder; copy {str(mirror).partition('://')[0]}://... to this"
+                " machine first"
             )
         return mirror
 
@@ -122,7 +128,7 @@ class Data(Section):
     @classmethod
     def _enough_memory(cls, memory: str) -> str:
         if memory_bytes(memory) < LEAST_MEMORY:
-            raise ValueError(f"{memory} is too little for any stage; give at least 100MB")
+            raise ValueError(f"{memory} is too little for curation; give at least 100MB")
         return memory
 
     @field_validator("sources")
@@ -139,19 +145,19 @@ class Data(Section):
         for source in _named_sources(expanded):
             if source.name in names:  # the name is part of every document's id
                 raise ValueError(
-                    f"the name {source.name!r} is given twice; names of sources must differ"
+                    f"two sources have the name {source.name!r}; give them different names"
                 )
             names.add(source.name)
             if source.use != "train":
                 raise ValueError(
-                    f"{source.name} is validation text and never trains; name it under"
+                    f"{source.name} is validation text and never trains a model; name it under"
                     " evaluation.benchmarks"
                 )
         return expanded
 
     @property
     def resolved(self) -> list[Source]:
-        """All sources in their order; instead of 'builtin' those that the world is made of."""
+        """All sources in order; 'builtin' is replaced by the sources of the built-in world."""
         sources: list[Source] = []
         for entry in self.sources:
             if entry == BUILTIN:
@@ -161,13 +167,16 @@ class Data(Section):
         return sources
 
     def limit_of(self, source: Source) -> int | None:
-        """Return how many rows of a source are read, the fewer of both limits; None for all."""
+        """Return the number of rows that are read of a source, the smaller of both limits.
+
+        None means all rows.
+        """
         limits = [limit for limit in (self.limit, source.limit) if limit is not None]
         return min(limits, default=None)
 
 
 def _named_sources(entries: list[str | dict[str, Any]]) -> Iterator[Source]:
-    """Yield the sources that entries stand for; of the built-in world all that it may have."""
+    """Yield the sources that entries stand for, including all sources of the built-in world."""
     for entry in entries:
         if entry == BUILTIN:
             yield from map(resolve_source, WORLD_SOURCES.values())

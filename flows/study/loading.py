@@ -18,11 +18,11 @@ from dreamer_study.pipeline.settings import one_line
 from dreamer_study.pipeline.storage.files import write_text_atomically
 from dreamer_study.pipeline.storage.links import refuse_links
 
-# in the study's folder: where its last run looked for data sets, and what that run's STUDY was
+# files in the study's folder: the mirror of its last run, and the STUDY argument of that run
 MIRROR = ".mirror"
 NAMED = ".study"
-PUBLISHED = "environment.json"  # in a folder that `dreamer publish` wrote: what ran the study
-# What else is in the folder and is written in place. W&B fills a folder of its own with links.
+PUBLISHED = "environment.json"  # marks a folder that `dreamer publish` wrote
+# Other files of the folder that are written in place. W&B fills its own folder with links.
 WRITTEN = (
     ".prefect",
     ".running.lock",
@@ -41,7 +41,7 @@ def presets() -> list[str]:
 
 
 def lasting_name(study: Study) -> str:
-    """Return what the study is called in any folder: a preset's name, or a path from the root."""
+    """Return a name that is valid in any folder: a preset's name, or an absolute path."""
     name = shlex.split(study.arguments)[0]
     if name in presets() or Path(name).is_absolute():
         return name
@@ -49,21 +49,21 @@ def lasting_name(study: Study) -> str:
 
 
 def note_name(study: Study) -> None:
-    """Write into the study's folder what the study is called, so that the folder names the study.
+    """Write the study's name into its folder, so that the folder can stand for the study.
 
-    A study of values alone is not called anything.
+    A study that was built from values in Python has no such name.
     """
     if study.named:
         write_text_atomically(study.folder / NAMED, lasting_name(study))
 
 
 def find_study(name: str, root: Path | str | None = None) -> tuple[str, Path | str | None]:
-    """Find what STUDY names: a preset, a study file, or the folder of a study.
+    """Find the study that STUDY names: a preset, a study file, or the folder of a study.
 
-    Returns the preset's name or the file's path, and the folder that the study writes to where
-    `root` or the name says it. A preset comes before a folder of its name. Of a published folder
-    the study file counts: nothing else is written there. Raises InputError for a folder that does
-    not say whose it is.
+    Returns the preset's name or the path of the study file, and the folder that the study writes to
+    if `root` or STUDY gives it. A preset comes before a folder of the same name. A published folder
+    stands for its study file only, since no study writes there. Raises InputError for a folder that
+    belongs to no known study.
     """
     folder = Path(name)
     if name in presets() or not folder.is_dir():
@@ -75,10 +75,10 @@ def find_study(name: str, root: Path | str | None = None) -> tuple[str, Path | s
 
 
 def refuse_other_root(folder: Path, root: Path | str | None) -> None:
-    """Raise InputError where a study is named by its folder, and `root` is another folder."""
+    """Raise InputError if a study is named by its folder and `root` is another folder."""
     if root is not None and Path(root).expanduser().resolve() != folder.resolve():
         raise InputError(
-            f"{folder} is a study's folder, and --root names {root}; give one of the two"
+            f"{folder} is a study's folder, but --root names {root}; give one of the two"
         )
 
 
@@ -86,7 +86,7 @@ def _study_of_folder(folder: Path) -> str:
     """Return the preset or the file of the study that a folder belongs to."""
     note = folder / NAMED
     noted = note.read_text(encoding="utf-8").strip() if note.is_file() else ""
-    # its own file, or that of a run from before runs were noted
+    # the study's own file, or the file of a run before runs wrote a note
     files = [folder / "study.yaml", folder / "report" / "study.yaml"]
     if noted in presets() or (noted and Path(noted).is_file()):
         return noted
@@ -95,19 +95,20 @@ def _study_of_folder(folder: Path) -> str:
             return str(file)
     if noted:
         raise InputError(
-            f"{folder} was made from {noted}, which no longer exists; name the study file, and give"
+            f"{folder} was made from {noted}, which no longer exists; name the study file and add"
             f" --root {shlex.quote(str(folder))}"
         )
     raise InputError(
-        f"{folder} is no study's folder: no run has written there, and no study.yaml is in it;"
+        f"{folder} is not the folder of a study: no run has written there, and it has no"
+        " study.yaml;"
         f" name a preset ({', '.join(presets())}), a study file or a study's folder"
     )
 
 
 def as_file(study: str | Study, *, root: Path | str | None = None) -> str:
-    """Return the name or path of a study.
+    """Return the name or the path of a study.
 
-    A study that came as values is written to `study.yaml` in its folder.
+    A `Study` is written to `study.yaml` in its folder.
     """
     if not isinstance(study, Study):
         return study
@@ -117,10 +118,10 @@ def as_file(study: str | Study, *, root: Path | str | None = None) -> str:
 
 
 def named_by_file(study: Study) -> Study:
-    """Return a study that a name or a path stands for, by which commands find the study.
+    """Return the study with a name or a path by which commands find it.
 
-    One that was built from values is written to `study.yaml` in its folder. Files that the study
-    names are still looked for where they were before.
+    A study that was built from values is written to `study.yaml` in its folder. Relative paths in
+    the study keep their meaning.
     """
     if study._arguments is not None:
         return study
@@ -145,15 +146,15 @@ def load_changed(
     mirror: Path | str | None = None,
     root: Path | str | None = None,
 ) -> Study:
-    """Load a study with other values for some of its keys, as {"training.tokens": 200000}.
+    """Load a study with other values for some keys, such as {"training.tokens": 200000}.
 
-    A study that was changed is written to `study.yaml` in its folder, by which `dreamer status`
-    finds it. Files that the study names are looked for beside the file that was changed.
+    A changed study is written to `study.yaml` in its folder, where `dreamer status` finds it.
+    Relative paths start at the folder of the original file. Raises InputError as `load_study` does.
     """
     loaded = load_study(as_file(study, root=root), mirror=mirror, root=root, changes=changes)
     if changes:
         loaded._arguments = shlex.join([str(_write(loaded)), "--root", str(loaded.folder)])
-        # Who changes models or benchmarks of a preset may bring code of somebody else's.
+        # Changed models or benchmarks of a preset may bring other people's code.
         sections = {key.partition(".")[0] for key in changes}
         loaded._changed = bool(sections & {"models", "evaluation"})
     return loaded
@@ -166,12 +167,14 @@ def load_study(
     root: Path | str | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> Study:
-    """Load the study of a preset's name, of the path of a YAML file or a folder, or of a mapping.
+    """Load a study from the name of a preset, the path of a file or a folder, or a mapping.
 
-    `changes` has other values by dotted keys; `mirror` and `root` override the study's own values.
-    A study without a mirror takes that of its last run. Raises InputError, in one line, for a file
-    that does not exist, is not YAML, or does not validate, for a file where the study's folder is
-    to be, and for a link in that folder which leads out of it.
+    `changes` maps dotted keys to other values. `mirror` and `root` replace the study's own values.
+    A study without a mirror takes the mirror of its last run.
+
+    Raises InputError, with a text of one line, if the file does not exist, is not YAML or does not
+    validate; if a file is in the place of the study's folder; and if a link in that folder leads
+    out of it.
     """
     if isinstance(study, Mapping):
         named = None
@@ -208,12 +211,12 @@ def load_study(
 
 
 def _check_folder(folder: Path, setting: str) -> None:
-    """Raise InputError where a file is in the way of a folder that the study writes to."""
+    """Raise InputError if a file is in the place of a folder that the study writes to."""
     for path in (folder, *folder.parents):
         if path.is_file():
             raise InputError(
-                f"{path} is a file, and the study writes to a folder {folder}; name another by"
-                f" {setting}"
+                f"{path} is a file, but the study writes to the folder {folder}; name another"
+                f" folder with {setting}"
             )
 
 
@@ -221,7 +224,7 @@ def _read_content(study: str) -> dict[str, Any]:
     """Read the mapping in a preset or a YAML file."""
     if study in presets():
         content = read_yaml(study, (PRESETS / f"{study}.yaml").read_text())
-    elif Path(study).is_file():  # no device, and no pipe that nobody may ever fill
+    elif Path(study).is_file():  # a device or a pipe might never end
         content = read_yaml(study, Path(study).read_bytes())
     else:
         raise InputError(
@@ -230,7 +233,7 @@ def _read_content(study: str) -> dict[str, Any]:
         )
     if not isinstance(content, dict):
         raise InputError(
-            f"{study}: a study is a mapping with the keys {', '.join(Study.model_fields)}"
+            f"{study}: a study must be a mapping with the keys {', '.join(Study.model_fields)}"
         )
     return content
 
@@ -250,14 +253,14 @@ def _change(content: dict[str, Any], key: str, value: Any, where: str) -> None:
             section[part] = {}
         section = section[part]
         if not isinstance(section, dict):
-            raise InputError(f"{where}: {key}: {part} has no keys of its own; give it whole")
+            raise InputError(f"{where}: {key}: {part} has no keys; give its whole value")
     section[name] = value
 
 
 class _StrictLoader(PlainLoader):
     """Load plain values only; 3e-4 and 1.5e9 are numbers.
 
-    A key that is given twice is an error, where YAML takes the second.
+    A key that is given twice is an error. YAML itself would take the second value.
     """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -282,10 +285,10 @@ _StrictLoader.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER, list("-+
 def read_yaml(where: str, text: str | bytes) -> Any:
     """Parse a YAML text.
 
-    Raises InputError, in one line that begins with `where`, for any other text.
+    Raises InputError for invalid YAML, with a text of one line that begins with `where`.
     """
     try:
         return yaml.load(text, _StrictLoader)
-    # the last two for a number and for a nesting without an end
+    # ValueError: a number that is too long; RecursionError: nesting that is too deep
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from None

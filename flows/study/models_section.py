@@ -1,4 +1,4 @@
-"""The section `models` of a study file: the architectures, and the depths at which they compare."""
+"""The section `models` of a study file: the architectures, and their depths."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dreamer_study.model.training.recipe import OWN_CLASS, spelled_out
 from dreamer_study.pipeline.settings import Section, check_keys, distinct
 
 VARIANTS = ("LA", "DR", "DR+DA")
-ELSEWHERE = {  # sizes of a model that are no field of models.dreamer
+ELSEWHERE = {  # sizes of a model that other settings give
     "depth": "models.depths",
     "vocabulary_size": "data.tokenizer",
     "sequence_length": "training.sequence_length",
 }
-# no variant has its own
+# settings that all variants share
 OF_ALL = (
     "seed",
     *HOW_FAR,
@@ -33,25 +33,25 @@ OF_ALL = (
     "raw_checkpoints",
     "optimizer_files",
 )
-BETAS = "betas"  # beta1 and beta2 in one
+BETAS = "betas"  # beta1 and beta2 as a pair
 
 Distinct = AfterValidator(lambda values: distinct(values, "these values"))
 Seeds = Annotated[list[NotNegative], Distinct]
 
 
 class Match(Section):
-    """The sizes of a variant that are searched, until its costs are nearest to the baseline's."""
+    """The sizes of a variant that are searched to bring its costs nearest to the baseline's."""
 
     flops: str | None = Field(
-        None, description="the size that is searched for equal FLOPs per token"
+        None, description="The size that is searched for equal FLOPs per token."
     )
     parameters: str | None = Field(
-        None, description="the size that is searched for equal parameters"
+        None, description="The size that is searched for equal parameters."
     )
 
     @property
     def fields(self) -> dict[str, str]:
-        """Return the name of each size by what it is searched for."""
+        """The name of each searched size, by the cost that it matches."""
         return self.model_dump(exclude_none=True)
 
 
@@ -77,8 +77,8 @@ _Elsewhere: Any = create_model(
 class Variant(_Elsewhere):
     """One architecture to compare.
 
-    It is of the bundled family, in a file of your own, of the transformers library, or was trained
-    by another study.
+    It comes from the bundled family, from your own file, from the transformers library, or from
+    another study, which has trained it.
     """
 
     name: str = Field(
@@ -86,40 +86,46 @@ class Variant(_Elsewhere):
         description="letters, digits, + and (not first) . - _",
     )
     family: Literal["LA", "DR", "DR+DA"] | None = Field(
-        None, description="layered, recurrent, with depth attention"
+        None,
+        description=(
+            "A bundled architecture: LA (layered), DR (depth-recurrent), DR+DA (with depth"
+            " attention)."
+        ),
     )
     overrides: dict[str, Any] = Field(
-        default_factory=dict, description="fields of DreamerConfig, with `family`"
+        default_factory=dict,
+        description="With `family`: sizes that replace those of models.dreamer.",
     )
     module: str | None = Field(
         None, pattern=rf"^{OWN_CLASS.pattern}$", description="a class: <file>.py:<class>"
     )
     files: list[str] = Field(
         default_factory=list,
-        description="further files of code that the module, or its own optimizer, needs",
+        description="More code files that the module or its own optimizer needs.",
     )
     transformers: str | None = Field(
         None, pattern=r"^\w[\w.-]*$", description="a model type of transformers"
     )
     config: dict[str, Any] = Field(
-        default_factory=dict, description="arguments of the class, or of the model type"
+        default_factory=dict, description="Arguments of the class, or of the model type."
     )
     match: bool | Match | None = Field(
         None,
         description=(
-            "to the baseline: sizes by name, or true (the default of a family) for experts and"
-            " their size"
+            "Match the costs to the baseline's: the sizes to search, or true (the default of a"
+            " `family`) to search the experts and their size."
         ),
     )
     training: dict[str, Any] = Field(
         default_factory=dict,
         description=(
-            "settings of its own, such as its optimizer; a learning_rate, also {times: 0.25, of:"
-            " LA}, a weight_decay or a schedule is not tuned"
+            "Settings of this variant that replace those of `training`. A learning_rate may be"
+            " {times: 0.25, of: LA}. A learning_rate, weight_decay or schedule given here is not"
+            " tuned."
         ),
     )
     seeds: Seeds | None = Field(
-        None, min_length=1, description="of its own; default: training.seeds"
+        None, min_length=1, description="Seeds of this variant; null: training.seeds."
     )
 
     @field_validator("training")
@@ -135,7 +141,7 @@ class Variant(_Elsewhere):
             raise ValueError(f"{self.name}: give one of family, module, transformers and from")
         if self.match is True and not self.family:
             raise ValueError(
-                f"{self.name}: name the sizes that are searched, as in match: {{flops:"
+                f"{self.name}: match must name the sizes to search, as in match: {{flops:"
                 " hidden_size}"
             )
         if isinstance(self.match, Match) and not self.match.fields:
@@ -155,16 +161,18 @@ class Variant(_Elsewhere):
     @model_validator(mode="after")
     def _settings_of_its_origin(self) -> Variant:
         if self.overrides and not self.family:
-            raise ValueError(f"{self.name}: overrides belongs to a variant with family")
+            raise ValueError(
+                f"{self.name}: overrides needs family; give sizes of your own class in config"
+            )
         has_own_optimizer = file_of(self.training.get("optimizer")) is not None
         if self.files and not (self.module or has_own_optimizer):
-            raise ValueError(f"{self.name}: files belongs to a variant with module")
+            raise ValueError(f"{self.name}: files needs module, or an optimizer of your own")
         if self.config and self.family:
-            raise ValueError(f"{self.name}: sizes of a family are overrides, not config")
+            raise ValueError(f"{self.name}: give sizes of a family in overrides, not in config")
         for size, setting in ELSEWHERE.items():
             if size in self.overrides and size != "depth":
                 raise ValueError(
-                    f"{self.name}: {size} is said by {setting}; leave it out of overrides"
+                    f"{self.name}: {setting} sets {size}; leave {size} out of overrides"
                 )
         return self
 
@@ -177,7 +185,7 @@ class Variant(_Elsewhere):
     def matched(self) -> bool:
         """Whether sizes of the variant are searched.
 
-        Those of the variant that the others are matched to are not searched in any case.
+        The sizes of the variant that the others are matched to are never searched.
         """
         if self.match is None:
             return self.family is not None
@@ -185,18 +193,18 @@ class Variant(_Elsewhere):
 
     @property
     def code_files(self) -> list[str]:
-        """The files of code that the variant's class needs, that of the class first."""
+        """The code files that the variant's class needs, the file of the class first."""
         return [self.module.rpartition(":")[0], *self.files] if self.module else []
 
 
 def file_of(optimizer: Any) -> str | None:
-    """Return the file of an optimizer of the user's; None for one of this package."""
+    """Return the file of your own optimizer; None for an optimizer of this package."""
     is_own = isinstance(optimizer, str) and OWN_CLASS.fullmatch(optimizer)
     return optimizer.rpartition(":")[0] if is_own else None
 
 
 def _named(entry: Any) -> Any:
-    """Turn the name of a family into the variant of that name."""
+    """Return the variant that the name of a family stands for."""
     return {"name": entry, "family": entry} if isinstance(entry, str) else entry
 
 
@@ -206,24 +214,25 @@ NamedVariant = Annotated[
 
 
 class Models(Section):
-    """The architectures and depths; variants match the baseline in FLOPs and parameters."""
+    """The architectures and depths. Variants match the baseline in FLOPs and parameters."""
 
     depths: Annotated[list[Annotated[int, Field(ge=1)]], Distinct] = Field(
-        default=[4], min_length=1, description="layers, or iterations"
+        default=[4], min_length=1, description="Numbers of layers, or of iterations of one layer."
     )
     variants: list[NamedVariant] = Field(
         default=[Variant(name=v, family=v) for v in VARIANTS],
         min_length=1,
-        description="architectures to compare",
+        description="The architectures to compare.",
     )
     baseline: str | None = Field(
-        None, description="what others are compared with and matched to; default: the first"
+        None,
+        description="The variant that others are compared with and matched to; null: the first.",
     )
-    dreamer: dict[str, Any] = Field(
-        default_factory=dict, description="fields of DreamerConfig, for LA, DR and DR+DA"
-    )
+    dreamer: dict[str, Any] = Field(default_factory=dict, description="Sizes of LA, DR and DR+DA.")
     counted_length: int | None = Field(
-        None, ge=1, description="over which FLOPs are counted; default: sequence_length"
+        None,
+        ge=1,
+        description="Tokens of the sequence that FLOPs are counted over; null: sequence_length.",
     )
 
     @model_validator(mode="after")
@@ -261,5 +270,5 @@ class Models(Section):
     def _said_here_alone(cls, dreamer: dict[str, Any]) -> dict[str, Any]:
         for size, setting in ELSEWHERE.items():
             if size in dreamer:
-                raise ValueError(f"{size} is said by {setting}; leave it out here")
+                raise ValueError(f"{setting} sets {size}; leave {size} out here")
         return dreamer

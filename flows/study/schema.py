@@ -1,4 +1,4 @@
-"""Build the JSON schema of a study file, by which an editor completes keys and marks errors."""
+"""Build the JSON schema of a study file, which lets editors complete keys and mark errors."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ BETAS = {
     "items": {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
     "minItems": 2,
     "maxItems": 2,
-    "description": "beta1 and beta2 of AdamW in one",
+    "description": "beta1 and beta2 of AdamW as a pair.",
 }
 
 
 def study_schema() -> dict[str, Any]:
-    """Build the schema: that of `Study`, with what `Study` leaves open.
+    """Return the JSON schema of a study file.
 
-    That is: names and entries of sources and benchmarks, sizes of Dreamer, recipes of variants.
+    The schema of `Study` is completed by what `Study` itself leaves open: names and entries of
+    sources and benchmarks, sizes of Dreamer, and recipes of variants.
     """
     schema = Study.model_json_schema()
     kinds = schema["$defs"]
@@ -46,7 +47,9 @@ def study_schema() -> dict[str, Any]:
             "description": description,
         }
     for kind in ("Source", "Benchmark"):
-        kinds[kind]["required"] = ["name"]  # an entry may change the one of its name in the table
+        kinds[kind]["required"] = [
+            "name"
+        ]  # an entry may change the entry of the table with the same name
     kinds["Data"]["properties"]["sources"]["items"] = _entries("Source", [BUILTIN, PAPER, *SOURCES])
     kinds["Evaluation"]["properties"]["benchmarks"]["items"] = _entries(
         "Benchmark", [BUILTIN, *BENCHMARKS]
@@ -63,7 +66,7 @@ def study_schema() -> dict[str, Any]:
 
 
 def _recipe_of_variant(training: dict[str, Any]) -> dict[str, Any]:
-    """Choose the settings of `training` that a variant may have for itself."""
+    """Return the settings of `training` that a variant may set itself."""
     own = {"betas", *TrainingConfig.__dataclass_fields__} - {*OF_ALL}
     recipe = {name: field for name, field in training.items() if name in own}
     times = {

@@ -20,99 +20,110 @@ from dreamer_study.sql.statistics.sequential import LOOKS
 MOST_CHECKPOINTS = 10_000
 LONGEST_SEQUENCE = 2**20
 MOST_RANKS = 256  # beyond every machine
-TUNED = ("learning_rate", "weight_decay", "decay")  # what can be searched; decay: of the schedule
+TUNED = ("learning_rate", "weight_decay", "decay")  # settings to search; `decay` of the schedule
 
 
-GROWN = "one beyond is added where an edge is best"
+GROWN = "if the best value is at an edge, a value beyond it is tried"
 
 
 class Tuning(Section):
-    """A search over settings of the recipe, the same for every variant without its own.
+    """A search over settings of the recipe, for every variant that does not set them itself.
 
-    Where several settings are searched, every combination is trained.
+    If several settings are searched, every combination is trained.
     """
 
     learning_rate: Annotated[list[Positive], Distinct, AfterValidator(sorted)] | None = Field(
-        None, min_length=2, description=f"rates; {GROWN}"
+        None, min_length=2, description=f"Learning rates to try; {GROWN}."
     )
     weight_decay: Annotated[list[Finite], Distinct, AfterValidator(sorted)] | None = Field(
-        None, min_length=2, description=f"weight decays; {GROWN}"
+        None, min_length=2, description=f"Weight decays to try; {GROWN}."
     )
     decay: Annotated[list[Share], Distinct, AfterValidator(sorted)] | None = Field(
         None,
         min_length=2,
-        description=f"shares `decay` of a schedule {{decay: ..., to: ...}}; {GROWN}",
+        description=(f"Shares `decay` of a schedule {{decay: ..., to: ...}} to try; {GROWN}."),
     )
-    seeds: Seeds = Field(min_length=1, description="of the search alone")
-    tokens: int = Field(ge=1, description="of each training of the search")
+    seeds: Seeds = Field(
+        min_length=1, description="Seeds of the search, which train no model of the study."
+    )
+    tokens: int = Field(ge=1, description="Tokens of each training of the search.")
 
     @model_validator(mode="after")
     def _searches_something(self) -> Tuning:
         if not self.grids:
             raise ValueError(
-                f"tune: nothing to search; give a list of {', '.join(TUNED)}, or several of them"
+                "tune: there is nothing to search; give a list for one or several of"
+                f" {', '.join(TUNED)}"
             )
         return self
 
     @property
     def grids(self) -> dict[str, list[float]]:
-        """The values of each setting that is searched, rising."""
+        """The values of each setting that is searched, in rising order."""
         return {name: getattr(self, name) for name in TUNED if getattr(self, name) is not None}
 
 
 class SeedsUntil(Section):
     """Add seeds to each model until the widest interval is narrow enough.
 
-    Looks come at 4, 8, 16 and 24 seeds.
+    The study looks at the intervals after 4, 8, 16 and 24 seeds.
     """
 
     high_over_low: float = Field(
-        gt=1, description="of every interval of the average accuracy, at which no seed is added"
+        gt=1,
+        description=(
+            "Upper over lower end of an interval. Once every interval of the average accuracy is at"
+            " most this wide, no seed is added."
+        ),
     )
-    most: int = Field(
-        LOOKS[-1], gt=LOOKS[0], le=LOOKS[-1], description="seeds of each model, 0 to one less"
-    )
+    most: int = Field(LOOKS[-1], gt=LOOKS[0], le=LOOKS[-1], description="Most seeds of each model.")
 
 
 NOT_OF_A_STUDY = ("seed", "raw_checkpoints", "optimizer_files")
 
 
 class Training(settings_section(TrainingConfig, without=NOT_OF_A_STUDY)):
-    """The settings of TrainingConfig, the same for every model, and what a study adds to them."""
+    """The recipe of every model, the seeds and the checkpoints."""
 
-    batch_tokens: int = Field(2**20, description="of one optimiser step, padding included")
-    save_every_seconds: float = Field(60, description="between two states to resume from")
+    batch_tokens: int = Field(2**20, description="Tokens of one optimiser step, including padding.")
+    save_every_seconds: float = Field(60, description="Seconds between two saved states.")
     checkpoints: int | list[int] = Field(
-        12, description="how many, evenly spaced, or the token counts themselves"
+        12, description="Number of evenly spaced checkpoints, or a list of token counts."
     )
     checkpoint_every: int | None = Field(
         None,
         ge=1,
         description=(
-            "tokens between checkpoints, in place of their number: a longer study keeps their"
-            " places"
+            "Tokens between checkpoints, in place of `checkpoints`; a longer study keeps the same"
+            " places."
         ),
     )
-    sequence_length: int = Field(4096, ge=8, le=LONGEST_SEQUENCE, description="tokens of a row")
+    sequence_length: int = Field(4096, ge=8, le=LONGEST_SEQUENCE, description="Tokens of a row.")
     seeds: Seeds = Field(
-        default=[0, 1], min_length=1, description="each model is trained once with each"
+        default=[0, 1], min_length=1, description="Each model is trained once with each seed."
     )
     seeds_until: SeedsUntil | None = Field(
-        None, description="in place of `seeds`: add some until intervals are narrow"
+        None, description="In place of `seeds`: add seeds until intervals are narrow."
     )
     screening: float = Field(
-        0.0, ge=0, lt=1, description="all seeds train this far, then the best; 0: all to the end"
+        0.0,
+        ge=0,
+        lt=1,
+        description=(
+            "Share of the tokens after which only the best seed of each model continues; 0: all"
+            " seeds are trained to the end."
+        ),
     )
     tune: Tuning | None = Field(
         None,
-        description="choose each model's learning rate, weight decay, decay on held-out text",
+        description="Search each model's learning rate, weight decay or decay on held-out text.",
     )
     ranks: int | None = Field(
         None,
         ge=1,
         le=MOST_RANKS,
         description=(
-            "processes that train a run together; default: the GPUs divided by the runs, else 1"
+            "Processes that train a run together; null: the GPUs divided by the runs, at least 1."
         ),
     )
 
@@ -124,19 +135,19 @@ class Training(settings_section(TrainingConfig, without=NOT_OF_A_STUDY)):
     @model_validator(mode="before")
     @classmethod
     def _in_turn(cls, values: Any) -> Any:
-        """Name the seeds of `seeds_until`: 0 to one less than the most."""
+        """Set the seeds of `seeds_until`: 0 to one less than `most`."""
         until = values.get("seeds_until") if isinstance(values, dict) else None
         if not isinstance(until, dict):
             return values
         most = until.get("most", LOOKS[-1])
-        seeds = [0]  # where `most` is wrong, its field says how
+        seeds = [0]  # if `most` is wrong, its own check says so
         if isinstance(most, int) and most > 0:
             seeds = list(range(most))
         for name, implied in (("seeds", seeds), ("screening", 0)):
-            # a study that was dumped names them, as they are
+            # a dumped study names these values
             if values.get(name, implied) != implied:
                 raise ValueError(
-                    f"seeds_until says which seeds are trained, all to the end: leave out {name}"
+                    f"seeds_until sets the seeds, and trains all to the end; leave out {name}"
                 )
         return {**values, "seeds": seeds}
 
@@ -149,8 +160,7 @@ class Training(settings_section(TrainingConfig, without=NOT_OF_A_STUDY)):
             countable = bool(checkpoints)
         if not countable:
             raise ValueError(
-                f"{checkpoints} checkpoints: give 1 to {MOST_CHECKPOINTS:,}, or a list of token"
-                " counts"
+                f"it must be a number from 1 to {MOST_CHECKPOINTS:,}, or a list of token counts"
             )
         if isinstance(checkpoints, int):
             return checkpoints
@@ -158,16 +168,16 @@ class Training(settings_section(TrainingConfig, without=NOT_OF_A_STUDY)):
 
     @model_validator(mode="after")
     def _has_checkpoints_in_one_way(self) -> Training:
-        # the default is no choice: a study that was dumped names it too
+        # a dumped study names the default, too
         default = type(self).model_fields["checkpoints"].default
         if self.checkpoint_every and self.checkpoints != default:
             raise ValueError(
-                "checkpoints and checkpoint_every say the same in two ways: give one of them"
+                "checkpoints and checkpoint_every set the same thing; give one of them"
             )
         if self.checkpoint_every and self.tokens / self.checkpoint_every > MOST_CHECKPOINTS:
             raise ValueError(
-                f"checkpoint_every={self.checkpoint_every:,}: more than {MOST_CHECKPOINTS:,}"
-                " checkpoints"
+                f"checkpoint_every={self.checkpoint_every:,} makes more than {MOST_CHECKPOINTS:,}"
+                " checkpoints; give a larger number"
             )
         return self
 
@@ -175,17 +185,17 @@ class Training(settings_section(TrainingConfig, without=NOT_OF_A_STUDY)):
     def _accepted_by_the_trainer(self) -> Training:
         if self.batch_tokens % self.sequence_length:
             raise ValueError(
-                f"batch_tokens={self.batch_tokens:,} is no multiple of"
-                f" sequence_length={self.sequence_length:,}: a step reads whole rows"
+                f"batch_tokens={self.batch_tokens:,} must be a multiple of"
+                f" sequence_length={self.sequence_length:,}, because a step reads whole rows"
             )
         TrainingConfig(**self.recipe(0))
         steps = self.tokens / self.batch_tokens
         default = type(self).model_fields["warmup_steps"].default
-        # twice as many, as a batch holds padding too; a default that is too long is a warning
+        # twice, because a batch also holds padding; too long a default is only a warning
         if self.warmup_steps != default and self.warmup_steps >= 2 * steps:
             raise ValueError(
-                f"warmup_steps={self.warmup_steps:,} are more than {self.tokens:,} tokens take"
-                " in all"
+                f"warmup_steps={self.warmup_steps:,} is more than all steps of {self.tokens:,}"
+                " tokens; give fewer"
             )
         return self
 
@@ -195,9 +205,9 @@ class Training(settings_section(TrainingConfig, without=NOT_OF_A_STUDY)):
         return {**kept, "clip": self.clip, "seed": seed, "checkpoints": list(self.points)}
 
     def stop_at(self, seeds: int) -> int | None:
-        """Return the tokens at which the race of a model with `seeds` seeds ends.
+        """Return the tokens at which screening picks the best of a model's `seeds` seeds.
 
-        None: all are trained to the end.
+        None means that all seeds are trained to the end.
         """
         if seeds > 1 and self.screening > 0:
             return round(self.tokens * self.screening)
@@ -205,7 +215,7 @@ class Training(settings_section(TrainingConfig, without=NOT_OF_A_STUDY)):
 
     @property
     def points(self) -> tuple[int, ...]:
-        """Return the token counts at which checkpoints are taken; the last is the whole budget."""
+        """The token counts of the checkpoints, in order; the last one is `tokens`."""
         if self.checkpoint_every:
             return (*range(self.checkpoint_every, self.tokens, self.checkpoint_every), self.tokens)
         if isinstance(self.checkpoints, int):

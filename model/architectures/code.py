@@ -48,7 +48,7 @@ def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
         path = folder / name
         if Path(name).is_absolute() or ".." in Path(name).parts or not path.is_file():
             raise InputError(
-                f"{name}: there is no such file in {folder}; files of code lie there or below"
+                f"{name}: there is no such file in {folder}; code must be in this folder or below"
             )
         by_name[name] = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
     return by_name
@@ -130,8 +130,8 @@ def load_from_file(
     """
     if not trust_code:
         raise InputError(
-            f"{named} is Python that this would run: look at the file, then give --trust-code, or"
-            " trust_code=True"
+            f"{named} is Python code, which this would run; read the file, then give --trust-code,"
+            " or trust_code=True"
         )
     assert folder is not None, "a class of the user's code has a folder of code"
     _check(files, folder)
@@ -149,7 +149,9 @@ def _check(files: dict[str, str], folder: Path) -> None:
     now = digests(folder, files)
     changed = [name for name in files if now[name] != files[name]]
     if changed:
-        raise InputError(f"{folder / changed[0]} has changed since its model was planned")
+        raise InputError(
+            f"{folder / changed[0]} has changed since its model was planned; give the command again"
+        )
 
 
 def forget_loaded() -> None:

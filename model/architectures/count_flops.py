@@ -117,16 +117,16 @@ def _flops_per_token(model: Wrapped, length: int) -> tuple[float, list[str]]:
     remarks = []
     if min(slope * whole, at_none) < -MISFIT * at_whole:
         remarks.append(
-            f"FLOPs are those of a whole row, as its cost a token ({at_whole:,.0f} for"
-            f" {whole} tokens, {at_half:,.0f} for {half}) is not a + b S"
+            f"FLOPs are counted for a whole row, as the cost per token ({at_whole:,.0f} for"
+            f" {whole} tokens, {at_half:,.0f} for {half}) is not linear in the length"
         )
         slope = 0.0
         at_none = at_whole
     if uncounted:
         names = ", ".join(sorted(uncounted))
         remarks.append(
-            f"FLOPs leave out {names}, which nobody can count; flops_per_token(length) of the"
-            " class would say them"
+            f"FLOPs leave out {names}, which cannot be counted; a method flops_per_token(length)"
+            " of the class can give the number"
         )
     return at_none + slope * (length + 1) / 2, remarks
 
@@ -218,6 +218,6 @@ def check_countable(resources: Resources) -> None:
     for remark in resources.remarks:
         if "leave out" in remark:
             raise InputError(
-                f"cannot be matched: {remark}; give its class flops_per_token(length), or match:"
-                " false"
+                f"cannot be matched: {remark}; give the class a method flops_per_token(length), or"
+                " set match: false"
             )

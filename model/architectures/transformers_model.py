@@ -17,7 +17,7 @@ try:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 except ImportError as error:
     raise InputError(
-        "transformers is not installed; pip install 'dreamer-study[transformers]'"
+        "transformers is not installed; run pip install 'dreamer-study[transformers]'"
     ) from error
 
 DROPOUTS = ("dropout", "pdrop", "dropout_prob", "dropout_rate")

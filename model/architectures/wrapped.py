@@ -81,7 +81,7 @@ class Wrapped(Network):
         self._takes_depth = "depth" in reader
         if (self._own_states is not None) != ("logits" in vars(self)):
             raise InputError(
-                f"{config.module} has one of states and logits; define both, or forward alone"
+                f"{config.module} has only one of states and logits; define both, or only forward"
             )
 
     def states(

@@ -65,8 +65,8 @@ def save_weights(
     """
     if folder.exists():
         raise InputError(
-            f"{folder} exists already, and no checkpoint is overwritten; remove it or name another"
-            " folder"
+            f"{folder} exists already, and checkpoints are never overwritten; remove the folder or"
+            " name another one"
         )
     with atomic_folder(folder) as partial:
         if keep_raw:
@@ -104,7 +104,7 @@ def load_model(
     file = folder / FILES[weights_in(folder, weights)]
     if weights == "raw" and not file.exists() and (folder / FILES["averaged"]).exists():
         raise InputError(
-            f"{folder} holds averaged weights alone; a study keeps raw ones with"
+            f"{folder} has averaged weights only; a study keeps raw weights if it sets"
             " evaluation.weights: both"
         )
     with torch.device(device):  # as in training: a class's table that is no buffer would not move

@@ -126,7 +126,7 @@ def _score_benchmark(
     if ties:
         print(
             f"{checkpoint.run_id} {checkpoint.tokens:,}: {scores[0].benchmark}: {ties:,} items have"
-            " two choices of nearly equal likelihood, of which another batch may choose the other",
+            " two choices of nearly equal likelihood; another batch size may change the choice",
             flush=True,
         )
     rows = tables(checkpoint.run_id, checkpoint.tokens, scores, model.weights)

@@ -54,7 +54,7 @@ def generate(
     cut = [list(prompt)[-room:] for prompt in prompts]
     if not all(cut):
         raise InputError(
-            f"prompt {cut.index([])} holds no token; a model of this kind needs one to begin with"
+            f"prompt {cut.index([])} holds no token, but this model needs at least one token"
         )
     budgets = [min(max_new_tokens, S - len(prompt)) for prompt in cut]
     written: list[list[int]] = [[] for _ in prompts]

@@ -102,8 +102,8 @@ def read_items(path: Path) -> list[dict[str, Any]]:
                 first = line_of.setdefault(item["id"], number)
                 if first != number:
                     raise InputError(
-                        f"{where}: id is {item['id']!r} as in line {first}; give every item its"
-                        " own id"
+                        f"{where}: id {item['id']!r} is the same as in line {first}; give every"
+                        " item a different id"
                     )
                 items.append(item)
     except FileNotFoundError:

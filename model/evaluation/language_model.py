@@ -54,8 +54,8 @@ class Generation:
         sampled = arguments.get("do_sample")
         if sampled or (sampled is None and arguments.get("temperature")):
             raise InputError(
-                "generation: the task samples its answers, which nothing here does; say do_sample:"
-                " false"
+                "generation: the task samples its answers, which is not supported; set do_sample:"
+                " false in the task"
             )
         for name in arguments.keys() - {"until", *_OF_SAMPLING, *_LENGTHS}:
             raise InputError(
@@ -210,8 +210,8 @@ def load_language_model(
     model = load_model(path, choose_device(device), weights, trust_code=trust_code)
     if tokenizer.size > model.config.vocabulary_size:
         raise InputError(
-            f"{path}: the model knows {model.config.vocabulary_size} tokens, the tokenizer has"
-            f" {tokenizer.size}; evaluate with the tokenizer it was trained with"
+            f"{path}: the model has {model.config.vocabulary_size} tokens, but the tokenizer has"
+            f" {tokenizer.size}; use the tokenizer that the model was trained with"
         )
     if on_gpu(model.device):
         set_up(torch.bfloat16)

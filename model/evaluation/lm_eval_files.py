@@ -115,7 +115,7 @@ class _TaskReader:
         trusted = self._trust_code or path.parent in OF_THE_TABLE
         content = yaml.load(path.read_bytes(), self._loader(path, trusted=trusted))
         if not isinstance(content, dict):
-            raise InputError("a task is a mapping")
+            raise InputError("a task must be a mapping")
         if not trusted:
             check_definition(content)
         return content

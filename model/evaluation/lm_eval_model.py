@@ -94,7 +94,7 @@ def _device_here(wanted: str) -> str:
     if not wanted.startswith("cuda") or torch.cuda.is_available():
         return wanted
     print(
-        f"dreamer: device is {wanted!r}, but torch sees no CUDA device here; the CPU computes",
+        f"dreamer: device is {wanted!r}, but torch finds no CUDA device here, so the CPU is used",
         file=sys.stderr,
     )
     return "cpu"

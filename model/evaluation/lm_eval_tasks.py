@@ -70,7 +70,7 @@ class LmEvalTask:
             self._build_requests(limit)
         except SecurityError as error:
             raise InputError(
-                f"benchmark {specification['benchmark']}: task {self.name}: a template reaches for"
+                f"benchmark {specification['benchmark']}: task {self.name}: a template uses"
                 f" more than the item ({one_line(error)})"
             ) from error
         self._data_version = digest_of_items(

@@ -173,7 +173,7 @@ def _windows(
     """Cut one request into pairs that the model can read."""
     if not context:
         raise InputError(
-            "a continuation without a context has no probability; give at least one token before it"
+            "a continuation without a context has no probability; give one token of context or more"
         )
     if len(continuation) > length:
         return rolling_windows(continuation, context[-1], length)

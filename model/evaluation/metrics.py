@@ -226,7 +226,7 @@ def _pooled(pool: Pool) -> dict[str, Any]:
             if item in findings and not same_items:
                 raise InputError(
                     f"benchmark {task.benchmark}: two of its tasks have an item {item!r}; give"
-                    " every item its own id"
+                    " every item a different id"
                 )
             findings[item] = finding
             asked_in[item] = task.data_version

@@ -30,16 +30,16 @@ def check_right_answers(task: Task, specification: Mapping[str, Any]) -> None:
     (number, reason), *others = faults.items()
     if 2 * len(faults) > items:
         raise InputError(
-            f"{where}: {len(faults):,} of {items:,} items have no right answer, so no model can be"
-            f" right: item {name}/{number}: {reason}{_other_splits(task)}"
+            f"{where}: {len(faults):,} of {items:,} items have no right answer, so no model can"
+            f" answer them: item {name}/{number}: {reason}{_other_splits(task)}"
         )
     more = ""
     if others:
         ids = ", ".join(f"{name}/{other}" for other, _ in others[:_NAMED])
         more = f"; so have {len(others):,} others ({ids}{', ...' if others[_NAMED:] else ''})"
     raise InputError(
-        f"{where}: item {name}/{number} has no right answer: {reason}{more}; mend or remove the"
-        " rows"
+        f"{where}: item {name}/{number} has no right answer: {reason}{more}; repair or remove"
+        " these rows"
     )
 
 

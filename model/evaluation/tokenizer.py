@@ -105,5 +105,5 @@ def find_tokenizer(model: Path | str) -> Path:
             if made_from.startswith("tokenizer/"):  # tokenizer/<key>
                 return packed.parents[1] / made_from
     raise InputError(
-        f"{model}: no tokenizer.json there or beside it; name its folder, as tokenizer=<folder>"
+        f"{model}: there is no tokenizer.json in or beside this folder; give tokenizer=<folder>"
     )

@@ -40,15 +40,15 @@ def choose_device(wanted: str, local: int = 0) -> torch.device:
         return torch.device("cpu")
     if not count:
         raise InputError(
-            f"device is {wanted!r}, but torch sees no CUDA device here; say 'cpu' or 'auto'"
+            f"device is {wanted!r}, but torch finds no CUDA device here; give 'cpu' or 'auto'"
         )
     _, _, number = wanted.partition(":")
     if number and int(number) >= count:
         raise InputError(
-            f"device is {wanted!r}, but torch sees only {count} CUDA devices here, numbered from 0"
+            f"device is {wanted!r}, but torch finds only {count} CUDA devices here, numbered from 0"
         )
     if not number and local >= count:
-        raise InputError(f"LOCAL_RANK is {local}, but torch sees only {count} CUDA devices here")
+        raise InputError(f"LOCAL_RANK is {local}, but torch finds only {count} CUDA devices here")
     return torch.device("cuda", int(number) if number else local)
 
 

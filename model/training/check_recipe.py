@@ -100,13 +100,15 @@ def _check_losses(model: Network) -> list[str]:
     loss = model.loss(states, targets).detach()
     for name, value in (("loss", loss), ("auxiliary_loss", auxiliary)):
         if value is not None and not value.isfinite():
-            raise InputError(f"{model.label}: {name} returned {value.item()}, no finite number")
+            raise InputError(
+                f"{model.label}: {name} returned {value.item()}, which is not a finite number"
+            )
     with torch.no_grad():
         usual = Network.loss(model, states, targets)
     if not torch.isclose(loss.float(), usual, rtol=NEAR):
         remarks.append(
-            f"its own loss is {float(loss / usual):.3g} times the cross entropy of its logits:"
-            " losses of its training cannot be compared with those of others"
+            f"its own loss is {float(loss / usual):.3g} times the cross entropy of its logits, so"
+            " its training losses cannot be compared with other models'"
         )
     return remarks
 

@@ -73,13 +73,13 @@ LATER: dict[str, Any] = {
     "optimizer_files": {},
     "momentum": 0.95,
 }
-"""Fields that TrainingConfig did not always have, with what all runs did before."""
+"""Newer fields of TrainingConfig, with the value that all runs had before."""
 
 NotNegative = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def without_later(training: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out later fields that have the value of before: keys and states of before stay good."""
+    """Leave out newer fields with their old value, so that older keys and states stay valid."""
     return {
         name: value for name, value in training.items() if name not in LATER or value != LATER[name]
     }
@@ -87,15 +87,14 @@ def without_later(training: Mapping[str, Any]) -> dict[str, Any]:
 
 @checked("training")
 class TrainingConfig:
-    """The settings of one training; defaults are those of the paper (Table 3).
+    """The settings of one training, with the defaults of the paper (Table 3).
 
-    Counts are of real tokens, without padding. The one definition of these settings: `run.json` and
-    the section `training` of a study file are checked here. Raises InputError, naming field, value
-    and rule.
+    Numbers of tokens do not count padding. `run.json` and the section `training` of a study file
+    are both checked here. Raises InputError, which names the field, its value and the rule.
     """
 
     tokens: Count
-    """Tokens of a training, which ends at the first optimiser step that has read this number."""
+    """Tokens of a training. It ends at the first optimiser step that has read this number."""
     batch_tokens: Count
     """Tokens of one optimiser step, padding included: a multiple of the packed sequence length."""
     seed: NotNegative = 0
@@ -107,32 +106,31 @@ class TrainingConfig:
     schedule: Schedule = "constant"
     """Learning rate after warm-up: constant, falling to 0 at `tokens`, or a decay near the end."""
     optimizer: Optimizer = ADAMW
-    """What turns gradients into steps: adamw, muon, or a class of your own (file.py:Class)."""
+    """The optimizer: adamw, muon, or your own class (file.py:Class)."""
     optimizer_config: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Arguments of the class of your own optimizer."""
+    """Arguments of your own optimizer class."""
     optimizer_files: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Digests of the files of an optimizer of the user's, that of its class first."""
+    """Digests of the files of your own optimizer, the file of its class first."""
     momentum: Decay = 0.95
-    """Muon's memory of the gradient, with Nesterov's step."""
+    """Muon's momentum, with Nesterov's step."""
     beta1: Decay = 0.9
-    """AdamW's memory of the mean gradient."""
+    """AdamW's decay of the mean gradient."""
     beta2: Decay = 0.999
-    """AdamW's memory of the mean squared gradient."""
+    """AdamW's decay of the mean squared gradient."""
     epsilon: Positive = 1e-8
-    """What AdamW adds to the root of the mean squared gradient."""
+    """A small number that AdamW adds to the root of the mean squared gradient."""
     weight_decay: Finite = 1e-3
     """Share of each decayed weight that is subtracted at each step, times the learning rate."""
     clip: Positive | None = 0.5
-    """Largest norm of the gradient, to which a larger one is scaled down; null: no bound."""
+    """Largest norm of the gradient; a larger gradient is scaled down to it. null: no bound."""
     averaging: Finite = 18.0
     """Power of the running average of the weights (weight_average.py); 0: no average is kept."""
     loss_on: Literal["all", "responses", "answers"] = "all"
-    """Tokens that the loss counts: all, those of responses, or those of the final answers."""
+    """Tokens that the loss counts: all tokens, tokens of responses, or tokens of final answers."""
     documents: Literal["apart", "joined"] = "apart"
-    """Whether a row is read as separate documents (apart) or as one text (joined), by all models.
-    """
+    """Whether all models read a row as separate documents (apart) or as one text (joined)."""
     checkpoints: Annotated[tuple[NotNegative, ...], Field(strict=False)] = ()
-    """Token counts at which a checkpoint is written; `tokens` is always one of these."""
+    """Token counts at which a checkpoint is written; `tokens` is always added."""
     raw_checkpoints: bool = False
     """Checkpoints hold the raw weights beside their average."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -146,22 +144,23 @@ class TrainingConfig:
     checkpointing: bool = False
     """Recompute the activations of each depth in the backward pass: less memory, more time."""
     save_every_seconds: Finite = 300.0
-    """Seconds between two saved states, or 50 times what the last save took, if that is more; 0: a
-    state after every step.
+    """Seconds between two saved states, or 50 times the time of the last save if that is longer; 0:
+    a state after every step.
     """
     keep: Count = 1
-    """Saved states that stay on the disk; checkpoints all stay."""
+    """Number of saved states that stay on the disk. All checkpoints stay."""
 
     @model_validator(mode="after")
     def _fits(self) -> TrainingConfig:
         if max(self.checkpoints, default=0) > self.tokens:
             raise ValueError(
-                f"checkpoints has {max(self.checkpoints)}, above tokens ({self.tokens})"
+                f"checkpoints has {max(self.checkpoints)}, but it must be at most tokens"
+                f" ({self.tokens})"
             )
         if self.optimizer_config and self.optimizer in (ADAMW, MUON):
             raise ValueError(
-                f"optimizer_config has arguments of a class of your own, and optimizer is"
-                f" {self.optimizer!r}; leave one of them out"
+                f"optimizer_config has arguments for your own class, but optimizer is"
+                f" {self.optimizer!r}; leave out one of the two"
             )
         if self.batch_tokens % (self.micro_batch_tokens or 1):
             raise ValueError(
@@ -187,9 +186,9 @@ class TrainingRun:
     data: Path
 
     def settings(self) -> dict[str, Any]:
-        """Return all of run.json that decides the trajectory.
+        """Return all settings of run.json that affect the trajectory of the training.
 
-        Left out are where the data lie, how the run is computed, and how far.
+        The place of the data, how the run is computed and how far it is trained are left out.
         """
         left_out = {*HOW_IT_RUNS, *HOW_FAR}
         if isinstance(self.training.schedule, RateDecay):

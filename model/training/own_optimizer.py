@@ -33,7 +33,7 @@ def load_optimizer(config: TrainingConfig, code: Path | None, *, trust_code: boo
     """
     kind = load_from_file(config.optimizer, config.optimizer_files, code, trust_code=trust_code)
     if not issubclass(kind, torch.optim.Optimizer):
-        raise InputError(f"{config.optimizer} is no torch.optim.Optimizer")
+        raise InputError(f"{config.optimizer} must be a subclass of torch.optim.Optimizer")
     return kind
 
 
@@ -135,8 +135,8 @@ def check_own_optimizer(
     saved = {name: tensor.detach().clone() for name, tensor in ours.tensors().items()}
     if ours.settings() != settings:
         raise InputError(
-            f"{config.optimizer}: its steps change its groups, which are not saved; keep what"
-            " changes as tensors in its state"
+            f"{config.optimizer}: its steps change its groups, which are not saved; keep everything"
+            " that changes as tensors in its state"
         )
     twins = [
         Trained(
@@ -155,8 +155,8 @@ def check_own_optimizer(
     for each, twin in zip(trained, twins, strict=True):
         if not torch.equal(each.parameter, twin.parameter):
             raise InputError(
-                f"{config.optimizer}: a step after a resume differs from one without: what its"
-                " steps depend on must all be tensors in its state"
+                f"{config.optimizer}: a step after a resume differs from a step without; keep"
+                " everything that its steps depend on as tensors in its state"
             )
     if config.weight_decay and not ours.decays:
         return [f"{config.optimizer} knows no weight_decay, so no weight decays"]

@@ -88,8 +88,8 @@ def trained_parameters(model: Network, config: TrainingConfig) -> list[Trained]:
         )
     if config.optimizer == MUON and not any(each.rule == MUON for each in trained):
         raise InputError(
-            f"{model.label}: optimizer is muon, and the class has no matrix for it to train, only"
-            " embeddings, layers of vocabulary size, convolutions and vectors; take adamw"
+            f"{model.label}: optimizer is muon, but the class has no matrix that Muon can train,"
+            " only embeddings, layers of vocabulary size, convolutions and vectors; use adamw"
         )
     return trained
 
@@ -140,19 +140,20 @@ def _checked_groups(groups: Any, model: Network) -> dict[int, Mapping[str, Any]]
     where = f"{model.label}: parameter_groups()"
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     if isinstance(groups, str | Mapping) or not isinstance(groups, Iterable):
-        raise InputError(f"{where} must list groups, and returned a {type(groups).__name__}")
+        raise InputError(f"{where} must list groups, but returned a {type(groups).__name__}")
     group_of: dict[int, Mapping[str, Any]] = {}
     for group in groups:
         if not isinstance(group, Mapping):
-            raise InputError(f"{where} must list mappings, and has a {type(group).__name__}")
+            raise InputError(f"{where} must list mappings, but has a {type(group).__name__}")
         _check_group(group, where)
         group = {**group, "params": _listed(group["params"])}
         for parameter in group["params"]:
             if not isinstance(parameter, nn.Parameter):
-                raise InputError(f"{where} must list parameters, and has a {_kind(parameter)}")
+                raise InputError(f"{where} must list parameters, but has a {_kind(parameter)}")
             if id(parameter) not in names:
                 raise InputError(
-                    f"{where} has a parameter {list(parameter.shape)} that is none of the model's"
+                    f"{where} has a parameter {list(parameter.shape)} that is not one of the"
+                    " model's"
                 )
             if id(parameter) in group_of:
                 raise InputError(f"{where} has {names[id(parameter)]} twice")
@@ -160,7 +161,7 @@ def _checked_groups(groups: Any, model: Network) -> dict[int, Mapping[str, Any]]
             group_of[id(parameter)] = group
     for identity, name in names.items():
         if identity not in group_of:
-            raise InputError(f"{where} leaves out {name}: each parameter stands in one group")
+            raise InputError(f"{where} leaves out {name}, but each parameter must be in one group")
     return group_of
 
 
@@ -211,11 +212,11 @@ def _check_matrix(group: Mapping[str, Any], parameter: nn.Parameter, where: str)
     parts = group.get("parts", ())
     if (asks_for_muon or parts) and parameter.ndim not in (2, 3):
         raise InputError(
-            f"{where} has {parameter.ndim} dimensions, and Muon trains matrices, or banks of them"
+            f"{where} has {parameter.ndim} dimensions, but Muon trains matrices, and banks of them"
         )
     if parts and sum(parts) != parameter.shape[group.get("axis", ROWS)]:
         axis = group.get("axis", ROWS)
         raise InputError(
-            f"{where} has {parameter.shape[axis]} entries along axis {axis}, and its parts"
-            f" {list(parts)} have {sum(parts)}"
+            f"{where} has {parameter.shape[axis]} entries along axis {axis}, but its parts"
+            f" {list(parts)} add up to {sum(parts)}"
         )

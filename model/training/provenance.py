@@ -136,8 +136,8 @@ def find_code_change(
         )
     more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
     raise InputError(
-        f"{run.folder} cannot be continued: since it was started, {'; '.join(changed[:5])}{more}; "
-        f"undo that, {way}or remove the folder to start over"
+        f"{run.folder} cannot be continued: since its start, {'; '.join(changed[:5])}{more}; "
+        f"undo the change, {way}or remove the folder to start over"
     )
 
 

@@ -46,8 +46,8 @@ Optimizer = Annotated[
     str,
     BeforeValidator(_optimizer),
     Field(
-        description="adamw, muon (embeddings, head, norms and biases by AdamW), or a class of your"
-        " own: <file>.py:<class>"
+        description="adamw, muon (with AdamW for embeddings, head, norms and biases), or your own"
+        " class: <file>.py:<class>."
     ),
 ]
 
@@ -56,13 +56,13 @@ Optimizer = Annotated[
 class RateDecay:
     """A rate that stays at its peak after the warm-up, and falls at the end (WSD)."""
 
-    decay: Annotated[Share, Field(description="share of `tokens`, at their end, in which it falls")]
+    decay: Annotated[Share, Field(description="Share of `tokens`, at the end, in which it falls.")]
     to: Annotated[
-        float, Field(ge=0, lt=1, description="share of the peak to which the rate falls")
+        float, Field(ge=0, lt=1, description="Share of the peak that the rate falls to.")
     ] = 0.0
     shape: Annotated[
         Literal["linear", "cosine", "sqrt"],
-        Field(description="of the fall; sqrt: one less the root of the part that is done"),
+        Field(description="Shape of the fall; sqrt: 1 - the square root of its finished share."),
     ] = "linear"
 
 
@@ -95,8 +95,8 @@ Schedule = Annotated[
         _schedule, json_schema_input_type=Literal["constant", "linear", "cosine"] | RateDecay
     ),
     Field(
-        description="of the rate after warm-up: constant, or linear or cosine to 0 at `tokens`, or"
-        " a fall at the end"
+        description="Learning rate after the warm-up: constant, a linear or cosine fall to 0 at"
+        " `tokens`, or a fall at the end."
     ),
 ]
 
@@ -114,7 +114,7 @@ def spelled_out(training: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"betas is {betas!r}, but it must be two numbers, as [0.9, 0.95]")
         for name, beta in zip(FIRST_AND_SECOND, betas, strict=True):
             if name in values:
-                raise ValueError(f"betas and {name} say the same in two ways: give one of them")
+                raise ValueError(f"betas and {name} set the same thing; give one of them")
             values[name] = beta
     schedule = values.get("schedule")
     if isinstance(schedule, Mapping):

@@ -86,8 +86,8 @@ def _read_log(path: Path, length: int, checksum: int) -> bytes:
     content = path.read_bytes()[:length] if path.exists() else b""
     if len(content) < length:
         raise InputError(
-            f"{path} has {len(content)} bytes where the saved state had written {length}: put the"
-            " file back"
+            f"{path} has {len(content)} bytes, but the saved state had written {length}; restore"
+            " the file"
         )
     if zlib.crc32(content) != checksum:
         raise InputError(

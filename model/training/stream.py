@@ -78,13 +78,13 @@ class _Shard:
         for path in (tokens_path, index_path):
             if not path.is_file():
                 raise InputError(
-                    f"packed data {folder} have no file {path.name}: run the packing stage again"
+                    f"packed data {folder} have no file {path.name}; run the packing stage again"
                 )
         size = tokens_path.stat().st_size
         expected = rows * length * dtype.itemsize
         if size != expected:
             raise InputError(
-                f"{tokens_path} has {size} bytes where packed.json says {expected}: pack the data"
+                f"{tokens_path} has {size} bytes, but packed.json says {expected}; pack the data"
                 " again"
             )
         self.tokens = np.memmap(tokens_path, dtype=dtype, mode="r", shape=(rows, length))
@@ -311,7 +311,7 @@ def read_packed(folder: Path) -> Mapping[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is damaged ({error!r}): run the packing stage again") from error
     if empty:
-        raise InputError(f"packed data in {folder} hold no rows: nothing was left to train on")
+        raise InputError(f"packed data in {folder} have no rows, so there is nothing to train on")
     return metadata
 
 
@@ -324,7 +324,9 @@ def open_stream(run: TrainingRun, ranks: int = 1) -> TokenStream:
     stream = TokenStream(run.data, run.training.seed, 1, run.training.loss_on)
     S, V = stream.sequence_length, stream.vocabulary_size
     if not stream.metadata.get("tokens", True):
-        raise InputError(f"packed data in {run.data} hold no tokens: nothing was left to train on")
+        raise InputError(
+            f"packed data in {run.data} have no tokens, so there is nothing to train on"
+        )
     for name, needed, use in (
         ("sequence_length", S, "have rows of"),
         ("vocabulary_size", V, "use a vocabulary of"),
@@ -332,7 +334,7 @@ def open_stream(run: TrainingRun, ranks: int = 1) -> TokenStream:
         size = getattr(run.model, name)
         if size < needed:
             raise InputError(
-                f"the data in {run.data} {use} {needed} tokens, the model's {name} is only {size}"
+                f"the data in {run.data} {use} {needed} tokens, but the model's {name} is {size}"
             )
     for name in ("batch_tokens", "micro_batch_tokens"):
         value = getattr(run.training, name)
@@ -343,8 +345,8 @@ def open_stream(run: TrainingRun, ranks: int = 1) -> TokenStream:
     stream.batch_rows = run.training.batch_tokens // S
     if stream.batch_rows < ranks:
         raise InputError(
-            f"batch_tokens ({run.training.batch_tokens}) are {stream.batch_rows} rows, for {ranks}"
-            " ranks"
+            f"batch_tokens ({run.training.batch_tokens}) make {stream.batch_rows} rows, but there"
+            f" are {ranks} ranks; give at least one row for each rank"
         )
     return stream
 

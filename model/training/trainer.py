@@ -118,8 +118,8 @@ class Trainer:
             self.code_change = find_code_change(run, state.values, self.origin, accept_code_change)
         elif any((run.folder / "checkpoints").glob("[0-9]*")):
             raise InputError(
-                f"{run.folder} holds checkpoints, but no state to continue from; remove it to start"
-                " over"
+                f"{run.folder} has checkpoints, but no state to continue from; remove the folder to"
+                " start over"
             )
         # for the initial weights, and for what a user's model draws; the stream draws by itself
         seed_all(self.config.seed)
@@ -343,8 +343,8 @@ class Trainer:
         finite = [parameter.isfinite().all() for parameter in self.model.parameters()]
         if not torch.stack(finite).all():
             raise TrainingFailed(
-                f"step {self.step}: parameters are not finite behind it; training stopped; lower"
-                " learning_rate or clip"
+                f"step {self.step}: parameters are not finite after this step; training stopped;"
+                " lower learning_rate or clip"
             )
         tensors: dict[str, Tensor] = {}
         for name, tensor in self.model.state_dict().items():

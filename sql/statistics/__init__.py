@@ -1,5 +1,5 @@
-"""Statistics that SQL cannot compute: intervals of factors, and paired tests of two studies.
+"""Statistics that SQL cannot compute: intervals of ratios, and paired tests of two studies.
 
-May import numpy, scipy, pandas, `pipeline/errors.py`, and of `sql/` the modules `connection.py`,
-`ingest.py` and `names.py`.
+This package may import numpy, scipy, pandas, `pipeline/errors.py`, and the modules `connection.py`,
+`ingest.py` and `names.py` of `sql/`.
 """

@@ -1,11 +1,11 @@
-"""Draw bootstrap replicates of scores: what checkpoints score with other items of the benchmarks.
+"""Draw bootstrap replicates of scores: the scores of checkpoints on other items of the benchmarks.
 
 A replicate draws the items of a task with replacement. All models and checkpoints of the task get
-the same items, so that their errors go together (a paired bootstrap); tasks are drawn
-independently, and 'average' is the average over families of tasks in each replicate.
+the same items, so their errors are correlated (a paired bootstrap). Tasks are drawn independently.
+In each replicate, 'average' is the average over families of tasks.
 
-Letters of shapes: I items, P checkpoints (of all models), R replicates. Of [1 + R] values the first
-is as observed.
+Letters of shapes: I items, P checkpoints (of all models), R replicates. The first of [1 + R] values
+is the observed one.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Points = dict[int, dict[Checkpoint, float]]
 def resample(scores: np.ndarray, replicates: int, random: np.random.Generator) -> np.ndarray:
     """Average scores [I, P] over items drawn with replacement: means [R, P].
 
-    A replicate has one draw for all P columns. A score that is not there is NaN: a column is
-    averaged over those of its own items that are drawn.
+    A replicate has one draw for all P columns. A missing score is NaN, and each column is averaged
+    over the drawn items that it has.
     """
     items = len(scores)
     has_score = np.isfinite(scores).astype(float)
@@ -61,8 +61,7 @@ def replicate_values(
 ) -> dict[str, dict[Checkpoint, np.ndarray]]:
     """Draw the means over items [1 + R] at every scored checkpoint of every task.
 
-    `measure` is 'accuracy' or 'loss'. The average over the study's averaged tasks is a task of its
-    own.
+    `measure` is 'accuracy' or 'loss'. The average over tasks is also a task.
     """
     tasks = connection.execute(
         "select task from chosen_metric where study_id = ? and kind = ? order by task",
@@ -83,7 +82,7 @@ def averages(
 ) -> dict[str, dict[str, float]]:
     """Read the weights of tasks in the average, and in each average that leaves out a family.
 
-    Averages without a family are named by `without`. Example:
+    `without` names the averages that leave out a family. Example:
     {"average": {"gsm8k": 0.5, "math": 0.5}, "average without gsm8k": {"math": 1.0}, ...}
     """
     query = (
@@ -106,7 +105,7 @@ def averages(
 
 
 def without(family: str) -> str:
-    """Name the average that leaves out a family of tasks, as rows of computed_ratios do."""
+    """Return the name of the average without a family of tasks, as in computed_ratios."""
     return f"{AVERAGE} without {family}"
 
 
@@ -115,7 +114,7 @@ def read_points(
 ) -> dict[Model, Points]:
     """Read the points of every curve of a study with the values of the seeds.
 
-    Among the curves are those of averages without a family.
+    The averages that leave out a family have curves, too.
     """
     points: dict[Model, Points] = defaultdict(lambda: defaultdict(dict))
     # The order gives `Points` theirs: ascending tokens, and seeds by the name of their run.
@@ -166,9 +165,9 @@ def _task_values(
     replicates: int,
     seed: int,
 ) -> dict[Checkpoint, np.ndarray]:
-    """Return the mean [1 + R] of each checkpoint over its items, drawn together for all of them.
+    """Return the mean [1 + R] of each checkpoint over items that are drawn once for all.
 
-    Accuracy and loss of a task get the same draws where both have as many items.
+    Accuracy and loss of a task get the same draws if both have the same number of items.
     """
     scores = connection.execute("from paired_scores(?, ?, ?)", [study_id, measure, task]).df()
     # A hash of the name, so that no task's draws depend on the other tasks; CRC, as Python's own
@@ -186,7 +185,7 @@ def _task_values(
 def _points_with_errors(
     connection: duckdb.DuckDBPyConnection, study_id: str, measure: str
 ) -> dict[str, list[PointWithError]]:
-    """Read the points that have a standard error, by task; in one query, as each takes long."""
+    """Read the points that have a standard error, by task, in one query to save time."""
     rows = connection.execute(
         "select task, depth, variant, run_id, run_tokens, value, stderr from curve_points "
         "where (study_id, measure) = (?, ?) and stderr is not null order by all",
@@ -201,15 +200,14 @@ def _points_with_errors(
 def _values_within_errors(
     points: Sequence[PointWithError], replicates: int, random: np.random.Generator
 ) -> dict[Checkpoint, np.ndarray]:
-    """Draw values [1 + R] by their standard errors, for a task without scores of items.
+    """Draw values [1 + R] from their standard errors, for a task without scores of items.
 
-    The errors of a model's checkpoints and seeds go together, since all answer the same items: one
-    normal number moves the whole curve, each point by its own standard error. Those of two models
-    are drawn apart: nothing says how much of them is common, so that an interval is rather too wide
-    than too narrow.
+    All checkpoints and seeds of a model answer the same items, so one normal number moves the whole
+    curve, each point by its own standard error. The errors of two models are drawn independently,
+    because their correlation is unknown; the intervals are then rather too wide than too narrow.
     """
     models = dict.fromkeys((depth, variant) for depth, variant, *_ in points)
-    # 0 is the row as observed
+    # row 0 is the observed one
     errors = {model: np.append(0, random.standard_normal(replicates)) for model in models}
     return {
         (run_id, tokens): value + stderr * errors[depth, variant]

@@ -1,7 +1,6 @@
-"""Decide on which tasks two studies can be compared item by item, and say why not on the others.
+"""Find the tasks on which two studies can be compared item by item, and why others cannot.
 
-Every evaluation stores a digest of its items in the form in which they were asked: equal digests
-are equal items.
+Every evaluation stores a digest of its items as they were asked, so equal digests mean equal items.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ import duckdb
 from dreamer_study.sql.names import AVERAGE
 
 SIDES = ("first", "second")
-Asked = dict[str, dict[str, Any]]  # what a study asked: by task its row of compared_tasks
+Asked = dict[str, dict[str, Any]]  # by task, the row of compared_tasks for a study
 
 
 def read_asked(connection: duckdb.DuckDBPyConnection, study: str) -> Asked:
-    """Read what a study of an open results file asked."""
+    """Read the tasks that a study of an open results file asked, with their items."""
     result = connection.execute("from compared_tasks(?)", [study])
     names = [column for column, *_ in result.description]  # `task` is the first
     return {row[0]: dict(zip(names, row, strict=True)) for row in result.fetchall()}
@@ -37,9 +36,9 @@ def task_notes(first: Asked, second: Asked) -> tuple[set[str], list[str]]:
 
 
 def weights_notes(first: Asked, second: Asked) -> list[str]:
-    """Return a line where one study evaluated raw and the other averaged weights.
+    """Return a line if one study evaluated raw weights and the other averaged weights.
 
-    For that alone curves differ.
+    The curves then differ for this reason alone.
     """
     kinds = [
         sorted({kind for row in asked.values() for kind in row["weights"]})
@@ -52,16 +51,13 @@ def weights_notes(first: Asked, second: Asked) -> list[str]:
         for names, side in zip(kinds, SIDES, strict=True)
     ]
     return [
-        f"beware: evaluated were {', '.join(described)}; averaged weights are better at equal"
-        " tokens"
+        f"beware: the studies evaluated {', '.join(described)}; averaged weights are better at"
+        " equal tokens"
     ]
 
 
 def average_notes(asked: tuple[Asked, Asked], left_out: set[str]) -> list[str]:
-    """Return a line where the averages cannot be compared.
-
-    They are then not over the same tasks with the same items.
-    """
+    """Return a line if the averages are not over the same tasks with the same items."""
     tasks = [[task for task, row in of_study.items() if row["averaged"]] for of_study in asked]
     if tasks[0] == tasks[1] and not left_out.intersection(tasks[0]):
         return []
@@ -73,9 +69,9 @@ def average_notes(asked: tuple[Asked, Asked], left_out: set[str]) -> list[str]:
 
 
 def _difference(first: dict[str, Any], second: dict[str, Any]) -> str:
-    """Say in what two studies asked a task differently; empty where they did not."""
+    """Return how two studies asked a task differently; empty if they asked it equally."""
     versions = [row["data_versions"] for row in (first, second)]
-    # Without versions equal names are taken for equal items.
+    # Without versions, equal names count as equal items.
     if versions[0] == versions[1] or not all(versions):
         return ""
     sides = [
@@ -83,4 +79,4 @@ def _difference(first: dict[str, Any], second: dict[str, Any]) -> str:
         " study"
         for row, side in zip((first, second), SIDES, strict=True)
     ]
-    return f"{', '.join(sides)}: not the same ones, or not in the same words"
+    return f"{', '.join(sides)}: the items or their words differ"

@@ -1,10 +1,9 @@
-"""Test what changed between two studies beyond noise.
+"""Test which scores of two studies differ by more than noise.
 
-Accuracies are compared by Welch's test, ratios of tokens by their intervals. The noise of an
-accuracy is what seeds differ by, on both sides, and the choice of the items, which are the same in
-both studies; with one seed on either side there is no test. Holm's correction is over all tests.
-Ratios differ beyond noise where their 95 % intervals do not overlap. Tasks with other items or
-documents are left out (comparability.py).
+Welch's test compares accuracies. Their noise has two parts: the spread of the seeds on both sides,
+and the choice of the items, which both studies share. With one seed on either side there is no
+test. Holm's correction covers all tests. Token ratios differ by more than noise if their 95 %
+intervals do not overlap. Tasks with different items or documents are left out (comparability.py).
 """
 
 from __future__ import annotations
@@ -38,11 +37,15 @@ SUFFIXES = tuple(f"_{side}" for side in SIDES)  # of the columns of a pair
 
 @dataclass(frozen=True)
 class Comparison:
-    """Hold what `dreamer compare` prints.
+    """The result of comparing two studies, which `dreamer compare` prints.
 
-    That is a verdict, tables, and a line for each task or model that is left out. `accuracies` are
-    on the `items` that both studies asked. `losses` are those on held-out documents at the end of
-    training, of models in both studies.
+    `verdict` is one sentence. `accuracies`, `ratios` and `losses` are data frames with one row for
+    each model and task that both studies have. `accuracies` (0 to 1) are over the `items` that both
+    studies asked, at the 'best' and the 'final' checkpoint; `difference` is the second minus the
+    first, with its 95 % interval `low` to `high`, its `p` and the corrected `adjusted_p`. `ratios`
+    are token ratios over the baseline with their 95 % intervals; `apart` says that the intervals do
+    not overlap. `losses` are on held-out documents at the end of training, in bits per byte.
+    `notes` has one line for each task or model that is left out.
     """
 
     verdict: str
@@ -55,16 +58,16 @@ class Comparison:
 def compare(
     first: Path, second: Path, *, first_study: str | None = None, second_study: str | None = None
 ) -> Comparison:
-    """Compare two studies, of two results files or of one.
+    """Compare two studies in two results files, or in the same file.
 
     A file with one study needs no study name. Raises InputError for a missing study, for a study
-    compared with itself, and where the two have no model, task and item in common.
+    that is compared with itself, and if the two have no model, task and item in common.
     """
     first_study = study_of(first, first_study)
     second_study = study_of(second, second_study)
     if first.resolve() == second.resolve() and first_study == second_study:
         raise InputError(
-            f"{first}: both sides are study {first_study!r}; name two studies, or two results files"
+            f"{first}: both sides are study {first_study!r}; name two studies or two results files"
         )
     sides = (_read(first, first_study), _read(second, second_study))
     asked = (sides[0].asked, sides[1].asked)
@@ -96,9 +99,9 @@ def compare(
 
 
 def study_of(path: Path, name: str | None) -> str:
-    """Return the study of a results file that holds one, or the named study.
+    """Return the named study, or the only study of a results file.
 
-    Raises InputError for any other.
+    Raises InputError if the file does not have the study, or has several and none is named.
     """
     with closing(connect(path, read_only=True)) as connection:
         rows = connection.execute("select distinct study_id from runs order by 1").fetchall()
@@ -114,7 +117,7 @@ def study_of(path: Path, name: str | None) -> str:
 
 @dataclass(frozen=True)
 class _Side:
-    """What is compared of one study: rows of the macros compared_scores, _ratios and _losses."""
+    """The rows of one study that are compared: its scores, ratios and losses."""
 
     scores: pd.DataFrame
     ratios: pd.DataFrame
@@ -140,7 +143,7 @@ def _read(path: Path, study: str) -> _Side:
 
 
 def _ratio_notes(first: pd.DataFrame, second: pd.DataFrame) -> list[str]:
-    """Return a line for ratios that are outdated, and for ratios against unequal baselines."""
+    """Return a line for outdated ratios, and a line for ratios over different baselines."""
     notes = [
         f"left out: ratios of the {side} study: results changed after they were computed;"
         " `dreamer intervals` computes them again"
@@ -156,9 +159,9 @@ def _ratio_notes(first: pd.DataFrame, second: pd.DataFrame) -> list[str]:
 
 
 def _ratios(first: pd.DataFrame, second: pd.DataFrame, left_out: set[str]) -> pd.DataFrame:
-    """Pair the ratios that both studies have against one baseline.
+    """Pair the ratios that both studies have over the same baseline.
 
-    `apart`: the intervals do not overlap. An end that a one-sided bound lacks is beyond all.
+    `apart` says that the intervals do not overlap. A one-sided bound has no other end.
     """
     keys = [*MODEL, "task", "rule", "baseline"]
     pairs = first.merge(second, on=keys, suffixes=SUFFIXES)
@@ -172,7 +175,7 @@ def _ratios(first: pd.DataFrame, second: pd.DataFrame, left_out: set[str]) -> pd
 def _losses(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Pair the held-out losses of the models of both studies.
 
-    A line says where the documents may differ.
+    A line warns if the documents may differ.
     """
     pairs = first.merge(second, on=[*MODEL, "task"], suffixes=SUFFIXES)
     pairs["difference"] = pairs["loss_second"] - pairs["loss_first"]
@@ -192,7 +195,7 @@ def _losses(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, li
 def _accuracies(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Test each model, task and checkpoint that both studies have.
 
-    Returns the table, and a line for what is left out.
+    Returns the table, and a line for everything that is left out.
     """
     keys = [*CHECKPOINT, "item_id", "metric", "filter"]
     items = first.merge(second, on=keys, how="outer", suffixes=SUFFIXES, indicator="in")
@@ -220,7 +223,7 @@ def _accuracies(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame
 
 
 def _absence(items: pd.DataFrame) -> str:
-    """Say which study has none of the items, where the other has them all; else empty."""
+    """Return which study has none of the items, or an empty text if both have some."""
     first_name, second_name = SIDES
     if (items["in"] == "left_only").all():
         return f"not in the {second_name} study"
@@ -230,7 +233,7 @@ def _absence(items: pd.DataFrame) -> str:
 
 
 def _tested(pairs: pd.DataFrame) -> dict[str, float]:
-    """Test the accuracies on the common items that all seeds of a side have a score of."""
+    """Test the accuracies on the items that all seeds of both sides have scores of."""
     first_seeds = pairs["seed_values_first"].map(len)
     second_seeds = pairs["seed_values_second"].map(len)
     by_all = (first_seeds == first_seeds.max()) & (second_seeds == second_seeds.max())
@@ -240,16 +243,16 @@ def _tested(pairs: pd.DataFrame) -> dict[str, float]:
 
 
 def welch(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
-    """Test whether mean scores of the same items differ by more than noise.
+    """Test whether mean scores on the same items differ by more than noise (Welch's test).
 
-    Scores are [I, N] and [I, M] of I items and of N and M seeds. Returns the accuracies of both
-    sides, their difference with its 95 % interval, and the p-value; interval and p-value are NaN
-    with one seed on either side: nothing says then what other seeds would give.
+    The scores are [I, N] and [I, M] for I items and N and M seeds. Returns the accuracies of both
+    sides, their difference with its 95 % interval, and the p-value. With one seed on either side,
+    the spread of seeds is unknown, and the interval and the p-value are NaN.
 
         variance = s_first^2 / N + s_second^2 / M + variance over items of the differences / I
 
-    where s^2 is the variance between the seeds of one side. The items' part is that of their
-    differences, since items that are hard for one side are hard for the other.
+    where s^2 is the variance between the seeds of one side. The part of the items is the variance
+    of their differences, because an item that is hard for one side is hard for the other.
     """
     items = len(first)
     seeds = [first.shape[1], second.shape[1]]
@@ -274,7 +277,7 @@ def welch(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
 
 
 def _verdict(accuracies: pd.DataFrame, ratios: pd.DataFrame) -> str:
-    """Sum a comparison up in one line."""
+    """Return the verdict of a comparison in one line."""
     return f"{_accuracy_verdict(accuracies)}; {_ratio_verdict(ratios)}"
 
 
@@ -304,6 +307,6 @@ def _ratio_verdict(ratios: pd.DataFrame) -> str:
 
 
 def _model_name(key: tuple | pd.Series) -> str:
-    """Name a model by the first two values of a key, depth and variant."""
+    """Return the name of a model from the first two values of a key, its depth and variant."""
     depth, variant, *_ = key
     return str(variant) if pd.isna(depth) else f"{variant} of depth {depth}"

@@ -1,14 +1,14 @@
--- Declared: what the views need to know of a benchmark and results do not say. Users may add rows and change them;
--- opening a file never puts the original rows back.
+-- Declared: facts about benchmarks that the views need and results do not hold. You may add and change rows; opening a
+-- file never restores the original rows.
 create table if not exists benchmarks ( -- One row: a benchmark, with the metric that is its accuracy.
     task varchar primary key,
-    metric varchar not null, -- whose value is the accuracy
-    filter varchar not null default 'none',
-    chance double, -- accuracy of guessing, 0 to 1, for evaluations without a chance of their own
-    same_items_as varchar, -- another task with the same items: only one of the two is part of the average
-    reason varchar, -- why this metric and filter
-    family varchar, -- of benchmarks that ask for one skill
-    trivial double -- accuracy of the best trivial rule, 0 to 1; null where unknown
+    metric varchar not null, -- name of the metric whose value is the accuracy
+    filter varchar not null default 'none', -- name of the lm-eval filter that extracts the answer
+    chance double, -- accuracy of guessing, 0 to 1, for evaluations that state no chance
+    same_items_as varchar, -- another task with the same items; only one of the two is in the average
+    reason varchar, -- why this metric and filter were chosen
+    family varchar, -- name of a group of benchmarks for one skill; families have equal weight in the average
+    trivial double -- accuracy of the best trivial rule, 0 to 1; null: unknown
 );
 
 insert into benchmarks by name

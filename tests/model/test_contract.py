@@ -175,7 +175,7 @@ def test_states_and_logits_of_its_own_have_the_precision_of_the_products_and_com
     config = described("Whole", {})
     network = build(config, torch.bfloat16, code=HERE, trust_code=True)
     assert network(random_tokens(2, 8)).dtype == torch.bfloat16
-    with pytest.raises(InputError, match="has one of states and logits"):
+    with pytest.raises(InputError, match="has only one of states and logits"):
         own("Half", {})
 
 

@@ -179,10 +179,12 @@ def test_a_depth_that_makes_no_sense_is_refused():
 )
 def test_what_does_not_fit_the_tokens_is_refused(given, shape, expected):
     model = build(DR_DA)
-    said = re.escape(f"{given} are {list(shape)}, but for these tokens they must be {expected}")
+    said = re.escape(
+        f"{given} have shape {list(shape)}, but it must be the shape of the tokens, {expected}"
+    )
     with pytest.raises(InputError, match=said):
         model(torch.zeros(2, 6, dtype=torch.long), **{given: torch.zeros(shape, dtype=torch.long)})
-    with pytest.raises(InputError, match=r"tokens are \[1, 0\]"):
+    with pytest.raises(InputError, match=r"tokens have shape \[1, 0\]"):
         model(torch.zeros(1, 0, dtype=torch.long))
 
 
@@ -275,7 +277,7 @@ def test_no_depth_sees_a_later_one():
 
 def test_a_memory_has_positions_and_documents_of_its_own():
     tokens = random_tokens()
-    with pytest.raises(InputError, match="neither documents nor positions"):
+    with pytest.raises(InputError, match="no documents and no positions"):
         build(DR)(tokens, memory=Documents(tokens), documents=torch.zeros_like(tokens))
 
 

@@ -87,7 +87,7 @@ def test_tables_that_are_not_ours_are_refused(new_path):
     before = new_path.read_bytes()
     for read_only in (True, False):
         with pytest.raises(
-            InputError, match="a database of other tables, not a results file"
+            InputError, match="this database has other tables and is not a results file"
         ) as error:
             results.connect(new_path, read_only=read_only)
         one_line(error)
@@ -152,7 +152,7 @@ def test_a_file_of_other_tables_is_refused_and_says_what_to_do(path, step, read_
 def test_a_reader_of_an_empty_file_is_told_and_a_writer_makes_the_tables(new_path):
     new_path.parent.mkdir()
     duckdb.connect(str(new_path)).close()  # as a kill leaves it between creation and tables
-    with pytest.raises(results.OutOfDate, match="an empty database") as error:
+    with pytest.raises(results.OutOfDate, match="the database is empty") as error:
         results.query(new_path, "from runs")
     one_line(error)
     results.connect(new_path).close()
@@ -169,7 +169,9 @@ def test_tables_changed_by_hand_are_refused_by_a_writer(path):
     with results.connect(path) as connection:
         connection.execute("update schema_version set digest = 'older views'")
         connection.execute("alter table runs drop column seed")
-    with pytest.raises(InputError, match="its tables are not those of a results file") as error:
+    with pytest.raises(
+        InputError, match="its tables are not the tables of a results file"
+    ) as error:
         results.connect(path)
     one_line(error)
 
@@ -177,7 +179,9 @@ def test_tables_changed_by_hand_are_refused_by_a_writer(path):
 def test_a_file_that_this_process_has_attached_is_no_damaged_one(path):
     with contextlib.closing(duckdb.connect()) as other:
         other.execute(f"attach '{path}' as mine")
-        with pytest.raises(results.Busy, match="attached by another connection of this process"):
+        with pytest.raises(
+            results.Busy, match="another connection of this process has attached the file"
+        ):
             results.connect(path)
 
 
@@ -275,7 +279,7 @@ def test_the_same_process_may_hold_the_file_for_writing_and_ask(path):
         with pytest.raises(InputError, match="read-only"):
             results.query(path, "delete from studies")
     reader = results.connect(path, read_only=True)
-    with pytest.raises(InputError, match="already open in this process"):
+    with pytest.raises(InputError, match="this process has the file open for reading"):
         results.connect(path)
     reader.close()
 

@@ -146,7 +146,7 @@ def test_folders_with_other_files_are_left_alone(path, tmp_path):
 
 
 def test_unknown_formats_and_missing_files_are_said(path, tmp_path):
-    with pytest.raises(InputError, match="no export format 'xlsx'; there are parquet and csv"):
+    with pytest.raises(InputError, match="unknown format 'xlsx'; the formats are parquet and csv"):
         export(path, tmp_path / "export", format="xlsx")
     with pytest.raises(InputError, match="no such results file"):
         export(tmp_path / "nothing.duckdb", tmp_path / "export")

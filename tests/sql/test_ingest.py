@@ -110,7 +110,7 @@ def test_a_run_whose_tokens_go_back_is_refused(path):
         {"run_id": "r", "step": n, "tokens": tokens} for n, tokens in ((1, 10), (2, 20), (3, 15))
     ]
     results.ingest(path, {"steps": rows(*steps[:2])})
-    with pytest.raises(InputError, match="run r goes back from 20 tokens to 15 at step 3"):
+    with pytest.raises(InputError, match="the tokens of run r decrease from 20 to 15 at step 3"):
         results.ingest(path, {"steps": rows(*steps[2:])})
     assert count(path, "steps") == 2
 

@@ -42,8 +42,8 @@ def library(dtype: torch.dtype) -> ctypes.CDLL | None:
         folder = path.parent.stat()
         if folder.st_uid != os.getuid() or folder.st_mode & 0o022:
             raise OSError(
-                f"others can write to {path.parent}: chmod go-w, or set XDG_CACHE_HOME to a folder"
-                " of your own"
+                f"other users can write to {path.parent}; run chmod go-w on it, or set"
+                " XDG_CACHE_HOME to your own folder"
             )
         if not path.exists():
             compile_library(REALS[dtype], path)

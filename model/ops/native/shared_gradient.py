@@ -36,7 +36,7 @@ class SharedWeights(torch.autograd.Function):
     def backward(ctx, gradient: Tensor | None) -> Tensor | None:
         if torch.is_grad_enabled():
             raise RuntimeError(
-                "gradients of the C engine have none themselves: no create_graph, or"
+                "gradients of the C engine cannot be differentiated; leave out create_graph, or set"
                 " DREAMER_NATIVE=0"
             )
         task_id = getattr(torch._C, "_current_graph_task_id", lambda: None)

@@ -10,15 +10,16 @@ with latest as (
 
 select
     study_id, latest.model_id, variant,
-    latest.trained_depth, -- of the model in training
-    latest.depth, -- of the model when evaluated
+    latest.trained_depth, -- depth of the model in training
+    latest.depth, -- depth of the model during the evaluation
     latest.run_id,
     latest.tokens, -- training tokens at the checkpoint
     latest.task,
-    latest.value as accuracy, -- 0 to 1
+    latest.value as accuracy, -- accuracy, 0 to 1
     latest.stderr,
-    latest.items,
-    greatest(coalesce(latest.chance, chosen_metric.chance), chosen_metric.trivial) as chance -- as in token_accuracy
+    latest.items, -- number of items that were asked
+    greatest(coalesce(latest.chance, chosen_metric.chance), chosen_metric.trivial)
+    as chance -- accuracy of guessing, or of the best trivial rule if that is known to be better, 0 to 1
 from latest
 join internal.variants using (study_id, variant)
 join internal.chosen_metric using (study_id, task, metric, filter)

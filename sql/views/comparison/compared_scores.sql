@@ -1,5 +1,5 @@
--- One row: the score of an item at a checkpoint of a model that is compared with another study; the mean over seeds.
--- The checkpoints are 'final', the last of the curve, and 'best', the first with the best accuracy.
+-- One row: the mean score over seeds of an item at a checkpoint of a model, to compare with another study.
+-- The checkpoint is 'final' (the last one of the curve) or 'best' (the first one with the best accuracy).
 create or replace macro compared_scores(study) as table
 with ends as (
     select study_id, depth, variant, task, 'final' as checkpoint, tokens_trained as tokens from best_accuracy
@@ -11,7 +11,7 @@ answered as (
     select
         ends.*,
         items.metric, items.filter, items.item_id, items.run_id,
-        any_value(items.value) as value -- once, where an item was entered twice by hand
+        any_value(items.value) as value -- counts once if an item was entered twice by hand
     from ends
     join internal.curve_points as points
         on points.study_id = ends.study_id

@@ -1,7 +1,6 @@
--- One row: a data set of a study, as in the paper's Table 4, with its licence and what curation left of the data set.
--- The revision is the commit that was read, else the pinned one. The documents read are those of the first stage,
--- documents and tokens those that the last stage kept. Each counts once: a study that mixes its sources by weights packs
--- them as often as the weights say.
+-- One row: a data set of a study, as in the paper's Table 4, with its licence and the size that curation left.
+-- The first stage counts the documents read. The last stage counts the documents and tokens kept. Each document counts
+-- once, also if the study packs it several times because of the weight of its source.
 create or replace view table_4 as
 with counted as (
     select
@@ -17,12 +16,12 @@ select
     study_id,
     source,
     sources.repository,
-    coalesce(sources.commit, sources.revision) as revision, -- the commit that was read, else the pinned one
+    coalesce(sources.commit, sources.revision) as revision, -- commit that was read, or else the pinned one
     sources.licence,
-    counted.documents_read, -- number, in the first stage
-    counted.documents, -- number that the last stage kept
-    counted.tokens, -- of those documents
-    counted.tokens / sum(counted.tokens) over (partition by study_id) as share_of_tokens -- of the study, 0 to 1
+    counted.documents_read, -- number of documents that the first stage read
+    counted.documents, -- number of documents that the last stage kept
+    counted.tokens, -- number of tokens of these documents
+    counted.tokens / sum(counted.tokens) over (partition by study_id) as share_of_tokens -- of the study's tokens, 0 to 1
 from counted
 full join sources using (study_id, source)
 order by study_id, counted.tokens desc nulls last, source;

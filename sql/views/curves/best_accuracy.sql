@@ -13,11 +13,11 @@ with curves as (
 
 select
     study_id, depth, variant, task,
-    best as accuracy, -- 0 to 1, mean over the seeds
+    best as accuracy, -- best accuracy, mean over the seeds, 0 to 1
     tokens, -- training tokens at the first checkpoint with the best accuracy
     stderr,
-    chance, -- as in token_accuracy
-    items,
+    chance, -- accuracy of guessing, or of the best trivial rule if that is known to be better, 0 to 1
+    items, -- number of items that were asked
     seeds, -- number of seeds
     checkpoints, -- number of checkpoints of the curve
     tokens_trained -- training tokens at the last checkpoint of the curve

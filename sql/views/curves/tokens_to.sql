@@ -1,7 +1,7 @@
--- One row: a model, with the tokens that the model needs to an accuracy on a task.
+-- One row: a model, with the training tokens that it needs to reach an accuracy on a task.
 --     from tokens_to('gsm8k', 0.4)
 -- `bound` is 'exactly' (up to the spacing of the checkpoints), 'at most' (the first checkpoint has the accuracy), or
--- 'more than' (never reached: `tokens` is null and more than `tokens_trained` are needed).
+-- 'more than' (the model never reached the accuracy: `tokens` is null, and it needs more than `tokens_trained`).
 create or replace macro tokens_to(task_name, goal) as table
 select
     study_id, depth, variant,

@@ -1,5 +1,6 @@
 -- One row: a model and task, as in the paper's Table 2.
--- A text has its best (lowest) perplexity; a benchmark and the average curve have the best accuracy and the factor.
+-- The row of a text has the best (lowest) perplexity. The row of a benchmark, or of the average, has the best accuracy
+-- and the factor.
 create or replace view table_2 as
 with rows as (
     select
@@ -29,13 +30,13 @@ with rows as (
 
 select
     study_id, variant, rows.depth, rows.task,
-    rows.perplexity, -- the best (lowest) of a text; null for a benchmark
-    rows.accuracy, -- the best, 0 to 1; null for a text
-    rows.data_efficiency, -- the factor of view data_efficiency
+    rows.perplexity, -- best (lowest) perplexity of a text; null for a benchmark
+    rows.accuracy, -- best accuracy, 0 to 1; null for a text
+    rows.data_efficiency, -- factor, as in data_efficiency
     rows.bound, -- as in data_efficiency
-    rows.near_chance,
-    rows.best_tokens, -- training tokens at the first checkpoint with the best
-    chosen_metric.metric, -- that is the accuracy or the perplexity
+    rows.near_chance, -- whether the baseline's best is within two standard errors of chance; null: chance is unknown
+    rows.best_tokens, -- training tokens at the first checkpoint with the best value
+    chosen_metric.metric, -- name of the metric that is the accuracy or the perplexity
     chosen_metric.filter
 from rows
 join internal.variants using (study_id, variant)

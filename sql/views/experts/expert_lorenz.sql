@@ -1,5 +1,6 @@
--- One row: a point of a Lorenz curve of expert selection (the paper's Figure 6), by depth and (depth null) in the model.
--- A curve goes from (0, 0) to (1, 1) with a point for every expert, the least selected first; the diagonal is even use.
+-- One row: a point of a Lorenz curve of expert selection (the paper's Figure 6), at one depth or in the whole model.
+-- A curve goes from (0, 0) to (1, 1). It has a point for every expert, the least selected first. The diagonal is
+-- even use.
 -- One minus twice the area under the curve is the Gini coefficient.
 create or replace view expert_lorenz as
 with ranks as (
@@ -16,12 +17,12 @@ points as (
 
 select
     study_id, variant,
-    model_depth, -- of the model
+    model_depth, -- depth of the model
     run_id,
     tokens, -- training tokens at the checkpoint
-    depth, -- at which experts are selected, from 1; null for the whole model
-    rank, -- place of the expert by its selections, the least selected first, from 1; 0 is the start
-    rank / experts as expert_share, -- experts up to the rank over all, 0 to 1
-    cumulated / total as selection_share -- selections of the experts up to the rank over all, 0 to 1
+    depth, -- depth at which experts are selected, from 1; null: the whole model
+    rank, -- rank of the expert, from 1 (selected least); 0 is the start of the curve
+    rank / experts as expert_share, -- share of the experts up to this rank, 0 to 1
+    cumulated / total as selection_share -- share of the selections that these experts have, 0 to 1
 from points
 order by study_id, run_id, tokens, depth nulls first, rank;

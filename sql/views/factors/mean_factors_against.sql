@@ -1,11 +1,11 @@
 -- One row: a model and metric (accuracy, loss) of a task, with its mean factor against a baseline of its depth.
 --     from mean_factors_against('DR')
--- A baseline null is the study's own. Factors are computed from all points at once (sql/statistics/mean_factors.py).
--- `outdated` where both models have a curve and the points are not those that a factor was computed from: the factor and
--- its interval are null until `dreamer intervals` computes them again.
+-- A null baseline stands for the study's own. Factors are computed from all points at once
+-- (sql/statistics/mean_factors.py). `outdated` is true if both models have a curve and their points have changed since the
+-- factor was computed. The factor and its interval are then null until `dreamer intervals` computes them again.
 create or replace macro mean_factors_against(baseline_variant) as table
 with curves as (
-    from internal.measured_curves -- named, so that DuckDB computes the curves once
+    from internal.measured_curves -- a named query, which DuckDB computes once
 ),
 
 pairs as (

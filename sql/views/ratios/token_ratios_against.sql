@@ -1,11 +1,12 @@
--- One row: a model and metric (accuracy, loss) of a task, with its ratio of tokens to those of a baseline of its depth.
+-- One row: a model and metric (accuracy, loss) of a task, with its token ratio over a baseline of its depth.
 --     from token_ratios_against('DR')
--- A baseline null is the study's own. The columns are those of `token_ratios`. Ratios are computed from all points at once
--- (sql/statistics/token_ratios.py); `outdated` where both models have a curve and the points, or the score that was fixed
--- in advance, are not those that a ratio was computed from: the ratio is null until `dreamer intervals` computes it again.
+-- A null baseline stands for the study's own. The columns are the same as in `token_ratios`. Ratios are computed from all
+-- points at once (sql/statistics/token_ratios.py). `outdated` is true if both models have a curve, and
+-- their points or the score fixed in advance have changed since then. The ratio is then null until `dreamer
+-- intervals` computes it again.
 create or replace macro token_ratios_against(baseline_variant) as table
 with curves as (
-    from internal.measured_curves -- named, so that DuckDB computes the curves once
+    from internal.measured_curves -- a named query, which DuckDB computes once
 ),
 
 pairs as (
@@ -16,14 +17,14 @@ pairs as (
         least(own.seeds, baseline.seeds) as seeds,
         own.tokens_trained,
         baseline.tokens_trained as baseline_tokens_trained,
-        -- Null where nobody knows what guessing scores; losses have no chance.
+        -- Null if the score of guessing is unknown; losses have no chance.
         case
             when own.metric = 'accuracy'
                 then least(own.best, baseline.best) <= greatest(own.noise_floor, baseline.noise_floor)
             else false
         end as near_chance,
         computed.* exclude (study_id, depth, variant, baseline, task, metric, seeds),
-        -- Those that the study is read for, and whose p-values are corrected together, by Holm's method.
+        -- The main rows of a study, whose p-values are corrected together by Holm's method.
         own.task in ('average', 'validation')
             or not bool_or(own.task in ('average', 'validation')) over (partition by own.study_id) as headline
     from curves as own
@@ -77,8 +78,8 @@ tested_rows as (
     window model as (partition by study_id, depth, variant, metric)
 ),
 
--- A crossing after the rate has begun to decay and before its end comes later than that of a run that ends there: its
--- tokens are too many. Both within 3 % of their ends, or both before any decay, are compared as they are.
+-- A score that is reached during the decay is reached later than by a run that ends at this score, so its tokens are
+-- too many. Scores within 3 % of the ends of both runs, or before any decay, need no bound.
 decayed as (
     select
         tested_rows.*,

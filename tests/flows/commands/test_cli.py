@@ -64,9 +64,9 @@ def test_a_study_file_that_is_wrong(
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        (";", "it holds no statements"),
-        ("-- nothing", "it holds no statements"),
-        ("select 1; select 2", "it holds 2 statements"),
+        (";", "it has no statements"),
+        ("-- nothing", "it has no statements"),
+        ("select 1; select 2", "it has 2 statements"),
         ("SELECT nothing_such FROM data_efficiency", "nothing_such"),
     ],
 )
@@ -264,7 +264,7 @@ def test_a_plan_measures_training_steps_here(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("--gpus", "2", "--measure"), "--measure times a device of this machine"),
+        (("--gpus", "2", "--measure"), "--measure times a GPU of this machine"),
         (("--tflops", "0"), "--tflops is 0, but it must be a number above 0"),
         (("--tflops", "nan"), "--tflops is nan"),
         (("--tflops", "inf"), "--tflops is inf"),

@@ -159,7 +159,7 @@ def test_a_folder_and_another_root_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_anything_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"is no study's folder: .* name a preset"):
+    with pytest.raises(InputError, match=r"is not the folder of a study: .* name a preset"):
         load_study(tmp_path)
 
 

@@ -136,7 +136,7 @@ def own(**training: Any) -> dict[str, Any]:
         ),
         (
             {"training": {"sequence_length": 96}},
-            "batch_tokens=512 is no multiple of sequence_length=96",
+            "batch_tokens=512 must be a multiple of sequence_length=96",
         ),
         ({"training": {"sequence_length": 10**9}}, "training.sequence_length"),
         ({"data": {"memory": "0GB"}}, "data.memory: 0GB is too little"),
@@ -147,7 +147,7 @@ def own(**training: Any) -> dict[str, Any]:
         ({"data": {"mirror": ""}}, "data.mirror: '' is no name"),
         (
             {"data": {"mirror": "s3://key:secret@bucket/data"}},
-            "a mirror is a folder: copy s3://... here first",
+            "a mirror must be a folder; copy s3://... to this machine first",
         ),
         ({"data": {"world": {"documents": True}}}, "data.world: documents: true is no number"),
         ({"training": {"tokens": True}}, "training.tokens: true is no number"),
@@ -160,7 +160,7 @@ def own(**training: Any) -> dict[str, Any]:
         (own(beta1=7), "X: training.beta1 is 7, but it must be less than 1"),
         (
             own(learning_rate={"times": 0.5, "of": "X"}),
-            "X: learning_rate is a number, or {times: 0.25, of: a variant",
+            "X: learning_rate must be a number, or {times: 0.25, of: NAME}",
         ),
         (
             own(learning_rate={"times": 0, "of": "LA"}),
@@ -169,11 +169,11 @@ def own(**training: Any) -> dict[str, Any]:
         (own(averaging=0), "training.averaging is 0 and keeps no average"),
         (
             own(keep=3, learning_rate=2e-3),
-            "X is LA again, with the same architecture, recipe and seed 0",
+            "X repeats LA, with the same architecture, recipe and seed 0",
         ),
         (
             {"training": {"tune": {**TUNE, "seeds": [0]}}},
-            "training.tune.seeds: 0 also trains a model that is measured",
+            "training.tune.seeds: seed 0 also trains a model of the study",
         ),
         (
             {"training": {"tune": {**TUNE, "learning_rate": [1e-3, 1e-3]}}},
@@ -181,13 +181,16 @@ def own(**training: Any) -> dict[str, Any]:
         ),
         ({"training": {"tune": {**TUNE, "rates": []}}}, "training.tune: unknown key 'rates'"),
         ({"training": {"seeds": [1, True]}}, "training.seeds: true is no number"),
-        ({"training": {"checkpoints": []}}, "[] checkpoints: give 1 to 10,000"),
+        (
+            {"training": {"checkpoints": []}},
+            "checkpoints is [], but it must be a number from 1 to 10,000",
+        ),
         ({"training": {"checkpoints": [1000, 1000]}}, "checkpoints must differ"),
         (
             {"training": {"ranks": 10_000}},
             "training.ranks is 10000, but it must be less than or equal to 256",
         ),
-        ({"training": {"warmup_steps": 10**6}}, "warmup_steps=1,000,000 are more than"),
+        ({"training": {"warmup_steps": 10**6}}, "warmup_steps=1,000,000 is more than"),
         ({"evaluation": {"bootstrap_replicates": 10**6}}, "less than or equal to 100000"),
         ({"data": {"memory": "much"}}, "write it like 4GB"),
         ({"models": {"dreamer": {"hidden_size": 10**7}}}, "make models.dreamer smaller"),

@@ -180,7 +180,7 @@ def test_an_own_optimizer_is_trusted_copied_and_part_of_the_run(
         ({"optimiser": "muon"}, "unknown key 'optimiser'; did you mean 'optimizer'"),
         ({"betas": [-0.1, 0.9]}, "beta1 is -0.1, but it must be greater than or equal to 0"),
         ({"betas": 0.9}, "betas is 0.9, but it must be two numbers"),
-        ({"betas": [0.9, 0.9], "beta2": 0.9}, "betas and beta2 say the same in two ways"),
+        ({"betas": [0.9, 0.9], "beta2": 0.9}, "betas and beta2 set the same thing"),
         ({"schedule": {"decay": 1.2}}, "schedule.decay is 1.2, but it must be less than or equal"),
         ({"schedule": {"decay": 0}}, "schedule.decay is 0.0, but it must be greater than 0"),
         ({"schedule": {"decay": 0.2, "to": 1}}, "schedule.to is 1.0, but it must be less than 1"),
@@ -210,7 +210,7 @@ def test_muon_on_a_class_without_matrices_is_refused_before_anything_is_trained(
     arguments = ["plan", str(file), "--root", str(tmp_path / "run"), "--trust-code"]
     assert main(arguments) == 2
     said = capsys.readouterr().err.strip()
-    assert "words.py:OnlyWords: optimizer is muon, and the class has no matrix" in said
+    assert "words.py:OnlyWords: optimizer is muon, but the class has no matrix" in said
     assert "\n" not in said
 
 
@@ -317,12 +317,15 @@ def test_a_weight_decay_alone_is_searched_at_the_rate_of_all(
 @pytest.mark.parametrize(
     ("tune", "said"),
     [
-        ({}, "nothing to search; give a list of learning_rate, weight_decay, decay"),
+        (
+            {},
+            "there is nothing to search; give a list for one or several of learning_rate, weight_decay, decay",
+        ),
         ({"decay": [0.1, 1.5]}, "tune.decay.1 is 1.5, but it must be less than or equal to 1"),
         ({"weight_decay": [-1, 0]}, "tune.weight_decay.0 is -1, but it must be greater than"),
         ({"weight_decay": [0.1]}, "tune.weight_decay is .*at least 2 items"),
         ({"weigth_decay": [0.1]}, "unknown key 'weigth_decay'; did you mean 'weight_decay'"),
-        ({"decay": [0.1, 0.2]}, "tune.decay: the schedule of LA is 'constant', which has no such"),
+        ({"decay": [0.1, 0.2]}, "tune.decay: the schedule of LA is 'constant', which has no share"),
     ],
 )
 def test_a_wrong_search_is_one_line(tmp_path: Path, tune: dict[str, Any], said: str) -> None:

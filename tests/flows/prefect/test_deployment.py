@@ -145,7 +145,7 @@ def test_changed_keys_are_a_study_of_their_own(tmp_path: Path) -> None:
         ({"trainin.tokens": 1}, "demo: unknown key 'trainin'; did you mean 'training'?"),
         (
             {"training.tokens.of": 1},
-            "demo: training.tokens.of: tokens has no keys of its own; give it whole",
+            "demo: training.tokens.of: tokens has no keys; give its whole value",
         ),
         ({"training.seeds": []}, "demo: training.seeds is [], but it must have at least 1 item"),
     ],

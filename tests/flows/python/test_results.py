@@ -193,7 +193,7 @@ def test_a_report_is_a_file_or_a_folder(measured: Results, tmp_path: Path) -> No
     assert "Looped" in file.read_text()
     assert measured.report(str(tmp_path / "whole")) == tmp_path / "whole" / "index.html"
     assert list((tmp_path / "whole" / "figures").glob("answer.*"))
-    with pytest.raises(InputError, match="must be a file in a folder that is there"):
+    with pytest.raises(InputError, match="must be a file in a folder that exists"):
         measured.report(tmp_path / "nowhere" / "mine.html")
 
 
@@ -204,7 +204,7 @@ def test_results_that_are_not_there_are_one_line(tmp_path: Path) -> None:
         dreamer_study.results("demo", root=tmp_path / "demo")
     with pytest.raises(InputError, match="neither a preset"):
         dreamer_study.results("dem")
-    with pytest.raises(InputError, match=f"no results of other, but of {STUDY}"):
+    with pytest.raises(InputError, match=f"no results of other, only of {STUDY}"):
         dreamer_study.results(whole_study(tmp_path / "r.duckdb"), study_id="other")
 
 

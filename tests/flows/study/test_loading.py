@@ -76,10 +76,13 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
             ("seeds: [0, 1]", "seeds: [-1]"),
             "training.seeds.0 is -1, but it must be greater than or equal to 0",
         ),
-        (("checkpoints: 4", "checkpoints: 0"), "0 checkpoints: give 1 to 10,000"),
+        (
+            ("checkpoints: 4", "checkpoints: 0"),
+            "checkpoints is 0, but it must be a number from 1 to 10,000",
+        ),
         (
             ("checkpoints: 4", "checkpoints: 1000000000000"),
-            "1000000000000 checkpoints: give 1 to 10,000",
+            "checkpoints is 1000000000000, but it must be a number from 1 to 10,000",
         ),
         (("device: cpu", "device: tpu"), "training.device is 'tpu', but it must be 'auto'"),
         (
@@ -113,14 +116,14 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
         ),
         (
             ("  dreamer:\n", "  dreamer:\n    depth: 4\n"),
-            "models.dreamer: depth is said by models.depths",
+            "models.dreamer: models.depths sets depth",
         ),
         (
             (
                 "  depths: [2]\n",
                 "  variants: [{name: X, family: DR, overrides: {vocabulary_size: 8}}]\n",
             ),
-            "models.variants.0: X: vocabulary_size is said by data.tokenizer; leave it out of overrides",
+            "models.variants.0: X: data.tokenizer sets vocabulary_size; leave vocabulary_size out of overrides",
         ),
         (
             ("name: tiny", "name: tiny\nexpect: [{variant: DR, ratio_belw: 1}]"),
@@ -132,7 +135,7 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
         ),
         (
             ("name: tiny", "name: tiny\nexpect: [{variant: DR, ratio_below: 1, task: gsm8k}]"),
-            "gsm8k is none of the benchm",
+            "gsm8k is not a benchm",
         ),
         (
             (
@@ -146,7 +149,7 @@ def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
                 "sources: [builtin]",
                 "sources: [builtin, {name: world, repository: a/b, question: q, response: r}]",
             ),
-            "the name 'world' is given twice",
+            "two sources have the name 'world'",
         ),
     ],
 )
@@ -182,7 +185,7 @@ def test_the_papers_sources_are_named_at_once(tmp_path: Path) -> None:
     assert (len(sources), sources[0], sources[-1]) == (15, "math", "nemotron-sft-math")
     mixed = changed(tmp_path, "sources: [builtin]", "sources: [builtin, paper]").data.sources
     assert mixed == ["builtin", *sources]
-    with pytest.raises(InputError, match="the name 'gsm8k' is given twice"):
+    with pytest.raises(InputError, match="two sources have the name 'gsm8k'"):
         changed(tmp_path, "sources: [builtin]", "sources: [paper, gsm8k]")
 
 
@@ -239,7 +242,7 @@ def test_checkpoints_by_number_or_by_list(tmp_path: Path) -> None:
 
 def test_a_study_file_is_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match="is no study's folder"):
+    with pytest.raises(InputError, match="is not the folder of a study"):
         load_study(tmp_path)
     for place in (tmp_path / "pipe", Path("/dev/zero"), "no-such-study"):
         with pytest.raises(InputError, match=r"is neither a preset .* nor a YAML file that exists"):

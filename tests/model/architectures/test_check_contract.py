@@ -66,7 +66,7 @@ def broken(name: str, length: int = 40) -> ModuleConfig:
         ("Lazy", "lazy.weight has no shape before a forward pass"),
         ("DoubleForAll", "calls torch.set_default_dtype while it runs"),
         ("OneOfTwo", "other logits for the same tokens"),
-        ("Names", "decayed_parameters.. must list parameters, and has a str"),
+        ("Names", "decayed_parameters.. must list parameters, but has a str"),
     ],
 )
 def test_what_no_shape_shows_is_refused(name: str, said: str) -> None:

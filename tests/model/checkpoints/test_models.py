@@ -87,7 +87,7 @@ def test_averaged_weights_are_loaded_unless_raw_ones_are_asked_for(model, tmp_pa
     assert half.state_dict().keys() == model.state_dict().keys()
     save_model(tmp_path / "averages", model, averaged=averaged(model), keep_raw=False)
     assert torch.equal(load_model(tmp_path / "averages").head, half.head)
-    with pytest.raises(InputError, match=r"averages holds averaged weights alone; [^\n]*$"):
+    with pytest.raises(InputError, match=r"averages has averaged weights only; [^\n]*$"):
         load_model(tmp_path / "averages", weights="raw")
     with pytest.raises(InputError, match="weights is 'mean', but it must be 'averaged' or 'raw'"):
         load_model(tmp_path / "both", weights="mean")

@@ -503,7 +503,7 @@ def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None
         ({"checkpoints": [checkpoint(0, "nowhere")]}, "no model in .*nowhere"),
         (
             {"checkpoints": [checkpoint(0, "narrow")]},
-            r"narrow: the model knows 100 tokens, the tokenizer has \d+",
+            r"narrow: the model has 100 tokens, but the tokenizer has \d+",
         ),
         ({"checkpoints": [{"run_id": "r", "path": "x"}]}, r"checkpoints\.0\.tokens is missing"),
         ({"checkpoints": [checkpoint(0, run_id="../r")]}, r"checkpoints\.0\.run_id is '\.\./r'"),
@@ -560,7 +560,7 @@ def test_memory_that_is_too_small_is_met_with_smaller_batches(
     assert main([str(path)]) == HOPELESS
     assert tried[-1] == 256
     (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith(f"{path}: the device's free memory is too small")
+    assert line.startswith(f"{path}: the device has too little free memory")
 
 
 def test_texts_are_encoded_once_for_all_checkpoints_and_depths(

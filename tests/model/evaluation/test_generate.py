@@ -145,7 +145,7 @@ def test_a_cache_for_another_depth():
 def test_a_full_cache_is_refused():
     cache, tokens = build(DR).new_cache(2, 12), random_tokens()
     cache.extend(tokens)
-    with pytest.raises(InputError, match="room for 12 positions: 11 are filled, 2 more"):
+    with pytest.raises(InputError, match="12 positions, of which 11 are filled, so 2 more"):
         cache.extend(tokens[:, :2])
 
 

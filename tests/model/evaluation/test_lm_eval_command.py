@@ -157,7 +157,7 @@ def test_a_models_tokenizer_is_found(study: Path, tmp_path: Path) -> None:
     # A model given away lies beside its tokenizer, or in one folder with it.
     shutil.copytree(model, tmp_path / "given" / "model")
     with pytest.raises(
-        InputError, match=r"given/model: no tokenizer.json there or beside it; name its folder"
+        InputError, match=r"given/model: there is no tokenizer.json in or beside this folder"
     ):
         find_tokenizer(tmp_path / "given" / "model")
     shutil.copytree(study / "tokenizer", tmp_path / "given" / "model", dirs_exist_ok=True)

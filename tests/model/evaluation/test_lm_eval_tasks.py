@@ -113,7 +113,7 @@ def test_a_cuda_device_that_is_not_there_is_the_cpu_with_a_line(
         assert lm.text.model.head.device.type == "cpu"
         said = capsys.readouterr().err.splitlines()
         assert [
-            f"device is '{device}', but torch sees no CUDA device here" in line for line in said
+            f"device is '{device}', but torch finds no CUDA device here" in line for line in said
         ] == [True] * lines
 
 

@@ -133,7 +133,9 @@ def test_right_labels_stay_right(
 @pytest.mark.parametrize("label", [-1, "", "?", "C"])
 def test_a_benchmark_without_most_labels_is_refused_whole(tmp_path: Path, label: Any) -> None:
     found = said(tmp_path, CHOICE | {"doc_to_target": "label"}, [choice(label)] * 4)
-    assert "benchmark 'sums': 4 of 4 items have no right answer, so no model can be right" in found
+    assert (
+        "benchmark 'sums': 4 of 4 items have no right answer, so no model can answer them" in found
+    )
     assert "give `split` with another name" in found
 
 

@@ -201,7 +201,7 @@ def test_files_of_items(tmp_path: Path) -> None:
         ({"target": 7}, "target is 7"),
         ({"prompt": None}, "prompt is None"),
         ({"id": 3}, "id is 3"),
-        ({}, "id is 'a' as in line 1; give every item its own id"),
+        ({}, "id 'a' is the same as in line 1; give every item a different id"),
     ],
 )
 def test_an_item_that_cannot_be_scored_is_named_by_file_and_line(

@@ -50,10 +50,10 @@ def test_a_cuda_device_always_has_its_number(claim, count, wanted, local, chosen
 @pytest.mark.parametrize(
     ("count", "wanted", "local", "message"),
     [
-        (0, "cuda", 0, "device is 'cuda', but torch sees no CUDA device here"),
-        (0, "cuda:1", 0, "device is 'cuda:1', but torch sees no CUDA device here"),
-        (2, "cuda:2", 0, "device is 'cuda:2', but torch sees only 2 CUDA devices"),
-        (2, "auto", 2, "LOCAL_RANK is 2, but torch sees only 2 CUDA devices"),
+        (0, "cuda", 0, "device is 'cuda', but torch finds no CUDA device here"),
+        (0, "cuda:1", 0, "device is 'cuda:1', but torch finds no CUDA device here"),
+        (2, "cuda:2", 0, "device is 'cuda:2', but torch finds only 2 CUDA devices"),
+        (2, "auto", 2, "LOCAL_RANK is 2, but torch finds only 2 CUDA devices"),
         (2, "mps", 0, "device is 'mps', but it must be auto, cpu, cuda or cuda:<number>"),
     ],
 )

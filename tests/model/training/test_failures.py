@@ -69,7 +69,7 @@ def test_out_of_memory_a_second_time_says_what_to_change(tmp_path):
     ("method", "words"),
     [
         ("__init__", "out of memory before the first step, for the weights, their average"),
-        ("step", "step 1: out of memory on cpu outside of the batch's passes"),
+        ("step", "step 1: out of memory on cpu outside of the passes of the batch"),
     ],
 )
 def test_out_of_memory_in_the_optimiser_is_one_line(tmp_path, monkeypatch, capsys, method, words):

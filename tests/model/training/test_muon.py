@@ -203,7 +203,7 @@ def test_a_class_without_matrices_is_refused():
             for name in ("wide", "tall", "square", "bank"):
                 delattr(self, name)
 
-    with pytest.raises(InputError, match=r"own\.py:Several: optimizer is muon, and .* no matrix"):
+    with pytest.raises(InputError, match=r"own\.py:Several: optimizer is muon, but .* no matrix"):
         make_optimizer(Words(), RECIPE)
 
 

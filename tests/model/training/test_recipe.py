@@ -129,7 +129,7 @@ def test_a_pass_that_failed_leaves_no_auxiliary_loss(tmp_path: Path) -> None:
         ("FloatPenalty", "FloatPenalty: auxiliary_loss returned a float, but must return one numb"),
         ("ListPenalty", "auxiliary_loss returned a list"),
         ("VectorPenalty", r"auxiliary_loss returned a tensor \[16\]"),
-        ("InfinitePenalty", "auxiliary_loss returned -?inf, no finite number"),
+        ("InfinitePenalty", "auxiliary_loss returned -?inf, which is not a finite number"),
         ("FailingPenalty", r"auxiliary_loss failed: .*AttributeError: 'FailingPenalty' object has"),
         ("Both", "has both parameter_groups and decayed_parameters; define one"),
     ],
@@ -197,20 +197,20 @@ def test_groups_have_rates_and_decays_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("none", "must list groups, and returned a int"),
-        ("a mapping", "must list groups, and returned a dict"),
-        ("no mapping", "must list mappings, and has a list"),
+        ("none", "must list groups, but returned a int"),
+        ("a mapping", "must list groups, but returned a dict"),
+        ("no mapping", "must list mappings, but has a list"),
         ("no params", "a group has no params"),
-        ("names", "must list parameters, and has a str"),
-        ("left out", "leaves out module.tokens.weight: each parameter stands in one group"),
+        ("names", "must list parameters, but has a str"),
+        ("left out", "leaves out module.tokens.weight, but each parameter must be in one group"),
         ("twice", "has module.tokens.weight twice"),
-        ("not ours", r"has a parameter \[3\] that is none of the model's"),
+        ("not ours", r"has a parameter \[3\] that is not one of the model's"),
         ("misspelt", "unknown key 'weight_decy'; did you mean 'weight_decay'"),
         ("negative", "times is -1, but it must be a number of 0 or more"),
         ("a text", "weight_decay is '0.1', but it must be a number"),
         ("no rule", "optimizer is 'moun', but it must be adamw or muon; did you mean 'muon'"),
-        ("of a vector", "module.mix.bias has 1 dimensions, and Muon trains matrices"),
-        ("parts", r"has 16 entries along axis -2, and its parts \[9, 9\] have 18"),
+        ("of a vector", "module.mix.bias has 1 dimensions, but Muon trains matrices"),
+        ("parts", r"has 16 entries along axis -2, but its parts \[9, 9\] add up to 18"),
         ("no sizes", r"parts is 2, but it must list sizes, as \[64, 64, 64\]"),
         ("axis", "axis is 2, but it must be -1 or -2"),
     ],
@@ -223,7 +223,7 @@ def test_groups_that_are_none_are_one_line_that_names_the_class(kind: str, said:
 
 
 def test_muon_needs_a_matrix_and_its_share_is_known() -> None:
-    with pytest.raises(InputError, match="OnlyWords: optimizer is muon, and the class has no matr"):
+    with pytest.raises(InputError, match="OnlyWords: optimizer is muon, but the class has no matr"):
         checked("OnlyWords", {"optimizer": "muon"})
     of_class = check_recipe(described("Plain"), {"optimizer": "muon"}, code=HERE, trust_code=True)
     assert of_class.muon_share == pytest.approx(16 * 16 / (2 * 32 * 16 + 16 * 16 + 16))
@@ -280,12 +280,12 @@ def test_a_run_that_is_stopped_ends_with_the_bits_of_one_that_is_not(
     [
         ("Counting", {}, "its state 'count' is a int, but it must be a tensor"),
         ("InGroups", {}, "its steps change its groups, which are not saved"),
-        ("Hidden", {}, "a step after a resume differs from one without"),
-        ("Drawing", {}, "a step after a resume differs from one without"),
+        ("Hidden", {}, "a step after a resume differs from a step without"),
+        ("Drawing", {}, "a step after a resume differs from a step without"),
         ("Fails", {}, r"its step failed: recipe_models.py:\d+: RuntimeError: no kernel"),
         ("Lion", {"beta": 0.9}, "unexpected keyword argument 'beta'; it takes params, lr, betas"),
         ("Lyon", {}, "recipe_models.py has no class Lyon"),
-        ("NoOptimizer", {}, "NoOptimizer is no torch.optim.Optimizer"),
+        ("NoOptimizer", {}, "NoOptimizer must be a subclass of torch.optim.Optimizer"),
     ],
 )
 def test_an_optimizer_that_could_not_be_resumed_is_one_line(
@@ -303,7 +303,9 @@ def test_an_optimizer_is_trusted_and_has_the_digest_it_was_planned_with(tmp_path
     assert checked("Plain", own_optimizer("NoDecay")) == (
         f"{FILE}:NoDecay knows no weight_decay, so no weight decays",
     )
-    with pytest.raises(InputError, match=r"recipe_models\.py:Lion is Python that this would run"):
+    with pytest.raises(
+        InputError, match=r"recipe_models\.py:Lion is Python code, which this would run"
+    ):
         check_recipe(LA, own_optimizer("Lion"), code=HERE)
     assert check_recipe(LA, own_optimizer("Lion"), code=HERE, trust_code=True).remarks == ()
     code = folder / FOLDER / FILE

@@ -72,7 +72,7 @@ def test_changed_code_is_refused_unless_accepted_and_then_recorded(tmp_path, exi
     status, (line,) = exit_status(folder)
     assert status == 2
     assert (
-        "cannot be continued: since it was started, model/dreamer.py changed; undo that, continue with --accept"
+        "cannot be continued: since its start, model/dreamer.py changed; undo the change, continue with --accept"
         in line
     )
     assert (
@@ -117,7 +117,8 @@ def test_other_changes_cannot_be_accepted(tmp_path):
     description["training"]["learning_rate"] = 0.02
     (folder / "run.json").write_text(json.dumps(description))
     with pytest.raises(
-        InputError, match=r"learning_rate was 0\.01 and is 0\.02; undo that, or remove the folder"
+        InputError,
+        match=r"learning_rate was 0\.01 and is 0\.02; undo the change, or remove the folder",
     ):
         train(folder, accept_code_change=True)
     assert read_code_changes(folder) == []

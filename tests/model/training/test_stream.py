@@ -192,14 +192,14 @@ def test_bad_folders_say_what_to_do(folder, tmp_path):
     tokens = folder / "tokens-00001.bin"
     tokens.write_bytes(tokens.read_bytes()[:-2])
     with pytest.raises(
-        InputError, match=r"tokens-00001\.bin has 78 bytes where packed\.json says 80"
+        InputError, match=r"tokens-00001\.bin has 78 bytes, but packed\.json says 80"
     ):
         [TokenStream(folder, 0, 7).batch(step) for step in range(3)]
     (folder / "packed.json").write_text("{")
     with pytest.raises(InputError, match=r"packed\.json is damaged"):
         TokenStream(folder, 0, 1)
     empty = write_packed(tmp_path / "empty", [], 8)
-    with pytest.raises(InputError, match="hold no rows"):
+    with pytest.raises(InputError, match="have no rows"):
         TokenStream(empty, 0, 1)
 
 

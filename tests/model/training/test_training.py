@@ -268,7 +268,7 @@ def test_parameters_that_are_not_finite_are_never_saved(fresh, exit_status):
     folder = fresh(learning_rate=1e300, warmup_steps=0, checkpoints=[0], tokens=10)
     status, lines = exit_status(folder)
     assert status == HOPELESS
-    assert "step 1: parameters are not finite behind it; training stopped;" in lines[0]
+    assert "step 1: parameters are not finite after this step; training stopped;" in lines[0]
     assert [path.name for path in (folder / "checkpoints").iterdir()] == [f"{0:015d}"]
 
 
@@ -279,7 +279,7 @@ def test_checkpoints_without_a_state_are_not_taken_for_those_of_this_run(fresh, 
     status, lines = exit_status(folder)
     assert status == 2
     assert lines == [
-        f"{folder} holds checkpoints, but no state to continue from; remove it to start over"
+        f"{folder} has checkpoints, but no state to continue from; remove the folder to start over"
     ]
 
 
@@ -297,7 +297,7 @@ def test_changed_settings_are_refused(fresh, exit_status, field, value, message)
     change_run(folder, {field: value})
     status, (line,) = exit_status(folder)
     assert status == 2
-    assert f"cannot be continued: since it was started, {message}; undo that" in line
+    assert f"cannot be continued: since its start, {message}; undo the change" in line
 
 
 def test_changed_data_are_refused_but_not_moved_data(fresh, tmp_path):
@@ -310,7 +310,7 @@ def test_changed_data_are_refused_but_not_moved_data(fresh, tmp_path):
     content = bytearray(tokens.read_bytes())
     content[17] ^= 1
     tokens.write_bytes(content)
-    with pytest.raises(InputError, match="since it was started, data changed; undo"):
+    with pytest.raises(InputError, match="since its start, data changed; undo"):
         train(folder)
 
 
@@ -339,7 +339,7 @@ def test_a_step_log_that_was_shortened_or_changed_is_refused(fresh):
     log = folder / "steps.csv"
     content = log.read_bytes()
     for changed, said in (
-        (b"", "has 0 bytes where the saved state had written"),
+        (b"", "has 0 bytes, but the saved state had written"),
         (content[:-9] + b"8" * 9, "is damaged"),
     ):
         log.write_bytes(changed)
@@ -430,13 +430,16 @@ def test_a_checkpoint_before_the_first_step(fresh):
         ({"training": {"clip": "much"}}, "clip is 'much'"),
         ({"training": {"beta1": 1.0}}, "beta1 is 1.0"),
         ({"training": {"averaging": float("nan")}}, "averaging is nan"),
-        ({"training": {"checkpoints": [10, 2501]}}, "checkpoints has 2501, above tokens (2500)"),
+        (
+            {"training": {"checkpoints": [10, 2501]}},
+            "has 2501, but it must be at most tokens (2500)",
+        ),
         ({"training": {"loss_on": "questions"}}, "'all', 'responses' or 'answers'"),
         ({"training": {"precision": "half"}}, "'auto', 'bfloat16' or 'float32'"),
         ({"training": {"micro_batch_tokens": 48}}, "must divide batch_tokens"),
         ({"training": {"batch_tokens": 40}}, "must be a multiple of the packed sequence length 16"),
         pytest.param(
-            {"training": {"device": "cuda"}}, "torch sees no CUDA device", marks=WITHOUT_GPU
+            {"training": {"device": "cuda"}}, "torch finds no CUDA device", marks=WITHOUT_GPU
         ),
         ("[]", "must be an object"),
         ("{", "run.json"),

@@ -311,7 +311,11 @@ LEFT_OUT = [("left out", "u"), ("left out", "average")]
             id="in other words",
         ),
         pytest.param(
-            "ab", ("lm-eval 0.4.9",) * 2, LEFT_OUT, "not the same ones", id="as many other items"
+            "ab",
+            ("lm-eval 0.4.9",) * 2,
+            LEFT_OUT,
+            "the items or their words differ",
+            id="as many other items",
         ),
         pytest.param(
             "aa", ("lm-eval 0.4.8", "lm-eval 0.4.9"), [], "", id="the same items of a newer harness"

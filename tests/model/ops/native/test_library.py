@@ -83,7 +83,7 @@ def test_a_folder_that_others_write_is_not_loaded_from(cache, capsys):
     cache.chmod(0o777)
     library.library_path("float").write_bytes(b"anybody's")
     assert not library.available(torch.float32)
-    assert "others can write to" in capsys.readouterr().err
+    assert "other users can write to" in capsys.readouterr().err
 
 
 def test_another_processor_has_another_library(monkeypatch):
