@@ -97,6 +97,11 @@ def is_quiet() -> bool:
     return _verbosity[-1] == QUIET
 
 
+def is_verbose() -> bool:
+    """Tell whether every report of progress is to be written."""
+    return _verbosity[-1] == VERBOSE
+
+
 def write_line(text: str) -> None:
     """Write a line to standard error, or hand the line to the function of `writing_to`."""
     write = _writer.get()
@@ -162,7 +167,7 @@ class Lines:
         step: float | str = int(fraction * 10)
         if words.startswith(FAILURE):
             step = words
-        elif _verbosity[-1] == VERBOSE and fraction < 1:
+        elif is_verbose() and fraction < 1:
             step = seconds // VERBOSE_SECONDS
         if self.last.get(key) == step or key.startswith(self.without):
             return

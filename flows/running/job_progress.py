@@ -12,6 +12,8 @@ from dreamer_study.flows.progress import reports
 from dreamer_study.flows.progress.reports import FAILURE, read_progress, silence
 from dreamer_study.reports.text.numbers import counted
 
+TIME_LEFT = " s left"
+
 
 class Followed:
     """Report the progress of jobs, and name processes that have written nothing for too long."""
@@ -89,10 +91,15 @@ def training_words(job: Job) -> tuple[float, str]:
         parts.append(f"{rate:,.0f} tokens/s")
     parts.append(counted(tokens, "token"))
     if rate:
-        parts.append(f"{max(job.goal - tokens, 0) / rate:,.0f} s left")
+        parts.append(f"{max(job.goal - tokens, 0) / rate:,.0f}{TIME_LEFT}")
     if state.get("note"):
         parts.append(state["note"])
     return min(tokens / job.goal, reports.MOST_UNDONE), ", ".join(parts)
+
+
+def without_time_left(words: str) -> str:
+    """Leave out of the words of a training the time that is left."""
+    return ", ".join(part for part in words.split(", ") if not part.endswith(TIME_LEFT))
 
 
 def _evaluated(plan: Plan, run: Run) -> int:

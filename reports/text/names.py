@@ -17,6 +17,7 @@ TASKS = {
     VALIDATION: "Held-out documents",
     AVERAGE: "Average",
 }
+LONG_NAME = 20  # characters
 STAGES = {
     "documents": "Read",
     "traces": "Strip reasoning traces",
@@ -25,6 +26,14 @@ STAGES = {
     "decontaminate": "Decontaminate",
     "tokens": "Tokenise and pack",
 }
+
+
+def owner(variant: str) -> str:
+    """Name a variant before "’s" in the head of a column, where a long name has no room.
+
+    It is the baseline, which the caption names.
+    """
+    return variant if len(variant) <= LONG_NAME else "the baseline"
 
 
 def architecture_in_words(config: Any) -> str:

@@ -139,7 +139,13 @@ def _add_factors(commands: Commands) -> None:
         complete=FILES,
         help="also write the report, one HTML file",
     )
-    add_json(factors)
+    form = factors.one_of()
+    form.option(
+        "--csv",
+        action="store_true",
+        help="print every ratio, of single tasks too, as comma-separated values",
+    )
+    add_json(form)
     _add_decision(factors.group("for scripts"))
 
 
