@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import dreamer_study.flows.study.presets
+from dreamer_study.flows.progress.colour import FAILED, painted
 from dreamer_study.flows.progress.folding import fold, reading_width, width_of
 from dreamer_study.flows.progress.reports import QUIET, VERBOSE
 from dreamer_study.pipeline.errors import nearest
@@ -57,7 +58,9 @@ class OneLine(argparse.ArgumentParser):
 
 def refusal(message: str) -> str:
     """Make the line, for standard error, with which the command refuses or fails."""
-    return f"{fold(f'dreamer: {message}', width_of(sys.stderr), '  ')}\n"
+    begin = "dreamer:"
+    folded = fold(f"{begin} {message}", width_of(sys.stderr), "  ")
+    return f"{painted(begin, FAILED, sys.stderr)}{folded.removeprefix(begin)}\n"
 
 
 class Commands:

@@ -88,8 +88,8 @@ def lines_of_totals(watch: Watch, seconds: float) -> Iterator[None]:
         while not ended.wait(seconds):
             watch.look_again()
             spent = duration(time.monotonic() - began)
-            left = time_left(watch.states, watch.speed)
-            write_line(f"after {spent}: {totals(watch.states)}, {left}")
+            parts = (totals(watch.states), time_left(watch.states, watch.speed))
+            write_line(f"after {spent}: {', '.join(part for part in parts if part)}")
 
     # in this context, which knows where lines are written
     thread = threading.Thread(target=copy_context().run, args=(tell,), daemon=True)

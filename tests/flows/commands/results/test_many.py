@@ -56,12 +56,11 @@ def test_many_rows_fit_a_terminal_and_the_rest_is_counted(
     text = printed(capsys, table)
     lines = text.splitlines()
     assert len(lines) <= 60
+    rows = [line for line in lines if line.startswith("variant-") and "  " in line]
     for place in range(1, variants):
-        rows = [line for line in lines if f"{place:02d}" in line.split(" ")[0]]
-        assert len(rows) == 2, "a line of the ranks, and one of the tokens to the best"
-    ranks = [line for line in lines if line.startswith("variant-") and "0." in line]
-    assert len(ranks) == 2 * (variants - 1)
-    assert max(map(len, ranks)) <= WIDTH + 40, "numbers of tokens are not cut in a pipe"
+        of_variant = [row for row in rows if f"{place:02d}" in row.split()[0]]
+        assert len(of_variant) == 2, "a line of the ranks, and one of the tokens to the best"
+    assert len(rows) == 2 * (variants - 1), "no name is folded"
     assert f"{(variants - 1) * tasks} further ratios: --csv" in text
     assert f"{(variants - 1) * tasks} further rows of tokens" in text
 
