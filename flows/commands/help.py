@@ -128,6 +128,34 @@ class Command:
         if complete and self._commands.complete:
             action.complete = self._commands.complete(complete)
 
+    def flag(self, name: str, help: str) -> None:
+        """Add an option without a value."""
+        self.option(name, action="store_true", help=help)
+
+    def file(self, name: str, help: str, **settings: Any) -> None:
+        """Add an option or argument that is the path of a file, or of several by `nargs`."""
+        self.option(name, metavar="FILE", type=Path, complete=FILES, help=help, **settings)
+
+    def folder(self, name: str, help: str, **settings: Any) -> None:
+        """Add an option or argument that is the path of a folder."""
+        self.option(name, metavar="FOLDER", type=Path, complete=FOLDERS, help=help, **settings)
+
+    def number(self, name: str, help: str, default: int | None = None) -> None:
+        """Add an option that is a whole number."""
+        self.option(name, type=int, metavar="N", default=default, help=help)
+
+    def real(self, name: str, metavar: str, help: str) -> None:
+        """Add an option that is a number, also with decimals."""
+        self.option(name, type=float, metavar=metavar, help=help)
+
+    def repeatable(self, name: str, metavar: str, help: str, **settings: Any) -> None:
+        """Add an option that may be given several times."""
+        self.option(name, metavar=metavar, action="append", default=[], help=help, **settings)
+
+    def choice(self, name: str, choices: Sequence[str], help: str, **settings: Any) -> None:
+        """Add an option that is one of some words."""
+        self.option(name, choices=choices, help=help, **settings)
+
     def one_of(self) -> Command:
         """Add options of which at most one may be given."""
         return Command(self._parser.add_mutually_exclusive_group(), self._commands)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from dreamer_study.flows.progress.reports import write_line
+from dreamer_study.flows.progress.reports import WARNS, write_line
 from dreamer_study.pipeline.errors import InputError
 from dreamer_study.pipeline.sources.source import Source
 from dreamer_study.pipeline.storage.documents import KEPT
@@ -172,4 +172,4 @@ def left_warnings(stripped: Output) -> list[str]:
 def say(lines: Sequence[str]) -> None:
     """Write warnings to standard error, a line each."""
     for line in lines:
-        write_line(f"WARNING: {line}")
+        write_line(f"{WARNS} {line}")
