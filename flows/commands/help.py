@@ -32,7 +32,7 @@ def preset_names() -> list[str]:
 
 
 class OneLine(argparse.ArgumentParser):
-    """Refuse arguments in one line, as everything else is refused.
+    """Refuse wrong arguments in one line, as all other bad input.
 
     The usage is in the help that the line names.
     """

@@ -31,7 +31,7 @@ OF_EACH_SOURCE = ("documents", "traces", "clean", "signatures")
 
 @dataclass(frozen=True)
 class State:
-    """How far one stage is, or one model and seed in a stage; `left` in seconds where known."""
+    """The progress of a stage, or of a model and seed in it; `left` is in seconds where known."""
 
     stage: str
     model: str = ""
@@ -208,8 +208,8 @@ def _of_run(
 ) -> State:
     """Complete the state of a training, or of the evaluations of a run.
 
-    It is at work, at its `end`, failed, stopped, or waits. A run is at work when the process that
-    now runs the study has reported work on the run.
+    The state is running, its `end`, failed, stopped, or waiting. A run is running when the process
+    that now runs the study has reported work on the run.
     """
     if reported and since is not None and _at_work(reported, since):
         return replace(state, state=RUNNING, progress=bounded(share), detail=reported.words)

@@ -145,7 +145,7 @@ def _cut_out(name: str, head: int, tail: int) -> str:
 
 @dataclass(frozen=True)
 class _Width:
-    """How many columns of the terminal a column of a table needs, and how many it would fill."""
+    """The least and the greatest width of a column of a table, in columns of the terminal."""
 
     least: int
     most: int

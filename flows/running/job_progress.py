@@ -1,4 +1,4 @@
-"""Turn what happens to jobs into progress: how far each training and each evaluation is."""
+"""Report the progress of each training and evaluation from the events of their jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Followed:
         self._failed: dict[str, str] = {}  # the first failure of each run's evaluations
 
     def tell(self, event: Event) -> None:
-        """Report the progress that an event of a job tells."""
+        """Report the progress after an event of a job."""
         job = event.job
         if event.kind == "started":
             self._started[job] = time.time()
@@ -41,7 +41,7 @@ class Followed:
             self._evaluation(event, silent)
 
     def _silence(self, job: Job) -> str:
-        """Say, if so, that the process of a job has written nothing for too long."""
+        """Return a note where the process of a job has written nothing for too long, else ""."""
         # a job whose start was not seen is not silent
         started = self._started.get(job, math.inf)
         silent = silence(job.folder / "progress.json", job.kind, started)
@@ -74,7 +74,7 @@ class Followed:
 
 
 def training_words(job: Job) -> tuple[float, str]:
-    """Return how far a training is, as a fraction of its goal and in words.
+    """Return the progress of a training as a fraction of its goal, and in words.
 
     The words are loss, rate, tokens, and the seconds that are left.
     """

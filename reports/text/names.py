@@ -72,7 +72,7 @@ def shortened(question: str, answer: str) -> tuple[str, str]:
 
 
 def ending(text: str, most: int) -> str:
-    """Shorten a text to at most so many characters at its end, from a word on."""
+    """Keep the end of a text, at most `most` characters, from the beginning of a word."""
     if len(text) <= most:
         return text
     end = text[-most:]

@@ -1,4 +1,4 @@
-"""Options of the commands with which one begins: `factors`, `new`, `list`, `schema`."""
+"""Options of the commands that come first: `factors`, `new`, `list`, `schema`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dreamer_study.flows.commands.help import FILES, FOLDERS, Command, Commands,
 
 
 def add_begin(commands: Commands) -> None:
-    """Add the commands with which one begins."""
+    """Add the commands that come first."""
     _add_factors(commands)
     _add_new(commands)
     studies = commands.add(

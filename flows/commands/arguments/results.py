@@ -1,4 +1,4 @@
-"""Options of the commands that read or hand on results."""
+"""Options of the commands that read results or pass them on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dreamer_study.flows.commands.help import STUDIES, Commands
 
 
 def add_results(commands: Commands) -> None:
-    """Add the commands that read or hand on results."""
+    """Add the commands that read results or pass them on."""
     report = commands.add(
         "report",
         "results.report:report",

@@ -172,7 +172,7 @@ def _asked(options: argparse.Namespace) -> Asked:
 
 
 def _work(curves: Curves) -> str:
-    """Say what takes long."""
+    """Name the work that takes long."""
     points = curves.points
     return (
         f"computing the ratios of {counted(points['variant'].nunique(), 'variant')} on"

@@ -226,7 +226,7 @@ def _print_titled(title: str, rows: list[dict[str, object]]) -> None:
 
 
 def _print_rows(table: pd.DataFrame) -> None:
-    """Print rows, texts to the left and all else to the right, without columns of nothing."""
+    """Print rows, texts to the left and numbers to the right, without empty columns."""
     if len(table):
         table = table.loc[:, ~(table.isna() | table.eq(DASH)).all()]
         print_table(table, right=[name for name in table if name not in LEFT])

@@ -66,7 +66,7 @@ class Troubles:
         self._told: dict[str, str] = {}
 
     def update(self, key: str, fraction: float, words: str) -> None:
-        """Hear of progress."""
+        """Write the trouble that a report of progress tells of."""
         _, found, since = words.partition(STALLED)
         trouble = f"{found}{since}"
         if words.startswith(FAILURE):

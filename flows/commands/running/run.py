@@ -1,4 +1,4 @@
-"""`dreamer run`: run a study in this process, shown in Prefect unless that is not wanted."""
+"""`dreamer run`: run a study in this process, shown in Prefect unless --plain is given."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _server(study: Study, options: argparse.Namespace) -> AbstractContextManager
 
 
 def run_shown(study: Study, options: Options, parameters: Mapping[str, Any], server: Any) -> bool:
-    """Run a study as a flow of Prefect with these parameters, without where no server answers.
+    """Run a study as a flow of Prefect with these parameters, or plainly if no server answers.
 
     Returns whether the server was lost, or none was there.
     """

@@ -219,7 +219,7 @@ def fraction_done(states: Sequence[State]) -> float:
 
 
 def seconds_left(states: Sequence[State], speed: float) -> float | None:
-    """Estimate the seconds that are left from the work done in a second; None where unknown."""
+    """Estimate the seconds that are left from the work per second; None where unknown."""
     _, left = work(states)
     if fraction_done(states) >= 1 or not (speed and left):
         return None
